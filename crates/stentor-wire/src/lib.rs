@@ -1,2 +1,62 @@
-//! Stub.
+//! Bytes to meaning and back.
+//!
+//! Everything Stentor reads from a client, or compares with what a client said, is understood
+//! here: request heads and bodies ([`http1`]), what a client accepts and already has
+//! ([`negotiate`]), paths, queries and topic names ([`target`]), look-up lists and their line
+//! templates ([`lookup`]), and the few status codes we answer with ([`status`]).
+//!
+//! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
+//! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an
+//! ordinary request allocates.
+//!
+//! Framing is strict on purpose. Two parties that read the same bytes differently are how requests
+//! are smuggled past a proxy, so whatever RFC 9112 lets a recipient repair is refused instead.
 #![forbid(unsafe_code)]
+
+pub mod http1;
+pub mod lookup;
+pub mod negotiate;
+pub mod status;
+pub mod target;
+
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+
+/// Strips the optional whitespace of RFC 9110 section 5.6.3 (space and tab) from both ends.
+fn trim_ows(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Whether a byte may stand in a token (`tchar`, RFC 9110 section 5.6.2).
+fn is_tchar(byte: u8) -> bool {
+    TCHARS[usize::from(byte)]
+}
+
+/// Whether all of `bytes` is one token: at least one byte, and only `tchar`s.
+fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_tchar(byte))
+}
+
+/// A table over all bytes that holds for ASCII letters and digits and those of `punctuation`.
+const fn byte_table(punctuation: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut index = 0;
+    while index < punctuation.len() {
+        table[punctuation[index] as usize] = true;
+        index += 1;
+    }
+    table
+}
+
+static TCHARS: [bool; 256] = byte_table(b"!#$%&'*+-.^_`|~");

@@ -1,0 +1,469 @@
+//! The bodies of the fuzz targets: properties that must hold for any bytes.
+//!
+//! Each takes whatever the fuzzer makes up and panics when a property is broken. They live here,
+//! next to what they test, and are run over a small corpus and over random mixtures by the unit
+//! tests; the targets in `fuzz/` only call them.
+
+use crate::http1::{
+    Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
+};
+use crate::lookup::{Template, json_string, names};
+use crate::negotiate::{
+    Acceptable, Encoding, Encodings, compressible, http_date, is_any, media_type, tag_matches,
+};
+use crate::status::Refusal;
+use crate::target::{check_topic, decode, pairs, split};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A head is found at the same place however it is split, keeps what [`Head`] promises, and says
+/// the same when it is written out again.
+pub fn fuzz_head(data: &[u8]) {
+    let whole = scan(data, 0);
+    let every = data.len() / 64 + 1;
+    for cut in (0..data.len()).step_by(every) {
+        assert_eq!(scan_pieces(data, [cut]), whole, "cut at {cut}");
+    }
+    assert_eq!(scan_pieces(data, 0..data.len()), whole, "byte by byte");
+    let Ok(Scan::Complete { len }) = whole else { return };
+    assert!(len <= data.len() && len <= HEAD_BYTES_MAX);
+    assert!(data[..len].ends_with(b"\r\n\r\n"));
+    let mut slots = FieldSlots::new();
+    let Ok(head) = parse(&data[..len], &mut slots) else { return };
+    check_head(&head);
+    let written = write_head(&head);
+    assert_eq!(scan(&written, 0), Ok(Scan::Complete { len: written.len() }));
+    assert_eq!(parse(&written, &mut FieldSlots::new()), Ok(head));
+}
+
+/// A chunked body decodes to the same content and the same end however it is split, and content
+/// that was cut into chunks comes back as it was.
+pub fn fuzz_chunked(data: &[u8]) {
+    let whole = decode_pieces(data, []);
+    let every = data.len() / 64 + 1;
+    for cut in (0..data.len()).step_by(every) {
+        assert_eq!(decode_pieces(data, [cut]), whole, "cut at {cut}");
+    }
+    assert_eq!(decode_pieces(data, 0..data.len()), whole, "byte by byte");
+    if let (content, Some(Ok(end))) = &whole {
+        assert!(content.len() < *end && data[..*end].ends_with(b"\r\n"));
+    }
+    let mut encoded = Vec::new();
+    let mut rest = data;
+    while let [size, after @ ..] = rest {
+        let (chunk, after) = after.split_at(usize::from(*size).min(after.len()));
+        if !chunk.is_empty() {
+            encoded.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            encoded.extend_from_slice(chunk);
+            encoded.extend_from_slice(b"\r\n");
+        }
+        rest = after;
+    }
+    encoded.extend_from_slice(b"0\r\n\r\n");
+    let (content, end) = decode_pieces(&encoded, []);
+    assert_eq!(end, Some(Ok(encoded.len())));
+    assert_eq!(content, chunks_of(data));
+}
+
+/// A topic that is accepted survives being percent-encoded, and keeps every rule.
+pub fn fuzz_topic(data: &[u8]) {
+    let Ok(name) = decode(data) else { return };
+    let encoded = encode(&name);
+    assert_eq!(decode(encoded.as_bytes()), Ok(name.clone()), "decoding undoes encoding");
+    if check_topic(&name).is_err() {
+        return;
+    }
+    assert!((1..=512).contains(&name.len()) && name.starts_with('/'));
+    for segment in name[1..].split('/') {
+        assert!(!["", ".", ".."].contains(&segment));
+    }
+    assert!(!format!("{name}/").starts_with("/-/"));
+    assert!(!format!("{name}/").starts_with("/.well-known/"));
+    assert!(name.chars().all(|char| !matches!(char, '\0'..' ' | '\u{7f}'..='\u{9f}')));
+}
+
+/// A query has as many pairs as pieces, and its pairs survive being written out again.
+pub fn fuzz_query(data: &[u8]) {
+    let (path, query) = split(data);
+    let Some(query) = query else {
+        assert_eq!(path, data);
+        return;
+    };
+    assert_eq!(path.len() + 1 + query.len(), data.len());
+    assert!(!path.contains(&b'?'));
+    let found: Vec<_> = pairs(query).collect();
+    assert_eq!(found.len(), query.split(|&byte| byte == b'&').filter(|p| !p.is_empty()).count());
+    let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { return };
+    let written: Vec<_> =
+        found.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+    let written = written.join("&");
+    assert_eq!(pairs(written.as_bytes()).collect::<Result<Vec<_>, _>>(), Ok(found));
+}
+
+/// A list has one name per comma and one more; a template writes what plain replacement would; and
+/// a JSON string reads back as the text it was made from.
+pub fn fuzz_lookup(data: &[u8]) {
+    let commas = data.iter().filter(|&&byte| byte == b',').count();
+    assert_eq!(names(data).count(), commas + 1);
+    let text = String::from_utf8_lossy(data);
+
+    let mut escaped = Vec::new();
+    json_string(&mut escaped, &text);
+    assert_eq!(json_text(&escaped).as_deref(), Some(&*text));
+
+    let doubled = text.replace('{', "{{").replace('}', "}}");
+    assert_eq!(written(&doubled, "n", b"v").as_deref(), Some(text.as_bytes()), "all is literal");
+    let line = format!("{{name}}{doubled}{{value}}");
+    assert_eq!(
+        written(&line, &text, b"\xff"),
+        Some([text.as_bytes(); 2].concat()).map(|mut line| {
+            line.push(0xff);
+            line
+        })
+    );
+    let Ok(template) = Template::parse(&text) else { return };
+    if !text.contains("{{") && !text.contains("}}") {
+        let plain = text.replace("{name}", "\u{1}").replace("{value}", "v").replace('\u{1}', "n");
+        let mut out = Vec::new();
+        template.write(&mut out, "n", b"v");
+        if !text.contains('\u{1}') {
+            assert_eq!(out, plain.as_bytes());
+        }
+        assert_eq!(template.has_name(), text.contains("{name}"));
+        assert_eq!(template.has_value(), text.contains("{value}"));
+    }
+}
+
+/// What is chosen was offered and is acceptable; a tag is found among any others; a date that is
+/// understood is understood again when we write it.
+pub fn fuzz_negotiate(data: &[u8]) {
+    let acceptable = Acceptable::parse(Some(data));
+    for bits in 0..16 {
+        let mut available = Encodings::EMPTY;
+        for encoding in Encoding::ALL.into_iter().filter(|&one| bits >> one as u8 & 1 == 1) {
+            available.insert(encoding);
+        }
+        let best = acceptable.best(available);
+        assert!(best.is_none_or(|best| available.contains(best)));
+        for encoding in Encoding::ALL.into_iter().filter(|&one| available.contains(one)) {
+            let mut alone = Encodings::EMPTY;
+            alone.insert(encoding);
+            let is_acceptable = acceptable.best(alone).is_some();
+            assert!(best.is_some() || !is_acceptable, "something acceptable was passed over");
+        }
+        if let Some(best) = best {
+            let named = data.windows(best.token().len());
+            let named = named.into_iter().any(|w| w.eq_ignore_ascii_case(best.token().as_bytes()));
+            assert!(named || best == Encoding::Identity || data.contains(&b'*'));
+        }
+    }
+    let offered = ["application/json", "text/plain"];
+    let chosen = media_type(Some(data), &offered);
+    assert!(chosen.is_none_or(|chosen| offered.contains(&chosen)));
+    compressible(&String::from_utf8_lossy(data));
+
+    let id = b"k3-17";
+    let others: Vec<u8> = data.iter().copied().filter(|&byte| byte != b'"').collect();
+    for encoding in Encoding::ALL {
+        let ours = format!("\"k3-17{}\"", encoding.suffix());
+        assert!(tag_matches(ours.as_bytes(), id));
+        let list = [b"\"", &others[..], b"\" , W/", ours.as_bytes(), b", \"", &others, b"\""];
+        assert!(tag_matches(&list.concat(), id));
+    }
+    if tag_matches(data, id) && !is_any(data) {
+        assert!(data.windows(id.len()).any(|window| window == id));
+    }
+    if let Some(seconds) = http_date(data) {
+        let written = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(http_date(written.as_bytes()), Some(seconds));
+    }
+}
+
+/// Scans bytes that arrive in pieces that end at `cuts`.
+fn scan_pieces(data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Scan, Refusal> {
+    let mut scanned = 0;
+    for cut in cuts {
+        match scan(&data[..cut], scanned)? {
+            Scan::Partial { scanned: all } => scanned = all,
+            complete => return Ok(complete),
+        }
+    }
+    scan(data, scanned)
+}
+
+/// Decodes a chunked body that arrives in pieces that end at `cuts`: its content, and where it
+/// ended or why it was refused.
+fn decode_pieces(
+    data: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+) -> (Vec<u8>, Option<Result<usize, Refusal>>) {
+    let mut body = Body::new(BodyLength::Chunked);
+    let mut content = Vec::new();
+    let mut at = 0;
+    for cut in cuts.into_iter().chain([data.len()]) {
+        loop {
+            match body.next(&data[at..cut]) {
+                Ok(Step::Data { data: piece, used }) => {
+                    assert!(!piece.is_empty() && used >= piece.len());
+                    content.extend_from_slice(piece);
+                    at += used;
+                }
+                Ok(Step::More { used }) => {
+                    at += used;
+                    assert_eq!(at, cut, "more is wanted only when all is consumed");
+                    break;
+                }
+                Ok(Step::End { used }) => return (content, Some(Ok(at + used))),
+                Err(refusal) => return (content, Some(Err(refusal))),
+            }
+        }
+    }
+    (content, None)
+}
+
+/// The content of the chunks that [`fuzz_chunked`] makes out of `data`.
+fn chunks_of(data: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut at = 0;
+    while let Some(&size) = data.get(at) {
+        let end = data.len().min(at + 1 + usize::from(size));
+        content.extend_from_slice(&data[at + 1..end]);
+        at = end;
+    }
+    content
+}
+
+/// What the documentation of [`Head`] says of every head.
+fn check_head(head: &Head<'_>) {
+    assert!(head.target.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'#'));
+    match head.method {
+        Method::Connect => assert!(head.target.contains(&b':') && !head.keep_alive),
+        Method::Options if head.target == b"*" => {}
+        _ => assert!(head.target.starts_with(b"/")),
+    }
+    if head.version == Version::Http10 {
+        assert!(head.body != BodyLength::Chunked && !head.expect_continue);
+    }
+    assert!(!head.expect_continue || head.body != BodyLength::None);
+    for (_, value) in fields(head) {
+        let value = value.unwrap_or_default();
+        assert!(!value.iter().any(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f));
+        assert_eq!(crate::trim_ows(value), value);
+    }
+}
+
+/// Writes a head that means the same.
+fn write_head(head: &Head<'_>) -> Vec<u8> {
+    let mut out = format!("{:?} ", head.method).to_uppercase().into_bytes();
+    out.extend_from_slice(head.target);
+    let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+    let connection = if head.keep_alive { "keep-alive" } else { "close" };
+    out.extend_from_slice(
+        format!(" {version}\r\nHost: a\r\nConnection: {connection}\r\n").as_bytes(),
+    );
+    match head.body {
+        BodyLength::None => {}
+        BodyLength::Length(length) => {
+            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        BodyLength::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    if head.expect_continue {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+    for (name, value) in fields(head) {
+        if let Some(value) = value {
+            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// The fields of a head whose values are kept as sent.
+fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 13] {
+    [
+        ("Accept", head.accept),
+        ("Accept-Encoding", head.accept_encoding),
+        ("If-None-Match", head.if_none_match),
+        ("If-Modified-Since", head.if_modified_since),
+        ("If-Match", head.if_match),
+        ("If-Unmodified-Since", head.if_unmodified_since),
+        ("Origin", head.origin),
+        ("Content-Type", head.content_type),
+        ("Content-Encoding", head.content_encoding),
+        ("Cache-Control", head.cache_control),
+        ("Stentor-Event", head.event),
+        ("Access-Control-Request-Method", head.request_method),
+        ("Access-Control-Request-Headers", head.request_headers),
+    ]
+}
+
+/// Percent-encodes everything but letters, digits, '/', '-' and '.'.
+fn encode(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'/' | b'-' | b'.' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// What a template makes of a name and a value; `None` if it does not compile.
+fn written(template: &str, name: &str, value: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    Template::parse(template).ok()?.write(&mut out, name, value);
+    Some(out)
+}
+
+/// Reads one JSON string (RFC 8259 section 7), as far as we write them; `None` if it is not one.
+fn json_text(json: &[u8]) -> Option<String> {
+    let inner = json.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let mut chars = str::from_utf8(inner).ok()?.chars();
+    let mut text = String::new();
+    while let Some(char) = chars.next() {
+        text.push(match char {
+            '\0'..' ' | '"' => return None,
+            '\\' => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'u' => {
+                    let digits: String = chars.by_ref().take(4).collect();
+                    char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
+                }
+                char @ ('"' | '\\') => char,
+                _ => return None,
+            },
+            _ => char,
+        });
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// The body of a fuzz target.
+    type FuzzBody = fn(&[u8]);
+
+    /// Each body, with what its inputs are made of. Mixtures of these reach further than random
+    /// bytes do.
+    const TARGETS: &[(FuzzBody, &[&str])] = &[
+        (
+            fuzz_head,
+            &[
+                "GET /a?b HTTP/1.1\r\nHost: a\r\n",
+                "PUT http://a:80/ HTTP/1.1\r\nHost:\r\n",
+                "OPTIONS * HTTP/1.0\r\n",
+                "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]\r\n",
+                "Transfer-Encoding: gzip, chunked\r\n",
+                "transfer-encoding:chunked\r\n",
+                "Content-Length: 5\r\n",
+                "Connection: keep-alive, upgrade\r\n",
+                "Upgrade: websocket\r\n",
+                "Expect: 100-continue\r\n",
+                "If-None-Match: \"a\" \r\n",
+                "Stentor-Event: \t a b\r\n",
+                "\r\n",
+                "\r",
+                "\n",
+                " ",
+                ":",
+                "\u{16}\u{3}",
+            ],
+        ),
+        (
+            fuzz_chunked,
+            &[
+                "0\r\n\r\n",
+                "5\r\nhello\r\n",
+                "1",
+                "a",
+                ";a=b",
+                ";a=\"b\\\"\"",
+                "x: y\r\n",
+                "0",
+                "\r\n",
+                "\r",
+                "\n",
+                ";",
+                "\"",
+                "\0",
+            ],
+        ),
+        (
+            fuzz_topic,
+            &["/", "a", "..", ".", "%2e", "%2F", "%", "-", ".well-known", "\u{9f}", "%C3"],
+        ),
+        (fuzz_query, &["?", "&", "=", "+", "a", "%26", "%3D", "%2B", "%", "\u{e9}", "%ff"]),
+        (
+            fuzz_lookup,
+            &["{name}", "{value}", "{", "}", ",", "a", "%2C", "\"", "\\", "\u{1}", "\n", "\u{e9}"],
+        ),
+        (
+            fuzz_negotiate,
+            &[
+                "gzip",
+                "br",
+                "zstd",
+                "identity",
+                "*",
+                ",",
+                ";q=",
+                "0",
+                "1",
+                ".5",
+                "\"",
+                "W/",
+                "k3-17",
+                ".gz",
+                "text/",
+                "*/*",
+                "application/json",
+                " ",
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                "Sunday, 06-Nov-94 08:49:37 GMT",
+                "Sun Nov  6 08:49:37 1994",
+            ],
+        ),
+    ];
+
+    #[test]
+    fn properties_hold_for_the_corpus() {
+        for (body, parts) in TARGETS {
+            body(b"");
+            for first in *parts {
+                body(first.as_bytes());
+                for second in *parts {
+                    body(format!("{first}{second}").as_bytes());
+                    body(format!("{first}{second}\r\n").as_bytes());
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn properties_hold_for_any_bytes(data in vec(any::<u8>(), 0..200)) {
+            for (body, _) in TARGETS {
+                body(&data);
+            }
+        }
+
+        #[test]
+        fn properties_hold_for_mixtures(picks in vec(any::<prop::sample::Index>(), 0..12)) {
+            for (body, parts) in TARGETS {
+                let data: String = picks.iter().map(|pick| *pick.get(parts)).collect();
+                body(data.as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,623 @@
+//! Request heads (RFC 9112 sections 2, 3, 5 and 6).
+//!
+//! Finding the end of a head and understanding it are apart. [`scan`] is what runs as bytes come
+//! in: it looks at every byte once, wherever the input was split, and settles line ends and size.
+//! [`parse`] then runs once, on a complete head. Its syntax is httparse's; the rules on top are
+//! ours, and where the RFC lets a recipient choose between repairing and refusing, they refuse.
+//! The fields that mean something to Stentor are picked out in one pass, by the length of their
+//! name first, since this runs for every request.
+
+use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
+
+use memchr::{memchr, memchr_iter};
+
+use crate::status::{Refusal, Status};
+use crate::{byte_table, is_tchar, is_token, target, trim_ows};
+
+/// The longest head, in bytes, from the first byte to the final CRLF. It is also the longest
+/// request line, so it must be well above the 8000 bytes of RFC 9112 section 3.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The most fields of one head.
+pub const FIELDS_MAX: usize = 100;
+
+/// What [`scan`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scan {
+    /// The head is complete.
+    Complete {
+        /// Its length in bytes, empty lines before it and its final CRLF included.
+        len: usize,
+    },
+    /// The head goes on beyond the input.
+    Partial {
+        /// What to pass to the next call: how many bytes need not be looked at again.
+        scanned: usize,
+    },
+}
+
+/// Looks for the end of the head that `bytes` begins with.
+///
+/// `scanned` is 0 at first, and afterwards what the last call returned for the same bytes with
+/// more behind them. Every byte is looked at once, so the cost is linear however they arrive.
+///
+/// Up to four empty lines before the request line are tolerated (RFC 9112 section 2.2). A bare LF
+/// is refused, as is a first byte that no method begins with, and a head that has not ended after
+/// [`HEAD_BYTES_MAX`]: with 414 if that is within the request line, else with 431.
+pub fn scan(bytes: &[u8], scanned: usize) -> Result<Scan, Refusal> {
+    let start = leading_bytes(bytes);
+    match bytes[start..] {
+        [] | [b'\r'] => return Ok(Scan::Partial { scanned: bytes.len() }),
+        [first, ..] if is_tchar(first) => {}
+        ref rest => return Err(first_byte_refusal(rest)),
+    }
+    let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let from = scanned.clamp(start, window.len());
+    for found in memchr_iter(b'\n', &window[from..]) {
+        let lf = from + found;
+        // The first byte is neither CR nor LF, so there is at least one byte before `lf`.
+        if window[lf - 1] != b'\r' {
+            return Err(BARE_LF);
+        }
+        // A line of nothing but CRLF ends the head.
+        if window[lf - 2] == b'\n' {
+            return Ok(Scan::Complete { len: lf + 1 });
+        }
+    }
+    if bytes.len() < HEAD_BYTES_MAX {
+        Ok(Scan::Partial { scanned: bytes.len() })
+    } else if memchr(b'\n', &window[start..]).is_none() {
+        Err(TARGET_BYTES)
+    } else {
+        Err(HEAD_BYTES)
+    }
+}
+
+/// Room for the fields of one head, left uninitialised until [`parse`] fills it. It lives on the
+/// caller's stack and costs nothing to make.
+pub struct FieldSlots<'a>([MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+
+impl FieldSlots<'_> {
+    /// Empty room.
+    pub const fn new() -> Self {
+        FieldSlots([const { MaybeUninit::uninit() }; FIELDS_MAX])
+    }
+}
+
+impl Default for FieldSlots<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request method (RFC 9110 section 9, RFC 5789).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are the methods")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Delete,
+    Options,
+    Patch,
+    Trace,
+    Connect,
+}
+
+/// The protocol version of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// How the body is framed (RFC 9112 section 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyLength {
+    /// There is none: neither Content-Length nor Transfer-Encoding was sent.
+    None,
+    /// Content-Length, in bytes.
+    Length(u64),
+    /// Transfer-Encoding: chunked.
+    Chunked,
+}
+
+/// A request head: what its request line and fields mean to Stentor.
+///
+/// Field values are as sent, without the whitespace around them. Of Accept, Accept-Encoding,
+/// Cache-Control and the conditions that only spare an answer, the first line counts if there are
+/// several; a field that would be ambiguous when repeated is refused instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head<'a> {
+    /// The method.
+    pub method: Method,
+    /// The version.
+    pub version: Version,
+    /// Path and query as sent ("/a?b"), of an absolute-form target too; "*" for the server as a
+    /// whole (OPTIONS only); host and port for CONNECT. Visible ASCII without '#'.
+    pub target: &'a [u8],
+    /// How the body is framed.
+    pub body: BodyLength,
+    /// Whether the connection may carry another request (RFC 9112 section 9.3). False as well when
+    /// an upgrade or a tunnel was asked for: what follows may not be HTTP, and since we do not
+    /// switch it must never be taken for a request.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 section
+    /// 10.1.1). Never when there is no body to wait for, nor in HTTP/1.0.
+    pub expect_continue: bool,
+    /// Accept
+    pub accept: Option<&'a [u8]>,
+    /// Accept-Encoding
+    pub accept_encoding: Option<&'a [u8]>,
+    /// If-None-Match
+    pub if_none_match: Option<&'a [u8]>,
+    /// If-Modified-Since
+    pub if_modified_since: Option<&'a [u8]>,
+    /// If-Match
+    pub if_match: Option<&'a [u8]>,
+    /// If-Unmodified-Since
+    pub if_unmodified_since: Option<&'a [u8]>,
+    /// Origin
+    pub origin: Option<&'a [u8]>,
+    /// Content-Type
+    pub content_type: Option<&'a [u8]>,
+    /// Content-Encoding
+    pub content_encoding: Option<&'a [u8]>,
+    /// Cache-Control
+    pub cache_control: Option<&'a [u8]>,
+    /// Stentor-Event
+    pub event: Option<&'a [u8]>,
+    /// Access-Control-Request-Method
+    pub request_method: Option<&'a [u8]>,
+    /// Access-Control-Request-Headers
+    pub request_headers: Option<&'a [u8]>,
+}
+
+/// Understands one head: exactly the bytes that [`scan`] called complete.
+///
+/// Everything that leaves the framing in doubt is refused (400, or 501 for a transfer coding we do
+/// not know), and so are a version other than 1.0 and 1.1 (505), an unknown method (501), more
+/// than [`FIELDS_MAX`] fields (431) and an expectation other than 100-continue (417).
+pub fn parse<'a>(bytes: &'a [u8], slots: &mut FieldSlots<'a>) -> Result<Head<'a>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(bytes, &mut slots.0) {
+        Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
+        Ok(_) => return Err(NOT_ONE_HEAD),
+        Err(error) => return Err(syntax_refusal(error, bytes)),
+    }
+    let method = method(request.method.unwrap_or_default())?;
+    let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let target = request_target(method, request.path.unwrap_or_default().as_bytes())?;
+    let mut reading = Reading::new(Head::new(method, version, target));
+    for field in request.headers.iter() {
+        reading.field(field.name.as_bytes(), field.value)?;
+    }
+    reading.finish()
+}
+
+impl<'a> Head<'a> {
+    fn new(method: Method, version: Version, target: &'a [u8]) -> Head<'a> {
+        Head {
+            method,
+            version,
+            target,
+            body: BodyLength::None,
+            keep_alive: false,
+            expect_continue: false,
+            accept: None,
+            accept_encoding: None,
+            if_none_match: None,
+            if_modified_since: None,
+            if_match: None,
+            if_unmodified_since: None,
+            origin: None,
+            content_type: None,
+            content_encoding: None,
+            cache_control: None,
+            event: None,
+            request_method: None,
+            request_headers: None,
+        }
+    }
+}
+
+/// A head whose fields are being read, and what must be known of all of them to finish it.
+struct Reading<'a> {
+    head: Head<'a>,
+    host_seen: bool,
+    expect_seen: bool,
+    upgrade_seen: bool,
+    connection: Connection,
+}
+
+/// The connection options that were sent (RFC 9110 section 7.6.1).
+#[derive(Clone, Copy, Default)]
+struct Connection {
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn new(head: Head<'a>) -> Reading<'a> {
+        let connection = Connection::default();
+        Reading { head, host_seen: false, expect_seen: false, upgrade_seen: false, connection }
+    }
+
+    /// Takes one field. The name's length picks the few it can be; most fields a browser sends
+    /// mean nothing to us and are dismissed by it.
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let head = &mut self.head;
+        match name.len() {
+            4 if is(b"host") => self.host(value)?,
+            6 if is(b"accept") => first(&mut head.accept, value),
+            6 if is(b"origin") => once(&mut head.origin, value, TWO_ORIGINS)?,
+            6 if is(b"expect") => self.expect(value)?,
+            7 if is(b"upgrade") => self.upgrade_seen = true,
+            8 if is(b"if-match") => once(&mut head.if_match, value, TWO_IF_MATCH)?,
+            10 if is(b"connection") => self.connection.add(value),
+            12 if is(b"content-type") => once(&mut head.content_type, value, TWO_CONTENT_TYPES)?,
+            13 if is(b"if-none-match") => first(&mut head.if_none_match, value),
+            13 if is(b"cache-control") => first(&mut head.cache_control, value),
+            13 if is(b"stentor-event") => once(&mut head.event, value, TWO_EVENTS)?,
+            14 if is(b"content-length") => self.content_length(value)?,
+            15 if is(b"accept-encoding") => first(&mut head.accept_encoding, value),
+            16 if is(b"content-encoding") => {
+                once(&mut head.content_encoding, value, TWO_ENCODINGS)?
+            }
+            17 if is(b"if-modified-since") => first(&mut head.if_modified_since, value),
+            17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
+            19 if is(b"if-unmodified-since") => first(&mut head.if_unmodified_since, value),
+            29 if is(b"access-control-request-method") => first(&mut head.request_method, value),
+            30 if is(b"access-control-request-headers") => first(&mut head.request_headers, value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 section 3.2: one Host, and a valid one. An empty value is valid.
+    fn host(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if self.host_seen {
+            return Err(TWO_HOSTS);
+        }
+        self.host_seen = true;
+        if split_authority(value).is_none() {
+            return Err(BAD_HOST);
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.3, rule 5, without the leave to accept a repeated length.
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        match self.head.body {
+            BodyLength::None => {}
+            BodyLength::Length(_) => return Err(TWO_LENGTHS),
+            BodyLength::Chunked => return Err(LENGTH_AND_CODING),
+        }
+        self.head.body = BodyLength::Length(decimal(value).ok_or(BAD_LENGTH)?);
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.1: only `chunked`, only in HTTP/1.1, only once, never with a length.
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        match self.head.body {
+            BodyLength::None => {}
+            BodyLength::Length(_) => return Err(LENGTH_AND_CODING),
+            BodyLength::Chunked => return Err(TWO_CODINGS),
+        }
+        if self.head.version == Version::Http10 {
+            return Err(CODING_IN_HTTP10);
+        }
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(coding_refusal(value));
+        }
+        self.head.body = BodyLength::Chunked;
+        Ok(())
+    }
+
+    /// RFC 9110 section 10.1.1: the one expectation there is; HTTP/1.0 has none.
+    fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if self.head.version == Version::Http10 {
+            return Ok(());
+        }
+        if self.expect_seen {
+            return Err(TWO_EXPECTATIONS);
+        }
+        self.expect_seen = true;
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(BAD_EXPECTATION);
+        }
+        Ok(())
+    }
+
+    /// Settles what depends on several fields.
+    fn finish(mut self) -> Result<Head<'a>, Refusal> {
+        let head = &mut self.head;
+        let persistent = match head.version {
+            Version::Http11 if !self.host_seen => return Err(NO_HOST),
+            Version::Http11 => true,
+            Version::Http10 => self.connection.keep_alive,
+        };
+        let leaves_http =
+            head.method == Method::Connect || (self.upgrade_seen && self.connection.upgrade);
+        head.keep_alive = persistent && !self.connection.close && !leaves_http;
+        head.expect_continue =
+            self.expect_seen && !matches!(head.body, BodyLength::None | BodyLength::Length(0));
+        Ok(self.head)
+    }
+}
+
+impl Connection {
+    fn add(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',').map(trim_ows) {
+            match option.len() {
+                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                7 if option.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Keeps the first of several lines.
+fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
+    slot.get_or_insert(value);
+}
+
+/// Keeps the only line; a second is refused.
+fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], refusal: Refusal) -> Result<(), Refusal> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(refusal),
+    }
+}
+
+/// Length of the empty lines before the request line, of which a few are tolerated because some
+/// old clients send CRLF after a body.
+fn leading_bytes(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    while len < LEADING_BYTES_MAX && bytes[len..].starts_with(b"\r\n") {
+        len += 2;
+    }
+    len
+}
+
+/// Why a request cannot begin like this.
+#[cold]
+fn first_byte_refusal(rest: &[u8]) -> Refusal {
+    match rest {
+        [TLS_HANDSHAKE, ..] => TLS,
+        [b'\r', b'\n', ..] => EMPTY_LINES,
+        [b'\r', ..] => BARE_CR,
+        [b'\n', ..] => BARE_LF,
+        _ => NOT_HTTP,
+    }
+}
+
+fn method(token: &str) -> Result<Method, Refusal> {
+    Ok(match token {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "OPTIONS" => Method::Options,
+        "PATCH" => Method::Patch,
+        "TRACE" => Method::Trace,
+        "CONNECT" => Method::Connect,
+        _ => return Err(UNKNOWN_METHOD),
+    })
+}
+
+/// Reduces the four forms of RFC 9112 section 3.2 to what [`Head::target`] promises.
+fn request_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
+    // Without an early exit the loop is vectorised, and nearly every target is all good.
+    let is_good = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    if !target.iter().fold(true, |good, &byte| good & is_good(byte)) {
+        return Err(TARGET_BYTE);
+    }
+    match (method, target) {
+        (Method::Connect, _) => match split_authority(target) {
+            Some(([_, ..], [_, ..])) => Ok(target),
+            _ => Err(CONNECT_TARGET),
+        },
+        (_, [b'/', ..]) => Ok(target),
+        (Method::Options, b"*") => Ok(target),
+        (_, b"*") => Err(ASTERISK),
+        _ => absolute_target(method, target),
+    }
+}
+
+/// The path and query of an absolute-form target, whose authority must be valid and not empty.
+fn absolute_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
+    let colon = memchr(b':', target).ok_or(TARGET_FORM)?;
+    let (scheme, rest) = target.split_at(colon);
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return Err(TARGET_FORM);
+    }
+    let rest = rest.strip_prefix(b"://").ok_or(TARGET_FORM)?;
+    let end = rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if !matches!(split_authority(authority), Some(([_, ..], _))) {
+        return Err(TARGET_AUTHORITY);
+    }
+    match path {
+        // RFC 9112 section 3.2.4: OPTIONS without a path asks about the server as a whole.
+        [] if method == Method::Options => Ok(b"*"),
+        [] => Ok(b"/"),
+        [b'/', ..] => Ok(path),
+        _ => Err(TARGET_NO_PATH),
+    }
+}
+
+/// Splits `uri-host [ ":" port ]` (RFC 9112 section 3.2, RFC 3986 section 3.2) into host and
+/// port digits; either may be empty. `None` if it is not that. A comma is valid in a registered
+/// name, but means that two Hosts were joined, so it is refused. Of IP literals only IPv6 exists.
+fn split_authority(authority: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = if authority.first() == Some(&b'[') {
+        let close = memchr(b']', authority)?;
+        str::from_utf8(&authority[1..close]).ok()?.parse::<Ipv6Addr>().ok()?;
+        close + 1
+    } else {
+        let is_name = |byte: &u8| NAME_BYTES[usize::from(*byte)];
+        authority.iter().position(|byte| !is_name(byte)).unwrap_or(authority.len())
+    };
+    let (host, port) = authority.split_at(end);
+    if host.contains(&b'%') && target::decode(host).is_err() {
+        return None;
+    }
+    match port {
+        [] => Some((host, port)),
+        [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => Some((host, digits)),
+        _ => None,
+    }
+}
+
+/// `1*DIGIT` without overflow: no sign, no list, nothing else that a lenient parser would take.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| match byte {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_add(u64::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+/// Why a Transfer-Encoding other than `chunked` is refused: 501 if it is valid and merely names a
+/// coding we do not have, else 400, since then the end of the body is anyone's guess.
+#[cold]
+fn coding_refusal(value: &[u8]) -> Refusal {
+    let mut chunked_count = 0;
+    let mut chunked_last = false;
+    for coding in value.split(|&byte| byte == b',').map(trim_ows) {
+        let name_end = memchr(b';', coding).unwrap_or(coding.len());
+        let name = trim_ows(&coding[..name_end]);
+        if !is_token(name) {
+            return BAD_CODING;
+        }
+        let is_chunked = name.eq_ignore_ascii_case(b"chunked");
+        chunked_count += usize::from(is_chunked);
+        chunked_last = is_chunked && name.len() == coding.len();
+    }
+    if chunked_last && chunked_count == 1 { UNKNOWN_CODING } else { BAD_CODING }
+}
+
+/// Turns what httparse found into an answer.
+#[cold]
+fn syntax_refusal(error: httparse::Error, bytes: &[u8]) -> Refusal {
+    match error {
+        httparse::Error::Version => version_refusal(bytes),
+        httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
+        httparse::Error::HeaderName => BAD_FIELD_NAME,
+        httparse::Error::HeaderValue => BAD_FIELD_VALUE,
+        httparse::Error::NewLine => BARE_CR,
+        httparse::Error::Token | httparse::Error::Status => BAD_REQUEST_LINE,
+    }
+}
+
+/// 505 for a well-formed version that is not ours, 400 for anything else in its place.
+fn version_refusal(bytes: &[u8]) -> Refusal {
+    let line = &bytes[leading_bytes(bytes)..];
+    let line = &line[..memchr(b'\r', line).unwrap_or(line.len())];
+    match line.splitn(3, |&byte| byte == b' ').nth(2) {
+        Some(b"HTTP/1.0" | b"HTTP/1.1") | None => BAD_REQUEST_LINE,
+        Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            UNKNOWN_VERSION
+        }
+        Some(_) => BAD_REQUEST_LINE,
+    }
+}
+
+/// Bytes of empty lines before a request line that are tolerated: four lines.
+const LEADING_BYTES_MAX: usize = 8;
+/// The first byte of a TLS ClientHello.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The bytes of a registered name or IPv4 address (RFC 3986 section 3.2.2), the comma excepted.
+static NAME_BYTES: [bool; 256] = byte_table(b"-._~!$&'()*+;=%");
+
+const TLS: Refusal =
+    Refusal::bad("This port speaks plain HTTP, not TLS; use http:// instead of https://.");
+const NOT_HTTP: Refusal = Refusal::bad("This is not an HTTP request; it must begin with a method.");
+const EMPTY_LINES: Refusal = Refusal::bad("There are too many empty lines before the request.");
+const BARE_LF: Refusal =
+    Refusal::bad("A line of the head ended in LF alone; end every line with CRLF.");
+const BARE_CR: Refusal =
+    Refusal::bad("The head has a CR that is not followed by LF; end every line with CRLF.");
+const TARGET_BYTES: Refusal =
+    Refusal::new(Status::URI_TOO_LONG, "The request line must not be longer than 16384 bytes.");
+const HEAD_BYTES: Refusal = Refusal::new(
+    Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "The request head must not be longer than 16384 bytes; send fewer or shorter fields.",
+);
+const TOO_MANY_FIELDS: Refusal = Refusal::new(
+    Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "The request has more than 100 header fields; send fewer.",
+);
+const NOT_ONE_HEAD: Refusal = Refusal::bad("The head ends before its last line.");
+const BAD_REQUEST_LINE: Refusal = Refusal::bad(
+    "The request line must be a method, a target and HTTP/1.1, with one space between them.",
+);
+const UNKNOWN_VERSION: Refusal = Refusal::new(
+    Status::HTTP_VERSION_NOT_SUPPORTED,
+    "This protocol version is not spoken here; use HTTP/1.1.",
+);
+const UNKNOWN_METHOD: Refusal = Refusal::new(
+    Status::NOT_IMPLEMENTED,
+    "This method is not known here; methods are case-sensitive, as in GET or PUT.",
+);
+const BAD_FIELD_NAME: Refusal = Refusal::bad(
+    "A header line must begin with a field name that a colon directly follows, without spaces.",
+);
+const BAD_FIELD_VALUE: Refusal =
+    Refusal::bad("A header field's value has a control character; remove it.");
+const TARGET_BYTE: Refusal = Refusal::bad(
+    "The target has a byte that must be percent-encoded: '#', a space, or one outside ASCII.",
+);
+const TARGET_FORM: Refusal =
+    Refusal::bad("The target must begin with '/', or be a whole http:// or https:// address.");
+const TARGET_AUTHORITY: Refusal =
+    Refusal::bad("The target's host must be a name or address, with at most a port behind it.");
+const TARGET_NO_PATH: Refusal =
+    Refusal::bad("The target has a query but no path; put a '/' before the '?'.");
+const ASTERISK: Refusal = Refusal::bad("Only OPTIONS may have the target '*'.");
+const CONNECT_TARGET: Refusal = Refusal::bad("The target of CONNECT must be a host and a port.");
+const NO_HOST: Refusal = Refusal::bad("An HTTP/1.1 request must have a Host field.");
+const TWO_HOSTS: Refusal = Refusal::bad("Host was sent twice; send it once.");
+const BAD_HOST: Refusal =
+    Refusal::bad("Host must be one name or address, with at most a port behind it.");
+const LENGTH_AND_CODING: Refusal =
+    Refusal::bad("Content-Length and Transfer-Encoding were both sent; send only one of them.");
+const TWO_LENGTHS: Refusal = Refusal::bad("Content-Length was sent twice; send it once.");
+const BAD_LENGTH: Refusal =
+    Refusal::bad("Content-Length must be one decimal number that fits 64 bits.");
+const TWO_CODINGS: Refusal = Refusal::bad("Transfer-Encoding was sent twice; send it once.");
+const CODING_IN_HTTP10: Refusal =
+    Refusal::bad("HTTP/1.0 has no Transfer-Encoding; send Content-Length or use HTTP/1.1.");
+const BAD_CODING: Refusal =
+    Refusal::bad("Transfer-Encoding must end in chunked, and name it once; send just chunked.");
+const UNKNOWN_CODING: Refusal = Refusal::new(
+    Status::NOT_IMPLEMENTED,
+    "Only the transfer coding chunked is known here; compress with Content-Encoding instead.",
+);
+const BAD_EXPECTATION: Refusal =
+    Refusal::new(Status::EXPECTATION_FAILED, "The only expectation known here is 100-continue.");
+const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
+const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
+const TWO_IF_MATCH: Refusal = Refusal::bad("If-Match was sent twice; send one list.");
+const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
+const TWO_ENCODINGS: Refusal = Refusal::bad("Content-Encoding was sent twice; send it once.");
+const TWO_EVENTS: Refusal = Refusal::bad("Stentor-Event was sent twice; send it once.");
+
+#[cfg(test)]
+mod tests;

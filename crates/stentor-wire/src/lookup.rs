@@ -1,0 +1,119 @@
+//! Look-ups: a list of names in, one line or JSON member per name out.
+//!
+//! A [`Template`] is compiled once, when the configuration is read; writing a line is then a few
+//! copies. Lines are byte for byte what the template says: nothing is escaped in them, since the
+//! formats that look-ups imitate do not escape either.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use crate::target::{BadEscape, decode};
+
+/// A line with `{name}` and `{value}` holes, compiled once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+impl Template {
+    /// Compiles a template. `{{` and `}}` are literal braces. The error is a sentence that names
+    /// the hole that is unknown, or says which brace has no partner.
+    pub fn parse(text: &str) -> Result<Template, String> {
+        let mut pieces = Vec::new();
+        let mut literal = Vec::new();
+        let mut rest = text;
+        while let Some(brace) = memchr2(b'{', b'}', rest.as_bytes()) {
+            literal.extend_from_slice(&rest.as_bytes()[..brace]);
+            rest = &rest[brace..];
+            if let Some(after) = rest.strip_prefix("{{").or_else(|| rest.strip_prefix("}}")) {
+                literal.push(rest.as_bytes()[0]);
+                rest = after;
+                continue;
+            }
+            let Some((hole, after)) = rest.strip_prefix('{').and_then(|hole| hole.split_once('}'))
+            else {
+                let brace = &rest[..1];
+                return Err(format!("'{brace}' stands alone; write '{brace}{brace}' to mean it."));
+            };
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            }
+            pieces.push(match hole {
+                "name" => Piece::Name,
+                "value" => Piece::Value,
+                _ => return Err(format!("'{{{hole}}}' is unknown; use {{name}} or {{value}}.")),
+            });
+            rest = after;
+        }
+        literal.extend_from_slice(rest.as_bytes());
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal));
+        }
+        Ok(Template { pieces })
+    }
+
+    /// Appends the template with its holes filled to `out`.
+    pub fn write(&self, out: &mut Vec<u8>, name: &str, value: &[u8]) {
+        for piece in &self.pieces {
+            out.extend_from_slice(match piece {
+                Piece::Literal(literal) => literal,
+                Piece::Name => name.as_bytes(),
+                Piece::Value => value,
+            });
+        }
+    }
+
+    /// Whether there is a `{name}`.
+    pub fn has_name(&self) -> bool {
+        self.pieces.contains(&Piece::Name)
+    }
+
+    /// Whether there is a `{value}`.
+    pub fn has_value(&self) -> bool {
+        self.pieces.contains(&Piece::Value)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Piece {
+    Literal(Vec<u8>),
+    Name,
+    Value,
+}
+
+/// The names of a comma-separated list, percent-decoded one by one, so that "%2C" is a comma
+/// within a name. Empty names are kept: each stands for a line, and an empty list is one of them.
+/// The caller bounds how many it takes.
+pub fn names(list: &[u8]) -> impl Iterator<Item = Result<Cow<'_, str>, BadEscape>> {
+    list.split(|&byte| byte == b',').map(decode)
+}
+
+/// Appends `text` as a JSON string, quotes included, to `out` (RFC 8259 section 7).
+pub fn json_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        out.extend_from_slice(&rest[..at]);
+        let byte = rest[at];
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&digits);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests;

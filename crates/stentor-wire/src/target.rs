@@ -1,0 +1,126 @@
+//! Request targets: path, query, and the topic a path names (RFC 3986).
+//!
+//! Percent-encoding is undone exactly once, here. What comes out is UTF-8 text and is never decoded
+//! again, so "%252e" is the text "%2e" and no more than that.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::{memchr, memchr2};
+
+/// Text could not be percent-decoded: a `%` without two hexadecimal digits, or not UTF-8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadEscape;
+
+impl fmt::Display for BadEscape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .write_str("A % must be followed by two hexadecimal digits, and the text be UTF-8.")
+    }
+}
+
+impl std::error::Error for BadEscape {}
+
+/// Splits a target at its first `?` into path and query.
+pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr(b'?', target) {
+        Some(mark) => (&target[..mark], Some(&target[mark + 1..])),
+        None => (target, None),
+    }
+}
+
+/// Percent-decodes a path, once; borrows when there is nothing to decode. A `+` stays a `+`.
+pub fn decode(path: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
+    match memchr(b'%', path) {
+        None => borrow(path),
+        Some(first) => unescape(path, first, |byte| byte),
+    }
+}
+
+/// The `name=value` pairs of a query, decoded, in order. Here `+` is a space, a name without `=`
+/// has the value "", and empty pieces between ampersands are passed over.
+pub fn pairs(
+    query: &[u8],
+) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), BadEscape>> {
+    query.split(|&byte| byte == b'&').filter(|piece| !piece.is_empty()).map(|piece| {
+        let (name, value) = match memchr(b'=', piece) {
+            Some(equals) => (&piece[..equals], &piece[equals + 1..]),
+            None => (piece, &b""[..]),
+        };
+        Ok((decode_form(name)?, decode_form(value)?))
+    })
+}
+
+/// Whether a decoded path may name a topic. If not, says why, in one plain sentence.
+///
+/// A topic is 1 to 512 bytes, the leading slash included, of segments that are not empty, "." or
+/// "..", without control characters, and outside of what is reserved for the server itself.
+pub fn check_topic(name: &str) -> Result<(), &'static str> {
+    let Some(path) = name.strip_prefix('/') else {
+        return Err("A topic must begin with '/'.");
+    };
+    if name.len() > TOPIC_BYTES_MAX {
+        return Err("A topic must not be longer than 512 bytes.");
+    }
+    if name.chars().any(char::is_control) {
+        return Err("A topic must not have control characters.");
+    }
+    let mut segments = path.split('/');
+    if segments.clone().any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err("A topic must not have a segment that is empty, '.' or '..'.");
+    }
+    if matches!(segments.next(), Some("-" | ".well-known")) {
+        return Err("Topics under /-/ and /.well-known/ are reserved for the server.");
+    }
+    Ok(())
+}
+
+/// Decodes one half of a query's pair.
+fn decode_form(text: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
+    match memchr2(b'%', b'+', text) {
+        None => borrow(text),
+        Some(first) => unescape(text, first, |byte| if byte == b'+' { b' ' } else { byte }),
+    }
+}
+
+fn borrow(text: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
+    str::from_utf8(text).map(Cow::Borrowed).map_err(|_| BadEscape)
+}
+
+/// Decodes from `first` on, before which there is nothing to decode. `plain` maps what is not
+/// part of an escape.
+fn unescape(
+    text: &[u8],
+    first: usize,
+    plain: impl Fn(u8) -> u8,
+) -> Result<Cow<'_, str>, BadEscape> {
+    let mut decoded = Vec::with_capacity(text.len());
+    decoded.extend_from_slice(&text[..first]);
+    let mut rest = &text[first..];
+    while let [byte, after @ ..] = rest {
+        let (byte, after) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => (hex(*high)? << 4 | hex(*low)?, after),
+            (b'%', _) => return Err(BadEscape),
+            _ => (plain(*byte), after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    String::from_utf8(decoded).map(Cow::Owned).map_err(|_| BadEscape)
+}
+
+/// The value of a hexadecimal digit.
+fn hex(digit: u8) -> Result<u8, BadEscape> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(BadEscape),
+    }
+}
+
+/// The longest topic, in bytes of UTF-8, the leading slash included.
+pub const TOPIC_BYTES_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Tables of paths, queries and topics.
+
+use super::*;
+
+#[test]
+fn targets_split_at_the_first_mark() {
+    assert_eq!(split(b"/a"), (&b"/a"[..], None));
+    assert_eq!(split(b"/a?"), (&b"/a"[..], Some(&b""[..])));
+    assert_eq!(split(b"/a?b?c"), (&b"/a"[..], Some(&b"b?c"[..])));
+    assert_eq!(split(b"?"), (&b""[..], Some(&b""[..])));
+}
+
+#[test]
+fn paths_are_decoded_once() {
+    let good: &[(&str, &str)] = &[
+        ("", ""),
+        ("/a+b", "/a+b"),
+        ("/a%20b", "/a b"),
+        ("/%c3%A9", "/\u{e9}"),
+        ("/%252e%2E", "/%2e."),
+        ("/a%2Fb", "/a/b"),
+        ("%00", "\0"),
+        ("%25", "%"),
+    ];
+    for (path, decoded) in good {
+        assert_eq!(decode(path.as_bytes()).as_deref(), Ok(*decoded), "{path}");
+    }
+    assert!(matches!(decode(b"/a"), Ok(Cow::Borrowed("/a"))), "nothing to decode, nothing copied");
+    let bad: &[&[u8]] = &[
+        b"%",
+        b"%2",
+        b"/a%",
+        b"%zz",
+        b"%2g",
+        b"%g2",
+        b"%%20",
+        b"%u0041",
+        b"% 20",
+        b"%+1",
+        b"%ff",
+        b"%c3",
+        b"%c0%ae",
+        b"%ed%a0%80",
+        b"\xff",
+        b"%20\xff",
+    ];
+    for path in bad {
+        assert_eq!(decode(path), Err(BadEscape), "{path:?}");
+    }
+}
+
+#[test]
+fn queries_are_pairs() {
+    let all = |query: &str| {
+        let owned = pairs(query.as_bytes()).map(|pair| {
+            let (name, value) = pair?;
+            Ok::<_, BadEscape>((name.into_owned(), value.into_owned()))
+        });
+        owned.collect::<Result<Vec<_>, _>>()
+    };
+    let rows: &[(&str, &[(&str, &str)])] = &[
+        ("", &[]),
+        ("&&", &[]),
+        ("a", &[("a", "")]),
+        ("a=", &[("a", "")]),
+        ("=b", &[("", "b")]),
+        ("=", &[("", "")]),
+        ("a=b", &[("a", "b")]),
+        ("a=b=c", &[("a", "b=c")]),
+        ("a=b&a=c&&d", &[("a", "b"), ("a", "c"), ("d", "")]),
+        ("a+b=c+d%2B", &[("a b", "c d+")]),
+        ("a%26b=%3D", &[("a&b", "=")]),
+        ("topic=/a/%C3%A9", &[("topic", "/a/\u{e9}")]),
+    ];
+    for (query, expected) in rows {
+        let found = all(query).expect("the query is good");
+        let found: Vec<_> = found.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        assert_eq!(found, *expected, "{query}");
+    }
+    for query in ["a=%", "%=a", "a=%ff", "a=b&c=%0"] {
+        assert_eq!(all(query), Err(BadEscape), "{query}");
+    }
+}
+
+#[test]
+fn topics_keep_the_rules() {
+    let longest = format!("/{}", "a".repeat(TOPIC_BYTES_MAX - 1));
+    let good = [
+        "/a",
+        "/scores/lal-bos",
+        "/a b",
+        "/\u{e9}",
+        "/...",
+        "/.a",
+        "/a.",
+        "/-a",
+        "/a/-",
+        "/a/-/b",
+        "/a/.well-known/b",
+        "/.well-knownx",
+        "/%2e",
+        "/a\\b",
+        "/*",
+        &longest,
+    ];
+    for name in good {
+        assert_eq!(check_topic(name), Ok(()), "{name}");
+    }
+    let too_long = format!("{longest}a");
+    let bad = [
+        ("", "begin"),
+        ("a", "begin"),
+        ("a/b", "begin"),
+        (&too_long, "512"),
+        ("/", "segment"),
+        ("//", "segment"),
+        ("//a", "segment"),
+        ("/a//b", "segment"),
+        ("/a/", "segment"),
+        ("/.", "segment"),
+        ("/..", "segment"),
+        ("/a/../b", "segment"),
+        ("/a/.", "segment"),
+        ("/a\0", "control"),
+        ("/a\n", "control"),
+        ("/a\tb", "control"),
+        ("/\u{7f}", "control"),
+        ("/\u{85}", "control"),
+        ("/\u{9f}", "control"),
+        ("/-", "reserved"),
+        ("/-/a", "reserved"),
+        ("/.well-known", "reserved"),
+        ("/.well-known/a", "reserved"),
+    ];
+    for (name, reason) in bad {
+        let found = check_topic(name).expect_err(name);
+        assert!(found.contains(reason), "{name:?}: {found}");
+    }
+}
