@@ -1,2 +1,38 @@
-//! Stub.
+//! Topics, messages, history and the one order they are published in.
+//!
+//! A [`Hub`] maps names to topics. Publishing turns a [`Draft`] into a [`Message`]: immutable,
+//! numbered, shared behind an `Arc`, and rendered once per form however many readers it has.
+//! Reading takes no lock; every publish passes one sequencing point, so that all readers of any
+//! set of topics see messages in the same order.
+//!
+//! What is not here: sockets, files, threads and the clock. `now` is a parameter, and the slow
+//! part (compression) is a method that the caller runs on a thread of its choice.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `id` | [`Epoch`], [`Id`]: the cursor common to every way of reading |
+//! | `field` | [`ContentType`], [`EventName`], [`CacheControl`]: values checked once |
+//! | `message` | [`Draft`], [`Message`] and its renderings |
+//! | `encode` | gzip, br, zstd, and unpacking with a bound |
+//! | `pattern`, `rules` | which topics a [`Rule`] speaks of, and what it says |
+//! | `topic` | one topic: its value and its history |
+//! | `hub` | the table, the index of names, the sequencing point |
+
 #![forbid(unsafe_code)]
+
+mod encode;
+mod field;
+mod hub;
+mod id;
+mod message;
+mod pattern;
+mod rules;
+mod topic;
+
+pub use encode::GzipError;
+pub use field::{CacheControl, ContentType, EventName};
+pub use hub::{Counts, DeleteError, Hub, Limits, Precondition, PublishError, Published, TopicInfo};
+pub use id::{Epoch, Id, IdText, InvalidId};
+pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
+pub use pattern::Pattern;
+pub use rules::Rule;

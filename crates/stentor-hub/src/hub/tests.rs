@@ -1,0 +1,422 @@
+//! The rules of publishing one by one, then readers and writers all at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pattern::Pattern;
+
+fn hub() -> Hub {
+    hub_with(vec![])
+}
+
+fn hub_with(rules: Vec<Rule>) -> Hub {
+    Hub::new(Epoch::parse("5f3a09c1").unwrap(), rules, Limits::default())
+}
+
+fn rule(pattern: &str, history: u32, history_bytes: usize) -> Rule {
+    Rule { history, history_bytes, ..Rule::new(Pattern::parse(pattern).unwrap()) }
+}
+
+fn publish(hub: &Hub, topic: &str, data: &str) -> Published {
+    hub.publish(topic, Draft::new(data.as_bytes()), Precondition::None, 1000).unwrap()
+}
+
+fn history(hub: &Hub, topic: &str) -> usize {
+    let listed = hub.topics(topic, None, 1);
+    assert_eq!(listed[0].name, topic);
+    listed[0].history
+}
+
+fn names(listed: &[TopicInfo]) -> Vec<&str> {
+    listed.iter().map(|info| info.name.as_str()).collect()
+}
+
+#[test]
+fn threads_may_share_it() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Hub>();
+    shared::<Message>();
+    shared::<Draft>();
+}
+
+#[test]
+fn one_order_over_all_topics() {
+    let hub = hub();
+    assert!(hub.value("/a").is_none());
+    let first = publish(&hub, "/a", "1");
+    assert!(first.created && first.replaced.is_none());
+    assert_eq!(first.id.to_string(), "5f3a09c1-1");
+    assert!(publish(&hub, "/b", "2").created);
+    let third = publish(&hub, "/a", "3");
+    assert_eq!((third.created, third.id.seq), (false, 3));
+    assert!(Arc::ptr_eq(&third.replaced.unwrap(), &first.message));
+    assert_eq!(hub.value("/a").unwrap().data(), b"3");
+    assert_eq!(hub.with_value("/b", |value| value.unwrap().seq()), 2);
+    assert!(hub.with_value("/c", |value| value.is_none()));
+    assert_eq!(hub.epoch(), first.id.epoch);
+    assert_eq!(hub.value("/a").unwrap().published_at(), 1000);
+}
+
+#[test]
+fn a_refused_publish_changes_nothing() {
+    let limits = Limits { topics_max: 2, message_bytes_max: 4 };
+    let hub = Hub::new(Epoch::random(), vec![], limits);
+    let refused = |topic: &str, data: &str, when| {
+        hub.publish(topic, Draft::new(data.as_bytes()), when, 0).unwrap_err()
+    };
+    publish(&hub, "/a", "four");
+    publish(&hub, "/b", "b");
+    let before = hub.counts();
+    for bad in ["", "a", "/", "/a/", "//", "/a/../b", "/-/status", "/a\r\nX: y", "/.well-known/x"] {
+        assert!(matches!(refused(bad, "x", Precondition::None), PublishError::BadTopic(_)));
+    }
+    assert_eq!(refused("/a", "fifth", Precondition::None), PublishError::TooLarge { max: 4 });
+    assert_eq!(refused("/c", "c", Precondition::None), PublishError::TooManyTopics { max: 2 });
+    assert_eq!(refused("/a", "x", Precondition::IfNoneMatch(b"*")), PRECONDITION);
+    assert_eq!(refused("/c", "x", Precondition::IfMatch(b"*")), PRECONDITION);
+    assert_eq!(hub.counts(), before);
+    assert_eq!(hub.value("/a").unwrap().data(), b"four");
+    assert_eq!(publish(&hub, "/a", "x").id.seq, 3, "no number was used up");
+    hub.delete("/b", Precondition::None).unwrap();
+    assert!(publish(&hub, "/c", "c").created, "there is room again");
+}
+
+const PRECONDITION: PublishError = PublishError::PreconditionFailed;
+
+#[test]
+fn preconditions() {
+    let hub = hub();
+    let id = publish(&hub, "/a", "1").id;
+    let tag = format!("\"{id}\"");
+    let gzip = format!("W/\"{id}.gz\", \"other\"");
+    let (tag, gzip, star, other) = (tag.as_bytes(), gzip.as_bytes(), &b"*"[..], &b"\"x-1\""[..]);
+    use Precondition::{IfMatch, IfNoneMatch};
+    let table = [
+        (IfMatch(tag), true, false),
+        (IfMatch(gzip), true, false),
+        (IfMatch(star), true, false),
+        (IfMatch(other), false, false),
+        (IfMatch(b""), false, false),
+        (IfNoneMatch(tag), false, true),
+        (IfNoneMatch(gzip), false, true),
+        (IfNoneMatch(star), false, true),
+        (IfNoneMatch(other), true, true),
+        (IfNoneMatch(b""), true, true),
+    ];
+    for (when, with_value, without) in table {
+        assert_eq!(when.holds(Some(id)), with_value, "{when:?}");
+        assert_eq!(when.holds(None), without, "{when:?}");
+    }
+    assert!(hub.publish("/a", Draft::new(*b"2"), IfMatch(tag), 0).is_ok());
+    assert_eq!(hub.publish("/a", Draft::new(*b"3"), IfMatch(tag), 0).unwrap_err(), PRECONDITION);
+    assert_eq!(hub.delete("/a", IfMatch(tag)).unwrap_err(), DeleteError::PreconditionFailed);
+    assert_eq!(hub.delete("/b", IfMatch(tag)).unwrap_err(), DeleteError::NotFound);
+    assert_eq!(hub.delete("/a", IfMatch(star)).unwrap().data(), b"2");
+}
+
+#[test]
+fn only_one_optimistic_writer_wins() {
+    let hub = hub();
+    for round in 0..50 {
+        let topic = format!("/r/{round}");
+        let won: usize = std::thread::scope(|scope| {
+            let writers = (0..4).map(|_| {
+                scope.spawn(|| {
+                    let when = Precondition::IfNoneMatch(b"*");
+                    hub.publish(&topic, Draft::new(*b"x"), when, 0).is_ok()
+                })
+            });
+            let writers: Vec<_> = writers.collect();
+            writers.into_iter().map(|writer| usize::from(writer.join().unwrap())).sum()
+        });
+        assert_eq!(won, 1);
+    }
+}
+
+#[test]
+fn history_is_bounded_in_messages() {
+    let hub =
+        hub_with(vec![rule("/one", 1, 1000), rule("/none", 0, 1000), rule("/three", 3, 1000)]);
+    for (topic, kept) in [("/one", 1), ("/none", 1), ("/three", 3), ("/default", 32)] {
+        for round in 1..=40 {
+            publish(&hub, topic, "x");
+            assert_eq!(history(&hub, topic), round.min(kept), "{topic}");
+        }
+    }
+    let counts = hub.counts();
+    assert_eq!((counts.topics, counts.published_total), (4, 160));
+    assert_eq!((counts.messages_kept, counts.bytes_kept), (37, 37));
+}
+
+#[test]
+fn history_is_bounded_in_bytes_but_the_value_stays() {
+    let hub = hub_with(vec![rule("/a", 32, 100)]);
+    for _ in 0..20 {
+        publish(&hub, "/a", &"x".repeat(30));
+    }
+    assert_eq!((history(&hub, "/a"), hub.counts().bytes_kept), (3, 90));
+    publish(&hub, "/a", &"x".repeat(500));
+    assert_eq!((history(&hub, "/a"), hub.counts().bytes_kept), (1, 500));
+    publish(&hub, "/a", "x");
+    assert_eq!((history(&hub, "/a"), hub.counts().bytes_kept), (1, 1));
+    publish(&hub, "/a", &"x".repeat(99));
+    assert_eq!((history(&hub, "/a"), hub.counts().bytes_kept), (2, 100));
+    for _ in 0..50 {
+        publish(&hub, "/a", "");
+    }
+    assert_eq!((history(&hub, "/a"), hub.counts().messages_kept), (32, 32));
+}
+
+#[test]
+fn what_is_no_longer_kept_is_freed() {
+    let hub = hub_with(vec![rule("/a", 2, 1000)]);
+    let first = Arc::downgrade(&publish(&hub, "/a", "1").message);
+    let second = Arc::downgrade(&publish(&hub, "/a", "2").message);
+    assert!(first.upgrade().is_some());
+    publish(&hub, "/a", "3");
+    assert!(first.upgrade().is_none());
+    assert!(second.upgrade().is_some());
+    hub.delete("/a", Precondition::None).unwrap();
+    assert!(second.upgrade().is_none());
+}
+
+#[test]
+fn deleting_and_coming_back() {
+    let hub = hub();
+    publish(&hub, "/a", "1");
+    publish(&hub, "/a", "2");
+    publish(&hub, "/ab", "3");
+    assert_eq!(hub.delete("/a", Precondition::None).unwrap().data(), b"2");
+    assert!(hub.value("/a").is_none());
+    assert_eq!(hub.delete("/a", Precondition::None).unwrap_err(), DeleteError::NotFound);
+    assert_eq!(names(&hub.topics("", None, 10)), ["/ab"]);
+    let counts = hub.counts();
+    assert_eq!((counts.topics, counts.messages_kept, counts.bytes_kept), (1, 1, 1));
+    let back = publish(&hub, "/a", "4");
+    assert_eq!((back.created, back.id.seq, back.replaced.is_none()), (true, 4, true));
+    assert_eq!(history(&hub, "/a"), 1);
+}
+
+#[test]
+fn listing_in_pages() {
+    let hub = hub();
+    for name in ["/b/2", "/a", "/b/10", "/c", "/b", "/b/1", "/ba"] {
+        publish(&hub, name, name);
+    }
+    let all = ["/a", "/b", "/b/1", "/b/10", "/b/2", "/ba", "/c"];
+    assert_eq!(names(&hub.topics("", None, 100)), all);
+    assert_eq!(names(&hub.topics("/b/", None, 100)), all[2..5]);
+    assert_eq!(names(&hub.topics("/b", None, 2)), all[1..3]);
+    assert_eq!(names(&hub.topics("/b", Some("/b/1"), 2)), all[3..5]);
+    assert_eq!(names(&hub.topics("/b", Some("/b/2"), 2)), all[5..6]);
+    assert_eq!(names(&hub.topics("/b/", Some("/a"), 1)), all[2..3], "after lies before the prefix");
+    assert_eq!(names(&hub.topics("", Some("/b/15"), 1)), all[4..5], "after need not exist");
+    assert!(hub.topics("/b", Some("/z"), 10).is_empty());
+    assert!(hub.topics("/x", None, 10).is_empty());
+    assert!(hub.topics("", None, 0).is_empty());
+    let info = &hub.topics("/c", None, 1)[0];
+    assert_eq!((info.id.seq, info.bytes, info.history, info.published_at), (4, 2, 1, 1000));
+    assert_eq!(info.content_type, "application/octet-stream");
+}
+
+#[test]
+fn new_rules_hold_for_every_topic() {
+    let hub = hub();
+    let topics = 2 * RULES_SLICE_TOPICS + 7;
+    for index in 0..topics {
+        publish(&hub, &format!("/t/{index}"), "1");
+        publish(&hub, &format!("/t/{index}"), "22");
+    }
+    assert_eq!(hub.counts().messages_kept, 2 * topics);
+    hub.set_rules(vec![rule("/t/5", 2, 1000), rule("/t/*", 1, 1000)]);
+    let counts = hub.counts();
+    assert_eq!((counts.messages_kept, counts.bytes_kept), (topics + 1, 2 * topics + 1));
+    assert_eq!((history(&hub, "/t/5"), history(&hub, "/t/6")), (2, 1));
+    publish(&hub, "/t/6", "3");
+    assert_eq!(history(&hub, "/t/6"), 1);
+    publish(&hub, "/t/new", "1");
+    publish(&hub, "/t/new", "2");
+    assert_eq!(history(&hub, "/t/new"), 1);
+
+    hub.set_rules(vec![]);
+    publish(&hub, "/t/6", "4");
+    assert_eq!(history(&hub, "/t/6"), 2, "and back again");
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Publish { topic: usize, bytes: usize },
+    PublishIfNew { topic: usize },
+    Delete { topic: usize },
+    SetRules { history: u32, history_bytes: usize },
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        6 => (0..4_usize, 0..40_usize)
+            .prop_map(|(topic, bytes)| Operation::Publish { topic, bytes }),
+        1 => (0..4_usize).prop_map(|topic| Operation::PublishIfNew { topic }),
+        1 => (0..4_usize).prop_map(|topic| Operation::Delete { topic }),
+        1 => (0..6_u32, 0..120_usize)
+            .prop_map(|(history, history_bytes)| Operation::SetRules { history, history_bytes }),
+    ];
+    proptest::collection::vec(operation, 0..200)
+}
+
+/// What a hub should hold, written down in the plainest way: per topic the kept messages as
+/// (SEQ, length), oldest first.
+#[derive(Default)]
+struct Model {
+    seq: u64,
+    topics: std::collections::BTreeMap<usize, Vec<(u64, usize)>>,
+}
+
+impl Model {
+    fn publish(&mut self, topic: usize, bytes: usize) {
+        self.seq += 1;
+        self.topics.entry(topic).or_default().push((self.seq, bytes));
+    }
+
+    fn trim(&mut self, history: u32, history_bytes: usize) {
+        for kept in self.topics.values_mut() {
+            let bytes = |kept: &[(u64, usize)]| kept.iter().map(|(_, bytes)| bytes).sum::<usize>();
+            while kept.len() > 1 && (kept.len() > history as usize || bytes(kept) > history_bytes) {
+                kept.remove(0);
+            }
+        }
+    }
+
+    fn check(&self, hub: &Hub) {
+        let kept = self.topics.values().flatten();
+        assert_eq!(hub.counts().messages_kept, kept.clone().count());
+        assert_eq!(hub.counts().bytes_kept, kept.map(|(_, bytes)| bytes).sum::<usize>());
+        assert_eq!(
+            (hub.counts().topics, hub.counts().published_total),
+            (self.topics.len(), self.seq)
+        );
+        let listed = hub.topics("", None, 100);
+        assert_eq!(listed.len(), self.topics.len());
+        for (info, (topic, kept)) in listed.iter().zip(&self.topics) {
+            assert_eq!(info.name, format!("/t/{topic}"));
+            assert_eq!(info.history, kept.len());
+            assert_eq!(kept.last(), Some(&(info.id.seq, info.bytes)));
+            assert_eq!(hub.value(&info.name).unwrap().seq(), info.id.seq);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_operations_leave_what_they_should(operations in operations()) {
+        let hub = hub_with(vec![rule("/t/*", 3, 60)]);
+        let (mut model, mut history, mut history_bytes) = (Model::default(), 3, 60);
+        for operation in operations {
+            match operation {
+                Operation::Publish { topic, bytes } => {
+                    publish(&hub, &format!("/t/{topic}"), &"x".repeat(bytes));
+                    model.publish(topic, bytes);
+                }
+                Operation::PublishIfNew { topic } => {
+                    let when = Precondition::IfNoneMatch(b"*");
+                    let name = format!("/t/{topic}");
+                    let done = hub.publish(&name, Draft::new(*b"x"), when, 0).is_ok();
+                    prop_assert_eq!(done, !model.topics.contains_key(&topic));
+                    if done {
+                        model.publish(topic, 1);
+                    }
+                }
+                Operation::Delete { topic } => {
+                    let done = hub.delete(&format!("/t/{topic}"), Precondition::None).is_ok();
+                    prop_assert_eq!(done, model.topics.remove(&topic).is_some());
+                }
+                Operation::SetRules { history: messages, history_bytes: bytes } => {
+                    hub.set_rules(vec![rule("/t/*", messages, bytes)]);
+                    (history, history_bytes) = (messages, bytes);
+                }
+            }
+            model.trim(history, history_bytes);
+            model.check(&hub);
+        }
+    }
+}
+
+/// Writers publish and delete the same few topics; readers watch. On each topic and thread SEQ
+/// never falls, the data always belongs to the SEQ, and a writer that owns a topic reads what it
+/// wrote.
+#[test]
+fn everybody_at_once() {
+    const ROUNDS: u64 = 5_000;
+    let hub = hub_with(vec![rule("/shared/*", 4, 1000)]);
+    let names: Vec<String> = (0..4).map(|index| format!("/shared/{index}")).collect();
+    let over = AtomicBool::new(false);
+    let published = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                let (hub, names, published) = (&hub, &names, &published);
+                scope.spawn(move || write(hub, names, writer, ROUNDS, published))
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| watch(&hub, &names, &over));
+        }
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                hub.set_rules(vec![rule("/shared/*", 2, 1000)]);
+                let listed = hub.topics("/shared/", None, 100);
+                assert!(listed.is_sorted_by(|a, b| a.name < b.name));
+                hub.set_rules(vec![rule("/shared/*", 4, 1000)]);
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let counts = hub.counts();
+    assert_eq!(counts.published_total, published.load(Ordering::Relaxed));
+    let listed = hub.topics("", None, 100);
+    assert_eq!(counts.topics, listed.len());
+    assert_eq!(counts.messages_kept, listed.iter().map(|info| info.history).sum::<usize>());
+    for info in listed {
+        hub.delete(&info.name, Precondition::None).unwrap();
+    }
+    let empty = hub.counts();
+    assert_eq!((empty.topics, empty.messages_kept, empty.bytes_kept), (0, 0, 0));
+}
+
+fn write(hub: &Hub, names: &[String], writer: u64, rounds: u64, published: &AtomicU64) {
+    let own = format!("/own/{writer}");
+    for round in 0..rounds {
+        let name = &names[((round * 7 + writer) % 4) as usize];
+        if (round + writer).is_multiple_of(5) {
+            let _ = hub.delete(name, Precondition::None);
+            if hub.delete(&own, Precondition::None).is_ok() {
+                assert!(hub.value(&own).is_none(), "deleted for its writer at once");
+            }
+        }
+        let new = publish(hub, name, name).id.seq;
+        if let Some(value) = hub.value(name) {
+            assert!(value.seq() >= new, "what was published is seen, or something newer");
+        }
+        let new = publish(hub, &own, &own).id.seq;
+        assert_eq!(hub.with_value(&own, |value| value.unwrap().seq()), new);
+        published.fetch_add(2, Ordering::Relaxed);
+    }
+}
+
+fn watch(hub: &Hub, names: &[String], over: &AtomicBool) {
+    let mut last = vec![0; names.len()];
+    while !over.load(Ordering::Relaxed) {
+        for (name, last) in names.iter().zip(&mut last) {
+            hub.with_value(name, |value| {
+                let Some(value) = value else { return };
+                assert!(value.seq() >= *last, "{name} fell from {last} to {}", value.seq());
+                assert_eq!(value.data(), name.as_bytes());
+                *last = value.seq();
+            });
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! A message: what was published, its place in the order, and the forms it is sent in.
+//!
+//! A [`Draft`] is what a publisher hands in, checked and measured before the sequencing point. A
+//! [`Message`] is a draft that has its place. It never changes, and each form (the head of the
+//! value response, each content coding) is made at most once, when first wanted, and then serves
+//! every reader. There may be millions of messages, most of them small and never read in more
+//! than one form: what is rare sits behind a pointer, and the size is asserted below.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::de::IgnoredAny;
+use stentor_wire::negotiate::{Encoding, Encodings};
+
+use crate::encode::{self, GzipError};
+use crate::field::{self, CacheControl, ContentType, EventName};
+use crate::id::Id;
+use crate::rules::Terms;
+
+/// Data shorter than this is never compressed: with a head of its own size in front of it there
+/// is next to nothing to win. In bytes.
+pub const COMPRESS_BYTES_MIN: usize = 256;
+
+/// A message before it has its place in the order.
+#[derive(Debug, Default)]
+pub struct Draft {
+    data: Box<[u8]>,
+    /// `ContentType::into_parts`; the text of an uncommon one is among the extras.
+    content_type: u8,
+    compressible: bool,
+    extras: Option<Box<Extras>>,
+    coded: OnceLock<Box<Coded>>,
+}
+
+/// What few messages have.
+#[derive(Debug, Default)]
+struct Extras {
+    content_type: Option<Box<str>>,
+    event: Option<EventName>,
+    cache_control: Option<CacheControl>,
+}
+
+impl Draft {
+    /// A message with this data, of type `application/octet-stream`, without event name and
+    /// Cache-Control.
+    #[must_use]
+    pub fn new(data: impl Into<Box<[u8]>>) -> Draft {
+        Draft { data: data.into(), ..Draft::default() }
+    }
+
+    /// A message from a body that the publisher compressed with gzip. It is unpacked here, once,
+    /// to at most `data_bytes_max` bytes; the compressed body is kept and sent to readers who
+    /// take gzip. A body of several gzip members is accepted but not kept: browsers stop after
+    /// the first.
+    ///
+    /// # Errors
+    ///
+    /// If the body is not gzip from its first to its last byte, or unpacks to too much.
+    pub fn from_gzip(
+        body: impl Into<Box<[u8]>>,
+        data_bytes_max: usize,
+    ) -> Result<Draft, GzipError> {
+        let body = body.into();
+        let unpacked = encode::gunzip(&body, data_bytes_max)?;
+        let draft = Draft::new(unpacked.data);
+        if unpacked.members == 1 {
+            // The slot is new, so this cannot be refused.
+            let _ = draft.coded.get_or_init(Box::default).0[slot(Encoding::Gzip)].body.set(body);
+        }
+        Ok(draft)
+    }
+
+    /// The same with this content type.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: ContentType) -> Draft {
+        self.compressible = content_type.compressible() && self.data.len() >= COMPRESS_BYTES_MIN;
+        let (index, other) = content_type.into_parts();
+        self.content_type = index;
+        if other.is_some() || self.extras.is_some() {
+            self.extras.get_or_insert_default().content_type = other;
+        }
+        self
+    }
+
+    /// The same with this event name.
+    #[must_use]
+    pub fn with_event(mut self, event: EventName) -> Draft {
+        self.extras.get_or_insert_default().event = Some(event);
+        self
+    }
+
+    /// The same with this Cache-Control.
+    #[must_use]
+    pub fn with_cache_control(mut self, cache_control: CacheControl) -> Draft {
+        self.extras.get_or_insert_default().cache_control = Some(cache_control);
+        self
+    }
+
+    /// What will be the message's data, never compressed.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// A published message: immutable, shared behind an `Arc` by everybody who sends it.
+pub struct Message {
+    seq: u64,
+    terms: Arc<Terms>,
+    data: Box<[u8]>,
+    extras: Option<Box<Extras>>,
+    /// The head of the identity form.
+    head: OnceLock<Box<[u8]>>,
+    coded: OnceLock<Box<Coded>>,
+    /// Unix seconds; good until 2106.
+    published_at: u32,
+    content_type: u8,
+    compressible: bool,
+    /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
+    asked: AtomicU8,
+    /// `Embed` plus one; 0 as long as nobody wanted to know.
+    embed: AtomicU8,
+}
+
+// With the two counts of its `Arc` a message takes 104 bytes beside its data.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Message>() == 88);
+
+/// One form of the value response. Status line, `Date` and `Server` go before `head`.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    /// The fields that are the message's own, each ending in CRLF, and the empty line:
+    /// Content-Type, Content-Length, Content-Encoding, ETag, Last-Modified, Cache-Control, Vary.
+    pub head: &'a [u8],
+    /// The content, `Content-Length` bytes.
+    pub body: &'a [u8],
+}
+
+/// How a message's data goes into a JSON document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Embed {
+    /// As it is: the content type says JSON and the data is exactly one JSON value.
+    Json,
+    /// As a JSON string: it is UTF-8.
+    Text,
+    /// Neither.
+    Bytes,
+}
+
+impl Message {
+    /// Gives a draft its place. Called at the sequencing point, so it does nothing slow.
+    pub(crate) fn new(draft: Draft, seq: u64, terms: Arc<Terms>, now_unix: u64) -> Message {
+        let Draft { data, content_type, compressible, extras, coded } = draft;
+        Message {
+            seq,
+            terms,
+            data,
+            extras,
+            head: OnceLock::new(),
+            coded,
+            published_at: u32::try_from(now_unix).unwrap_or(u32::MAX),
+            content_type,
+            compressible,
+            asked: AtomicU8::new(0),
+            embed: AtomicU8::new(0),
+        }
+    }
+
+    /// Its place in the order of all messages.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id { epoch: self.terms.epoch, seq: self.seq }
+    }
+
+    /// The number in its id.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// When it was published, in unix seconds.
+    #[must_use]
+    pub fn published_at(&self) -> u64 {
+        u64::from(self.published_at)
+    }
+
+    /// As published.
+    #[must_use]
+    pub fn content_type(&self) -> &str {
+        let other = || self.extras.as_ref()?.content_type.as_deref();
+        let common = ContentType::common(self.content_type);
+        common.or_else(other).expect("a type that is not common is among the extras")
+    }
+
+    /// The event name it was published with.
+    #[must_use]
+    pub fn event(&self) -> Option<&str> {
+        Some(self.extras.as_ref()?.event.as_ref()?.as_str())
+    }
+
+    /// As published, else as the topic's rule says, else `no-cache`.
+    #[must_use]
+    pub fn cache_control(&self) -> &str {
+        let published = self.extras.as_ref().and_then(|extras| extras.cache_control.as_ref());
+        let chosen = published.or(self.terms.rule.cache_control.as_ref());
+        chosen.map_or("no-cache", CacheControl::as_str)
+    }
+
+    /// The data, never compressed.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The value response in that encoding, if there is one: identity always, the others once
+    /// they were made by [`Message::compress`] or came from the publisher.
+    #[must_use]
+    pub fn form(&self, encoding: Encoding) -> Option<Form<'_>> {
+        if encoding == Encoding::Identity {
+            let head = self.head.get_or_init(|| self.render_head(encoding, self.data.len()));
+            return Some(Form { head, body: &self.data });
+        }
+        let coding = &self.coded.get()?.0[slot(encoding)];
+        let body = coding.body.get()?;
+        let head = coding.head.get_or_init(|| self.render_head(encoding, body.len()));
+        Some(Form { head, body })
+    }
+
+    /// The encodings that [`Message::form`] has by now.
+    #[must_use]
+    pub fn available(&self) -> Encodings {
+        let mut available = Encodings::EMPTY;
+        available.insert(Encoding::Identity);
+        if let Some(coded) = self.coded.get() {
+            for encoding in COMPRESSED {
+                if coded.0[slot(encoding)].body.get().is_some() {
+                    available.insert(encoding);
+                }
+            }
+        }
+        available
+    }
+
+    /// Whether compressing is worth trying: by its content type, and at least
+    /// [`COMPRESS_BYTES_MIN`] bytes.
+    #[must_use]
+    pub fn compressible(&self) -> bool {
+        self.compressible
+    }
+
+    /// Notes that a client would rather have this encoding. True if the caller should now have
+    /// [`Message::compress`] run: the first time, unless it was done already or is not worth it.
+    pub fn ask(&self, encoding: Encoding) -> bool {
+        let bit = bit(encoding);
+        // Read first: on the hot path the bit is set already, and a write would take the cache
+        // line from every other worker that serves this message.
+        if self.asked.load(Ordering::Relaxed) & bit != 0 || encoding == Encoding::Identity {
+            return false;
+        }
+        let before = self.asked.fetch_or(bit, Ordering::Relaxed);
+        let first = before & bit == 0;
+        let tried = before & (bit << TRIED_SHIFT) != 0;
+        first && !tried && self.compressible && !self.available().contains(encoding)
+    }
+
+    /// The encodings clients have asked for, whether they exist or not.
+    #[must_use]
+    pub fn asked(&self) -> Encodings {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let mut encodings = Encodings::EMPTY;
+        for encoding in COMPRESSED {
+            if asked & bit(encoding) != 0 {
+                encodings.insert(encoding);
+            }
+        }
+        encodings
+    }
+
+    /// Makes the form in that encoding, if the message is compressible: slow, so not for a worker
+    /// thread. The form is kept only if it is smaller than the data; that it was tried is
+    /// remembered, and it is not tried again.
+    pub fn compress(&self, encoding: Encoding) {
+        let tried = bit(encoding) << TRIED_SHIFT;
+        let done = self.asked.load(Ordering::Relaxed) & tried != 0;
+        if done || !self.compressible || self.available().contains(encoding) {
+            return;
+        }
+        if let Some(body) = encode::compress(encoding, &self.data)
+            && body.len() < self.data.len()
+        {
+            let coding = &self.coded.get_or_init(Box::default).0[slot(encoding)];
+            // If another thread was faster, its form serves as well.
+            let _ = coding.body.set(body.into_boxed_slice());
+        }
+        self.asked.fetch_or(tried, Ordering::Relaxed);
+    }
+
+    /// How the data goes into a JSON document. Found out once, in time linear in the data and
+    /// without recursion, so deep nesting does no harm.
+    #[must_use]
+    pub fn embed(&self) -> Embed {
+        match self.embed.load(Ordering::Relaxed) {
+            0 => {
+                let embed = self.classify();
+                self.embed.store(embed as u8 + 1, Ordering::Relaxed);
+                embed
+            }
+            known if known == Embed::Json as u8 + 1 => Embed::Json,
+            known if known == Embed::Text as u8 + 1 => Embed::Text,
+            _ => Embed::Bytes,
+        }
+    }
+
+    fn classify(&self) -> Embed {
+        // The JSON parser skips strings without looking at their encoding: UTF-8 comes first.
+        match std::str::from_utf8(&self.data) {
+            Err(_) => Embed::Bytes,
+            Ok(text) => {
+                let json = field::is_json(self.content_type())
+                    && serde_json::from_str::<IgnoredAny>(text).is_ok();
+                if json { Embed::Json } else { Embed::Text }
+            }
+        }
+    }
+
+    fn render_head(&self, encoding: Encoding, content_length: usize) -> Box<[u8]> {
+        let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
+        let mut line = |arguments: fmt::Arguments<'_>| {
+            // Writing to a vector cannot fail.
+            let _ = head.write_fmt(arguments);
+            head.extend_from_slice(b"\r\n");
+        };
+        line(format_args!("Content-Type: {}", self.content_type()));
+        line(format_args!("Content-Length: {content_length}"));
+        if encoding != Encoding::Identity {
+            line(format_args!("Content-Encoding: {}", encoding.token()));
+        }
+        line(format_args!("ETag: \"{}{}\"", self.id(), encoding.suffix()));
+        let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
+        line(format_args!("Last-Modified: {}", httpdate::HttpDate::from(published_at)));
+        line(format_args!("Cache-Control: {}", self.cache_control()));
+        if self.varies() {
+            line(format_args!("Vary: Accept-Encoding"));
+        }
+        line(format_args!(""));
+        head.into_boxed_slice()
+    }
+
+    /// Whether the answer may depend on Accept-Encoding: it must say so in every form, even
+    /// before the others exist (RFC 9110, 12.5.5).
+    fn varies(&self) -> bool {
+        self.compressible || self.coded.get().is_some()
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Message({}, {}, {} bytes)", self.id(), self.content_type(), self.data.len())
+    }
+}
+
+/// The forms other than identity.
+#[derive(Debug, Default)]
+struct Coded([Coding; COMPRESSED.len()]);
+
+/// One content coding: its body, and the head once somebody wanted it.
+#[derive(Debug, Default)]
+struct Coding {
+    head: OnceLock<Box<[u8]>>,
+    body: OnceLock<Box<[u8]>>,
+}
+
+/// Where a compressed encoding has its place among the [`Coded`].
+fn slot(encoding: Encoding) -> usize {
+    debug_assert!(encoding != Encoding::Identity);
+    encoding as usize - 1
+}
+
+/// The bit of an encoding in `Message::asked`.
+fn bit(encoding: Encoding) -> u8 {
+    1 << encoding as u8
+}
+
+const COMPRESSED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
+
+// Where `slot` and `bit` put them, and that both halves of `Message::asked` fit.
+const _: () = {
+    assert!(Encoding::Identity as u8 == 0 && Encoding::Gzip as u8 == 1);
+    assert!(Encoding::Br as u8 == 2 && Encoding::Zstd as u8 == 3);
+};
+
+const TRIED_SHIFT: u32 = 4;
+
+/// Room for a usual head: an estimate that saves growing, not a limit.
+const HEAD_BYTES_USUAL: usize = 256;
+
+#[cfg(test)]
+mod tests;

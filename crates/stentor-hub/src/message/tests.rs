@@ -1,0 +1,239 @@
+//! Heads byte for byte, encodings made, asked for and given up, and what is embedded how.
+
+use super::*;
+use crate::id::Epoch;
+use crate::pattern::Pattern;
+use crate::rules::Rule;
+
+/// 1994-11-06 08:49:37 GMT, the date in the RFC's examples.
+const NOW: u64 = 784_111_777;
+
+fn terms(cache_control: Option<&str>) -> Arc<Terms> {
+    let cache_control = cache_control.map(|text| CacheControl::parse(text).unwrap());
+    let rule = Rule { cache_control, ..Rule::new(Pattern::any()) };
+    Arc::new(Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), rule })
+}
+
+fn message(draft: Draft) -> Message {
+    Message::new(draft, 42, terms(None), NOW)
+}
+
+fn text(data: &str) -> Message {
+    message(Draft::new(data.as_bytes()).with_content_type(ContentType::TEXT))
+}
+
+fn head(message: &Message, encoding: Encoding) -> String {
+    String::from_utf8(message.form(encoding).unwrap().head.to_vec()).unwrap()
+}
+
+fn incompressible(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn the_head_of_a_small_value() {
+    let small = text("12.5");
+    assert_eq!(
+        head(&small, Encoding::Identity),
+        "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\nETag: \"5f3a09c1-42\"\r\n\
+         Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n\r\n"
+    );
+    assert_eq!(small.form(Encoding::Identity).unwrap().body, b"12.5");
+    assert!(small.form(Encoding::Gzip).is_none());
+    let first = small.form(Encoding::Identity).unwrap().head.as_ptr();
+    assert_eq!(first, small.form(Encoding::Identity).unwrap().head.as_ptr(), "rendered once");
+}
+
+#[test]
+fn the_heads_of_a_compressible_value() {
+    let long = text(&"hello ".repeat(100));
+    assert_eq!(
+        head(&long, Encoding::Identity),
+        "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 600\r\n\
+         ETag: \"5f3a09c1-42\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+         Cache-Control: no-cache\r\nVary: Accept-Encoding\r\n\r\n"
+    );
+    for encoding in COMPRESSED {
+        assert!(long.form(encoding).is_none());
+        long.compress(encoding);
+        let form = long.form(encoding).unwrap();
+        assert!(form.body.len() < 100);
+        assert_eq!(
+            head(&long, encoding),
+            format!(
+                "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+                 Content-Encoding: {}\r\nETag: \"5f3a09c1-42{}\"\r\n\
+                 Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+                 Cache-Control: no-cache\r\nVary: Accept-Encoding\r\n\r\n",
+                form.body.len(),
+                encoding.token(),
+                encoding.suffix()
+            )
+        );
+        assert!(long.available().contains(encoding));
+    }
+    let gzip = long.form(Encoding::Gzip).unwrap().body;
+    assert_eq!(encode::gunzip(gzip, 600).unwrap().data, long.data());
+    let mut back = Vec::new();
+    let br = long.form(Encoding::Br).unwrap().body;
+    brotli::BrotliDecompress(&mut &br[..], &mut back).unwrap();
+    assert_eq!(back, long.data());
+    let zstd = long.form(Encoding::Zstd).unwrap().body;
+    assert_eq!(zstd::bulk::decompress(zstd, 600).unwrap(), long.data());
+}
+
+#[test]
+fn cache_control_is_as_published_or_as_ruled() {
+    let published =
+        || Draft::new(*b"x").with_cache_control(CacheControl::parse("max-age=60").unwrap());
+    let ruled = Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), NOW);
+    assert_eq!(ruled.cache_control(), "max-age=1");
+    let both = Message::new(published(), 1, terms(Some("max-age=1")), NOW);
+    assert_eq!(both.cache_control(), "max-age=60");
+    assert!(head(&both, Encoding::Identity).contains("\r\nCache-Control: max-age=60\r\n"));
+    assert_eq!(message(published()).cache_control(), "max-age=60");
+    assert_eq!(message(Draft::new(*b"x")).cache_control(), "no-cache");
+}
+
+#[test]
+fn what_was_published_is_there() {
+    let other = ContentType::parse("application/vnd.acme+json").unwrap();
+    let full = message(
+        Draft::new(*b"{}").with_content_type(other).with_event(EventName::parse("tick").unwrap()),
+    );
+    assert_eq!(full.content_type(), "application/vnd.acme+json");
+    assert_eq!(full.event(), Some("tick"));
+    assert_eq!((full.seq(), full.published_at(), full.data()), (42, NOW, &b"{}"[..]));
+    assert_eq!(full.id().to_string(), "5f3a09c1-42");
+
+    // The type may be changed again, also from an uncommon one to a common one.
+    let twice = Draft::new(*b"x").with_content_type(ContentType::parse("x/y").unwrap());
+    assert_eq!(message(twice.with_content_type(ContentType::TEXT)).content_type(), TEXT);
+
+    let plain = message(Draft::new(Vec::new()));
+    assert_eq!(plain.content_type(), "application/octet-stream");
+    assert_eq!(plain.event(), None);
+    assert!(head(&plain, Encoding::Identity).contains("\r\nContent-Length: 0\r\n"));
+    let late = Message::new(Draft::default(), 1, terms(None), u64::MAX);
+    assert_eq!(late.published_at(), u64::from(u32::MAX));
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+#[test]
+fn only_what_is_worth_it_is_compressible() {
+    assert!(!text(&"a".repeat(COMPRESS_BYTES_MIN - 1)).compressible());
+    assert!(text(&"a".repeat(COMPRESS_BYTES_MIN)).compressible());
+    let png = ContentType::parse("image/png").unwrap();
+    let picture = message(Draft::new(vec![0; 1000]).with_content_type(png));
+    assert!(!picture.compressible());
+    picture.compress(Encoding::Gzip);
+    assert!(picture.form(Encoding::Gzip).is_none());
+    assert!(!picture.ask(Encoding::Gzip), "asking leads to nothing");
+    assert!(picture.asked().contains(Encoding::Gzip), "but it is noted");
+}
+
+#[test]
+fn asking_calls_for_work_once() {
+    let long = text(&"hello ".repeat(100));
+    assert_eq!(long.asked(), Encodings::EMPTY);
+    assert!(!long.ask(Encoding::Identity));
+    assert_eq!(long.asked(), Encodings::EMPTY);
+    assert!(long.ask(Encoding::Br));
+    assert!(!long.ask(Encoding::Br));
+    assert!(long.asked().contains(Encoding::Br) && !long.asked().contains(Encoding::Gzip));
+    long.compress(Encoding::Br);
+    assert!(!long.ask(Encoding::Br));
+    // Made ahead of the first question, which then is noted but calls for nothing.
+    long.compress(Encoding::Gzip);
+    assert!(!long.asked().contains(Encoding::Gzip));
+    assert!(!long.ask(Encoding::Gzip));
+    assert!(long.asked().contains(Encoding::Gzip));
+}
+
+#[test]
+fn what_does_not_shrink_is_given_up() {
+    let noise = message(Draft::new(incompressible(1000)).with_content_type(ContentType::TEXT));
+    for encoding in COMPRESSED {
+        noise.compress(encoding);
+        assert!(noise.form(encoding).is_none(), "{encoding:?}");
+        assert!(!noise.ask(encoding), "it was tried: {encoding:?}");
+    }
+}
+
+#[test]
+fn a_publishers_gzip_is_kept_as_it_is() {
+    let data = b"pressed by the publisher, not by us".repeat(2);
+    let body = encode::compress(Encoding::Gzip, &data).unwrap();
+    let small = message(Draft::from_gzip(body.clone(), 1000).unwrap());
+    assert_eq!(small.data(), data);
+    assert_eq!(small.form(Encoding::Gzip).unwrap().body, body);
+    assert!(head(&small, Encoding::Gzip).contains("\r\nETag: \"5f3a09c1-42.gz\"\r\n"));
+    assert!(!small.compressible());
+    for encoding in [Encoding::Identity, Encoding::Gzip] {
+        assert!(head(&small, encoding).ends_with("\r\nVary: Accept-Encoding\r\n\r\n"));
+    }
+    assert!(!small.ask(Encoding::Gzip));
+
+    let parts = message(Draft::from_gzip(body.repeat(2), 1000).unwrap());
+    assert_eq!(parts.data(), data.repeat(2));
+    assert!(parts.form(Encoding::Gzip).is_none(), "several members are unpacked but not kept");
+    assert_eq!(Draft::from_gzip(body, 10).unwrap_err(), GzipError::TooLarge { max: 10 });
+}
+
+#[test]
+fn embedding() {
+    let json = |data: &[u8]| message(Draft::new(data).with_content_type(ContentType::JSON)).embed();
+    for good in ["1", " {\"a\":[1,2.5e3,null,\"\\u00e9\"]}\n", "\"x\"", "true", "[]"] {
+        assert_eq!(json(good.as_bytes()), Embed::Json, "{good}");
+    }
+    for bad in ["", "{", "1 2", "{} {}", "nul", "{'a':1}", "[1,]", "\"\n\"", "NaN", "\u{feff}1"] {
+        assert_eq!(json(bad.as_bytes()), Embed::Text, "{bad}");
+    }
+    // The text of a string need not be looked at to find its end, but it is.
+    assert_eq!(json(b"\"\xff\""), Embed::Bytes);
+    assert_eq!(text("{}").embed(), Embed::Text, "only what is said to be JSON is taken for it");
+    assert_eq!(message(Draft::new([0xff, 0xfe])).embed(), Embed::Bytes);
+    assert_eq!(message(Draft::new(*b"plain")).embed(), Embed::Text);
+    let twice = message(Draft::new(*b"[]").with_content_type(ContentType::JSON));
+    assert_eq!((twice.embed(), twice.embed()), (Embed::Json, Embed::Json));
+}
+
+#[test]
+fn deep_nesting_does_no_harm() {
+    let depth = 400_000;
+    let nested = ["[".repeat(depth), "]".repeat(depth)].concat();
+    let deep = message(Draft::new(nested.into_bytes()).with_content_type(ContentType::JSON));
+    assert_eq!(deep.embed(), Embed::Json);
+    let open = message(Draft::new(vec![b'['; 1 << 20]).with_content_type(ContentType::JSON));
+    assert_eq!(open.embed(), Embed::Text);
+}
+
+#[test]
+fn forms_are_made_once_from_many_threads() {
+    for _ in 0..20 {
+        let long = text(&"hello ".repeat(100));
+        let calls: usize = std::thread::scope(|scope| {
+            let asking = (0..4).map(|_| {
+                scope.spawn(|| {
+                    let first = long.ask(Encoding::Zstd);
+                    if first {
+                        long.compress(Encoding::Zstd);
+                    }
+                    long.compress(Encoding::Br);
+                    assert_eq!(long.form(Encoding::Identity).unwrap().body.len(), 600);
+                    assert!(long.form(Encoding::Br).unwrap().head.ends_with(b"\r\n\r\n"));
+                    usize::from(first)
+                })
+            });
+            asking.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(calls, 1);
+        assert!(long.available().contains(Encoding::Zstd));
+    }
+}

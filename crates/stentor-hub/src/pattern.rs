@@ -1,0 +1,131 @@
+//! Patterns over topic names: `*` stands for one segment, `**` at the end for any rest.
+//!
+//! There is no other wildcard and no escaping, so a match never tries again: it walks pattern and
+//! name side by side once, whatever a hostile name looks like.
+
+use stentor_wire::target::check_topic;
+
+/// A pattern such as `/quotes/*` or `/scores/**`. A segment that is neither exactly `*` nor
+/// exactly `**` stands for itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    /// The pattern without the `/**` at its end.
+    segments: Box<str>,
+    /// Whether it ended in `/**`.
+    rest: bool,
+}
+
+impl Pattern {
+    /// Parses a pattern; a pattern that could never match a topic is an error.
+    ///
+    /// # Errors
+    ///
+    /// One plain sentence, with the pattern in it: what is wrong as a topic name would be
+    /// (stars aside), and `**` anywhere but at the end.
+    pub fn parse(text: &str) -> Result<Pattern, String> {
+        check_topic(text).map_err(|reason| format!("pattern {text:?}: {reason}"))?;
+        let (segments, rest) = match text.strip_suffix("/**") {
+            Some(segments) => (segments, true),
+            None => (text, false),
+        };
+        if segments.split('/').any(|segment| segment == "**") {
+            return Err(format!("pattern {text:?}: `**` may stand at the end only."));
+        }
+        Ok(Pattern { segments: segments.into(), rest })
+    }
+
+    /// The pattern that matches every topic: `/**`.
+    #[must_use]
+    pub fn any() -> Pattern {
+        Pattern { segments: Box::from(""), rest: true }
+    }
+
+    /// Whether `topic` is one of those meant. Linear in the length of the shorter.
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> bool {
+        let mut names = topic.split('/');
+        for wanted in self.segments.split('/') {
+            match names.next() {
+                Some(name) if wanted == "*" || wanted == name => {}
+                _ => return false,
+            }
+        }
+        // `**` is one segment or more, so that `/a/**` does not mean `/a` itself.
+        names.next().is_some() == self.rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        let table: &[(&str, &[&str], &[&str])] = &[
+            ("/a", &["/a"], &["/b", "/a/b", "/A", "/ab"]),
+            ("/*", &["/a", "/*", "/**", "/ö"], &["/a/b"]),
+            ("/**", &["/a", "/a/b", "/a/b/c"], &[]),
+            (
+                "/quotes/*",
+                &["/quotes/aapl"],
+                &["/quotes", "/quotes/a/b", "/quote/a", "/x/quotes/a"],
+            ),
+            ("/quotes/**", &["/quotes/a", "/quotes/a/b/c"], &["/quotes", "/quotesx/a"]),
+            ("/*/last", &["/a/last", "/*/last"], &["/last", "/a/b/last", "/a/last/b"]),
+            ("/*/*/c/**", &["/a/b/c/d", "/a/b/c/d/e"], &["/a/b/c", "/a/c/d/e"]),
+            ("/a*", &["/a*"], &["/ab", "/a"]),
+            ("/***", &["/***"], &["/a"]),
+        ];
+        for (text, yes, no) in table {
+            let pattern = Pattern::parse(text).unwrap();
+            for topic in *yes {
+                assert!(pattern.matches(topic), "{text} should match {topic}");
+            }
+            for topic in *no {
+                assert!(!pattern.matches(topic), "{text} should not match {topic}");
+            }
+        }
+        assert_eq!(Pattern::parse("/**"), Ok(Pattern::any()));
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "*", "a/b", "/", "/a/", "//a", "/a/**/b", "/**/**", "/a/../b", "/a\n"] {
+            let error = Pattern::parse(text).unwrap_err();
+            assert!(error.starts_with("pattern "), "{error}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_no_trouble() {
+        let pattern = Pattern::parse(&"/*".repeat(200)).unwrap();
+        assert!(pattern.matches(&"/a".repeat(200)));
+        assert!(!pattern.matches(&"/a".repeat(201)));
+        assert!(!pattern.matches(&"/a".repeat(199)));
+        assert!(!pattern.matches(""));
+    }
+
+    /// The meaning of a pattern, as one would write it down.
+    fn means(pattern: &[&str], topic: &[&str]) -> bool {
+        match (pattern, topic) {
+            ([], []) => true,
+            (["**"], [_, ..]) => true,
+            (["*", pattern @ ..], [_, topic @ ..]) => means(pattern, topic),
+            ([wanted, pattern @ ..], [name, topic @ ..]) => wanted == name && means(pattern, topic),
+            _ => false,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_pattern_means_what_it_says(
+            pattern in "(/([ab]|\\*|aa|a\\*)){1,4}(/\\*\\*)?",
+            topic in "(/([ab]|aa|a\\*)){1,5}",
+        ) {
+            let wanted: Vec<_> = pattern.split('/').skip(1).collect();
+            let names: Vec<_> = topic.split('/').skip(1).collect();
+            let parsed = Pattern::parse(&pattern).unwrap();
+            proptest::prop_assert_eq!(parsed.matches(&topic), means(&wanted, &names));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Rules: how much history the topics of a pattern keep, and how their values may be cached.
+//!
+//! The first rule that matches a topic wins, and a rule for every topic stands at the end, so
+//! every topic has exactly one. What all messages under one rule have in common is kept once and
+//! pointed to ([`Terms`]), not copied into each.
+
+use std::sync::Arc;
+
+use crate::field::CacheControl;
+use crate::id::Epoch;
+use crate::pattern::Pattern;
+
+/// What holds for the topics of one pattern.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// The topics it speaks of.
+    pub pattern: Pattern,
+    /// Messages kept per topic, the value included. The value is always kept: 0 means 1.
+    pub history: u32,
+    /// Bytes of message data kept per topic, the value included. The value is always kept.
+    pub history_bytes: usize,
+    /// The Cache-Control of messages published without one. `None` means `no-cache`.
+    pub cache_control: Option<CacheControl>,
+}
+
+impl Rule {
+    /// A rule for these topics with everything else at its default: 32 messages, 1 MiB.
+    #[must_use]
+    pub fn new(pattern: Pattern) -> Rule {
+        Rule {
+            pattern,
+            history: HISTORY_DEFAULT,
+            history_bytes: HISTORY_BYTES_DEFAULT,
+            cache_control: None,
+        }
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule::new(Pattern::any())
+    }
+}
+
+/// What all messages published under one rule have in common.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) epoch: Epoch,
+    pub(crate) rule: Rule,
+}
+
+/// All rules, in order; the last matches everything.
+pub(crate) struct Rules(Vec<Arc<Terms>>);
+
+impl Rules {
+    pub(crate) fn new(epoch: Epoch, rules: Vec<Rule>) -> Rules {
+        let all = rules.into_iter().chain([Rule::default()]);
+        Rules(all.map(|rule| Arc::new(Terms { epoch, rule })).collect())
+    }
+
+    /// The terms that hold for a topic.
+    pub(crate) fn terms(&self, topic: &str) -> &Arc<Terms> {
+        let matching = self.0.iter().find(|terms| terms.rule.pattern.matches(topic));
+        matching.expect("the rule at the end matches every topic")
+    }
+}
+
+const HISTORY_DEFAULT: u32 = 32;
+const HISTORY_BYTES_DEFAULT: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_match_wins_and_the_default_is_last() {
+        let rule =
+            |text: &str, history| Rule { history, ..Rule::new(Pattern::parse(text).unwrap()) };
+        let epoch = Epoch::parse("00000001").unwrap();
+        let rules = Rules::new(epoch, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
+        for (topic, history) in [("/a/b", 1), ("/a/b/c", 2), ("/a", 32), ("/x", 32)] {
+            assert_eq!(rules.terms(topic).rule.history, history, "{topic}");
+        }
+        assert_eq!(Rules::new(epoch, vec![]).terms("/x").rule, Rule::default());
+        assert_eq!(Rule::default().history_bytes, 1024 * 1024);
+    }
+}

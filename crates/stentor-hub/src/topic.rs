@@ -1,0 +1,177 @@
+//! One topic: its value, and the messages before it that are still kept.
+//!
+//! The value sits in a cell that readers load without a lock. The earlier messages are for those
+//! who fell behind, so they sit behind a lock of the topic's own, and most topics of a big table
+//! have none: their list exists only once there is something to put in it.
+//!
+//! All changes come from the sequencing point, one at a time.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+
+use crate::message::Message;
+use crate::rules::Terms;
+
+pub(crate) struct Topic {
+    name: Box<str>,
+    /// `None` only once the topic was deleted, for those who still hold it.
+    value: ArcSwapOption<Message>,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    terms: Arc<Terms>,
+    earlier: Option<Box<Earlier>>,
+}
+
+#[derive(Default)]
+struct Earlier {
+    /// Oldest first; the value is not among them.
+    messages: VecDeque<Arc<Message>>,
+    /// The sum of their data's lengths.
+    bytes: usize,
+}
+
+impl Topic {
+    pub(crate) fn new(name: &str, terms: Arc<Terms>, value: Arc<Message>) -> Topic {
+        Topic {
+            name: name.into(),
+            value: ArcSwapOption::new(Some(value)),
+            kept: Mutex::new(Kept { terms, earlier: None }),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The cell readers load.
+    pub(crate) fn value(&self) -> &ArcSwapOption<Message> {
+        &self.value
+    }
+
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.kept().terms)
+    }
+
+    /// Messages kept, the value included.
+    pub(crate) fn history(&self) -> usize {
+        1 + self.kept().earlier.as_ref().map_or(0, |earlier| earlier.messages.len())
+    }
+
+    /// Makes `message` the value. Returns the one before and those no longer kept, for the
+    /// caller to drop when it holds no lock.
+    pub(crate) fn replace(&self, message: Arc<Message>) -> (Option<Arc<Message>>, Evicted) {
+        let value_bytes = message.data().len();
+        let mut evicted = Evicted::new();
+        // Locked before the swap: whoever reads value and history under this lock misses none.
+        let mut kept = self.kept();
+        let replaced = self.value.swap(Some(message));
+        if let Some(replaced) = &replaced {
+            kept.remember(Arc::clone(replaced), &mut evicted);
+        }
+        kept.trim(value_bytes, &mut evicted);
+        (replaced, evicted)
+    }
+
+    /// Holds the topic to other terms from now on. Returns what is no longer kept.
+    pub(crate) fn set_terms(&self, terms: &Arc<Terms>) -> Evicted {
+        let value_bytes = self.value.load().as_ref().map_or(0, |value| value.data().len());
+        let mut evicted = Evicted::new();
+        let mut kept = self.kept();
+        kept.terms = Arc::clone(terms);
+        kept.trim(value_bytes, &mut evicted);
+        evicted
+    }
+
+    /// Takes everything out of a topic that is no longer in the table.
+    pub(crate) fn clear(&self) -> Evicted {
+        let mut kept = self.kept();
+        let earlier = kept.earlier.take().into_iter().flat_map(|earlier| earlier.messages);
+        earlier.chain(self.value.swap(None)).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Nothing panics while it holds this lock, and the list is whole between any two steps.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Messages that were kept and are no longer, oldest first.
+pub(crate) type Evicted = Vec<Arc<Message>>;
+
+impl Kept {
+    /// How many messages before the value may be kept.
+    fn earlier_max(&self) -> usize {
+        (self.terms.rule.history as usize).saturating_sub(1)
+    }
+
+    fn remember(&mut self, message: Arc<Message>, evicted: &mut Evicted) {
+        if self.earlier_max() == 0 {
+            evicted.push(message);
+            return;
+        }
+        let earlier = self.earlier.get_or_insert_default();
+        earlier.bytes += message.data().len();
+        earlier.messages.push_back(message);
+    }
+
+    /// Drops the oldest until the bounds hold.
+    fn trim(&mut self, value_bytes: usize, evicted: &mut Evicted) {
+        let messages_max = self.earlier_max();
+        let bytes_max = self.terms.rule.history_bytes;
+        let Some(earlier) = &mut self.earlier else { return };
+        while earlier.messages.len() > messages_max || value_bytes + earlier.bytes > bytes_max {
+            let Some(oldest) = earlier.messages.pop_front() else { break };
+            earlier.bytes -= oldest.data().len();
+            evicted.push(oldest);
+        }
+        if messages_max == 0 {
+            self.earlier = None;
+        }
+    }
+}
+
+/// A topic as a member of a set of names: it is its own key, so the name is stored once.
+#[derive(Clone)]
+pub(crate) struct Named(pub(crate) Arc<Topic>);
+
+impl Borrow<str> for Named {
+    fn borrow(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Named) -> bool {
+        self.0.name() == other.0.name()
+    }
+}
+
+impl Eq for Named {}
+
+impl PartialOrd for Named {
+    fn partial_cmp(&self, other: &Named) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Named {
+    fn cmp(&self, other: &Named) -> std::cmp::Ordering {
+        self.0.name().cmp(other.0.name())
+    }
+}
+
+impl Hash for Named {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name().hash(state);
+    }
+}
+
+// A topic is counted in millions: with the counts of its `Arc` it takes 64 bytes and its name.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Topic>() == 48);
