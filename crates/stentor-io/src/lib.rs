@@ -1,1 +1,131 @@
-//! Stub.
+//! The machine, seen from the server: sockets, readiness, clocks, threads.
+//!
+//! Everything above this crate is written against two traits. A [`Backend`] is the network and the
+//! clock; a [`Handler`] is the server. The seam between them is "bytes arrived": the backend owns
+//! the receive buffer and lends what came in, so a connection that waits holds no buffer at all.
+//!
+//! There are two backends. [`Epoll`] is the kernel. [`Sim`] is a deterministic network with a
+//! seed and a virtual clock, which splits, delays, refuses and resets as unkindly as it can; the
+//! very same server code runs on both.
+//!
+//! The contract of one turn: the backend calls [`Handler::ready`] before it reads a socket, then
+//! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
+//! nothing more of that socket's input until it calls [`Backend::resume`]. After a
+//! [`Backend::send`] that took less than it was given, `ready` is called again once the peer has
+//! made room.
+//!
+//! This is the only crate with `unsafe`, and the only one that makes system calls.
+
+mod epoll;
+mod process;
+mod sim;
+mod socket;
+mod thread;
+mod wake;
+
+use std::io::IoSlice;
+
+pub use epoll::Epoll;
+pub use process::{
+    ProcessMemory, open_files_limit, process_memory, raise_open_files_limit, unix_s,
+};
+pub use sim::{Client, Faults, Rng, Sim};
+pub use socket::{BindError, Listener, Reservation, listen_unix, reserve};
+pub use thread::{cores, own_file_table, pin_to_core};
+pub use wake::Waker;
+
+/// A connected socket. The number is dense (the lowest free file descriptor of the worker's own
+/// file table), so it doubles as the index of the connection's record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Socket(pub(crate) u32);
+
+impl Socket {
+    /// The socket's place in a slab.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The socket that [`Socket::index`] came from.
+    #[must_use]
+    pub fn from_index(index: u32) -> Socket {
+        Socket(index)
+    }
+}
+
+/// Which of the server's listeners a connection came in by: the handler's own number, given when
+/// the listener was made.
+pub type Role = u8;
+
+/// What a handler wants next of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Flow {
+    /// Bring more when there is more.
+    More,
+    /// Bring nothing until [`Backend::resume`].
+    Pause,
+    /// The handler has closed the socket.
+    Closed,
+}
+
+/// The connection is gone: reset by the peer or broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gone;
+
+/// The network and the clock.
+pub trait Backend {
+    /// Monotonic time in milliseconds, read once per turn.
+    fn now_ms(&self) -> u64;
+
+    /// Wall clock in seconds since 1970, read once per turn.
+    fn unix_s(&self) -> u64;
+
+    /// Writes as much of `parts` as the socket takes and says how many bytes that was. Less than
+    /// all (0 included) means that the socket is full; [`Handler::ready`] will be called with
+    /// `writable` when it has room again.
+    ///
+    /// # Errors
+    /// [`Gone`] when the peer reset the connection or it broke.
+    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone>;
+
+    /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
+    fn resume(&mut self, socket: Socket);
+
+    /// Ends our side of the connection (FIN); what the peer still sends can be received.
+    fn finish(&mut self, socket: Socket);
+
+    /// Closes the socket. What was sent is still delivered if everything received was read.
+    fn close(&mut self, socket: Socket);
+
+    /// Closes with a reset, throwing away what the kernel has not delivered: for peers that have
+    /// shown they do not read.
+    fn abort(&mut self, socket: Socket);
+
+    /// Lets no new connection begin; those already begun are still accepted. The first half of
+    /// closing listeners without losing anybody.
+    fn refuse_new(&mut self);
+
+    /// Accepts what is left in the listeners' queues, then closes the listeners.
+    fn close_listeners(&mut self);
+}
+
+/// The server, as a backend sees it.
+pub trait Handler<B: Backend> {
+    /// A connection came in.
+    fn accepted(&mut self, io: &mut B, socket: Socket, role: Role);
+
+    /// The socket has something to read or, if `writable`, room to write. The handler sends what
+    /// it kept back and says whether it wants to read.
+    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool;
+
+    /// Bytes arrived. They are lent: what the handler needs later it copies.
+    fn received(&mut self, io: &mut B, socket: Socket, bytes: &[u8]) -> Flow;
+
+    /// The peer sent its last byte (FIN), or the connection broke. Either way nothing more comes.
+    fn ended(&mut self, io: &mut B, socket: Socket, broken: bool);
+
+    /// Accepting stopped because the process or the host is out of files or memory; it will be
+    /// tried again by itself.
+    fn accept_paused(&mut self) {}
+}

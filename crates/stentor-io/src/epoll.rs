@@ -1,0 +1,337 @@
+//! The kernel as a backend: one epoll instance, edge-triggered, for one worker thread.
+//!
+//! Why edge-triggered: a level-triggered socket is put back and polled again by every wait after
+//! an event, which costs each request about as much as parsing it. The price is care: a read
+//! that fills the buffer, a pause, or a read cut short for fairness has used up the edge. All
+//! three are mended the same way, by `EPOLL_CTL_MOD`, after which the kernel reports the socket
+//! again if anything waits. No list of half-read sockets is kept here.
+//!
+//! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
+
+use crate::{Backend, Flow, Gone, Handler, Listener, Role, Socket, Waker, unix_s};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// One worker's network: its epoll instance, its listeners, its receive buffer.
+pub struct Epoll {
+    epoll: OwnedFd,
+    listeners: Vec<(Listener, Role)>,
+    accepting: Accepting,
+    waker: Arc<Waker>,
+    /// Lent to the handler, one read at a time.
+    buffer: Vec<u8>,
+    events: Vec<Event>,
+    born: Instant,
+    now_ms: u64,
+    unix_s: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accepting {
+    Yes,
+    /// Out of files or memory: the listeners are out of the epoll set until this time.
+    PausedUntil(u64),
+    /// The listeners are to be emptied and closed.
+    Closing,
+}
+
+impl Epoll {
+    /// A backend for the calling thread, which should have its own file table already.
+    ///
+    /// # Errors
+    /// Out of files or memory.
+    pub fn new(listeners: Vec<(Listener, Role)>, waker: Arc<Waker>) -> io::Result<Epoll> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, waker.as_fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        let mut this = Epoll {
+            epoll,
+            listeners,
+            accepting: Accepting::PausedUntil(0),
+            waker,
+            buffer: vec![0; RECEIVE_BYTES],
+            events: Vec::with_capacity(EVENTS_PER_TURN),
+            born: Instant::now(),
+            now_ms: 0,
+            unix_s: 0,
+        };
+        this.read_clocks();
+        Ok(this)
+    }
+
+    /// Waits until something happens or `deadline_ms` (on [`Backend::now_ms`]'s clock) has come,
+    /// and hands it to the handler. Returns whether the waker had been called.
+    ///
+    /// # Errors
+    /// Only if the epoll instance itself is broken.
+    pub fn turn<H>(&mut self, handler: &mut H, deadline_ms: Option<u64>) -> io::Result<bool>
+    where
+        H: Handler<Epoll>,
+    {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let timeout = self.timeout(deadline_ms);
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            timeout.as_ref(),
+        ) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.read_clocks();
+        for event in &events {
+            let flags = event.flags;
+            match event.data.u64() {
+                WAKER => {}
+                data if data >= LISTENER => {
+                    self.accept(handler, (data - LISTENER) as usize);
+                }
+                data => self.serve(handler, Socket(data as u32), flags),
+            }
+        }
+        self.events = events;
+        self.tend_listeners(handler);
+        Ok(self.waker.take())
+    }
+
+    fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
+        let retry_ms = match self.accepting {
+            Accepting::Yes => None,
+            Accepting::PausedUntil(at) => Some(at),
+            Accepting::Closing => Some(0),
+        };
+        let until = match (deadline_ms, retry_ms) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(at), None) | (None, Some(at)) => at,
+            (None, None) => return None,
+        };
+        let wait_ms = until.saturating_sub(self.elapsed_ms());
+        Some(Timespec {
+            tv_sec: (wait_ms / 1000) as i64,
+            tv_nsec: ((wait_ms % 1000) * 1_000_000) as i64,
+        })
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.born.elapsed().as_millis() as u64
+    }
+
+    fn read_clocks(&mut self) {
+        self.now_ms = self.elapsed_ms();
+        self.unix_s = unix_s();
+    }
+
+    fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, flags: EventFlags) {
+        if !handler.ready(self, socket, flags.contains(EventFlags::OUT)) {
+            return;
+        }
+        let hangup = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        if flags.intersects(EventFlags::IN | hangup) {
+            let _ = self.read(handler, socket, flags.intersects(hangup));
+        }
+    }
+
+    /// Reads until the socket is empty, the handler has had enough, or the turn's share is used.
+    /// After a hang-up a short read does not mean empty: the end itself is still to be read.
+    fn read<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, hangup: bool) -> Flow {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut flow = Flow::More;
+        let mut drained = false;
+        for _ in 0..READS_PER_TURN {
+            match net::recv(borrow(socket), &mut buffer[..], RecvFlags::empty()) {
+                Ok((_, 0)) => {
+                    handler.ended(self, socket, false);
+                    flow = Flow::Closed;
+                }
+                Ok((_, length)) => {
+                    flow = handler.received(self, socket, &buffer[..length]);
+                    drained = length < RECEIVE_BYTES && !hangup;
+                }
+                Err(Errno::AGAIN) => drained = true,
+                Err(Errno::INTR) => continue,
+                Err(_) => {
+                    handler.ended(self, socket, true);
+                    flow = Flow::Closed;
+                }
+            }
+            if drained || flow != Flow::More {
+                break;
+            }
+        }
+        self.buffer = buffer;
+        if !drained && flow == Flow::More {
+            self.rearm(socket);
+        }
+        flow
+    }
+
+    /// Accepts a batch; returns whether there may be more.
+    fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> bool {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some((listener, role)) = self.listeners.get(index) else { return false };
+            let (fd, role) = (listener.fd.as_fd(), *role);
+            match net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(accepted) => self.admit(handler, Socket(accepted.into_raw_fd() as u32), role),
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause_accepting();
+                    handler.accept_paused();
+                    return false;
+                }
+                // The connection died in the queue, or a signal came: the next one, then.
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    /// Begins a connection. Its first bytes are often there already; reading them before the
+    /// socket is registered saves the registration of those that ask once and close.
+    fn admit<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, role: Role) {
+        handler.accepted(self, socket, role);
+        if self.read(handler, socket, false) == Flow::Closed {
+            return;
+        }
+        match epoll::add(&self.epoll, borrow(socket), data(socket), READABLE) {
+            // Registered by a send that was cut short, or by a read that was.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(_) => handler.ended(self, socket, true),
+        }
+    }
+
+    /// Takes the listeners out of the epoll set: level-triggered, they would spin.
+    fn pause_accepting(&mut self) {
+        for (listener, _) in &self.listeners {
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+        self.accepting = Accepting::PausedUntil(self.now_ms + ACCEPT_RETRY_MS);
+    }
+
+    fn tend_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        match self.accepting {
+            Accepting::PausedUntil(at) if at <= self.now_ms => {
+                for (index, (listener, _)) in self.listeners.iter().enumerate() {
+                    let data = EventData::new_u64(LISTENER + index as u64);
+                    // If the kernel has no memory for this either, the next retry will.
+                    let _ = epoll::add(&self.epoll, listener, data, EventFlags::IN);
+                }
+                self.accepting = Accepting::Yes;
+            }
+            Accepting::Closing => {
+                for index in 0..self.listeners.len() {
+                    while self.accept(handler, index) {}
+                }
+                self.listeners.clear();
+                self.accepting = Accepting::Yes;
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks the kernel to report the socket again if it can be read or written now.
+    fn rearm(&self, socket: Socket) {
+        let flags = READABLE | EventFlags::OUT;
+        if epoll::modify(&self.epoll, borrow(socket), data(socket), flags) == Err(Errno::NOENT) {
+            let _ = epoll::add(&self.epoll, borrow(socket), data(socket), flags);
+        }
+    }
+
+    fn freed_a_file(&mut self) {
+        if let Accepting::PausedUntil(_) = self.accepting {
+            self.accepting = Accepting::PausedUntil(self.now_ms);
+        }
+    }
+}
+
+impl Backend for Epoll {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn unix_s(&self) -> u64 {
+        self.unix_s
+    }
+
+    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+        let result = match parts {
+            [one] => net::send(borrow(socket), one, SendFlags::NOSIGNAL),
+            many => {
+                let mut none = net::SendAncillaryBuffer::default();
+                net::sendmsg(borrow(socket), many, &mut none, SendFlags::NOSIGNAL)
+            }
+        };
+        let sent = match result {
+            Ok(sent) => sent,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(_) => return Err(Gone),
+        };
+        if sent < parts.iter().map(|part| part.len()).sum() {
+            self.rearm(socket);
+        }
+        Ok(sent)
+    }
+
+    fn resume(&mut self, socket: Socket) {
+        self.rearm(socket);
+    }
+
+    fn finish(&mut self, socket: Socket) {
+        let _ = net::shutdown(borrow(socket), net::Shutdown::Write);
+    }
+
+    fn close(&mut self, socket: Socket) {
+        // SAFETY: the handler owns the socket and gives it up by this call.
+        unsafe { rustix::io::close(socket.0 as i32) };
+        self.freed_a_file();
+    }
+
+    fn abort(&mut self, socket: Socket) {
+        let _ = sockopt::set_socket_linger(borrow(socket), Some(Duration::ZERO));
+        self.close(socket);
+    }
+
+    fn refuse_new(&mut self) {
+        for (listener, _) in &self.listeners {
+            listener.refuse_new();
+        }
+    }
+
+    fn close_listeners(&mut self) {
+        self.accepting = Accepting::Closing;
+    }
+}
+
+fn borrow<'a>(socket: Socket) -> BorrowedFd<'a> {
+    // SAFETY: a `Socket` is an open descriptor of this thread's file table from `admit` until
+    // `close`, and the handler speaks of no other. Should it err, the kernel answers EBADF or
+    // another connection of the same worker is touched; no memory is.
+    unsafe { BorrowedFd::borrow_raw(socket.0 as i32) }
+}
+
+fn data(socket: Socket) -> EventData {
+    EventData::new_u64(u64::from(socket.0))
+}
+
+/// Interest of every connection; room to write is added when a send was cut short.
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// Event data of the waker and, counted up from it, of the listeners; below are sockets.
+const WAKER: u64 = 1 << 32;
+const LISTENER: u64 = WAKER + 1;
+
+/// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
+const RECEIVE_BYTES: usize = 64 * 1024;
+/// How many times one socket is read before the others have their turn.
+const READS_PER_TURN: usize = 4;
+/// How many connections one listener may bring before the others have their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+const EVENTS_PER_TURN: usize = 256;
+/// How soon accepting is tried again when files may have been freed elsewhere on the host; files
+/// this worker frees itself make it try at once.
+const ACCEPT_RETRY_MS: u64 = 50;

@@ -1,0 +1,331 @@
+//! A network that exists only in memory: deterministic, seeded, and as unkind as the faults allow.
+//!
+//! The test plays the clients through [`Client`] handles; the server runs on the [`Sim`] as it
+//! would on the kernel. Each turn picks, by the seed, a socket with something to do and does a
+//! part of it: some of the bytes a client sent arrive (split anywhere), some room to write
+//! appears, or nothing happens and the clock moves on. Like the edge-triggered kernel, the
+//! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
+//! writer only when there is room: a server that forgets either hangs here, in a test.
+
+use crate::{Backend, Flow, Gone, Handler, Role, Socket};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// A small, fast generator of the splitmix64 family: the same seed, the same network.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The sequence of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound` (which is at least 1).
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next_u64() % bound as u64) as usize
+    }
+
+    /// True `percent` times of a hundred.
+    pub fn percent(&mut self, percent: u8) -> bool {
+        self.below(100) < usize::from(percent)
+    }
+}
+
+/// How unkind the network is.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Of a hundred deliveries, how many bring only a part of what waits (often one byte).
+    pub split_percent: u8,
+    /// Of a hundred sends, how many are taken only in part, or not at all.
+    pub refuse_percent: u8,
+    /// Of ten thousand turns, how many end a random connection with a reset.
+    pub reset_per_10_000: u16,
+    /// The most a turn moves the clock.
+    pub delay_ms_max: u64,
+    /// Bytes a client's side takes before it has read: the send buffer's size.
+    pub window_bytes: usize,
+}
+
+/// A simulated client's end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Client(usize);
+
+#[derive(Debug, Default)]
+struct Pipe {
+    /// Client to server, not yet delivered.
+    upstream: VecDeque<u8>,
+    /// Server to client, not yet read by the client.
+    downstream: Vec<u8>,
+    accepted: bool,
+    role: Role,
+    /// The client will send no more.
+    client_finished: bool,
+    /// The server has been told so.
+    end_delivered: bool,
+    reset: bool,
+    /// The client does not read: its window stays full.
+    stalled: bool,
+    /// The server sent FIN.
+    server_finished: bool,
+    /// The server closed; the socket number may be another's by now.
+    closed: bool,
+    /// The server asked not to hear of input.
+    paused: bool,
+    /// The server's last send was cut short.
+    blocked: bool,
+}
+
+/// The simulated network and its clock.
+#[derive(Debug)]
+pub struct Sim {
+    rng: Rng,
+    faults: Faults,
+    now_ms: u64,
+    pipes: Vec<Pipe>,
+    /// Which pipe a socket number means, densely numbered as the kernel does.
+    sockets: Vec<Option<usize>>,
+    refusing: bool,
+}
+
+impl Sim {
+    /// A network without connections.
+    #[must_use]
+    pub fn new(seed: u64, faults: Faults) -> Sim {
+        let rng = Rng::new(seed);
+        Sim { rng, faults, now_ms: 0, pipes: Vec::new(), sockets: Vec::new(), refusing: false }
+    }
+
+    /// A client connects to the listener of `role`.
+    pub fn connect(&mut self, role: Role) -> Client {
+        self.pipes.push(Pipe { role, reset: self.refusing, ..Pipe::default() });
+        Client(self.pipes.len() - 1)
+    }
+
+    /// The client sends; the bytes arrive when the seed says so.
+    pub fn write(&mut self, client: Client, bytes: &[u8]) {
+        self.pipes[client.0].upstream.extend(bytes);
+    }
+
+    /// The client ends its side (FIN) after what it has sent.
+    pub fn finish_client(&mut self, client: Client) {
+        self.pipes[client.0].client_finished = true;
+    }
+
+    /// The connection breaks: what is under way is lost in both directions.
+    pub fn reset_client(&mut self, client: Client) {
+        let pipe = &mut self.pipes[client.0];
+        pipe.reset = true;
+        pipe.upstream.clear();
+    }
+
+    /// The client stops reading, or reads again.
+    pub fn stall(&mut self, client: Client, stalled: bool) {
+        self.pipes[client.0].stalled = stalled;
+    }
+
+    /// Takes what the client has received so far.
+    pub fn read(&mut self, client: Client) -> Vec<u8> {
+        std::mem::take(&mut self.pipes[client.0].downstream)
+    }
+
+    /// Whether the client has seen the end of the server's bytes.
+    #[must_use]
+    pub fn ended(&self, client: Client) -> bool {
+        let pipe = &self.pipes[client.0];
+        pipe.server_finished || pipe.closed || pipe.reset
+    }
+
+    /// Whether the network broke this connection.
+    #[must_use]
+    pub fn was_reset(&self, client: Client) -> bool {
+        self.pipes[client.0].reset
+    }
+
+    /// Moves the clock.
+    pub fn sleep(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    /// Connections the server holds.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.iter().flatten().count()
+    }
+
+    /// Lets one thing happen. Returns false when nothing can happen but the passing of time.
+    pub fn turn<H: Handler<Sim>>(&mut self, handler: &mut H) -> bool {
+        self.now_ms += self.rng.next_u64() % (self.faults.delay_ms_max + 1);
+        let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let pipe = busy[self.rng.below(busy.len())];
+        if self.rng.below(10_000) < usize::from(self.faults.reset_per_10_000) {
+            self.reset_client(Client(pipe));
+        }
+        self.step(handler, pipe);
+        true
+    }
+
+    fn has_work(&self, index: usize) -> bool {
+        let pipe = &self.pipes[index];
+        let arrives = !pipe.upstream.is_empty() || pipe.client_finished && !pipe.end_delivered;
+        let readable = arrives && !pipe.paused && !pipe.end_delivered;
+        let writable = pipe.blocked && self.room(pipe) > 0;
+        let broken = pipe.reset && !pipe.end_delivered;
+        if !pipe.accepted {
+            return !pipe.reset;
+        }
+        !pipe.closed && (readable || writable || broken)
+    }
+
+    fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
+        if !self.pipes[index].accepted {
+            return self.accept(handler, index);
+        }
+        let Some(socket) = self.socket_of(index) else { return };
+        let room = self.pipes[index].blocked && self.room(&self.pipes[index]) > 0;
+        if room {
+            self.pipes[index].blocked = false;
+        }
+        // As the kernel: a broken socket counts as writable, so that a blocked writer hears of it.
+        let broken = self.pipes[index].reset;
+        let reads = handler.ready(self, socket, room || broken);
+        let pipe = &mut self.pipes[index];
+        pipe.paused |= !reads;
+        pipe.end_delivered |= broken;
+        if reads && !pipe.closed {
+            self.deliver(handler, index, socket);
+        }
+    }
+
+    fn accept<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
+        let free = self.sockets.iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| {
+            self.sockets.push(None);
+            self.sockets.len() - 1
+        });
+        self.sockets[number] = Some(index);
+        self.pipes[index].accepted = true;
+        let role = self.pipes[index].role;
+        handler.accepted(self, Socket(number as u32), role);
+    }
+
+    fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {
+        let pipe = &mut self.pipes[index];
+        if pipe.reset {
+            return handler.ended(self, socket, true);
+        }
+        if pipe.upstream.is_empty() {
+            if pipe.client_finished && !pipe.end_delivered {
+                pipe.end_delivered = true;
+                handler.ended(self, socket, false);
+            }
+            return;
+        }
+        let waiting = pipe.upstream.len().min(RECEIVE_BYTES);
+        let length = match self.rng.percent(self.faults.split_percent) {
+            true if self.rng.percent(50) => 1,
+            true => 1 + self.rng.below(waiting),
+            false => waiting,
+        };
+        let bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
+        match handler.received(self, socket, &bytes) {
+            Flow::More => {}
+            Flow::Pause => self.pipes[index].paused = true,
+            Flow::Closed => {
+                let closed = self.pipes[index].closed || self.pipes[index].blocked;
+                assert!(closed, "the handler says it closed a socket that is open");
+            }
+        }
+    }
+
+    fn room(&self, pipe: &Pipe) -> usize {
+        if pipe.stalled {
+            return 0;
+        }
+        self.faults.window_bytes
+    }
+
+    fn socket_of(&self, index: usize) -> Option<Socket> {
+        let number = self.sockets.iter().position(|&pipe| pipe == Some(index))?;
+        Some(Socket(number as u32))
+    }
+
+    fn pipe_of(&mut self, socket: Socket) -> &mut Pipe {
+        let index = self.sockets[socket.index()].expect("the server names a socket it closed");
+        &mut self.pipes[index]
+    }
+}
+
+impl Backend for Sim {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn unix_s(&self) -> u64 {
+        EPOCH_S + self.now_ms / 1000
+    }
+
+    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+        let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
+        if self.pipes[index].reset {
+            return Err(Gone);
+        }
+        assert!(!self.pipes[index].server_finished, "the server sends after its FIN");
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        // A socket that was full stays full until the handler has been told of room.
+        let full = self.pipes[index].blocked;
+        let mut taken = if full { 0 } else { total.min(self.room(&self.pipes[index])) };
+        if taken > 0 && self.rng.percent(self.faults.refuse_percent) {
+            taken = self.rng.below(taken + 1);
+        }
+        let pipe = &mut self.pipes[index];
+        pipe.blocked = taken < total;
+        let bytes = parts.iter().flat_map(|part| part.iter().copied());
+        pipe.downstream.extend(bytes.take(taken));
+        Ok(taken)
+    }
+
+    fn resume(&mut self, socket: Socket) {
+        self.pipe_of(socket).paused = false;
+    }
+
+    fn finish(&mut self, socket: Socket) {
+        self.pipe_of(socket).server_finished = true;
+    }
+
+    fn close(&mut self, socket: Socket) {
+        self.pipe_of(socket).closed = true;
+        self.sockets[socket.index()] = None;
+    }
+
+    fn abort(&mut self, socket: Socket) {
+        self.pipe_of(socket).reset = true;
+        self.close(socket);
+    }
+
+    fn refuse_new(&mut self) {
+        self.refusing = true;
+    }
+
+    fn close_listeners(&mut self) {
+        self.refusing = true;
+    }
+}
+
+/// Simulated time begins in the middle of 2026.
+const EPOCH_S: u64 = 1_782_000_000;
+/// As the kernel backend's buffer: no delivery is larger.
+const RECEIVE_BYTES: usize = 64 * 1024;

@@ -1,0 +1,200 @@
+//! Listening sockets: one of each address per worker, and none lost when they close.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto,
+    listen, socket_with, sockopt,
+};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// A bound, listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) fd: OwnedFd,
+    /// Unlinked when the listener goes.
+    path: Option<PathBuf>,
+}
+
+/// An address that is ours to listen on: free when asked, resolved if its port was 0.
+#[derive(Debug)]
+pub struct Reservation {
+    address: SocketAddr,
+    /// Holds an ephemeral port until the listeners have it.
+    _holder: Option<OwnedFd>,
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address as the operator wrote it.
+    pub address: String,
+    /// The kernel's reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = &self.address;
+        match self.error.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {address}: another process listens there; \
+                 stop it (ss -ltnp shows which) or choose another address"
+            ),
+            io::ErrorKind::AddrNotAvailable => write!(
+                f,
+                "cannot listen on {address}: this host has no such address (ip addr lists them)"
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                f,
+                "cannot listen on {address}: permission denied; ports below 1024 need \
+                 CAP_NET_BIND_SERVICE, a socket file needs a writable directory"
+            ),
+            _ => write!(f, "cannot listen on {address}: {}", self.error),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// Makes sure that nobody else listens on `address`. Listeners share their port among the workers
+/// by `SO_REUSEPORT`, which would also let a second server of the same user in unnoticed: so the
+/// address is first bound without it.
+///
+/// # Errors
+/// [`BindError`] with the reason.
+pub fn reserve(address: SocketAddr) -> Result<Reservation, BindError> {
+    let why =
+        |error: rustix::io::Errno| BindError { address: address.to_string(), error: error.into() };
+    if address.port() != 0 {
+        let probe = tcp_socket(&address).map_err(why)?;
+        bind(&probe, &address).map_err(why)?;
+        return Ok(Reservation { address, _holder: None });
+    }
+    let holder = tcp_socket(&address).map_err(why)?;
+    sockopt::set_socket_reuseport(&holder, true).map_err(why)?;
+    bind(&holder, &address).map_err(why)?;
+    let name = getsockname(&holder).map_err(why)?;
+    let address = SocketAddr::try_from(name).map_err(why)?;
+    Ok(Reservation { address, _holder: Some(holder) })
+}
+
+impl Reservation {
+    /// The address, its port known.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// One worker's listener. The kernel spreads connections over all listeners of an address.
+    ///
+    /// # Errors
+    /// [`BindError`] with the reason.
+    pub fn listen(&self) -> Result<Listener, BindError> {
+        let bound = || -> rustix::io::Result<OwnedFd> {
+            let fd = tcp_socket(&self.address)?;
+            sockopt::set_socket_reuseport(&fd, true)?;
+            // Inherited by every accepted socket, which saves a system call for each.
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            bind(&fd, &self.address)?;
+            listen(&fd, BACKLOG)?;
+            Ok(fd)
+        };
+        match bound() {
+            Ok(fd) => Ok(Listener { fd, path: None }),
+            Err(error) => Err(BindError { address: self.address.to_string(), error: error.into() }),
+        }
+    }
+}
+
+/// A listener on a socket file. A file left behind by a server that is gone is replaced; one that
+/// a live server answers is not.
+///
+/// # Errors
+/// [`BindError`] with the reason.
+pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
+    let bound = || -> io::Result<OwnedFd> {
+        let name = SocketAddrUnix::new(path)?;
+        let probe = unix_socket()?;
+        match net::connect(&probe, &name) {
+            Ok(()) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path)?,
+            Err(_) => {}
+        }
+        let fd = unix_socket()?;
+        bind(&fd, &name)?;
+        listen(&fd, BACKLOG)?;
+        Ok(fd)
+    };
+    match bound() {
+        Ok(fd) => Ok(Listener { fd, path: Some(path.to_owned()) }),
+        Err(error) => Err(BindError { address: format!("unix:{}", path.display()), error }),
+    }
+}
+
+impl Listener {
+    /// Lets the kernel drop every SYN that asks for a new connection, while handshakes under way
+    /// complete. Closing a listener resets what is in its queue; behind this filter the queue
+    /// runs dry first, and clients that come too late try again as after a lost packet.
+    pub(crate) fn refuse_new(&self) {
+        if self.path.is_some() {
+            return;
+        }
+        // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
+        let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let program = [
+            code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 13),
+            code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x12),
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, 0x02),
+            code(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            code(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        let filter =
+            libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+        // SAFETY: `filter` points to `program`, which outlives the call; the kernel copies it and
+        // does not write to it.
+        unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                (&raw const filter).cast(),
+                size_of::<libc::sock_fprog>() as libc::socklen_t,
+            );
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    // Not kept from starting again by connections in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    Ok(fd)
+}
+
+fn unix_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Asked for; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;

@@ -1,0 +1,41 @@
+//! What a worker thread does for itself once: its own file table, its own core.
+
+use rustix::thread::{CpuSet, UnshareFlags};
+use std::io;
+
+/// Gives the calling thread a file table of its own: accepting and closing never contend with
+/// other threads, and the limit of open files counts for this thread alone. The new table is a
+/// copy, so whatever is open now stays open in both.
+///
+/// # Errors
+/// Out of memory, or forbidden by a seccomp profile; the thread then goes on with the shared
+/// table.
+pub fn own_file_table() -> io::Result<()> {
+    // SAFETY: `CLONE_FILES` only makes a private copy of this thread's file table. File
+    // descriptors that other threads hold as `OwnedFd` stay valid in their tables, and none made
+    // in this thread from now on is handed to another.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES)? };
+    Ok(())
+}
+
+/// Keeps the calling thread on one core, counted round the cores this process may use.
+///
+/// # Errors
+/// The kernel refused.
+pub fn pin_to_core(worker: usize) -> io::Result<()> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let count = allowed.count() as usize;
+    let core = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).nth(worker % count.max(1));
+    if let Some(core) = core {
+        let mut one = CpuSet::new();
+        one.set(core);
+        rustix::thread::sched_setaffinity(None, &one)?;
+    }
+    Ok(())
+}
+
+/// How many cores this process may use.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
