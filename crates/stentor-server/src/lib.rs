@@ -1,2 +1,28 @@
-//! Stub.
+//! The server: workers, connections, routes and endpoints.
+//!
+//! [`start`] binds every address, starts the workers, each on a thread of its own with its own
+//! listeners and file table, and returns a [`Server`], the handle by which the rest of the
+//! process publishes, reloads and stops it. What a worker does is in `worker`, one connection in
+//! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
+
+mod compressor;
+pub mod config;
+mod connection;
+mod context;
+mod endpoint;
+mod limits;
+mod mailbox;
+mod output;
+mod response;
+mod route;
+mod server;
+mod slab;
+mod stats;
+mod timers;
+mod worker;
+
+#[cfg(test)]
+mod simulation;
+
+pub use server::{Server, StartError, start};

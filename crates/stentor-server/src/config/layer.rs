@@ -1,0 +1,402 @@
+//! One source of settings: a TOML document, or the variables of the environment.
+//!
+//! A layer says nothing about most settings; what it does say overrides the layer below. The
+//! structures here are the whole grammar of the configuration: the keys, the types, the ranges.
+//! The environment speaks the same grammar: `STENTOR_LIMITS_HEAD_TIMEOUT=5s` is read as the
+//! document `[limits]`, `head_timeout = "5s"` would be.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
+use stentor_wire::lookup::Template;
+
+use super::error::nearest;
+use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use super::{ConfigError, ControlAddress, Lookup, Settings, parse_address};
+
+/// Overrides `settings` by the TOML document `text`.
+pub(super) fn from_toml(
+    text: &str,
+    name: &str,
+    settings: &mut Settings,
+) -> Result<(), ConfigError> {
+    let layer: Layer = toml::from_str(text).map_err(|error| {
+        let message = explain(error.message());
+        match error.span() {
+            Some(span) => ConfigError::in_document(name, text, span, message),
+            None => ConfigError::new(name, message),
+        }
+    })?;
+    layer.apply(settings);
+    Ok(())
+}
+
+/// Overrides `settings` by the variables that name a setting. A variable that almost does is
+/// refused; other names beginning with `STENTOR_` are left alone, for container platforms make up
+/// such names by themselves (`STENTOR_SERVICE_HOST`).
+pub(super) fn from_environment(
+    environment: impl IntoIterator<Item = (String, String)>,
+    settings: &mut Settings,
+) -> Result<(), ConfigError> {
+    let known: Vec<(String, &Path)> = SCALARS.iter().map(|path| (variable(path), path)).collect();
+    for (name, text) in environment {
+        if !name.starts_with(PREFIX) || FOREIGN.contains(&name.as_str()) {
+            continue;
+        }
+        let Some((_, path)) = known.iter().find(|(variable, _)| *variable == name) else {
+            match nearest(&name, known.iter().map(|(variable, _)| variable.as_str())) {
+                Some(meant) => {
+                    let message = format!("unknown setting; did you mean {meant}?");
+                    return Err(ConfigError::new(&name, message));
+                }
+                None => continue,
+            }
+        };
+        let layer = Layer::deserialize(document(path, &text))
+            .map_err(|error| ConfigError::new(&name, explain(error.message())))?;
+        layer.apply(settings);
+    }
+    Ok(())
+}
+
+/// A setting that has one value: its table (empty for the top level), its key, and whether the
+/// value is a list.
+pub(super) type Path = (&'static str, &'static str, bool);
+
+/// Every setting but the arrays of tables: what the environment can set.
+pub(super) const SCALARS: &[Path] = &[
+    ("", "listen", true),
+    ("", "control", true),
+    ("", "workers", false),
+    ("", "pin", false),
+    ("", "server_header", false),
+    ("", "drain", false),
+    ("limits", "head_timeout", false),
+    ("limits", "keep_alive_timeout", false),
+    ("limits", "write_timeout", false),
+    ("limits", "body_rate_min", false),
+    ("limits", "message_bytes_max", false),
+    ("limits", "topics_max", false),
+    ("limits", "names_max", false),
+    ("cors", "origins", true),
+];
+
+const PREFIX: &str = "STENTOR_";
+
+/// Variables the command line reads; they are no settings.
+const FOREIGN: &[&str] = &["STENTOR_CONFIG"];
+
+/// The name of a setting in the environment.
+fn variable((table, key, _): &Path) -> String {
+    let table = if table.is_empty() { String::new() } else { format!("{table}_") };
+    format!("{PREFIX}{table}{key}").to_ascii_uppercase()
+}
+
+/// The document that says `text` for the setting at `path`.
+fn document((table, key, is_list): &Path, text: &str) -> toml::Table {
+    let value = if *is_list {
+        let items = text.split(',').map(|item| item.trim().into());
+        toml::Value::Array(items.collect())
+    } else if let Ok(flag) = text.parse::<bool>() {
+        flag.into()
+    } else if let Ok(number) = text.parse::<i64>() {
+        number.into()
+    } else {
+        text.into()
+    };
+    let inner = toml::Table::from_iter([((*key).to_owned(), value)]);
+    match *table {
+        "" => inner,
+        table => toml::Table::from_iter([(table.to_owned(), inner.into())]),
+    }
+}
+
+/// The parser's message in the words of this program: names in single quotes, and for an unknown
+/// key the nearest known one, or the table it belongs to.
+fn explain(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return message.replace('`', "'");
+    };
+    // "unknown field `liten`, expected one of `listen`, `control`": every second piece is a name.
+    let mut names = rest.split('`').step_by(2);
+    let key = names.next().unwrap_or("");
+    let known: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    if let Some(meant) = nearest(key, known.iter().copied()) {
+        return format!("unknown key '{key}'; did you mean '{meant}'?");
+    }
+    let hint = match SCALARS.iter().find(|(_, other, _)| *other == key) {
+        Some(("", _, _)) => "it belongs at the top, before the first [table]".to_owned(),
+        Some((table, _, _)) => format!("it belongs in [{table}]"),
+        None => format!("known here: {}", known.join(", ")),
+    };
+    format!("unknown key '{key}'; {hint}")
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Layer {
+    listen: Option<OneOrMany<Listen>>,
+    control: Option<OneOrMany<ControlAddress>>,
+    workers: Option<Count<1, 4_096>>,
+    pin: Option<bool>,
+    server_header: Option<bool>,
+    drain: Option<Millis<0, HOUR>>,
+    limits: LimitsLayer,
+    cors: CorsLayer,
+    topics: Option<Vec<RuleLayer>>,
+    lookup: Option<Vec<LookupLayer>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsLayer {
+    head_timeout: Option<Millis<10, HOUR>>,
+    keep_alive_timeout: Option<Millis<10, DAY>>,
+    write_timeout: Option<Millis<10, DAY>>,
+    body_rate_min: Option<Bytes<0, GIB>>,
+    message_bytes_max: Option<Bytes<1, { 256 * MIB }>>,
+    topics_max: Option<Count<1, 1_000_000_000>>,
+    names_max: Option<Count<1, 100_000>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct CorsLayer {
+    origins: Option<OneOrMany<Origin>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleLayer {
+    #[serde(rename = "match")]
+    pattern: Text<TopicPattern>,
+    history: Option<Count<1, 1_000_000>>,
+    history_bytes: Option<Bytes<1, GIB>>,
+    cache_control: Option<Text<Caching>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LookupLayer {
+    path: Text<RoutePath>,
+    topics: Text<TopicTemplate>,
+    line: Option<Text<LineTemplate>>,
+    content_type: Option<Text<MediaType>>,
+}
+
+impl Layer {
+    /// Overrides what this layer speaks of.
+    fn apply(self, settings: &mut Settings) {
+        set(&mut settings.listen, self.listen, |many| many.0.into_iter().map(|l| l.0).collect());
+        set(&mut settings.control, self.control, |many| many.0);
+        set(&mut settings.workers, self.workers, |count| to_usize(count.0));
+        set(&mut settings.pin, self.pin, |flag| flag);
+        set(&mut settings.server_header, self.server_header, |flag| flag);
+        set(&mut settings.drain_ms, self.drain, |time| time.0);
+        set(&mut settings.cors.origins, self.cors.origins, |many| {
+            many.0.into_iter().map(|origin| origin.0).collect()
+        });
+        set(&mut settings.topics, self.topics, |rules| {
+            rules.into_iter().map(RuleLayer::finish).collect()
+        });
+        set(&mut settings.lookups, self.lookup, |routes| {
+            routes.into_iter().map(LookupLayer::finish).collect()
+        });
+        let (limits, from) = (&mut settings.limits, self.limits);
+        set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
+        set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
+        set(&mut limits.write_timeout_ms, from.write_timeout, |time| time.0);
+        set(&mut limits.body_rate_min, from.body_rate_min, |bytes| bytes.0);
+        set(&mut limits.message_bytes_max, from.message_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
+        set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
+    }
+}
+
+fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
+    if let Some(value) = value {
+        *setting = convert(value);
+    }
+}
+
+/// Every bounded quantity fits: the largest bound is far below 2^32.
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+impl RuleLayer {
+    fn finish(self) -> Rule {
+        let mut rule = Rule::new(self.pattern.0.0);
+        set(&mut rule.history, self.history, |count| u32::try_from(count.0).unwrap_or(u32::MAX));
+        set(&mut rule.history_bytes, self.history_bytes, |bytes| to_usize(bytes.0));
+        set(&mut rule.cache_control, self.cache_control, |value| Some(value.0.0));
+        rule
+    }
+}
+
+impl LookupLayer {
+    fn finish(self) -> Lookup {
+        let default = if self.line.is_some() { "text/javascript; charset=utf-8" } else { JSON };
+        Lookup {
+            path: self.path.0.0,
+            topics: self.topics.0.0,
+            line: self.line.map(|line| line.0.0),
+            content_type: self.content_type.map_or_else(|| default.to_owned(), |kind| kind.0.0),
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+
+/// A value written as text; what is wrong with it is found while its place is still known.
+struct Text<T>(T);
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_str(TextVisitor(PhantomData)).map(Text)
+    }
+}
+
+/// Parses inside the visit: only there does the parser know the place of an item of a list.
+struct TextVisitor<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// A list, or a single value that stands for a list of one.
+struct OneOrMany<T>(Vec<T>);
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(OneOrManyVisitor(PhantomData)).map(OneOrMany)
+    }
+}
+
+struct OneOrManyVisitor<T>(PhantomData<T>);
+
+impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+        text.parse().map(|value| vec![value]).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Text(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+/// Declares a kind of text: the type it becomes, and the check that makes it so.
+macro_rules! text_kind {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr) => {
+        $(#[$doc])*
+        struct $name($inner);
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                $parse(text).map($name)
+            }
+        }
+    };
+}
+
+text_kind!(
+    /// An address of the public listener.
+    Listen(SocketAddr),
+    parse_address
+);
+text_kind!(
+    /// Which topics a rule is for.
+    TopicPattern(Pattern),
+    Pattern::parse
+);
+text_kind!(
+    /// Which topic a name of a look-up stands for.
+    TopicTemplate(Template),
+    topic_template
+);
+text_kind!(
+    /// A line of a look-up's answer.
+    LineTemplate(Template),
+    Template::parse
+);
+text_kind!(
+    /// The beginning of a look-up's path.
+    RoutePath(String),
+    route_path
+);
+text_kind!(
+    /// The Cache-Control of answers.
+    Caching(CacheControl),
+    |text| CacheControl::parse(text).map_err(str::to_owned)
+);
+text_kind!(
+    /// The content type of a look-up's answers.
+    MediaType(String),
+    |text| ContentType::parse(text).map(|_| str::to_owned(text)).map_err(str::to_owned)
+);
+text_kind!(
+    /// An origin as the `Origin` field of a request spells it (RFC 6454 section 6.2), or `*`.
+    Origin(String),
+    origin
+);
+
+fn topic_template(text: &str) -> Result<Template, String> {
+    let template = Template::parse(text)?;
+    if template.has_value() || !template.has_name() || !text.starts_with('/') {
+        return Err(format!(
+            "'{text}' is not a topic for a name: it is a path with {{name}} in it"
+        ));
+    }
+    Ok(template)
+}
+
+fn route_path(text: &str) -> Result<String, String> {
+    let visible = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'%'));
+    let reserved = ["/-/", "/.well-known/"].iter().any(|prefix| text.starts_with(prefix));
+    if text.len() < 2 || !text.starts_with('/') || !visible || reserved {
+        return Err(format!(
+            "'{text}' cannot begin a path of its own: write something like '/list=', in visible \
+             ASCII without '?', '#' and '%', and not under '/-/' or '/.well-known/'"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let authority = text.split_once("://").map(|(_, authority)| authority);
+    let good = authority.is_some_and(|authority| {
+        let outside = |b: u8| matches!(b, b'/' | b'?' | b'#' | b'@' | b'*' | b',');
+        !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && !outside(b))
+    });
+    if text == "*" || good {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "'{text}' is not an origin: write SCHEME://HOST, such as https://example.com, or *"
+    ))
+}

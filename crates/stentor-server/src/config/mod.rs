@@ -1,0 +1,281 @@
+//! Configuration: what the operator may decide, and where it is read from.
+//!
+//! Settings come from four sources, each overriding the one before: the defaults, a TOML file, the
+//! environment (`STENTOR_…`), and the flags of the command line. The first three are read here; the
+//! flags are laid on top by the caller, who then calls [`Settings::validate`] for the rules that
+//! concern several settings at once.
+//!
+//! A mistake is an error, never a guess: an unknown key names the nearest known one, and a value
+//! out of range says what the range is, with the line and column to look at. A configuration is
+//! either wholly good or refused; nothing is ever half applied.
+
+mod error;
+mod layer;
+mod quantity;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use stentor_hub::Rule;
+use stentor_wire::lookup::Template;
+
+pub use error::ConfigError;
+
+/// Everything that can be configured, complete and checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Addresses of the public listener: reads only.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses of the control listener: publishing, status and every read.
+    pub control: Vec<ControlAddress>,
+    /// Worker threads. More than there are cores is allowed: each brings its own file table, and
+    /// with it another `RLIMIT_NOFILE` of connections.
+    pub workers: usize,
+    /// Whether each worker is bound to one core.
+    pub pin: bool,
+    /// Whether answers carry a `Server` field.
+    pub server_header: bool,
+    /// How long a graceful stop waits for the connections to finish.
+    pub drain_ms: u64,
+    /// Bounds on what clients may ask for.
+    pub limits: Limits,
+    /// Which web pages of other origins may read.
+    pub cors: Cors,
+    /// How topics are kept; the first rule whose pattern matches is used.
+    pub topics: Vec<Rule>,
+    /// Routes that answer several values in one request.
+    pub lookups: Vec<Lookup>,
+}
+
+/// Bounds on what clients may ask for, and how long they may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the first byte of a request to the end of its head.
+    pub head_timeout_ms: u64,
+    /// How long a connection may be silent between two requests.
+    pub keep_alive_timeout_ms: u64,
+    /// How long an answer may wait for a client that does not read.
+    pub write_timeout_ms: u64,
+    /// The slowest a request body may arrive, in bytes per second; 0 turns the check off.
+    pub body_rate_min: u64,
+    /// The largest message, unpacked, in bytes.
+    pub message_bytes_max: usize,
+    /// How many topics may exist at once.
+    pub topics_max: usize,
+    /// How many names one look-up may ask for.
+    pub names_max: usize,
+}
+
+/// Cross-origin reads (the CORS protocol of the Fetch standard).
+#[derive(Clone, Debug, Default)]
+pub struct Cors {
+    /// Origins that may read, each as a browser sends it: `https://example.com`. Empty: none.
+    /// The single entry `*` allows every page, without credentials.
+    pub origins: Vec<String>,
+}
+
+/// A route that answers several values in one request: `/list=a,b,c`.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// What the path begins with; the names follow it, separated by commas.
+    pub path: String,
+    /// Which topic a name stands for, such as `/quotes/{name}`.
+    pub topics: Template,
+    /// One line of the answer, for `{name}` and `{value}`. Without it the answer is JSON.
+    pub line: Option<Template>,
+    /// Content type of the answer.
+    pub content_type: String,
+}
+
+/// Where the control listener is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlAddress {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of a Unix stream socket.
+    Unix(PathBuf),
+}
+
+/// An address of the public listener as people write it: `0.0.0.0:8080`, `[::1]:8080` or
+/// `localhost:8080`.
+///
+/// # Errors
+///
+/// What an address looks like, when `text` is none.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let spelled_out = match text.strip_prefix("localhost:") {
+        Some(port) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
+        None => text.to_owned(),
+    };
+    spelled_out
+        .parse()
+        .map_err(|_| format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}"))
+}
+
+impl Settings {
+    /// The defaults, overridden by the file (if one is named) and then by those of `environment`'s
+    /// variables that are ours. Rules across settings are checked by [`Settings::validate`], once
+    /// the flags are known too.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake found, with its place.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Settings, ConfigError> {
+        let mut settings = match file {
+            None => Settings::default(),
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
+                Settings::from_toml(&text, &name)?
+            }
+        };
+        layer::from_environment(environment, &mut settings)?;
+        Ok(settings)
+    }
+
+    /// The defaults, overridden by a TOML document; `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake found, with its line and column.
+    pub fn from_toml(text: &str, name: &str) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        layer::from_toml(text, name, &mut settings)?;
+        Ok(settings)
+    }
+
+    /// Checks what no single setting can break alone.
+    ///
+    /// # Errors
+    ///
+    /// Which settings contradict each other, and why that matters.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        for (i, listen) in self.listen.iter().enumerate() {
+            if listen.port() != 0 && self.listen[..i].contains(listen) {
+                return Err(ConfigError::new("listen", format!("{listen} is there twice")));
+            }
+            for control in &self.control {
+                if let ControlAddress::Tcp(control) = control
+                    && overlap(*listen, *control)
+                {
+                    let reason = format!(
+                        "the public address {listen} and the control address {control} overlap: \
+                         whoever may read could also publish; give one of them another port"
+                    );
+                    return Err(ConfigError::new("listen and control", reason));
+                }
+            }
+        }
+        for (i, control) in self.control.iter().enumerate() {
+            let any_port = matches!(control, ControlAddress::Tcp(a) if a.port() == 0);
+            if !any_port && self.control[..i].contains(control) {
+                return Err(ConfigError::new("control", format!("{control} is there twice")));
+            }
+        }
+        if self.cors.allows_any() && self.cors.origins.len() > 1 {
+            let reason = "'*' already allows every origin: it stands alone";
+            return Err(ConfigError::new("cors.origins", reason));
+        }
+        for (i, lookup) in self.lookups.iter().enumerate() {
+            if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
+                let reason = format!("two routes begin with {}", lookup.path);
+                return Err(ConfigError::new("lookup", reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: vec![LISTEN_DEFAULT],
+            control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            pin: false,
+            server_header: true,
+            drain_ms: 10_000,
+            limits: Limits::default(),
+            cors: Cors::default(),
+            topics: Vec::new(),
+            lookups: Vec::new(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_timeout_ms: 10_000,
+            // Pages that poll do so every ten seconds or so: their connection should live on.
+            keep_alive_timeout_ms: 15_000,
+            write_timeout_ms: 30_000,
+            body_rate_min: 256,
+            message_bytes_max: 1024 * 1024,
+            topics_max: 2_000_000,
+            names_max: 1_000,
+        }
+    }
+}
+
+impl Cors {
+    /// Whether every origin may read.
+    #[must_use]
+    pub fn allows_any(&self) -> bool {
+        self.origins.iter().any(|origin| origin == "*")
+    }
+}
+
+impl FromStr for ControlAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ControlAddress, String> {
+        let Some(path) = text.strip_prefix("unix:") else {
+            return match parse_address(text) {
+                Ok(address) => Ok(ControlAddress::Tcp(address)),
+                Err(_) => Err(format!(
+                    "'{text}' is not an address: write IP:PORT, such as {CONTROL_DEFAULT}, or \
+                     unix:PATH"
+                )),
+            };
+        };
+        if path.is_empty() || path.len() > UNIX_PATH_BYTES_MAX || path.contains('\0') {
+            return Err(format!(
+                "'{text}' is not a socket path: unix: is followed by a path of at most \
+                 {UNIX_PATH_BYTES_MAX} bytes"
+            ));
+        }
+        Ok(ControlAddress::Unix(PathBuf::from(path)))
+    }
+}
+
+impl fmt::Display for ControlAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlAddress::Tcp(address) => address.fmt(f),
+            ControlAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Whether a connection to one address could arrive at the other. With `SO_REUSEPORT` the kernel
+/// would not refuse the second listener: it would deal the connections out between the two.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let same_host = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() == b.port() && a.port() != 0 && same_host
+}
+
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+const CONTROL_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
+
+/// `sun_path` of a socket address holds 108 bytes, the last of them zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+#[cfg(test)]
+mod tests;

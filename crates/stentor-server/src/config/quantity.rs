@@ -1,0 +1,195 @@
+//! Quantities as people write them: "64 KiB", "15s".
+//!
+//! A plain number is accepted too: bytes for a size, seconds for a duration. The bounds of each
+//! setting are part of its type ([`Bytes`], [`Millis`], [`Count`]), so that the one place that
+//! lists the settings also says what they may be, and a value out of range is found while the
+//! parser still knows its line and column.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// A size in bytes from `MIN` to `MAX`: a number, or text such as "64 KiB".
+pub(super) struct Bytes<const MIN: u64, const MAX: u64>(pub(super) u64);
+
+/// A duration in milliseconds from `MIN` to `MAX`: a number of seconds, or text such as "15s".
+pub(super) struct Millis<const MIN: u64, const MAX: u64>(pub(super) u64);
+
+/// A number from `MIN` to `MAX`.
+pub(super) struct Count<const MIN: u64, const MAX: u64>(pub(super) u64);
+
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
+pub(super) const SECOND: u64 = 1_000;
+pub(super) const HOUR: u64 = 3_600 * SECOND;
+pub(super) const DAY: u64 = 24 * HOUR;
+
+/// What a family of units has in common: its name in errors, its units (the first multiplies a
+/// plain number), and how a value is shown.
+struct Kind {
+    example: &'static str,
+    plain: u64,
+    units: &'static [(&'static str, u64)],
+    show: fn(u64) -> String,
+}
+
+const SIZE: Kind = Kind {
+    example: "a size such as \"64 KiB\" or a number of bytes",
+    plain: 1,
+    units: &[
+        ("b", 1),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("kib", KIB),
+        ("mib", MIB),
+        ("gib", GIB),
+    ],
+    show: |bytes| largest(bytes, &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)], " "),
+};
+
+const DURATION: Kind = Kind {
+    example: "a duration such as \"15s\" or \"500ms\" or a number of seconds",
+    plain: SECOND,
+    units: &[("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", HOUR), ("d", DAY)],
+    show: |ms| largest(ms, &[("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1)], ""),
+};
+
+const NUMBER: Kind =
+    Kind { example: "a number", plain: 1, units: &[], show: |count| count.to_string() };
+
+impl Kind {
+    /// The value of `text`, a number with or without a unit, in the kind's smallest unit.
+    fn parse(&self, text: &str) -> Option<u64> {
+        let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(digits_end);
+        let unit = unit.trim_start().to_ascii_lowercase();
+        let factor = match unit.as_str() {
+            "" => self.plain,
+            unit => self.units.iter().find(|(name, _)| *name == unit)?.1,
+        };
+        digits.parse::<u64>().ok()?.checked_mul(factor)
+    }
+
+    fn check<E: Error>(&self, value: u64, min: u64, max: u64, text: &str) -> Result<u64, E> {
+        if (min..=max).contains(&value) {
+            return Ok(value);
+        }
+        let (min, max) = ((self.show)(min), (self.show)(max));
+        Err(E::custom(format!("{text} is out of range: from {min} to {max}")))
+    }
+}
+
+/// Reads a value of a kind from an integer or a string.
+struct Reader {
+    kind: &'static Kind,
+    min: u64,
+    max: u64,
+}
+
+impl Visitor<'_> for Reader {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.example)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
+        // A negative number is out of any range; zero would be only of some.
+        let value = u64::try_from(number).ok().and_then(|n| n.checked_mul(self.kind.plain));
+        self.kind.check(value.unwrap_or(u64::MAX), self.min, self.max, &number.to_string())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        match self.kind.parse(text) {
+            Some(value) => self.kind.check(value, self.min, self.max, &format!("'{text}'")),
+            None => Err(E::custom(format!("'{text}' is not {}", self.kind.example))),
+        }
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bytes<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(Reader { kind: &SIZE, min: MIN, max: MAX }).map(Bytes)
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Millis<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(Reader { kind: &DURATION, min: MIN, max: MAX }).map(Millis)
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(Reader { kind: &NUMBER, min: MIN, max: MAX }).map(Count)
+    }
+}
+
+/// `value` in the largest of `units` (from large to small) that divides it.
+fn largest(value: u64, units: &[(&str, u64)], gap: &str) -> String {
+    let fits = |(_, factor): &&(&str, u64)| value >= *factor && value.is_multiple_of(*factor);
+    let (unit, factor) = units.iter().find(fits).or(units.last()).unwrap_or(&("", 1));
+    format!("{}{gap}{unit}", value / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("1048576", Some(MIB)),
+            ("64 KiB", Some(64 * KIB)),
+            ("64KiB", Some(64 * KIB)),
+            ("1 mib", Some(MIB)),
+            ("2 GiB", Some(2 * GIB)),
+            ("5 kB", Some(5_000)),
+            ("7 B", Some(7)),
+            ("", None),
+            ("KiB", None),
+            ("-1", None),
+            ("1.5 MiB", None),
+            ("64 K", None),
+            ("64 KiB!", None),
+            ("1 s", None),
+            ("99999999999999999999", None),
+            ("18446744073709551615 GiB", None),
+        ] {
+            assert_eq!(SIZE.parse(text), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [
+            ("500ms", Some(500)),
+            ("15s", Some(15_000)),
+            ("15 s", Some(15_000)),
+            ("15", Some(15_000)),
+            ("2m", Some(120_000)),
+            ("1h", Some(HOUR)),
+            ("1d", Some(DAY)),
+            ("1m30s", None),
+            ("0.5s", None),
+            ("s", None),
+            ("1 week", None),
+            (" 1s", None),
+        ] {
+            assert_eq!(DURATION.parse(text), ms, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_shown_in_the_units_people_use() {
+        assert_eq!((DURATION.show)(10), "10ms");
+        assert_eq!((DURATION.show)(0), "0ms");
+        assert_eq!((DURATION.show)(DAY), "24h");
+        assert_eq!((DURATION.show)(90 * SECOND), "90s");
+        assert_eq!((SIZE.show)(256 * MIB), "256 MiB");
+        assert_eq!((SIZE.show)(1), "1 B");
+    }
+}

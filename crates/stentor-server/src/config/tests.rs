@@ -1,0 +1,272 @@
+//! Every way to get the configuration wrong, and what is said about it.
+
+use super::*;
+
+fn error(text: &str) -> String {
+    match Settings::from_toml(text, "stentor.toml") {
+        Err(error) => error.to_string(),
+        Ok(settings) => panic!("accepted: {text:?} as {settings:?}"),
+    }
+}
+
+/// The first line of the error.
+fn headline(text: &str) -> String {
+    error(text).lines().next().unwrap().to_owned()
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::load(None, pairs).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_whole_document() {
+    let text = r#"
+        listen = ["0.0.0.0:80", "[::1]:80"]
+        control = "unix:/run/stentor.sock"
+        workers = 4
+        pin = true
+        server_header = false
+        drain = "2s"
+        [limits]
+        head_timeout = "5s"
+        keep_alive_timeout = 20
+        write_timeout = "1m"
+        body_rate_min = "1 KiB"
+        message_bytes_max = "64 KiB"
+        topics_max = 10
+        names_max = 5
+        [cors]
+        origins = ["https://example.com"]
+        [[topics]]
+        match = "/quotes/*"
+        history = 1
+        history_bytes = "64 KiB"
+        cache_control = "max-age=1"
+        [[topics]]
+        match = "/news/**"
+        [[lookup]]
+        path = "/list="
+        topics = "/quotes/{name}"
+        line = 'var hq_str_{name}="{value}";'
+        [[lookup]]
+        path = "/json="
+        topics = "/quotes/{name}"
+    "#;
+    let settings = Settings::from_toml(text, "stentor.toml").unwrap();
+    settings.validate().unwrap();
+    assert_eq!(settings.listen, ["0.0.0.0:80".parse().unwrap(), "[::1]:80".parse().unwrap()]);
+    assert_eq!(settings.control, [ControlAddress::Unix("/run/stentor.sock".into())]);
+    assert_eq!((settings.workers, settings.pin, settings.server_header), (4, true, false));
+    assert_eq!(settings.drain_ms, 2_000);
+    assert_eq!(settings.limits.head_timeout_ms, 5_000);
+    assert_eq!(settings.limits.keep_alive_timeout_ms, 20_000);
+    assert_eq!(settings.limits.write_timeout_ms, 60_000);
+    assert_eq!(settings.limits.body_rate_min, 1_024);
+    assert_eq!(settings.limits.message_bytes_max, 65_536);
+    assert_eq!((settings.limits.topics_max, settings.limits.names_max), (10, 5));
+    assert_eq!(settings.cors.origins, ["https://example.com"]);
+    assert_eq!(settings.topics.len(), 2);
+    assert_eq!((settings.topics[0].history, settings.topics[0].history_bytes), (1, 65_536));
+    let cache_control = settings.topics[0].cache_control.as_ref();
+    assert_eq!(cache_control.map(|value| value.as_str()), Some("max-age=1"));
+    assert_eq!(settings.lookups[0].path, "/list=");
+    assert_eq!(settings.lookups[0].content_type, "text/javascript; charset=utf-8");
+    assert_eq!(settings.lookups[1].content_type, "application/json");
+}
+
+#[test]
+fn an_empty_document_is_the_defaults() {
+    let settings = Settings::from_toml("", "stentor.toml").unwrap();
+    settings.validate().unwrap();
+    assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+}
+
+#[test]
+fn an_error_looks_like_the_compilers() {
+    let text = "workers = 2\n\nliten = \"0.0.0.0:80\" # typo\n";
+    assert_eq!(
+        error(text),
+        "stentor.toml:3:1: unknown key 'liten'; did you mean 'listen'?\n  \
+         |\n3 | liten = \"0.0.0.0:80\" # typo\n  | ^^^^^"
+    );
+}
+
+#[test]
+fn places_and_words_of_errors() {
+    for (text, expected) in [
+        // Unknown keys, in each table.
+        ("Listen = 1", "1:1: unknown key 'Listen'; did you mean 'listen'?"),
+        ("[limit]\n", "1:2: unknown key 'limit'; did you mean 'limits'?"),
+        (
+            "[limits]\nhead_timout = 1",
+            "2:1: unknown key 'head_timout'; did you mean 'head_timeout'?",
+        ),
+        ("[cors]\norigin = '*'", "2:1: unknown key 'origin'; did you mean 'origins'?"),
+        (
+            "[[topics]]\nmatch = '/a'\nhistroy = 1",
+            "3:1: unknown key 'histroy'; did you mean 'history'?",
+        ),
+        ("[[lookup]]\npaht = '/a='", "2:1: unknown key 'paht'; did you mean 'path'?"),
+        // A key in the wrong table is told its place.
+        ("head_timeout = 1", "1:1: unknown key 'head_timeout'; it belongs in [limits]"),
+        (
+            "[cors]\ndrain = 1",
+            "2:1: unknown key 'drain'; it belongs at the top, before the first [table]",
+        ),
+        ("[cors]\ncolour = 1", "2:1: unknown key 'colour'; known here: origins"),
+        // Values.
+        (
+            "listen = '0.0.0.0'",
+            "1:10: '0.0.0.0' is not an address: write IP:PORT, such as 0.0.0.0:8080",
+        ),
+        (
+            "listen = [\n  '0.0.0.0:80',\n  'host:80',\n]",
+            "3:3: 'host:80' is not an address: write IP:PORT, such as 0.0.0.0:8080",
+        ),
+        (
+            "control = 'unix:'",
+            "1:11: 'unix:' is not a socket path: unix: is followed by a path of at most 107 bytes",
+        ),
+        (
+            "listen = 8080",
+            "1:10: invalid type: integer '8080', expected a string or a list of strings",
+        ),
+        ("workers = 0", "1:11: 0 is out of range: from 1 to 4096"),
+        ("workers = -1", "1:11: -1 is out of range: from 1 to 4096"),
+        ("workers = 'many'", "1:11: 'many' is not a number"),
+        ("pin = 'yes'", "1:7: invalid type: string \"yes\", expected a boolean"),
+        (
+            "drain = 'soon'",
+            "1:9: 'soon' is not a duration such as \"15s\" or \"500ms\" or a number of seconds",
+        ),
+        ("drain = '2d'", "1:9: '2d' is out of range: from 0ms to 1h"),
+        ("[limits]\nhead_timeout = 0", "2:16: 0 is out of range: from 10ms to 1h"),
+        (
+            "[limits]\nmessage_bytes_max = '1 GiB'",
+            "2:21: '1 GiB' is out of range: from 1 B to 256 MiB",
+        ),
+        (
+            "[limits]\nmessage_bytes_max = '1 M'",
+            "2:21: '1 M' is not a size such as \"64 KiB\" or a number of bytes",
+        ),
+        (
+            "[cors]\norigins = ['https://a.example/']",
+            "2:12: 'https://a.example/' is not an origin: write SCHEME://HOST, such as \
+             https://example.com, or *",
+        ),
+        ("[[topics]]\nhistory = 1", "1:1: missing field 'match'"),
+        (
+            "[[lookup]]\npath = '/-/list='\ntopics = '/{name}'",
+            "2:8: '/-/list=' cannot begin a path of its own: write something like '/list=', in \
+             visible ASCII without '?', '#' and '%', and not under '/-/' or '/.well-known/'",
+        ),
+        (
+            "[[lookup]]\npath = '/a='\ntopics = '/quotes'",
+            "3:10: '/quotes' is not a topic for a name: it is a path with {name} in it",
+        ),
+        // The document itself.
+        ("workers = 1\nworkers = 2", "2:1: duplicate key"),
+        ("listen = [", "1:11: unclosed array, expected ']'"),
+    ] {
+        assert_eq!(headline(text), format!("stentor.toml:{expected}"), "{text:?}");
+    }
+}
+
+#[test]
+fn what_other_crates_check_is_checked_where_it_stands() {
+    let lookup = "[[lookup]]\npath = '/a='\ntopics = '/{name}'\n";
+    for (text, place, word) in [
+        ("[[topics]]\nmatch = 'quotes'".to_owned(), "2:9", "quotes"),
+        ("[[topics]]\nmatch = '/a'\ncache_control = \"a\\r\\nb: c\"".to_owned(), "3:17", "ASCII"),
+        (format!("{lookup}line = '{{nmae}}'"), "4:8", "nmae"),
+        (format!("{lookup}content_type = 'text'"), "4:16", "type/subtype"),
+    ] {
+        let headline = headline(&text);
+        assert!(headline.starts_with(&format!("stentor.toml:{place}: ")), "{headline}");
+        assert!(headline.contains(word), "{headline}");
+    }
+}
+
+#[test]
+fn columns_count_characters_and_tabs_keep_the_caret_in_place() {
+    let shown = error("[[topics]]\n\tmatch = '/é'  ; x");
+    assert!(shown.starts_with("stentor.toml:2:16: "), "{shown}");
+    assert!(shown.ends_with("  | \t              ^"), "{shown}");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let settings = environment(&[
+        ("STENTOR_LISTEN", "127.0.0.1:1, 127.0.0.1:2"),
+        ("STENTOR_CONTROL", "unix:/tmp/s"),
+        ("STENTOR_WORKERS", "3"),
+        ("STENTOR_PIN", "true"),
+        ("STENTOR_LIMITS_HEAD_TIMEOUT", "500ms"),
+        ("STENTOR_LIMITS_TOPICS_MAX", "7"),
+        ("STENTOR_CORS_ORIGINS", "https://a.example,https://b.example"),
+        ("STENTOR_SERVICE_HOST", "10.0.0.1"),
+        ("STENTOR_CONFIG", "elsewhere.toml"),
+        ("PATH", "/bin"),
+    ])
+    .unwrap();
+    assert_eq!(settings.listen.len(), 2);
+    assert_eq!(settings.control, [ControlAddress::Unix("/tmp/s".into())]);
+    assert_eq!((settings.workers, settings.pin), (3, true));
+    assert_eq!((settings.limits.head_timeout_ms, settings.limits.topics_max), (500, 7));
+    assert_eq!(settings.cors.origins, ["https://a.example", "https://b.example"]);
+}
+
+#[test]
+fn mistakes_in_the_environment_name_the_variable() {
+    for (name, value, expected) in [
+        ("STENTOR_WORKERS", "0", "STENTOR_WORKERS: 0 is out of range: from 1 to 4096"),
+        ("STENTOR_WORKER", "1", "STENTOR_WORKER: unknown setting; did you mean STENTOR_WORKERS?"),
+        ("STENTOR_DRAIN", "x", "STENTOR_DRAIN: 'x' is not a duration such as"),
+    ] {
+        let error = environment(&[(name, value)]).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn every_setting_of_the_environment_exists() {
+    // Only the value is wrong in each: the name is known to the document's grammar.
+    for (table, key, _) in layer::SCALARS {
+        let text = if table.is_empty() {
+            format!("{key} = 1979-05-27")
+        } else {
+            format!("[{table}]\n{key} = 1979-05-27")
+        };
+        let headline = headline(&text);
+        assert!(!headline.contains("unknown"), "{headline}");
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other() {
+    for (text, expected) in [
+        ("listen = ['0.0.0.0:80', '0.0.0.0:80']", "listen: 0.0.0.0:80 is there twice"),
+        ("control = ['unix:/a', 'unix:/a']", "control: unix:/a is there twice"),
+        ("listen = '0.0.0.0:8081'", "listen and control: the public address 0.0.0.0:8081 and"),
+        ("listen = '127.0.0.1:8081'", "listen and control: the public address 127.0.0.1:8081"),
+        ("[cors]\norigins = ['*', 'https://a.example']", "cors.origins: '*' already allows"),
+        (
+            "[[lookup]]\npath = '/a='\ntopics = '/{name}'\n\
+             [[lookup]]\npath = '/a='\ntopics = '/b/{name}'",
+            "lookup: two routes begin with /a=",
+        ),
+    ] {
+        let error = Settings::from_toml(text, "f").unwrap().validate().unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let any_port = "listen = ['127.0.0.1:0', '127.0.0.1:0']\ncontrol = '127.0.0.1:0'";
+    Settings::from_toml(any_port, "f").unwrap().validate().unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_read() {
+    let missing = Path::new("/nonexistent/stentor.toml");
+    let error = Settings::load(Some(missing), []).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent/stentor.toml: cannot be read: "), "{error}");
+}

@@ -1,0 +1,506 @@
+//! One connection: a record of a few words, and what is unfinished about it, if anything is.
+//!
+//! A connection that waits for its next request is its record alone. Bytes of an incomplete
+//! request, a body on its way in, and an answer the socket refused are [`Work`], which is
+//! allocated when the first of them appears and freed with the last.
+//!
+//! One rule keeps memory bounded: while an answer waits for the peer to read, no further request
+//! is looked at and no further byte is read.
+
+use crate::context::Context;
+use crate::endpoint::Sink;
+use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::output::Backlog;
+use crate::response::Shape;
+use crate::route::{self, Next};
+use crate::timers::{Timed, Timer};
+use stentor_io::{Backend, Flow, Gone, Role, Socket};
+use stentor_wire::http1::{self, FieldSlots, Scan};
+use stentor_wire::status::{Refusal, Status};
+
+/// The record of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    work: Option<Box<Work>>,
+    timer: Timer,
+    pub(crate) role: Role,
+    phase: Phase,
+    wait: Wait,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    /// No connection.
+    #[default]
+    Free,
+    Open,
+    /// The last answer is on its way; then the socket is closed.
+    Closing,
+    /// The same, but the peer may still be sending: it must not be reset before it has read why
+    /// it was refused (RFC 9112 section 9.6).
+    Refusing,
+    /// Our side has ended; what the peer sends is thrown away.
+    Lingering,
+}
+
+/// What the deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Wait {
+    /// The next request.
+    #[default]
+    Request,
+    /// The end of a head; counted from its beginning, so that a byte now and then buys nothing.
+    Head,
+    Body,
+    /// Room to write.
+    Room,
+    /// The peer's end, after ours.
+    Linger,
+}
+
+/// What is unfinished.
+#[derive(Debug, Default)]
+struct Work {
+    /// Received, not yet used: an incomplete request, or whole ones behind an answer that waits.
+    input: Vec<u8>,
+    /// How much of `input` was searched for the end of a head.
+    scanned: usize,
+    incoming: Option<Incoming>,
+    backlog: Option<Box<Backlog>>,
+    /// The peer has sent its last byte.
+    ended: bool,
+}
+
+/// A request body on its way in.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    body: http1::Body,
+    sink: Sink,
+    keep_alive: bool,
+    http10: bool,
+    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
+    continue_due: bool,
+    began_ms: u64,
+    bytes: u64,
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// For its next request, if it is open at all.
+    Waiting,
+    /// A request has begun and is not complete.
+    Reading,
+    /// An answer waits for the peer to read.
+    Writing,
+}
+
+/// What came of looking at some input.
+enum Progress {
+    /// So many bytes were used, and there may be more to do.
+    Used(usize),
+    /// So many bytes were used; the rest is not enough to go on.
+    Starved(usize),
+}
+
+impl Timed for Connection {
+    fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+}
+
+impl Connection {
+    pub(crate) fn open(&mut self, role: Role) {
+        self.role = role;
+        self.phase = Phase::Open;
+        self.wait = Wait::Head;
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.phase == Phase::Free
+    }
+
+    /// What the connection is doing, for the counters.
+    pub(crate) fn activity(&self) -> Activity {
+        match self.work.as_deref() {
+            Some(Work { backlog: Some(_), .. }) => Activity::Writing,
+            Some(_) => Activity::Reading,
+            None => Activity::Waiting,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Open && self.work.is_none()
+    }
+
+    /// Whether the connection would take input now.
+    pub(crate) fn reads(&self) -> bool {
+        let blocked = self.work.as_ref().is_some_and(|w| w.backlog.is_some() || w.ended);
+        self.phase != Phase::Free && !blocked
+    }
+
+    /// Bytes arrived: answers whatever they complete.
+    pub(crate) fn receive<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        bytes: &[u8],
+    ) -> Flow {
+        if self.phase != Phase::Open {
+            return if self.is_free() { Flow::Closed } else { Flow::More };
+        }
+        let result = match &mut self.work {
+            Some(work) if !work.input.is_empty() => {
+                let mut input = std::mem::take(&mut work.input);
+                input.extend_from_slice(bytes);
+                self.proceed_owned(cx, io, socket, input)
+            }
+            _ => self.proceed(cx, io, socket, bytes).map(|used| {
+                if used < bytes.len() && self.phase == Phase::Open {
+                    self.work().input = bytes[used..].to_vec();
+                }
+            }),
+        };
+        self.settle(cx, io, socket, result)
+    }
+
+    /// There is room to write: sends what waits, then goes on with what waited behind it.
+    pub(crate) fn writable<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+        let Some(work) = &mut self.work else { return };
+        let Some(backlog) = &mut work.backlog else { return };
+        match backlog.send(io, socket) {
+            Ok(false) => return,
+            Ok(true) => work.backlog = None,
+            Err(Gone) => return self.close(cx, io, socket),
+        }
+        let ended = work.ended;
+        let input = std::mem::take(&mut work.input);
+        let result = self.after_flush(cx, io, socket);
+        if self.phase == Phase::Open && result {
+            let result = self.proceed_owned(cx, io, socket, input);
+            let flow = self.settle(cx, io, socket, result);
+            match flow {
+                Flow::More if ended => self.close(cx, io, socket),
+                Flow::More => io.resume(socket),
+                Flow::Pause | Flow::Closed => {}
+            }
+        }
+    }
+
+    /// The peer has ended its side, or the connection broke.
+    pub(crate) fn end<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        broken: bool,
+    ) {
+        match &mut self.work {
+            // It may still be reading: what was asked before the end is answered.
+            Some(work) if work.backlog.is_some() && !broken => work.ended = true,
+            _ => self.close(cx, io, socket),
+        }
+    }
+
+    /// The deadline has come. Returns false if the connection was merely freed meanwhile.
+    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+        let began = self.work.is_some();
+        let reason = match (self.phase, self.wait) {
+            (Phase::Free, _) => return,
+            (Phase::Open, Wait::Head) if began => "the request head took too long to arrive",
+            (Phase::Open, Wait::Body) => "the request body arrives too slowly",
+            (_, Wait::Room) => {
+                cx.stats.timeouts.add(1);
+                return self.abort(cx, io, socket);
+            }
+            _ => return self.close(cx, io, socket),
+        };
+        cx.stats.timeouts.add(1);
+        self.refuse(cx, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
+        let result = self.flush(cx, io, socket).map(drop);
+        // Nothing more is read, so there is nothing to pause or resume.
+        let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// When the connection is to be looked at, if that has changed.
+    pub(crate) fn deadline_ms(&mut self, cx: &Context) -> Option<u64> {
+        let now_ms = cx.now_ms;
+        let limits = &cx.settings.limits;
+        let before = self.wait;
+        let (wait, deadline_ms) = match (self.phase, self.work.as_deref()) {
+            (Phase::Free, _) => return None,
+            (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
+            (_, Some(Work { backlog: Some(_), .. })) => {
+                (Wait::Room, now_ms + limits.write_timeout_ms)
+            }
+            (_, Some(Work { incoming: Some(incoming), .. })) => {
+                (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
+            }
+            (_, Some(_)) => (Wait::Head, now_ms + limits.head_timeout_ms),
+            (_, None) if cx.draining => (Wait::Request, now_ms + DRAIN_IDLE_MS),
+            (_, None) => (Wait::Request, now_ms + limits.keep_alive_timeout_ms),
+        };
+        self.wait = wait;
+        let keeps = wait == before && matches!(wait, Wait::Head | Wait::Linger);
+        (!keeps).then_some(deadline_ms)
+    }
+
+    /// Closes the socket and frees the record.
+    pub(crate) fn close<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) {
+        self.free(cx);
+        io.close(socket);
+    }
+
+    fn abort<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) {
+        self.free(cx);
+        io.abort(socket);
+    }
+
+    /// The timer stays as it is: the wheel finds the record free, or in use again.
+    fn free(&mut self, cx: &Context) {
+        cx.connections(self.role).sub(1);
+        self.work = None;
+        self.phase = Phase::Free;
+    }
+
+    fn work(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    /// [`Connection::proceed`] over input the connection owns, and keeps what is left of.
+    fn proceed_owned<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        mut input: Vec<u8>,
+    ) -> Result<(), Gone> {
+        let used = self.proceed(cx, io, socket, &input)?;
+        if used < input.len() && self.phase == Phase::Open {
+            input.drain(..used);
+            self.work().input = input;
+        }
+        Ok(())
+    }
+
+    /// Answers what `input` asks, in order, and returns how much of it was used. Ends with
+    /// everything sent or kept as backlog.
+    fn proceed<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        input: &[u8],
+    ) -> Result<usize, Gone> {
+        let mut at = 0;
+        while self.phase == Phase::Open {
+            let rest = &input[at..];
+            let progress = match self.work.as_mut().and_then(|work| work.incoming.take()) {
+                Some(incoming) => self.take_body(cx, incoming, rest),
+                None if rest.is_empty() => break,
+                None => self.take_head(cx, rest),
+            };
+            match progress {
+                Progress::Used(used) => at += used,
+                Progress::Starved(used) => {
+                    at += used;
+                    break;
+                }
+            }
+            if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
+                return Ok(at);
+            }
+        }
+        if self.phase == Phase::Closing && at < input.len() {
+            self.phase = Phase::Refusing;
+        }
+        self.flush(cx, io, socket)?;
+        Ok(at)
+    }
+
+    fn take_head(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
+        let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
+        match http1::scan(input, scanned) {
+            Ok(Scan::Complete { len }) => {
+                if scanned != 0 {
+                    self.work().scanned = 0;
+                }
+                self.request(cx, &input[..len]);
+                Progress::Used(len)
+            }
+            Ok(Scan::Partial { scanned }) => {
+                self.work().scanned = scanned;
+                Progress::Starved(0)
+            }
+            Err(refusal) => {
+                self.refuse(cx, &refusal);
+                Progress::Used(0)
+            }
+        }
+    }
+
+    /// One whole head: answers it, or prepares for its body.
+    fn request(&mut self, cx: &mut Context, bytes: &[u8]) {
+        cx.stats.requests.add(1);
+        let mut slots = FieldSlots::new();
+        let head = match http1::parse(bytes, &mut slots) {
+            Ok(head) => head,
+            Err(refusal) => return self.refuse(cx, &refusal),
+        };
+        let keep_alive = head.keep_alive && !cx.draining;
+        match route::begin(cx, self.role, &head, bytes, keep_alive) {
+            Next::Answered if !keep_alive => self.phase = Phase::Closing,
+            Next::Answered => {}
+            Next::Refused => self.phase = Phase::Refusing,
+            Next::Body(sink) => {
+                let incoming = Incoming {
+                    body: http1::Body::new(head.body),
+                    sink,
+                    keep_alive,
+                    http10: head.version == http1::Version::Http10,
+                    continue_due: head.expect_continue,
+                    began_ms: cx.now_ms,
+                    bytes: 0,
+                };
+                self.work().incoming = Some(incoming);
+            }
+        }
+    }
+
+    /// Part of a body: to its sink, which answers when the body is whole.
+    fn take_body(&mut self, cx: &mut Context, mut incoming: Incoming, input: &[u8]) -> Progress {
+        match incoming.body.next(input) {
+            Ok(http1::Step::Data { data, used }) => {
+                incoming.bytes += data.len() as u64;
+                match incoming.sink.data(cx, data) {
+                    Ok(()) => self.work().incoming = Some(incoming),
+                    Err(refusal) => self.refuse(cx, &refusal),
+                }
+                Progress::Used(used)
+            }
+            Ok(http1::Step::More { used }) => {
+                if std::mem::take(&mut incoming.continue_due) && input.is_empty() {
+                    cx.out.bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                }
+                self.work().incoming = Some(incoming);
+                Progress::Starved(used)
+            }
+            Ok(http1::Step::End { used }) => {
+                self.finish_body(cx, incoming);
+                Progress::Used(used)
+            }
+            Err(refusal) => {
+                self.refuse(cx, &refusal);
+                Progress::Used(0)
+            }
+        }
+    }
+
+    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming) {
+        let keep_alive = incoming.keep_alive && !cx.draining;
+        if !keep_alive {
+            self.phase = Phase::Closing;
+        }
+        if let Sink::Discard { head, .. } = &incoming.sink {
+            return self.answer_after_body(cx, head, keep_alive);
+        }
+        let shape = Shape { head_only: false, keep_alive, http10: incoming.http10, origin: None };
+        incoming.sink.finish(cx, shape);
+    }
+
+    /// A request whose body means nothing to us is answered once the body has gone by.
+    fn answer_after_body(&mut self, cx: &mut Context, head: &[u8], keep_alive: bool) {
+        let mut slots = FieldSlots::new();
+        // It was parsed before: it parses again.
+        if let Ok(head) = http1::parse(head, &mut slots) {
+            route::answer(cx, self.role, &head, keep_alive);
+        }
+    }
+
+    /// Answers with a refusal, after which nothing of the connection's input means anything.
+    fn refuse(&mut self, cx: &mut Context, refusal: &Refusal) {
+        let shape = Shape { head_only: false, keep_alive: false, http10: false, origin: None };
+        cx.exchange(shape).reply.refuse(refusal.status, refusal.reason);
+        self.phase = Phase::Refusing;
+    }
+
+    /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.
+    fn flush<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) -> Result<bool, Gone> {
+        if cx.out.len() == 0 {
+            return Ok(true);
+        }
+        match cx.out.send(io, socket)? {
+            None => Ok(true),
+            Some(backlog) => {
+                self.work().backlog = Some(backlog);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Brings the record into order after anything was done, and says what is wanted next.
+    fn settle<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        result: Result<(), Gone>,
+    ) -> Flow {
+        if result == Err(Gone) {
+            cx.out.clear();
+            self.close(cx, io, socket);
+            return Flow::Closed;
+        }
+        if self.work.as_ref().is_some_and(|work| work.backlog.is_some()) {
+            return Flow::Pause;
+        }
+        if !self.after_flush(cx, io, socket) {
+            return Flow::Closed;
+        }
+        if self.work.as_ref().is_some_and(|w| w.incoming.is_none() && w.input.is_empty()) {
+            self.work = None;
+        }
+        Flow::More
+    }
+
+    /// Everything has been sent: ends the connection if that was the last. Returns whether it is
+    /// still there.
+    fn after_flush<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) -> bool {
+        match self.phase {
+            Phase::Closing => {
+                self.close(cx, io, socket);
+                false
+            }
+            Phase::Refusing => {
+                self.phase = Phase::Lingering;
+                self.work = None;
+                io.finish(socket);
+                io.resume(socket);
+                true
+            }
+            Phase::Free => false,
+            Phase::Open | Phase::Lingering => true,
+        }
+    }
+}
+
+impl Incoming {
+    /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
+    /// be slow, but not silent.
+    fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {
+        if matches!(self.sink, Sink::Bulk(_)) || bytes_per_s_min == 0 {
+            return now_ms + BULK_SILENCE_MS;
+        }
+        self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
+    }
+}
+
+// The record is what an idle connection costs; the reader's cursor will still fit a cache line.
+const _: () = assert!(size_of::<Connection>() <= 32);

@@ -1,0 +1,154 @@
+//! What a worker's connections share: the hub, the settings, and buffers that are used again and
+//! again so that answering a request allocates nothing.
+
+use crate::compressor::Compressor;
+use crate::config::Settings;
+use crate::connection::Activity;
+use crate::limits::GATHER_BYTES;
+use crate::output::Output;
+use crate::response::{Preamble, Reply, Shape};
+use crate::stats::{Counter, Stats};
+use std::sync::Arc;
+use stentor_hub::{Draft, Hub, Precondition, PublishError, Published};
+use stentor_io::Role;
+
+/// Connections of the public listeners: they read.
+pub(crate) const PUBLIC: Role = 0;
+/// Connections of the control listeners: they publish, and read too.
+pub(crate) const CONTROL: Role = 1;
+
+/// What all workers share. None of it is written on the path of a read.
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) compressor: Compressor,
+    /// The counters of every worker, to be summed when asked for.
+    pub(crate) workers: Vec<Arc<Stats>>,
+    /// Wall clock at the start, in seconds since 1970.
+    pub(crate) started_unix_s: u64,
+}
+
+impl Shared {
+    /// Publishes, and has the message compressed as the one before it was asked for.
+    pub(crate) fn publish(
+        &self,
+        topic: &str,
+        draft: Draft,
+        when: Precondition<'_>,
+        unix_s: u64,
+    ) -> Result<Published, PublishError> {
+        let published = self.hub.publish(topic, draft, when, unix_s)?;
+        if let Some(replaced) = &published.replaced {
+            self.compressor.expect(&published.message, replaced.asked());
+        }
+        Ok(published)
+    }
+}
+
+/// One worker's share.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) out: Output,
+    pub(crate) scratch: Scratch,
+    pub(crate) preamble: Preamble,
+    pub(crate) now_ms: u64,
+    pub(crate) unix_s: u64,
+    /// A graceful stop is under way: every answer is its connection's last.
+    pub(crate) draining: bool,
+}
+
+/// Buffers for answers that are put together.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// A body under construction.
+    pub(crate) body: Vec<u8>,
+    /// The name of a topic under construction.
+    pub(crate) name: Vec<u8>,
+}
+
+/// One request's view of the context: the answer it writes and what it writes it from.
+pub(crate) struct Exchange<'a> {
+    pub(crate) reply: Reply<'a>,
+    pub(crate) shared: &'a Shared,
+    pub(crate) settings: &'a Settings,
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) unix_s: u64,
+    pub(crate) draining: bool,
+}
+
+impl Context {
+    pub(crate) fn new(shared: Arc<Shared>, settings: Arc<Settings>, stats: Arc<Stats>) -> Context {
+        Context {
+            shared,
+            settings,
+            stats,
+            out: Output::new(),
+            scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
+            preamble: Preamble::new(),
+            now_ms: 0,
+            unix_s: 0,
+            draining: false,
+        }
+    }
+
+    /// The clocks of this turn.
+    pub(crate) fn tick(&mut self, now_ms: u64, unix_s: u64) {
+        self.now_ms = now_ms;
+        if self.unix_s != unix_s {
+            self.unix_s = unix_s;
+            self.preamble.renew(unix_s, &self.settings);
+        }
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+        self.preamble.renew(self.unix_s, &self.settings);
+    }
+
+    pub(crate) fn exchange<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {
+        let reply = Reply {
+            out: &mut self.out,
+            preamble: &self.preamble,
+            stats: &self.stats,
+            cors: &self.settings.cors,
+            shape,
+        };
+        Exchange {
+            reply,
+            shared: &self.shared,
+            settings: &self.settings,
+            scratch: &mut self.scratch,
+            unix_s: self.unix_s,
+            draining: self.draining,
+        }
+    }
+
+    /// The counter of open connections of a role.
+    pub(crate) fn connections(&self, role: Role) -> &Counter {
+        if role == CONTROL {
+            &self.stats.connections_control
+        } else {
+            &self.stats.connections_public
+        }
+    }
+
+    /// Keeps count of what connections do.
+    pub(crate) fn note(&self, before: Activity, after: Activity) {
+        if before == after {
+            return;
+        }
+        let counter = |activity| match activity {
+            Activity::Waiting => None,
+            Activity::Reading => Some(&self.stats.connections_reading),
+            Activity::Writing => Some(&self.stats.connections_writing),
+        };
+        if let Some(counter) = counter(before) {
+            counter.sub(1);
+        }
+        if let Some(counter) = counter(after) {
+            counter.add(1);
+        }
+    }
+}

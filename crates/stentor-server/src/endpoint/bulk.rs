@@ -1,0 +1,161 @@
+//! `POST /-/publish`: a stream of messages, one JSON object a line, on one connection.
+//!
+//! Each line is published as soon as it is complete. A bad line is reported by its number and the
+//! others still count, so a stream may run for as long as the connection does.
+
+use crate::context::{Context, Shared};
+use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
+use crate::response::Shape;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use stentor_hub::{ContentType, Draft, EventName, Id, Precondition};
+use stentor_wire::status::Status;
+
+/// A stream of lines on its way in, and what came of those that are done.
+#[derive(Debug, Default)]
+pub(crate) struct Bulk {
+    /// The beginning of a line whose end has not arrived.
+    partial: Vec<u8>,
+    /// The current line is too long: what is left of it goes by.
+    skipping: bool,
+    line: u64,
+    published: u64,
+    failed: u64,
+    last_id: Option<Id>,
+    errors: Vec<LineError>,
+}
+
+#[derive(Debug, Serialize)]
+struct LineError {
+    line: u64,
+    error: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    #[serde(borrow)]
+    topic: Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    #[serde(borrow, rename = "type")]
+    content_type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    event: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    published: u64,
+    failed: u64,
+    last_id: Option<&'a str>,
+    errors: &'a [LineError],
+}
+
+impl Bulk {
+    /// Takes a part of the stream and publishes the lines that it completes.
+    pub(crate) fn data(&mut self, cx: &mut Context, mut data: &[u8]) {
+        let published_before = self.published;
+        let failed_before = self.failed;
+        while let Some(end) = memchr::memchr(b'\n', data) {
+            let (line, rest) = (&data[..end], &data[end + 1..]);
+            if self.partial.is_empty() {
+                self.line(cx, line);
+            } else {
+                self.keep(cx, line);
+                let whole = std::mem::take(&mut self.partial);
+                self.line(cx, &whole);
+                self.partial = whole;
+                self.partial.clear();
+            }
+            data = rest;
+        }
+        self.keep(cx, data);
+        cx.stats.published.add(self.published - published_before);
+        cx.stats.publishes_refused.add(self.failed - failed_before);
+    }
+
+    /// The stream is over: says what came of it.
+    pub(crate) fn finish(mut self, cx: &mut Context, shape: Shape<'_>) {
+        if !self.partial.is_empty() || self.skipping {
+            // The last line need not end in a line feed.
+            self.data(cx, b"\n");
+        }
+        let last_id = self.last_id.map(Id::text);
+        let report = Report {
+            published: self.published,
+            failed: self.failed,
+            last_id: last_id.as_ref().map(|id| id.as_str()),
+            errors: &self.errors,
+        };
+        // Numbers and strings always make JSON.
+        let mut body = serde_json::to_vec(&report).unwrap_or_default();
+        body.push(b'\n');
+        cx.exchange(shape).reply.content(Status::OK, "application/json", b"", &body);
+    }
+
+    /// Keeps the beginning of a line, unless it has become longer than any line may be.
+    fn keep(&mut self, cx: &Context, part: &[u8]) {
+        // An escape makes six bytes of one.
+        let bytes_max = cx.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES;
+        if !self.skipping && self.partial.len() + part.len() > bytes_max {
+            self.skipping = true;
+            self.partial = Vec::new();
+        }
+        if !self.skipping {
+            self.partial.extend_from_slice(part);
+        }
+    }
+
+    fn line(&mut self, cx: &Context, line: &[u8]) {
+        self.line += 1;
+        let result = match std::mem::take(&mut self.skipping) {
+            true => Err("the line is longer than any message could be".to_owned()),
+            false if line.trim_ascii().is_empty() => return,
+            false => publish(&cx.shared, line, cx.unix_s),
+        };
+        match result {
+            Ok(id) => {
+                self.published += 1;
+                self.last_id = Some(id);
+            }
+            Err(error) => {
+                self.failed += 1;
+                if self.errors.len() < BULK_ERRORS_TOLD {
+                    self.errors.push(LineError { line: self.line, error });
+                }
+            }
+        }
+    }
+}
+
+fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let raw = line.data.get();
+    let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
+        let text: Cow<'_, str> = match unescaped(raw) {
+            Some(text) => Cow::Borrowed(text),
+            None => serde_json::from_str::<String>(raw).map_err(|error| error.to_string())?.into(),
+        };
+        (text.as_bytes().into(), ContentType::TEXT)
+    } else {
+        (raw.as_bytes().into(), ContentType::JSON)
+    };
+    let content_type = match &line.content_type {
+        Some(text) => ContentType::parse(text)?,
+        None => content_type,
+    };
+    let mut draft = Draft::new(data).with_content_type(content_type);
+    if let Some(event) = &line.event {
+        draft = draft.with_event(EventName::parse(event)?);
+    }
+    let published = shared.publish(&line.topic, draft, Precondition::None, unix_s);
+    published.map(|published| published.id).map_err(|error| error.to_string())
+}
+
+/// The text of a JSON string that holds no escapes, without copying it.
+fn unescaped(raw: &str) -> Option<&str> {
+    let text = raw.strip_prefix('"')?.strip_suffix('"')?;
+    (!text.contains('\\')).then_some(text)
+}

@@ -1,0 +1,237 @@
+//! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
+
+use crate::context::{CONTROL, Context, Exchange, Shared};
+use crate::endpoint::Sink;
+use crate::response::Shape;
+use crate::route::{self, Next};
+use stentor_hub::{
+    CacheControl, ContentType, DeleteError, Draft, EventName, GzipError, Precondition,
+    PublishError, Published,
+};
+use stentor_wire::http1::{BodyLength, Head, Method};
+use stentor_wire::status::Status;
+use stentor_wire::target;
+
+/// Why something is refused: the status and a sentence.
+type Refused = (Status, String);
+
+/// A message on its way in: what the head said, and the data so far.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    topic: Box<str>,
+    content_type: ContentType,
+    event: Option<EventName>,
+    cache_control: Option<CacheControl>,
+    /// The publisher compressed it.
+    gzip: bool,
+    condition: Condition,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A precondition that outlives the request head.
+#[derive(Debug)]
+enum Condition {
+    None,
+    IfMatch(Box<[u8]>),
+    IfNoneMatch(Box<[u8]>),
+}
+
+impl Condition {
+    /// If-Match is looked at first, and if it is there alone (RFC 9110 section 13.2.2).
+    fn of(head: &Head<'_>) -> Condition {
+        match (head.if_match, head.if_none_match) {
+            (Some(tags), _) => Condition::IfMatch(tags.into()),
+            (None, Some(tags)) => Condition::IfNoneMatch(tags.into()),
+            (None, None) => Condition::None,
+        }
+    }
+
+    fn borrowed(&self) -> Precondition<'_> {
+        match self {
+            Condition::None => Precondition::None,
+            Condition::IfMatch(tags) => Precondition::IfMatch(tags),
+            Condition::IfNoneMatch(tags) => Precondition::IfNoneMatch(tags),
+        }
+    }
+}
+
+/// A PUT or POST on the control listener: everything the head can tell is checked before a byte
+/// of the body is read.
+pub(crate) fn begin(cx: &mut Context, head: &Head<'_>, keep_alive: bool) -> Next {
+    let (path, _) = target::split(head.target);
+    match check(cx, head, path) {
+        Ok(sink) => Next::Body(sink),
+        Err(refusal) => {
+            let empty = matches!(head.body, BodyLength::None | BodyLength::Length(0));
+            let mut x = cx.exchange(route::shape(head, keep_alive && empty, None));
+            x.reply.stats.publishes_refused.add(1);
+            match refusal {
+                Some((status, reason)) => x.reply.refuse(status, &reason),
+                None => route::not_allowed(&mut x, CONTROL, path),
+            }
+            if empty { Next::Answered } else { Next::Refused }
+        }
+    }
+}
+
+/// `Err(None)` stands for a method that is not allowed at this path.
+fn check(cx: &Context, head: &Head<'_>, path: &[u8]) -> Result<Sink, Option<Refused>> {
+    foreign_page(cx.settings.cors.origins.as_slice(), head)?;
+    let bulk = path == b"/-/publish";
+    if path.starts_with(b"/-/") && !(bulk && head.method == Method::Post) {
+        return Err(None);
+    }
+    if head.body == BodyLength::None {
+        let reason = "send Content-Length (0 for an empty message) or Transfer-Encoding: chunked";
+        return Err(no(Status::LENGTH_REQUIRED, reason));
+    }
+    if bulk {
+        return match head.content_encoding {
+            None => Ok(Sink::Bulk(Box::default())),
+            Some(_) => {
+                Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "lines are taken without Content-Encoding"))
+            }
+        };
+    }
+    let upload = Upload::of(head, path, cx.settings.limits.message_bytes_max)?;
+    Ok(Sink::Publish(Box::new(upload)))
+}
+
+fn no(status: Status, reason: &str) -> Option<Refused> {
+    Some((status, reason.to_owned()))
+}
+
+/// A browser says which page sends a write. Pages of other origins must not be able to publish
+/// just because the browser that shows them runs where the control listener can be reached; `*`
+/// speaks of readers only.
+fn foreign_page(origins: &[String], head: &Head<'_>) -> Result<(), Option<Refused>> {
+    let listed = |origin: &[u8]| origins.iter().any(|listed| listed.as_bytes() == origin);
+    if head.origin.is_none_or(listed) {
+        return Ok(());
+    }
+    let reason = "web pages may publish only if their origin is listed by name in cors.origins";
+    Err(no(Status::FORBIDDEN, reason))
+}
+
+impl Upload {
+    /// What a head says of the message it announces.
+    fn of(head: &Head<'_>, path: &[u8], bytes_max: usize) -> Result<Upload, Option<Refused>> {
+        let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
+        let topic = target::decode(path)
+            .map_err(|_| bad("the path has a broken %-escape or is not UTF-8"))?;
+        target::check_topic(&topic).map_err(bad)?;
+        let length = match head.body {
+            BodyLength::Length(length) if length > bytes_max as u64 => {
+                let reason = format!("a message has at most {bytes_max} bytes (message_bytes_max)");
+                return Err(Some((Status::CONTENT_TOO_LARGE, reason)));
+            }
+            BodyLength::Length(length) => length as usize,
+            _ => 0,
+        };
+        let gzip = match head.content_encoding {
+            None | Some(b"identity") => false,
+            Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => true,
+            Some(_) => {
+                let reason = "of the content encodings only gzip is taken; others are made here";
+                return Err(no(Status::UNSUPPORTED_MEDIA_TYPE, reason));
+            }
+        };
+        let content_type = field(head.content_type, ContentType::parse).map_err(bad)?;
+        Ok(Upload {
+            topic: topic.into(),
+            content_type: content_type.unwrap_or(ContentType::OCTETS),
+            event: field(head.event, EventName::parse).map_err(bad)?,
+            cache_control: field(head.cache_control, CacheControl::parse).map_err(bad)?,
+            gzip,
+            condition: Condition::of(head),
+            data: Vec::with_capacity(length),
+        })
+    }
+
+    /// The body is complete: publishes it.
+    pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
+        let bytes_max = cx.settings.limits.message_bytes_max;
+        let mut x = cx.exchange(shape);
+        match self.publish(x.shared, bytes_max, x.unix_s) {
+            Ok(published) => {
+                x.reply.stats.published.add(1);
+                let id = published.id.text();
+                let status = if published.created { Status::CREATED } else { Status::OK };
+                let etag = format!("ETag: \"{}\"\r\n", id.as_str());
+                let body = format!("{{\"id\":\"{}\",\"readers\":0}}\n", id.as_str());
+                x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
+            }
+            Err((status, reason)) => {
+                x.reply.stats.publishes_refused.add(1);
+                x.reply.refuse(status, &reason);
+            }
+        }
+    }
+
+    fn publish(self, shared: &Shared, bytes_max: usize, unix_s: u64) -> Result<Published, Refused> {
+        let draft = match self.gzip {
+            true => Draft::from_gzip(self.data, bytes_max).map_err(|error| {
+                let status = match error {
+                    GzipError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
+                    _ => Status::BAD_REQUEST,
+                };
+                (status, error.to_string())
+            })?,
+            false => Draft::new(self.data),
+        };
+        let mut draft = draft.with_content_type(self.content_type);
+        if let Some(event) = self.event {
+            draft = draft.with_event(event);
+        }
+        if let Some(cache_control) = self.cache_control {
+            draft = draft.with_cache_control(cache_control);
+        }
+        shared
+            .publish(&self.topic, draft, self.condition.borrowed(), unix_s)
+            .map_err(|error| (status_of(error), error.to_string()))
+    }
+}
+
+fn status_of(error: PublishError) -> Status {
+    match error {
+        PublishError::BadTopic(_) => Status::BAD_REQUEST,
+        PublishError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
+        PublishError::TooManyTopics { .. } => Status::INSUFFICIENT_STORAGE,
+        PublishError::PreconditionFailed => Status::PRECONDITION_FAILED,
+    }
+}
+
+fn field<T>(
+    value: Option<&[u8]>,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+) -> Result<Option<T>, &'static str> {
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a header field is not UTF-8");
+    value.map(|bytes| parse(text(bytes)?)).transpose()
+}
+
+/// `DELETE /topic`
+pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
+    if let Err(Some((status, reason))) = foreign_page(&x.settings.cors.origins, head) {
+        return x.reply.refuse(status, &reason);
+    }
+    if path.starts_with(b"/-/") {
+        return route::not_allowed(x, CONTROL, path);
+    }
+    let Ok(topic) = target::decode(path) else {
+        let reason = "the path has a broken %-escape or is not UTF-8";
+        return x.reply.refuse(Status::BAD_REQUEST, reason);
+    };
+    if let Err(reason) = target::check_topic(&topic) {
+        return x.reply.refuse(Status::BAD_REQUEST, reason);
+    }
+    match x.shared.hub.delete(&topic, Condition::of(head).borrowed()) {
+        Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
+        Err(error) => {
+            let status = match error {
+                DeleteError::NotFound => Status::NOT_FOUND,
+                DeleteError::PreconditionFailed => Status::PRECONDITION_FAILED,
+            };
+            x.reply.refuse(status, &error.to_string());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
+
+use crate::context::Exchange;
+use crate::stats::Totals;
+use serde::Serialize;
+use std::fmt::Write;
+use stentor_io::process_memory;
+use stentor_wire::http1::Head;
+use stentor_wire::negotiate::media_type;
+use stentor_wire::status::Status;
+
+/// What both forms of the page, and the metrics, are written from.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) version: &'static str,
+    pub(crate) epoch: String,
+    pub(crate) uptime_s: u64,
+    pub(crate) workers: usize,
+    pub(crate) draining: bool,
+    pub(crate) connections_open: u64,
+    pub(crate) topics: usize,
+    pub(crate) messages_kept: usize,
+    pub(crate) messages_kept_bytes: usize,
+    pub(crate) memory_resident_bytes: u64,
+    pub(crate) memory_anonymous_bytes: u64,
+    /// The process's own memory, values included, shared out over the open connections.
+    pub(crate) memory_per_connection_bytes: Option<u64>,
+    pub(crate) counters: Totals,
+}
+
+impl Report {
+    pub(crate) fn now(x: &Exchange<'_>) -> Report {
+        let counters = Totals::sum(x.shared.workers.iter().map(AsRef::as_ref));
+        let counts = x.shared.hub.counts();
+        let memory = process_memory();
+        let connections_open = counters.connections_public + counters.connections_control;
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            epoch: x.shared.hub.epoch().to_string(),
+            uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
+            workers: x.shared.workers.len(),
+            draining: x.draining,
+            connections_open,
+            topics: counts.topics,
+            messages_kept: counts.messages_kept,
+            messages_kept_bytes: counts.bytes_kept,
+            memory_resident_bytes: memory.resident,
+            memory_anonymous_bytes: memory.anonymous,
+            memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
+            counters,
+        }
+    }
+
+    /// Connections that wait for their next request.
+    fn waiting(&self) -> u64 {
+        let busy = self.counters.connections_reading + self.counters.connections_writing;
+        self.connections_open.saturating_sub(busy)
+    }
+
+    /// The text known from nginx's `stub_status`, then what it does not have.
+    fn text(&self) -> String {
+        let c = &self.counters;
+        let mut text = format!(
+            "Active connections: {}\nserver accepts handled requests\n {} {} {}\n\
+             Reading: {} Writing: {} Waiting: {}\n",
+            self.connections_open,
+            c.accepted,
+            c.accepted,
+            c.requests,
+            c.connections_reading,
+            c.connections_writing,
+            self.waiting(),
+        );
+        let kept = self.messages_kept_bytes;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
+             Bytes: {} in, {} heads, {} bodies\nMemory: {} resident, {} own",
+            self.topics,
+            c.published,
+            self.messages_kept,
+            c.bytes_in,
+            c.bytes_heads,
+            c.bytes_bodies,
+            self.memory_resident_bytes,
+            self.memory_anonymous_bytes,
+        );
+        text
+    }
+}
+
+/// `GET /-/status`: JSON, or plain text for those who ask for it.
+pub(crate) fn status(x: &mut Exchange<'_>, head: &Head<'_>) {
+    let report = Report::now(x);
+    match media_type(head.accept, &["application/json", "text/plain"]) {
+        Some("text/plain") => {
+            x.reply.fresh("text/plain; charset=utf-8", report.text().as_bytes());
+        }
+        _ => {
+            // Numbers and strings always make JSON.
+            let mut body = serde_json::to_vec_pretty(&report).unwrap_or_default();
+            body.push(b'\n');
+            x.reply.fresh("application/json", &body);
+        }
+    }
+}
+
+/// `GET /-/readyz`: whether new connections are welcome.
+pub(crate) fn ready(x: &mut Exchange<'_>) {
+    if x.draining {
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, "draining");
+    } else {
+        x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
+    }
+}

@@ -1,0 +1,98 @@
+//! `GET /topic`: the current value, whole or not at all if the client has it.
+
+use crate::context::Exchange;
+use std::sync::Arc;
+use stentor_hub::Message;
+use stentor_wire::http1::Head;
+use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, http_date, tag_matches};
+use stentor_wire::status::Status;
+use stentor_wire::target;
+
+/// Answers with the value of the topic that `path` names.
+pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
+    let Ok(topic) = target::decode(path) else {
+        let reason = "the path has a broken %-escape or is not UTF-8";
+        return x.reply.refuse(Status::BAD_REQUEST, reason);
+    };
+    x.shared.hub.with_value(&topic, |message| match message {
+        Some(message) => found(x, head, message),
+        // Only a name that is not in the table is worth checking.
+        None => match target::check_topic(&topic) {
+            Ok(()) => x.reply.refuse(Status::NOT_FOUND, "nothing has been published here"),
+            Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
+        },
+    });
+}
+
+fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
+    match judge(head, message) {
+        Judgement::Send => {}
+        Judgement::NotModified => return not_modified(x, message),
+        Judgement::Failed => {
+            let reason = "the value is another one by now (If-Match)";
+            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+        }
+    }
+    let encoding = match head.accept_encoding {
+        Some(_) => select(x, head, message),
+        None => Encoding::Identity,
+    };
+    if encoding != Encoding::Identity {
+        x.reply.stats.answers_compressed.add(1);
+    }
+    x.reply.message(message, encoding);
+}
+
+/// The best form there is; a better one that could be made is asked for.
+fn select(x: &Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) -> Encoding {
+    let acceptable = Acceptable::parse(head.accept_encoding);
+    let available = message.available();
+    if message.compressible() {
+        let mut possible = Encodings::EMPTY;
+        Encoding::ALL.into_iter().for_each(|encoding| possible.insert(encoding));
+        match acceptable.best(possible) {
+            Some(wanted) if !available.contains(wanted) => {
+                x.shared.compressor.ask(message, wanted);
+            }
+            _ => {}
+        }
+    }
+    acceptable.best(available).unwrap_or(Encoding::Identity)
+}
+
+enum Judgement {
+    Send,
+    NotModified,
+    Failed,
+}
+
+/// The preconditions of RFC 9110 section 13.2.2, in its order, as far as they concern a read.
+fn judge(head: &Head<'_>, message: &Message) -> Judgement {
+    if let Some(tags) = head.if_match
+        && !tag_matches(tags, message.id().text().as_bytes())
+    {
+        return Judgement::Failed;
+    }
+    if let Some(tags) = head.if_none_match {
+        return match tag_matches(tags, message.id().text().as_bytes()) {
+            true => Judgement::NotModified,
+            false => Judgement::Send,
+        };
+    }
+    match head.if_modified_since.and_then(http_date) {
+        Some(since) if message.published_at() <= since => Judgement::NotModified,
+        _ => Judgement::Send,
+    }
+}
+
+/// 304 with the fields that a 200 would have had, RFC 9110 section 15.4.5.
+fn not_modified(x: &mut Exchange<'_>, message: &Message) {
+    let fields = &mut x.scratch.name;
+    fields.clear();
+    fields.extend_from_slice(b"ETag: \"");
+    fields.extend_from_slice(message.id().text().as_bytes());
+    fields.extend_from_slice(b"\"\r\nCache-Control: ");
+    fields.extend_from_slice(message.cache_control().as_bytes());
+    fields.extend_from_slice(b"\r\nVary: Accept-Encoding\r\n");
+    x.reply.empty(Status::NOT_MODIFIED, fields);
+}

@@ -1,0 +1,42 @@
+//! Every limit the server keeps that is not a setting, with its name and its reason.
+//!
+//! Limits an operator may change are in [`crate::config::Limits`]; those of the syntax (head,
+//! fields, chunk overhead) are in `stentor_wire::http1`.
+
+/// Bytes of answers gathered before they are sent: the burst of a pipelining client leaves in
+/// few system calls, and no more than this is ever made before it is known that the peer reads.
+pub(crate) const GATHER_BYTES: usize = 64 * 1024;
+
+/// A body this large is sent from the message itself; a smaller one is cheaper to copy next to
+/// its head than to name in a second slice.
+pub(crate) const SHARE_BYTES_MIN: usize = 8 * 1024;
+
+/// The largest answer put together from many values.
+pub(crate) const MANY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a connection that was refused may go on sending before it is cut: long enough that
+/// the peer reads the reason, RFC 9112 section 9.6.
+pub(crate) const LINGER_MS: u64 = 2_000;
+
+/// While draining: how long a connection that asks nothing is kept for a request under way.
+pub(crate) const DRAIN_IDLE_MS: u64 = 500;
+
+/// While draining: how long connections already in the kernel's queue may still come in before
+/// the listeners close.
+pub(crate) const DRAIN_ACCEPT_MS: u64 = 200;
+
+/// How long a publisher's stream of lines may be silent.
+pub(crate) const BULK_SILENCE_MS: u64 = 60_000;
+
+/// Before the minimum rate of a body counts: what a slow start may take.
+pub(crate) const BODY_GRACE_MS: u64 = 10_000;
+
+/// Room for a line of a publisher's stream around its data: names, braces, and escapes, which
+/// make a byte of data six at the most.
+pub(crate) const BULK_LINE_OVERHEAD_BYTES: usize = 4 * 1024;
+
+/// How many bad lines of a publisher's stream are told of one by one; the rest are counted.
+pub(crate) const BULK_ERRORS_TOLD: usize = 100;
+
+/// The most topics one page of `/-/topics` lists.
+pub(crate) const TOPICS_PAGE_MAX: usize = 10_000;

@@ -1,0 +1,186 @@
+//! Response heads: what every answer begins with, made once a second, and the rest behind it.
+
+use crate::config::{Cors, Settings};
+use crate::output::Output;
+use crate::stats::Stats;
+use std::sync::Arc;
+use stentor_hub::Message;
+use stentor_wire::negotiate::Encoding;
+use stentor_wire::status::Status;
+
+/// The fields that every response of this second shares.
+#[derive(Debug)]
+pub(crate) struct Preamble {
+    /// `HTTP/1.1 200 OK`, and the same fields as in `fields`: the start of most answers.
+    ok: Vec<u8>,
+    /// `Server`, `Date`, and `Vary: Origin` where answers depend on it.
+    fields: Vec<u8>,
+}
+
+impl Preamble {
+    pub(crate) fn new() -> Preamble {
+        Preamble { ok: Vec::new(), fields: Vec::new() }
+    }
+
+    /// Makes the fields anew: the second or the settings have changed.
+    pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings) {
+        self.fields.clear();
+        if settings.server_header {
+            self.fields.extend_from_slice(b"Server: Stentor\r\n");
+        }
+        let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
+        self.fields.extend_from_slice(b"Date: ");
+        self.fields.extend_from_slice(httpdate::fmt_http_date(date).as_bytes());
+        self.fields.extend_from_slice(b"\r\n");
+        if settings.cors.depends_on_origin() {
+            self.fields.extend_from_slice(b"Vary: Origin\r\n");
+        }
+        self.ok.clear();
+        self.ok.extend_from_slice(Status::OK.line());
+        self.ok.extend_from_slice(&self.fields);
+    }
+}
+
+impl Cors {
+    /// Whether answers differ from origin to origin, so that caches must know.
+    fn depends_on_origin(&self) -> bool {
+        !self.origins.is_empty() && !self.allows_any()
+    }
+
+    /// Whether pages of `origin` may read.
+    pub(crate) fn allows(&self, origin: &[u8]) -> bool {
+        self.allows_any() || self.origins.iter().any(|allowed| allowed.as_bytes() == origin)
+    }
+}
+
+/// What of a request decides the shape of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape<'a> {
+    /// The answer to a HEAD has no body.
+    pub(crate) head_only: bool,
+    pub(crate) keep_alive: bool,
+    /// HTTP/1.0 closes unless told otherwise.
+    pub(crate) http10: bool,
+    /// The origin of the page that asks, if it is allowed to.
+    pub(crate) origin: Option<&'a [u8]>,
+}
+
+/// Writes one answer. Every endpoint ends with exactly one call of one of its methods.
+#[derive(Debug)]
+pub(crate) struct Reply<'a> {
+    pub(crate) out: &'a mut Output,
+    pub(crate) preamble: &'a Preamble,
+    pub(crate) stats: &'a Stats,
+    pub(crate) cors: &'a Cors,
+    pub(crate) shape: Shape<'a>,
+}
+
+impl Reply<'_> {
+    /// The value of a topic in one of its forms: its own fields were rendered when it was made.
+    pub(crate) fn message(&mut self, message: &Arc<Message>, encoding: Encoding) {
+        let Some(form) = message.form(encoding) else { return };
+        self.begin(Status::OK);
+        self.out.bytes().extend_from_slice(form.head);
+        self.stats.bytes_heads.add(form.head.len() as u64);
+        if !self.shape.head_only {
+            self.out.body(message, encoding, form.body);
+            self.stats.bytes_bodies.add(form.body.len() as u64);
+        }
+    }
+
+    /// A body made for this request. `fields` are further header lines, each with its CRLF.
+    pub(crate) fn content(
+        &mut self,
+        status: Status,
+        content_type: &str,
+        fields: &[u8],
+        body: &[u8],
+    ) {
+        self.begin(status);
+        let out = self.out.bytes();
+        let from = out.len();
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(content_type.as_bytes());
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        decimal(out, body.len() as u64);
+        out.extend_from_slice(b"\r\n\r\n");
+        self.stats.bytes_heads.add((out.len() - from) as u64);
+        if !self.shape.head_only {
+            out.extend_from_slice(body);
+            self.stats.bytes_bodies.add(body.len() as u64);
+        }
+    }
+
+    /// A document that is different every time it is asked for.
+    pub(crate) fn fresh(&mut self, content_type: &str, body: &[u8]) {
+        self.content(Status::OK, content_type, b"Cache-Control: no-store\r\n", body);
+    }
+
+    /// An answer without a body (204, 304). `fields` are header lines, each with its CRLF.
+    pub(crate) fn empty(&mut self, status: Status, fields: &[u8]) {
+        self.begin(status);
+        let out = self.out.bytes();
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"\r\n");
+        self.stats.bytes_heads.add(fields.len() as u64 + 2);
+    }
+
+    /// A refusal: the status and one line that says what was wrong.
+    pub(crate) fn refuse(&mut self, status: Status, reason: &str) {
+        self.refuse_with(status, b"", reason);
+    }
+
+    /// A refusal that needs a further field, such as `Allow`.
+    pub(crate) fn refuse_with(&mut self, status: Status, fields: &[u8], reason: &str) {
+        let mut line = String::with_capacity(reason.len() + 1);
+        line.push_str(reason);
+        line.push('\n');
+        self.content(status, "text/plain; charset=utf-8", fields, line.as_bytes());
+    }
+
+    fn begin(&mut self, status: Status) {
+        let out = self.out.bytes();
+        let from = out.len();
+        if status == Status::OK {
+            out.extend_from_slice(&self.preamble.ok);
+        } else {
+            out.extend_from_slice(status.line());
+            out.extend_from_slice(&self.preamble.fields);
+        }
+        if !self.shape.keep_alive {
+            out.extend_from_slice(b"Connection: close\r\n");
+        } else if self.shape.http10 {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+        if let Some(origin) = self.shape.origin {
+            let allowed = if self.cors.allows_any() { b"*" } else { origin };
+            out.extend_from_slice(b"Access-Control-Allow-Origin: ");
+            out.extend_from_slice(allowed);
+            out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: ETag\r\n");
+        }
+        self.stats.bytes_heads.add((out.len() - from) as u64);
+        let answers = match status.0 {
+            304 => &self.stats.answers_304,
+            200..300 => &self.stats.answers_2xx,
+            400..500 => &self.stats.answers_4xx,
+            _ => &self.stats.answers_5xx,
+        };
+        answers.add(1);
+    }
+}
+
+/// Writes `n` in decimal without going through a formatter: it is in every answer.
+pub(crate) fn decimal(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}

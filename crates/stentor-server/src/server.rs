@@ -1,0 +1,296 @@
+//! The process's side of the server: binding, starting the workers, and the handle to all of it.
+
+use crate::compressor::Compressor;
+use crate::config::{ControlAddress, Settings};
+use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::mailbox::{Mailbox, Order};
+use crate::stats::Stats;
+use crate::worker::Worker;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::{fmt, io};
+use stentor_hub::{Draft, Epoch, Hub, Precondition, PublishError, Published};
+use stentor_io::{BindError, Epoll, Listener, Reservation, Role};
+
+/// A running server. Dropping it leaves the workers running; [`Server::drain`] and
+/// [`Server::wait`] end them.
+pub struct Server {
+    shared: Arc<Shared>,
+    settings: Settings,
+    public: Vec<SocketAddr>,
+    control: Vec<ControlAddress>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// Why the server did not start. Nothing of it is left.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Bind(BindError),
+    /// The host refused something else: files, threads, memory.
+    Host(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Bind(error) => error.fmt(f),
+            StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<BindError> for StartError {
+    fn from(error: BindError) -> StartError {
+        StartError::Bind(error)
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        StartError::Host(error)
+    }
+}
+
+/// Where the listeners of every worker go.
+#[derive(Debug)]
+struct Addresses {
+    public: Vec<Reservation>,
+    control: Vec<Reservation>,
+    /// Socket files have one listener, that of the first worker.
+    unix: Vec<std::path::PathBuf>,
+}
+
+/// Binds everything and starts the workers. Nothing is half started: no worker accepts before
+/// all have bound, and any error leaves no listener behind.
+///
+/// # Errors
+/// [`StartError`], which says which address or what of the host was refused.
+pub fn start(settings: Settings) -> Result<Server, StartError> {
+    // Every worker's limit; a limit that cannot be raised only means fewer connections each.
+    let _ = stentor_io::raise_open_files_limit();
+    let addresses = Arc::new(Addresses::reserve(&settings)?);
+    let workers: Vec<Arc<Stats>> =
+        std::iter::repeat_with(Arc::default).take(settings.workers).collect();
+    // Before any worker has a file table of its own: the tables are copies, and all must hold
+    // every worker's waker.
+    let mailboxes = std::iter::repeat_with(|| Mailbox::new().map(Arc::new))
+        .take(settings.workers)
+        .collect::<io::Result<Vec<_>>>()?;
+    let limits = stentor_hub::Limits {
+        topics_max: settings.limits.topics_max,
+        message_bytes_max: settings.limits.message_bytes_max,
+    };
+    let hub = Hub::new(Epoch::random(), settings.topics.clone(), limits);
+    let shared = Arc::new(Shared {
+        hub: Arc::new(hub),
+        compressor: Compressor::start()?,
+        workers,
+        started_unix_s: stentor_io::unix_s(),
+    });
+    let mut server = Server {
+        shared,
+        public: addresses.public.iter().map(Reservation::address).collect(),
+        control: addresses.control_addresses(),
+        mailboxes,
+        threads: Vec::new(),
+        settings,
+    };
+    server.start_workers(&addresses)?;
+    Ok(server)
+}
+
+impl Server {
+    /// The public addresses, as they were really bound.
+    #[must_use]
+    pub fn public(&self) -> &[SocketAddr] {
+        &self.public
+    }
+
+    /// The control addresses, as they were really bound.
+    #[must_use]
+    pub fn control(&self) -> &[ControlAddress] {
+        &self.control
+    }
+
+    /// The topics and their values.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.shared.hub
+    }
+
+    /// Publishes from within the process.
+    ///
+    /// # Errors
+    /// As [`Hub::publish`].
+    pub fn publish(&self, topic: &str, draft: Draft) -> Result<Published, PublishError> {
+        self.shared.publish(topic, draft, Precondition::None, stentor_io::unix_s())
+    }
+
+    /// Goes by other settings from now on, on every worker. Returns the names of the settings that
+    /// differ but only count from the next start.
+    pub fn reload(&mut self, settings: Settings) -> Vec<String> {
+        let old = std::mem::replace(&mut self.settings, settings);
+        let new = &self.settings;
+        self.shared.hub.set_rules(new.topics.clone());
+        let settings = Arc::new(new.clone());
+        for mailbox in &self.mailboxes {
+            mailbox.put(Order::Reload(Arc::clone(&settings)));
+        }
+        let fixed = [
+            ("listen", old.listen != new.listen),
+            ("control", old.control != new.control),
+            ("workers", old.workers != new.workers),
+            ("pin", old.pin != new.pin),
+            (
+                "limits.message_bytes_max",
+                old.limits.message_bytes_max != new.limits.message_bytes_max,
+            ),
+            ("limits.topics_max", old.limits.topics_max != new.limits.topics_max),
+        ];
+        fixed.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    /// Begins a graceful stop: no connection begins any more, what was asked is answered, and the
+    /// workers end when their connections have, or after the drain time.
+    pub fn drain(&self) {
+        for mailbox in &self.mailboxes {
+            mailbox.put(Order::Drain);
+        }
+    }
+
+    /// Waits until all workers have ended.
+    ///
+    /// # Errors
+    /// A worker broke; the others went on without it.
+    pub fn wait(self) -> Result<(), String> {
+        let mut result = Ok(());
+        for thread in self.threads {
+            let name = thread.thread().name().unwrap_or("worker").to_owned();
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => result = Err(format!("{name} ended: {error}")),
+                Err(_) => result = Err(format!("{name} panicked")),
+            }
+        }
+        result
+    }
+
+    fn start_workers(&mut self, addresses: &Arc<Addresses>) -> Result<(), StartError> {
+        let settings = Arc::new(self.settings.clone());
+        let (bound, results) = mpsc::channel();
+        let mut starters = Vec::new();
+        for index in 0..self.settings.workers {
+            let (starter, started) = mpsc::channel::<()>();
+            starters.push(starter);
+            let shared = Arc::clone(&self.shared);
+            let stats = Arc::clone(&self.shared.workers[index]);
+            let worker = Worker::new(shared, Arc::clone(&settings), stats);
+            let mailbox = Arc::clone(&self.mailboxes[index]);
+            let (addresses, pin) = (Arc::clone(addresses), settings.pin);
+            let bound = bound.clone();
+            let thread = thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .stack_size(WORKER_STACK_BYTES)
+                .spawn(move || {
+                    let (io, result) = match prepare(index, pin, &addresses, &mailbox) {
+                        Ok(io) => (Some(io), Ok(())),
+                        Err(error) => (None, Err(error)),
+                    };
+                    drop(addresses);
+                    // The receiver waits for every worker.
+                    let _ = bound.send(result);
+                    match (io, started.recv()) {
+                        (Some(io), Ok(())) => run(worker, io, &mailbox),
+                        _ => Ok(()),
+                    }
+                })?;
+            self.threads.push(thread);
+        }
+        for _ in 0..self.settings.workers {
+            // Every thread sends once, whatever happens.
+            results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
+        }
+        for starter in starters {
+            let _ = starter.send(());
+        }
+        Ok(())
+    }
+}
+
+impl Addresses {
+    fn reserve(settings: &Settings) -> Result<Addresses, BindError> {
+        let public = settings.listen.iter().map(|&address| stentor_io::reserve(address));
+        let public = public.collect::<Result<_, _>>()?;
+        let mut addresses = Addresses { public, control: vec![], unix: vec![] };
+        for control in &settings.control {
+            match control {
+                ControlAddress::Tcp(address) => {
+                    addresses.control.push(stentor_io::reserve(*address)?);
+                }
+                ControlAddress::Unix(path) => addresses.unix.push(path.clone()),
+            }
+        }
+        Ok(addresses)
+    }
+
+    fn control_addresses(&self) -> Vec<ControlAddress> {
+        let tcp = self.control.iter().map(|reserved| ControlAddress::Tcp(reserved.address()));
+        tcp.chain(self.unix.iter().cloned().map(ControlAddress::Unix)).collect()
+    }
+
+    /// One worker's listeners.
+    fn listen(&self, worker: usize) -> Result<Vec<(Listener, Role)>, BindError> {
+        let mut listeners = Vec::new();
+        for reserved in &self.public {
+            listeners.push((reserved.listen()?, PUBLIC));
+        }
+        for reserved in &self.control {
+            listeners.push((reserved.listen()?, CONTROL));
+        }
+        if worker == 0 {
+            for path in &self.unix {
+                listeners.push((stentor_io::listen_unix(path)?, CONTROL));
+            }
+        }
+        Ok(listeners)
+    }
+}
+
+/// What a worker does on its own thread before it may accept.
+fn prepare(
+    index: usize,
+    pin: bool,
+    addresses: &Addresses,
+    mailbox: &Mailbox,
+) -> Result<Epoll, StartError> {
+    if let Err(error) = stentor_io::own_file_table() {
+        tracing::warn!("worker {index} shares its file table, and so its limit: {error}");
+    }
+    if pin && let Err(error) = stentor_io::pin_to_core(index) {
+        tracing::warn!("worker {index} is not pinned to a core: {error}");
+    }
+    Ok(Epoll::new(addresses.listen(index)?, Arc::clone(mailbox.waker()))?)
+}
+
+/// A worker's life.
+fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
+    while !worker.has_ended() {
+        let deadline_ms = worker.next_deadline_ms();
+        let woken = io.turn(&mut worker, deadline_ms)?;
+        if woken {
+            for order in mailbox.take() {
+                worker.obey(&mut io, order);
+            }
+        }
+        worker.after_turn(&mut io);
+    }
+    Ok(())
+}
+
+/// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
+const WORKER_STACK_BYTES: usize = 256 * 1024;

@@ -1,0 +1,257 @@
+//! A simulated client: a script of requests, and the answers it must get.
+
+use super::{SMALL, large, text};
+use crate::context::CONTROL;
+use std::collections::BTreeMap;
+use std::io::Read;
+use stentor_io::{Client, Rng, Sim};
+
+/// Requests, and what must come back.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    requests: Vec<Vec<u8>>,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    /// `None` if the body does not matter.
+    body: Option<Vec<u8>>,
+    /// The answer to a HEAD.
+    head_only: bool,
+}
+
+impl Script {
+    pub(super) fn random(rng: &mut Rng, role: u8, number: usize) -> Script {
+        let mut script = Script::default();
+        let mut own = BTreeMap::new();
+        for _ in 0..1 + rng.below(12) {
+            if role == CONTROL && rng.percent(60) {
+                script.publish(rng, number, &mut own);
+            } else {
+                script.read(rng);
+            }
+        }
+        match rng.below(5) {
+            0 => script.add(
+                "GET /small HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+                200,
+                SMALL,
+            ),
+            1 => script.add("GET /small HTTP/1.0\r\n\r\n", 200, SMALL),
+            2 => {
+                script.bad("GET /small HTTP/1.1\r\nHost: h\r\nContent-Length: +5\r\n\r\nHello", 400)
+            }
+            3 => script.bad("GET /small HTTP/1.1\nHost: h\n\n", 400),
+            _ => {}
+        }
+        script
+    }
+
+    fn add(&mut self, request: &str, status: u16, body: &[u8]) {
+        self.requests.push(request.as_bytes().to_vec());
+        self.answers.push(Answer { status, body: Some(body.to_vec()), head_only: false });
+    }
+
+    fn bad(&mut self, request: &str, status: u16) {
+        self.requests.push(request.as_bytes().to_vec());
+        self.answers.push(Answer { status, body: None, head_only: false });
+    }
+
+    fn read(&mut self, rng: &mut Rng) {
+        let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        match rng.below(12) {
+            0..3 => self.add(&get("/small"), 200, SMALL),
+            3 => self.add(&get("/%73mall?x=1"), 200, SMALL),
+            4 => self.add(&get("/large"), 200, &large()),
+            5 => {
+                let encoding = ["gzip", "br;q=0, gzip;q=0.5", "identity"][rng.below(3)];
+                let request =
+                    format!("GET /text HTTP/1.1\r\nHost: h\r\nAccept-Encoding: {encoding}\r\n\r\n");
+                self.add(&request, 200, &text());
+            }
+            6 => {
+                let lines = b"var hq_str_small=\"183.22 +1.2%\";\nvar hq_str_none=\"\";";
+                self.add(&get("/list=small,none"), 200, lines);
+            }
+            7 => {
+                let json = b"{\"/small\":\"183.22 +1.2%\",\"/none\":null}";
+                self.add(&get("/-/values?topic=/small&topic=/none"), 200, json);
+            }
+            8 => {
+                let tag = "If-None-Match: \"x\", W/\"0badcafe-1.gz\"";
+                self.add(&format!("GET /small HTTP/1.1\r\nHost: h\r\n{tag}\r\n\r\n"), 304, b"");
+            }
+            9 => {
+                self.add("HEAD /large HTTP/1.1\r\nHost: h\r\n\r\n", 200, b"");
+                self.answers.last_mut().unwrap().head_only = true;
+            }
+            10 => {
+                let head = "GET /small HTTP/1.1\r\nHost: h\r\nContent-Length: 25\r\n\r\n";
+                self.add(&format!("{head}GET / HTTP/1.1\r\nHost: h\r\n"), 200, SMALL);
+            }
+            _ => self.bad(&get("/nothing"), 404),
+        }
+    }
+
+    /// Writes to the client's own topics, of which it knows the values.
+    fn publish(&mut self, rng: &mut Rng, number: usize, own: &mut BTreeMap<String, Vec<u8>>) {
+        let topic = format!("/own/{number}/{}", rng.below(3));
+        let known = own.contains_key(&topic);
+        match rng.below(6) {
+            0 => {
+                let status = if own.remove(&topic).is_some() { 204 } else { 404 };
+                self.bad(&format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), status);
+            }
+            1 => {
+                let head = format!("PUT {topic} HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\n");
+                self.bad(
+                    &format!("{head}Content-Length: 1\r\n\r\n1"),
+                    if known { 412 } else { 201 },
+                );
+                own.entry(topic).or_insert_with(|| b"1".to_vec());
+            }
+            2 => {
+                let line = format!("{{\"topic\":\"{topic}\",\"data\":\"a \\\"b\\\"\"}}\n");
+                let lines = format!("{line}nonsense\n{line}");
+                let head =
+                    "POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+                self.bad(head, 200);
+                self.chunks(rng, lines.as_bytes());
+                own.insert(topic, b"a \"b\"".to_vec());
+            }
+            3 if known => {
+                let body = own[&topic].clone();
+                self.add(&format!("GET {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), 200, &body);
+            }
+            _ => {
+                let body: Vec<u8> = (0..rng.below(5_000)).map(|_| rng.next_u64() as u8).collect();
+                let status = if known { 200 } else { 201 };
+                let head = format!("PUT {topic} HTTP/1.1\r\nHost: h\r\n");
+                if rng.percent(50) {
+                    self.bad(&format!("{head}Transfer-Encoding: chunked\r\n\r\n"), status);
+                    self.chunks(rng, &body);
+                } else {
+                    let expect = ["", "Expect: 100-continue\r\n"][rng.below(2)];
+                    let length = body.len();
+                    self.bad(&format!("{head}{expect}Content-Length: {length}\r\n\r\n"), status);
+                    self.requests.last_mut().unwrap().extend_from_slice(&body);
+                }
+                own.insert(topic, body);
+            }
+        }
+    }
+
+    /// Appends a chunked body to the last request.
+    fn chunks(&mut self, rng: &mut Rng, mut body: &[u8]) {
+        let request = self.requests.last_mut().unwrap();
+        while !body.is_empty() {
+            let (chunk, rest) = body.split_at(1 + rng.below(body.len()));
+            request.extend_from_slice(format!("{:x};a=b\r\n", chunk.len()).as_bytes());
+            request.extend_from_slice(chunk);
+            request.extend_from_slice(b"\r\n");
+            body = rest;
+        }
+        request.extend_from_slice(b"0\r\nTrailer: x\r\n\r\n");
+    }
+}
+
+/// A client on its way through its script.
+#[derive(Debug)]
+pub(super) struct Scripted {
+    connection: Client,
+    script: Script,
+    written: usize,
+    received: Vec<u8>,
+    /// Answers seen whole.
+    answered: usize,
+    stalled: bool,
+    reset: bool,
+}
+
+impl Scripted {
+    pub(super) fn new(connection: Client, script: Script) -> Scripted {
+        let received = Vec::new();
+        Scripted {
+            connection,
+            script,
+            written: 0,
+            received,
+            answered: 0,
+            stalled: false,
+            reset: false,
+        }
+    }
+
+    pub(super) fn connection(&self) -> Client {
+        self.connection
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.reset || self.answered == self.script.answers.len()
+    }
+
+    /// Writes some, reads some, stalls now and then.
+    pub(super) fn play(&mut self, sim: &mut Sim, rng: &mut Rng) {
+        self.reset |= sim.was_reset(self.connection);
+        let ahead = self.written - self.answered.min(self.written);
+        if self.written < self.script.requests.len() && (ahead == 0 || rng.percent(30)) {
+            sim.write(self.connection, &self.script.requests[self.written]);
+            self.written += 1;
+        }
+        if rng.percent(if self.stalled { 30 } else { 2 }) {
+            self.stalled = !self.stalled;
+            sim.stall(self.connection, self.stalled);
+        }
+        let bytes = sim.read(self.connection);
+        if bytes.is_empty() {
+            return;
+        }
+        self.received.extend(bytes);
+        while self.answered < self.script.answers.len() && self.take_answer() {
+            self.answered += 1;
+        }
+    }
+
+    /// What was received and not understood must be the beginning of an answer, or nothing.
+    pub(super) fn check(&self, seed: u64) {
+        let rest = self.received.is_empty() || self.reset;
+        assert!(rest, "seed {seed}: more than was asked for: {self:#?}");
+    }
+
+    /// Takes one whole answer off the front, if there is one, and compares it.
+    fn take_answer(&mut self) -> bool {
+        let Some(end) = memchr::memmem::find(&self.received, b"\r\n\r\n") else { return false };
+        let head = String::from_utf8(self.received[..end].to_vec()).expect("a head is ASCII");
+        let status: u16 = head[9..12].parse().expect("a status");
+        if status == 100 {
+            self.received.drain(..end + 4);
+            return self.take_answer();
+        }
+        let answer = &self.script.answers[self.answered];
+        let bodyless = answer.head_only || matches!(status, 204 | 304);
+        let field =
+            |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let length = field("Content-Length:").map_or(0, |text| text.parse().unwrap());
+        let length: usize = if bodyless { 0 } else { length };
+        if self.received.len() < end + 4 + length {
+            return false;
+        }
+        let body = self.received[end + 4..end + 4 + length].to_vec();
+        let gzip = field("Content-Encoding:") == Some("gzip");
+        let body = if gzip { gunzip(&body) } else { body };
+        assert_eq!(status, answer.status, "answer {}: {head}", self.answered);
+        if let Some(expected) = &answer.body {
+            assert!(&body == expected, "answer {} has a wrong body: {head}", self.answered);
+        }
+        self.received.drain(..end + 4 + length);
+        true
+    }
+}
+
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).expect("whole gzip");
+    plain
+}

@@ -1,0 +1,89 @@
+//! What each worker counts, and the sum that is made when somebody asks.
+//!
+//! A counter has one writer, its worker, so counting is a plain load and store of the worker's
+//! own cache lines; no other thread touches them but to read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! stats {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// The counters of one worker, on cache lines of their own.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Stats { $($(#[doc = $doc])+ pub(crate) $name: Counter,)+ }
+
+        /// The sum over all workers at one moment.
+        #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+        pub(crate) struct Totals { $($(#[doc = $doc])+ pub(crate) $name: u64,)+ }
+
+        impl Totals {
+            /// Adds up what the workers have counted.
+            pub(crate) fn sum<'a>(workers: impl IntoIterator<Item = &'a Stats>) -> Totals {
+                let mut totals = Totals::default();
+                for worker in workers {
+                    $(totals.$name = totals.$name.wrapping_add(worker.$name.value());)+
+                }
+                totals
+            }
+        }
+    };
+}
+
+stats! {
+    /// Connections open on the public listeners.
+    connections_public,
+    /// Connections open on the control listeners.
+    connections_control,
+    /// Of the open connections, those with a request that is not complete.
+    connections_reading,
+    /// Of the open connections, those with an answer that waits for the peer to read.
+    connections_writing,
+    /// Connections accepted since the start.
+    accepted,
+    /// Times accepting paused because files or memory had run out.
+    accept_pauses,
+    /// Requests read to the end of their head.
+    requests,
+    /// Answers with a status of 2xx, 304 excepted below.
+    answers_2xx,
+    /// Answers 304 Not Modified.
+    answers_304,
+    /// Answers with a status of 4xx.
+    answers_4xx,
+    /// Answers with a status of 5xx.
+    answers_5xx,
+    /// Values served in a compressed form.
+    answers_compressed,
+    /// Names looked up, by `/-/values` and look-up routes.
+    lookups,
+    /// Messages published through this worker.
+    published,
+    /// Publishes refused, bad lines of bulk streams included.
+    publishes_refused,
+    /// Connections closed because a deadline passed.
+    timeouts,
+    /// Bytes received.
+    bytes_in,
+    /// Bytes of response heads.
+    bytes_heads,
+    /// Bytes of response bodies.
+    bytes_bodies,
+}

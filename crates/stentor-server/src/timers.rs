@@ -1,0 +1,182 @@
+//! Deadlines of all connections of a worker: a wheel of intrusive lists.
+//!
+//! A connection has one deadline at a time. Moving it later, which every request does, is one
+//! store into its record: the connection stays in the list where it is and is looked at when that
+//! list's time comes, then put where its deadline really is. Only an earlier deadline moves it at
+//! once. So a request never touches the records of its neighbours, and no heap of timers exists.
+
+use crate::slab::Slab;
+
+/// The part of a record that belongs to the wheel.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    deadline_tick: u32,
+    /// When the wheel will look: at most the deadline. [`UNQUEUED`] if it will not.
+    look_tick: u32,
+    next: u32,
+    previous: u32,
+}
+
+/// A record with a deadline.
+pub(crate) trait Timed: Default {
+    fn timer(&mut self) -> &mut Timer;
+}
+
+/// The deadlines of the records of one slab.
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    /// First record of each slot's list.
+    slots: [u32; SLOTS],
+    /// Records queued, over all slots.
+    queued: usize,
+    /// Every slot before this tick has been looked at.
+    looked_tick: u32,
+}
+
+impl Default for Timer {
+    fn default() -> Timer {
+        Timer { deadline_tick: 0, look_tick: UNQUEUED, next: NONE, previous: NONE }
+    }
+}
+
+impl Wheel {
+    pub(crate) fn new() -> Wheel {
+        Wheel { slots: [NONE; SLOTS], queued: 0, looked_tick: 0 }
+    }
+
+    /// Sets the deadline of record `index`, replacing the one it had.
+    pub(crate) fn set<T: Timed>(&mut self, slab: &mut Slab<T>, index: usize, deadline_ms: u64) {
+        let Some(record) = slab.at(index) else { return };
+        let timer = record.timer();
+        timer.deadline_tick = tick_after(deadline_ms);
+        if timer.look_tick > timer.deadline_tick {
+            self.unqueue(slab, index);
+            self.queue(slab, index);
+        }
+    }
+
+    /// Takes out a record whose deadline has come, if there is one; to be called until `None`.
+    pub(crate) fn next_due<T: Timed>(&mut self, slab: &mut Slab<T>, now_ms: u64) -> Option<usize> {
+        let now_tick = (now_ms / TICK_MS) as u32;
+        while self.looked_tick <= now_tick {
+            if self.queued == 0 {
+                self.looked_tick = now_tick;
+                return None;
+            }
+            let first = self.slots[self.looked_tick as usize % SLOTS];
+            if first == NONE {
+                self.looked_tick += 1;
+                continue;
+            }
+            let index = first as usize;
+            self.unqueue(slab, index);
+            let deadline_tick = slab.at(index)?.timer().deadline_tick;
+            if deadline_tick <= now_tick {
+                return Some(index);
+            }
+            // Looked at, and not due: to the slot of its deadline, which lies ahead.
+            self.queue(slab, index);
+        }
+        None
+    }
+
+    /// When [`Wheel::next_due`] is worth calling again.
+    pub(crate) fn next_look_ms(&self) -> Option<u64> {
+        if self.queued == 0 {
+            return None;
+        }
+        let ahead = (0..SLOTS as u32)
+            .find(|ahead| self.slots[(self.looked_tick + ahead) as usize % SLOTS] != NONE)?;
+        Some(u64::from(self.looked_tick + ahead) * TICK_MS)
+    }
+
+    fn queue<T: Timed>(&mut self, slab: &mut Slab<T>, index: usize) {
+        let furthest = self.looked_tick + SLOTS as u32 - 1;
+        let Some(record) = slab.at(index) else { return };
+        let timer = record.timer();
+        timer.look_tick = timer.deadline_tick.clamp(self.looked_tick, furthest);
+        let slot = timer.look_tick as usize % SLOTS;
+        timer.previous = NONE;
+        timer.next = self.slots[slot];
+        if let Some(next) = slab.at(self.slots[slot] as usize) {
+            next.timer().previous = index as u32;
+        }
+        self.slots[slot] = index as u32;
+        self.queued += 1;
+    }
+
+    fn unqueue<T: Timed>(&mut self, slab: &mut Slab<T>, index: usize) {
+        let Some(record) = slab.at(index) else { return };
+        let timer = record.timer();
+        if timer.look_tick == UNQUEUED {
+            return;
+        }
+        let (slot, next, previous) = (timer.look_tick as usize % SLOTS, timer.next, timer.previous);
+        timer.look_tick = UNQUEUED;
+        match slab.at(previous as usize) {
+            Some(record) => record.timer().next = next,
+            None => self.slots[slot] = next,
+        }
+        if let Some(record) = slab.at(next as usize) {
+            record.timer().previous = previous;
+        }
+        self.queued -= 1;
+    }
+}
+
+/// The first tick at which `ms` has passed; in 17 years at the latest.
+fn tick_after(ms: u64) -> u32 {
+    u32::try_from(ms.div_ceil(TICK_MS)).unwrap_or(u32::MAX).min(UNQUEUED - 1)
+}
+
+/// How exact a deadline is: it is kept at its time or up to this much later.
+pub(crate) const TICK_MS: u64 = 128;
+/// 33 seconds ahead; what lies further is looked at on the way.
+const SLOTS: usize = 256;
+const NONE: u32 = u32::MAX;
+const UNQUEUED: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Record(Timer);
+
+    impl Timed for Record {
+        fn timer(&mut self) -> &mut Timer {
+            &mut self.0
+        }
+    }
+
+    /// Sets random deadlines, moves them, and compares what comes due, and when, with
+    /// a plain list.
+    #[test]
+    fn keeps_every_deadline_within_a_tick() {
+        let mut rng = stentor_io::Rng::new(7);
+        for _ in 0..200 {
+            let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+            let mut plain: Vec<Option<u64>> = vec![None; 40];
+            (0..40).for_each(|index| *slab.grow(index) = Record::default());
+            let mut now = rng.next_u64() % 1000;
+            for _ in 0..400 {
+                now += rng.next_u64() % 900;
+                let index = rng.below(40);
+                let deadline = now + rng.next_u64() % 60_000;
+                wheel.set(&mut slab, index, deadline);
+                plain[index] = Some(deadline);
+                while let Some(due) = wheel.next_due(&mut slab, now) {
+                    let deadline = plain[due].take().expect("due without a deadline");
+                    assert!(deadline <= now, "{deadline} came at {now}");
+                }
+                let late = plain.iter().flatten().any(|&deadline| deadline + TICK_MS <= now);
+                assert!(!late, "a deadline passed unnoticed at {now}");
+                let look = wheel.next_look_ms();
+                let first = plain.iter().flatten().min();
+                assert!(
+                    first.is_none() || look.expect("nothing to look at") < first.unwrap() + TICK_MS
+                );
+            }
+        }
+    }
+}

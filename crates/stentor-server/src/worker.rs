@@ -1,0 +1,170 @@
+//! A worker: one thread's share of the connections, and what happens to them in a turn.
+//!
+//! The worker knows no system call. It is a [`Handler`] of whatever backend it runs on: the
+//! kernel's in production, the simulator's in tests.
+
+use crate::config::Settings;
+use crate::connection::Connection;
+use crate::context::{Context, Shared};
+use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS};
+use crate::mailbox::Order;
+use crate::slab::Slab;
+use crate::stats::Stats;
+use crate::timers::Wheel;
+use std::sync::Arc;
+use stentor_io::{Backend, Flow, Handler, Role, Socket};
+
+/// The connections of one thread.
+pub(crate) struct Worker {
+    cx: Context,
+    connections: Slab<Connection>,
+    open: usize,
+    wheel: Wheel,
+    drain: Drain,
+}
+
+/// How far a graceful stop has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Drain {
+    No,
+    /// No connection begins; those that had begun still come in until then.
+    Emptying {
+        listeners_until_ms: u64,
+        until_ms: u64,
+    },
+    /// The listeners are closed; connections have until then to end.
+    Ending {
+        until_ms: u64,
+    },
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, settings: Arc<Settings>, stats: Arc<Stats>) -> Worker {
+        Worker {
+            cx: Context::new(shared, settings, stats),
+            connections: Slab::new(),
+            open: 0,
+            wheel: Wheel::new(),
+            drain: Drain::No,
+        }
+    }
+
+    /// When [`Worker::after_turn`] must be called, whatever else happens.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        let drain = match self.drain {
+            Drain::No => None,
+            Drain::Emptying { listeners_until_ms, .. } => Some(listeners_until_ms),
+            Drain::Ending { until_ms } => Some(until_ms),
+        };
+        match (drain, self.wheel.next_look_ms()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Does what is due after the events of a turn: deadlines, the graceful stop.
+    pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
+        let now_ms = io.now_ms();
+        self.cx.tick(now_ms, io.unix_s());
+        while let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) {
+            let socket = Socket::from_index(index as u32);
+            self.with(socket, |connection, cx| connection.expire(cx, io, socket));
+        }
+        match self.drain {
+            Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
+                io.close_listeners();
+                self.drain = Drain::Ending { until_ms };
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a graceful stop has come to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self.drain {
+            Drain::Ending { until_ms } => self.open == 0 || until_ms <= self.cx.now_ms,
+            _ => false,
+        }
+    }
+
+    /// Carries out an order from another thread.
+    pub(crate) fn obey<B: Backend>(&mut self, io: &mut B, order: Order) {
+        match order {
+            Order::Drain => self.drain(io),
+            Order::Reload(settings) => self.cx.configure(settings),
+        }
+    }
+
+    fn drain<B: Backend>(&mut self, io: &mut B) {
+        if self.drain != Drain::No {
+            return;
+        }
+        io.refuse_new();
+        self.cx.draining = true;
+        let now_ms = io.now_ms();
+        let until_ms = now_ms + self.cx.settings.drain_ms.max(DRAIN_ACCEPT_MS);
+        self.drain = Drain::Emptying { listeners_until_ms: now_ms + DRAIN_ACCEPT_MS, until_ms };
+        for index in 0..self.connections.end() {
+            let idle = self.connections.at(index).is_some_and(|connection| connection.is_idle());
+            if idle {
+                self.wheel.set(&mut self.connections, index, now_ms + DRAIN_IDLE_MS);
+            }
+        }
+    }
+
+    /// Lets a connection do something, then keeps its counters and its deadline.
+    fn with<R>(
+        &mut self,
+        socket: Socket,
+        act: impl FnOnce(&mut Connection, &mut Context) -> R,
+    ) -> Option<R> {
+        let connection = self.connections.at(socket.index())?;
+        if connection.is_free() {
+            return None;
+        }
+        let before = connection.activity();
+        let result = act(connection, &mut self.cx);
+        self.cx.note(before, connection.activity());
+        if connection.is_free() {
+            self.open -= 1;
+        } else if let Some(deadline_ms) = connection.deadline_ms(&self.cx) {
+            self.wheel.set(&mut self.connections, socket.index(), deadline_ms);
+        }
+        Some(result)
+    }
+}
+
+impl<B: Backend> Handler<B> for Worker {
+    fn accepted(&mut self, io: &mut B, socket: Socket, role: Role) {
+        self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.stats.accepted.add(1);
+        self.cx.connections(role).add(1);
+        self.open += 1;
+        self.connections.grow(socket.index()).open(role);
+        let deadline_ms = self.cx.now_ms + self.cx.settings.limits.head_timeout_ms;
+        self.wheel.set(&mut self.connections, socket.index(), deadline_ms);
+    }
+
+    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
+        if writable {
+            self.cx.tick(io.now_ms(), io.unix_s());
+            self.with(socket, |connection, cx| connection.writable(cx, io, socket));
+        }
+        self.connections.at(socket.index()).is_some_and(|connection| connection.reads())
+    }
+
+    fn received(&mut self, io: &mut B, socket: Socket, bytes: &[u8]) -> Flow {
+        self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.stats.bytes_in.add(bytes.len() as u64);
+        self.with(socket, |connection, cx| connection.receive(cx, io, socket, bytes))
+            .unwrap_or(Flow::Closed)
+    }
+
+    fn ended(&mut self, io: &mut B, socket: Socket, broken: bool) {
+        self.with(socket, |connection, cx| connection.end(cx, io, socket, broken));
+    }
+
+    fn accept_paused(&mut self) {
+        self.cx.stats.accept_pauses.add(1);
+    }
+}
