@@ -1,0 +1,1 @@
+"""The parts of bench/run: tools and processes, load, and one module per group of figures."""

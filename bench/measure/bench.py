@@ -1,0 +1,99 @@
+"""What a measurement stands on: tools present, binaries built, cores assigned."""
+
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+BENCH_DIR = Path(__file__).resolve().parent.parent
+OUT_DIR = BENCH_DIR / "out"
+LUA_DIR = BENCH_DIR / "lua"
+SERVER_CORE = 0
+LOAD_CORE = 1
+
+# Tool -> the Debian package that brings it.
+PACKAGES = {"wrk": "wrk", "nginx": "nginx", "cc": "gcc", "taskset": "util-linux"}
+
+
+class MeasurementError(Exception):
+    """A measurement cannot be made, or what was measured is not what was meant."""
+
+
+@dataclass(frozen=True)
+class Options:
+    rounds: int
+    seconds: int
+    stentor: Path | None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The binaries and the options of one run of the driver."""
+
+    options: Options
+    stentor: Path
+    floor: Path
+    malloc_count: Path
+
+    @staticmethod
+    def prepare(options: Options) -> "Bench":
+        """Builds everything, then moves this process, and with it all load, to its core."""
+        if (os.cpu_count() or 1) < 2:
+            raise MeasurementError("two cores are needed: one for the server, one for the load")
+        require_tools()
+        OUT_DIR.mkdir(exist_ok=True)
+        floor = compile_c("floor.c", OUT_DIR / "floor")
+        malloc_count = compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
+        stentor = options.stentor.resolve() if options.stentor else build_stentor()
+        if not os.access(stentor, os.X_OK):
+            raise MeasurementError(f"{stentor} is not an executable file")
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        os.sched_setaffinity(0, {LOAD_CORE})
+        return Bench(options, stentor, floor, malloc_count)
+
+    def describe_host(self) -> str:
+        """One line that says where and how, with a warning when the host is not at rest."""
+        busy = os.getloadavg()[0]
+        text = (f"Linux {platform.release()}, {os.cpu_count()} cores, server on core "
+                f"{SERVER_CORE}, load on core {LOAD_CORE}, {self.options.rounds} rounds of "
+                f"{self.options.seconds} s, load average {busy:.2f}")
+        return text + ("\nwarning: the host is busy, figures will scatter" if busy > 0.7 else "")
+
+
+def require_tools() -> None:
+    """Installs the missing packages when allowed to, else says which they are."""
+    environment_path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    os.environ["PATH"] = environment_path  # nginx lives in sbin, which users often lack
+    missing = sorted({package for tool, package in PACKAGES.items() if not shutil.which(tool)})
+    if not missing:
+        return
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise MeasurementError(f"Debian packages are missing: {' '.join(missing)}")
+    print("installing:", " ".join(missing), flush=True)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def compile_c(source: str, target: Path, *flags: str) -> Path:
+    command = ["cc", "-O2", "-Wall", "-Wextra", *flags, "-o", str(target), str(BENCH_DIR / source)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def build_stentor() -> Path:
+    """Builds the release binary and returns the path that cargo itself reports."""
+    if not shutil.which("cargo"):
+        raise MeasurementError("cargo is missing: install Rust, or name a binary with --stentor")
+    command = ["cargo", "build", "--release", "--quiet", "--package", "stentor",
+               "--message-format", "json-render-diagnostics"]
+    built = subprocess.run(command, cwd=BENCH_DIR.parent, check=True, stdout=subprocess.PIPE)
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "stentor":
+            return Path(message["executable"])
+    raise MeasurementError("cargo built no binary named stentor")

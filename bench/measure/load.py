@@ -1,0 +1,156 @@
+"""Load from wrk, in alternating rounds, with the server's processor time around each."""
+
+import os
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import table
+from .bench import LOAD_CORE, LUA_DIR, SERVER_CORE, MeasurementError, Options
+from .process import Server
+
+CLOCK_TICKS_PER_SECOND = 100  # USER_HZ, the same on every Linux
+FOREIGN_SHARE_MAX = 0.05
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round of one subject."""
+
+    cpu_us: float
+    """Processor time of the server process per request, in microseconds."""
+
+    core_us: float
+    """The same with the soft interrupts that ran on the server's core (TCP processing)."""
+
+    per_second: float
+    """Requests per second of wall time."""
+
+    foreign_share: float
+    """Share of the two cores' time that neither the server nor the load used."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A server and how to load it."""
+
+    name: str
+    server: Server
+    path: str
+    connections: int = 64
+    fields: tuple[str, ...] = ()
+    script: str | None = None
+    arguments: tuple[str, ...] = ()
+
+    def load(self, seconds: int) -> Sample:
+        command = ["wrk", "--threads", "1", "--connections", str(self.connections),
+                   "--duration", f"{seconds}s"]
+        for field in self.fields:
+            command += ["--header", field]
+        if self.script:
+            command += ["--script", str(LUA_DIR / self.script)]
+        command += [f"http://127.0.0.1:{self.server.port}{self.path}", "--", *self.arguments]
+        before = Usage.now(self.server)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        after = Usage.now(self.server)
+        requests, per_second = self.read_report(done.stdout)
+        cpu = after.server - before.server
+        softirq = after.softirq - before.softirq
+        foreign = (after.both_cores - before.both_cores) - cpu - (after.load - before.load)
+        return Sample(
+            cpu_us=cpu * 1e6 / requests,
+            core_us=(cpu + softirq) * 1e6 / requests,
+            per_second=per_second,
+            foreign_share=max(foreign, 0) / (2 * (after.wall - before.wall)),
+        )
+
+    def read_report(self, report: str) -> tuple[int, float]:
+        """Requests and requests per second; any error makes the round worthless."""
+        requests = re.search(r"(\d+) requests in", report)
+        per_second = re.search(r"Requests/sec:\s+([\d.]+)", report)
+        trouble = re.search(r"Socket errors.*|Non-2xx.*|unable to connect.*", report)
+        if trouble or not requests or not per_second or int(requests[1]) == 0:
+            what = trouble[0] if trouble else report.strip() or "wrk said nothing"
+            raise MeasurementError(f"{self.name}: {what}")
+        return int(requests[1]), float(per_second[1])
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Seconds spent so far; those of the cores advance in steps of 10 ms."""
+
+    wall: float
+    server: float
+    load: float
+    softirq: float
+    both_cores: float
+
+    @staticmethod
+    def now(server: Server) -> "Usage":
+        ticks = {}
+        for line in Path("/proc/stat").read_text().splitlines():
+            name, *figures = line.split()
+            ticks[name] = figures
+        # The columns are user, nice, system, idle, iowait, irq, softirq (proc_stat(5)).
+        of_processes = [
+            int(ticks[f"cpu{core}"][column])
+            for core in (SERVER_CORE, LOAD_CORE) for column in (0, 1, 2)
+        ]
+        times = os.times()
+        return Usage(
+            wall=time.monotonic(),
+            server=server.cpu_seconds(),
+            load=times.user + times.system + times.children_user + times.children_system,
+            softirq=int(ticks[f"cpu{SERVER_CORE}"][6]) / CLOCK_TICKS_PER_SECOND,
+            both_cores=sum(of_processes) / CLOCK_TICKS_PER_SECOND,
+        )
+
+
+class Series:
+    """The samples of several subjects, round by round."""
+
+    def __init__(self, samples: dict[str, list[Sample]]) -> None:
+        self.samples = samples
+
+    def median(self, subject: str, figure: Callable[[Sample], float]) -> float:
+        return statistics.median(figure(sample) for sample in self.samples[subject])
+
+    def ratio(self, subject: str, other: str, figure: Callable[[Sample], float]) -> float:
+        """The median of the rounds' ratios: drift of the host cancels within a round."""
+        return statistics.median(
+            figure(mine) / figure(theirs)
+            for mine, theirs in zip(self.samples[subject], self.samples[other])
+        )
+
+
+def alternate(options: Options, subjects: list[Subject]) -> Series:
+    """A short warm-up of each, then rounds in which every subject has its turn.
+
+    Every other round goes backwards, so that none always follows the same one.
+    """
+    for subject in subjects:
+        subject.load(1)
+    samples: dict[str, list[Sample]] = {subject.name: [] for subject in subjects}
+    for turn in range(options.rounds):
+        for subject in subjects if turn % 2 == 0 else reversed(subjects):
+            samples[subject.name].append(subject.load(options.seconds))
+    foreign = statistics.median(s.foreign_share for series in samples.values() for s in series)
+    if foreign > FOREIGN_SHARE_MAX:
+        table.progress(f"warning: other processes took {foreign:.0%} of the two cores meanwhile")
+    return Series(samples)
+
+
+def cpu_us(sample: Sample) -> float:
+    return sample.cpu_us
+
+
+def core_us(sample: Sample) -> float:
+    return sample.core_us
+
+
+def per_second(sample: Sample) -> float:
+    return sample.per_second

@@ -1,0 +1,113 @@
+"""A server process: started on its core, measured from outside, stopped by its own pid."""
+
+import os
+import socket
+import subprocess
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .bench import OUT_DIR, SERVER_CORE, MeasurementError
+
+START_SECONDS_MAX = 15
+STOP_SECONDS_MAX = 15
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What /proc says a process holds, in bytes."""
+
+    resident: int
+    proportional: int
+    anonymous: int
+
+
+class Server(AbstractContextManager["Server"]):
+    """Runs while the `with` block does; leaving the block for any reason stops it."""
+
+    def __init__(self, name: str, command: list[str], *ports: int,
+                 environment: dict[str, str] | None = None) -> None:
+        """Returns when all `ports` are listened on; the first is the one to measure."""
+        self.name = name
+        self.port = ports[0]
+        self.log = OUT_DIR / f"{name}.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                ["taskset", "--cpu-list", str(SERVER_CORE), *command],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **(environment or {})},
+            )
+        try:
+            for port in ports:
+                self.wait_until_it_listens(port)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def wait_until_it_listens(self, port: int) -> None:
+        give_up = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < give_up:
+            if self.process.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        raise MeasurementError(
+            f"{self.name} does not listen on port {port}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads, living and ended, in nanosecond resolution.
+
+        The clock id is what clock_getcpuclockid(3) returns for a pid. Unlike /proc/PID/schedstat
+        it includes threads that have ended and the slice that is running at this moment.
+        """
+        if self.process.poll() is not None:
+            raise MeasurementError(f"{self.name} has ended: {self.last_words()}")
+        return time.clock_gettime((~self.process.pid << 3) | 2)
+
+    def memory(self) -> Memory:
+        rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        kilobytes = {
+            line.split(":")[0]: int(line.split()[1])
+            for line in rollup.splitlines()[1:]
+        }
+        return Memory(kilobytes["Rss"] * 1024, kilobytes["Pss"] * 1024,
+                      kilobytes["Anonymous"] * 1024)
+
+
+def free_port() -> int:
+    """A port nobody listens on at this moment, just below the range clients get theirs from."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in range(max(low - 2000, 1024), low):
+        if port in _handed_out:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _handed_out.add(port)
+        return port
+    raise MeasurementError(f"no free port below {low}")
+
+
+_handed_out: set[int] = set()

@@ -1,0 +1,96 @@
+"""Publishing in bulk: NDJSON streamed on one connection to the control listener."""
+
+import json
+import re
+import socket
+import statistics
+import time
+from dataclasses import dataclass
+
+from . import table
+from .bench import Bench, MeasurementError
+from .servers import Stentor, body_of, expect_body
+
+TOPICS = 1_000
+MESSAGE_BYTES = 100
+STREAM_SECONDS = 4
+WARM_UP_SECONDS = 1
+ANSWER_SECONDS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Published:
+    """One stream: what the server took, and in what time."""
+
+    messages: int
+    wall_seconds: float
+    cpu_seconds: float
+
+
+def publish(bench: Bench) -> list[table.Row]:
+    """Messages per second, by the wall clock and by the server's processor time.
+
+    The server with all its threads is held on one core, so the wall figure is what one core takes.
+    """
+    with Stentor(bench) as stentor:
+        stream(stentor, WARM_UP_SECONDS)
+        runs = [stream(stentor, STREAM_SECONDS) for _ in range(min(3, bench.options.rounds))]
+        last = TOPICS - 1
+        expect_body(stentor, topic(last), message(last).encode())
+    wall = statistics.median(run.messages / run.wall_seconds for run in runs)
+    cpu = statistics.median(run.messages / run.cpu_seconds for run in runs)
+    what = f"publishing {MESSAGE_BYTES}-byte messages to {TOPICS:,} topics"
+    target = table.at_least(100_000, "/s")
+    return [
+        table.absolute_row(f"{what}: per second on one core", f"{wall:,.0f}/s", wall, target),
+        table.absolute_row(f"{what}: per second of server CPU", f"{cpu:,.0f}/s", cpu, None),
+    ]
+
+
+def stream(stentor: Stentor, seconds: float) -> Published:
+    """Sends the same batch of lines, one message per topic, as chunks until time is up."""
+    lines = "".join(
+        json.dumps({"topic": topic(n), "data": message(n)}, separators=(",", ":")) + "\n"
+        for n in range(TOPICS)
+    ).encode()
+    chunk = b"%x\r\n%b\r\n" % (len(lines), lines)
+    batches = 0
+    cpu, start = stentor.cpu_seconds(), time.monotonic()
+    try:
+        with socket.create_connection(("127.0.0.1", stentor.control_port), 10) as connection:
+            connection.settimeout(ANSWER_SECONDS_MAX)
+            connection.sendall(
+                b"POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+                b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while time.monotonic() - start < seconds:
+                connection.sendall(chunk)
+                batches += 1
+            connection.sendall(b"0\r\n\r\n")
+            answer = read_to_end(connection)
+    except OSError as error:
+        raise MeasurementError(f"POST /-/publish after {batches:,} batches: {error}") from error
+    wall, cpu = time.monotonic() - start, stentor.cpu_seconds() - cpu
+    check_answer(answer, batches * TOPICS)
+    return Published(batches * TOPICS, wall, cpu)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    received = b""
+    while more := connection.recv(65536):
+        received += more
+    return received
+
+
+def check_answer(answer: bytes, messages: int) -> None:
+    """200, and the count of messages among the figures it names."""
+    figures = [int(figure) for figure in re.findall(rb"\d+", body_of(answer))]
+    if not answer.startswith(b"HTTP/1.1 200 ") or messages not in figures:
+        raise MeasurementError(f"POST /-/publish of {messages} messages answered {answer!r}")
+
+
+def topic(n: int) -> str:
+    return f"/bench/{n:04d}"
+
+
+def message(n: int) -> str:
+    return f"message {n:04d} ".ljust(MESSAGE_BYTES, ".")

@@ -1,0 +1,155 @@
+"""The three subjects: Stentor, nginx and the floor, each with its command line."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable
+
+from .bench import OUT_DIR, Bench, MeasurementError
+from .process import Server, free_port
+
+LOOKUP_CONFIG = """\
+[[lookup]]
+path = "/list="
+topics = "/quotes/{name}"
+line = 'var hq_str_{name}="{value}";'
+"""
+
+# Everything that nginx would do besides answering is off; a single process, as one worker.
+NGINX_CONFIG = """\
+daemon off;
+master_process off;
+worker_processes 1;
+pid {out}/nginx.pid;
+error_log stderr crit;
+events {{ worker_connections 19000; }}
+http {{
+    access_log off;
+    default_type text/plain;
+    keepalive_requests 1000000000;
+    client_body_temp_path {out}/nginx-body;
+    proxy_temp_path {out}/nginx-proxy;
+    fastcgi_temp_path {out}/nginx-fastcgi;
+    uwsgi_temp_path {out}/nginx-uwsgi;
+    scgi_temp_path {out}/nginx-scgi;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{ return 200 "{body}"; }}
+    }}
+}}
+"""
+
+
+class Stentor(Server):
+    """One worker, with the look-up route of the finance pages configured."""
+
+    def __init__(self, bench: Bench, environment: dict[str, str] | None = None) -> None:
+        self.control_port = free_port()
+        port = free_port()
+        config = OUT_DIR / "stentor.toml"
+        config.write_text(LOOKUP_CONFIG)
+        super().__init__("stentor", [
+            str(bench.stentor), "serve", "-c", str(config),
+            "--listen", f"127.0.0.1:{port}",
+            "--control", f"127.0.0.1:{self.control_port}",
+            "--workers", "1",
+        ], port, self.control_port, environment=environment)
+
+    def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=10)
+        try:
+            connection.request("PUT", topic, value, {"Content-Type": content_type})
+            answer = connection.getresponse()
+            if answer.status not in (200, 201):
+                raise MeasurementError(f"PUT {topic}: {answer.status} {answer.read()!r}")
+        except OSError as error:
+            raise MeasurementError(f"PUT {topic}: {error}") from error
+        finally:
+            connection.close()
+
+    def put_many(self, values: Iterable[tuple[str, str]]) -> None:
+        """Publishes (topic, text) pairs in bulk."""
+        lines = [json.dumps({"topic": topic, "data": data}) + "\n" for topic, data in values]
+        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=30)
+        try:
+            connection.request("POST", "/-/publish", "".join(lines).encode(),
+                               {"Content-Type": "application/x-ndjson"})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise MeasurementError(f"POST /-/publish: {answer.status} {answer.read()!r}")
+        except OSError as error:
+            raise MeasurementError(f"POST /-/publish: {error}") from error
+        finally:
+            connection.close()
+
+
+class Nginx(Server):
+    """`return 200` with a fixed body (which must need no quoting)."""
+
+    def __init__(self, body: bytes) -> None:
+        port = free_port()
+        config = OUT_DIR / "nginx.conf"
+        config.write_text(NGINX_CONFIG.format(out=OUT_DIR, port=port, body=body.decode("ascii")))
+        super().__init__("nginx", ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c",
+                                   str(config)], port)
+
+
+class Floor(Server):
+    """The bare epoll loop of floor.c, which answers every request with `response`."""
+
+    def __init__(self, bench: Bench, response: bytes) -> None:
+        port = free_port()
+        file = OUT_DIR / "response.bin"
+        file.write_bytes(response)
+        super().__init__("floor", [str(bench.floor), str(port), str(file)], port)
+
+
+def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:
+    """One GET on an open connection; the whole response, exactly as it came.
+
+    Without extra `fields` the request is byte for byte the one wrk sends.
+    """
+    host = "127.0.0.1:%d" % connection.getpeername()[1]
+    head = "".join(f"{field}\r\n" for field in (f"Host: {host}", *fields))
+    connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
+    received = b""
+    while True:
+        head_bytes, blank_line, body = received.partition(b"\r\n\r\n")
+        if blank_line and len(body) >= content_length(head_bytes):
+            return received
+        more = connection.recv(65536)
+        if not more:
+            raise MeasurementError(f"GET {path}: the connection ended after {received!r}")
+        received += more
+
+
+def content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            return int(value)
+    raise MeasurementError(f"an answer without Content-Length: {head!r}")
+
+
+def get(server: Server, path: str, *fields: str) -> bytes:
+    """One GET on a connection of its own; the whole response. Anything but 200 is an error."""
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+            response = exchange(connection, path, *fields)
+    except OSError as error:
+        raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
+    if not response.startswith(b"HTTP/1.1 200 "):
+        first_line = response.split(b"\r\n")[0].decode(errors="replace")
+        raise MeasurementError(f"{server.name}: GET {path}: {first_line}")
+    return response
+
+
+def body_of(response: bytes) -> bytes:
+    return response.partition(b"\r\n\r\n")[2]
+
+
+def expect_body(server: Server, path: str, body: bytes) -> None:
+    """What is about to be measured must be the right answer."""
+    found = body_of(get(server, path))
+    if found != body:
+        raise MeasurementError(f"{server.name}: GET {path} answered {found!r}, not {body!r}")

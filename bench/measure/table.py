@@ -1,0 +1,79 @@
+"""Result rows and the one table they are printed in."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the result; `reached` is None for a figure that has no target."""
+
+    what: str
+    stentor: str
+    against: str
+    ratio: str
+    must: str
+    reached: bool | None
+
+    @property
+    def missed(self) -> bool:
+        return self.reached is False
+
+    @property
+    def verdict(self) -> str:
+        return {None: "", True: "reached", False: "MISSED"}[self.reached]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound with the way it is written in the table."""
+
+    text: str
+    holds: Callable[[float], bool]
+
+
+def at_most(bound: float, unit: str = "") -> Target:
+    return Target(f"<= {bound:g}{unit}", lambda figure: figure <= bound)
+
+
+def below(bound: float) -> Target:
+    return Target(f"< {bound:g}", lambda figure: figure < bound)
+
+
+def at_least(bound: float, unit: str = "") -> Target:
+    return Target(f">= {bound:,g}{unit}" if bound < 1e5 else f">= {bound:,.0f}{unit}",
+                  lambda figure: figure >= bound)
+
+
+def ratio_row(what: str, stentor: str, against: str, ratio: float, target: Target | None) -> Row:
+    """A figure judged by its ratio to another subject's."""
+    return Row(what, stentor, against, f"{ratio:.2f}", target.text if target else "",
+               target.holds(ratio) if target else None)
+
+
+def absolute_row(what: str, text: str, figure: float, target: Target | None) -> Row:
+    """A figure judged by itself."""
+    return Row(what, text, "", "", target.text if target else "",
+               target.holds(figure) if target else None)
+
+
+def not_measured(what: str, reason: str) -> Row:
+    """Counts as missed: a figure nobody could measure has not been reached."""
+    return Row(what, "not measured", reason, "", "", False)
+
+
+def render(rows: list[Row]) -> str:
+    lines = [("what", "stentor", "against", "ratio", "must reach", "verdict")]
+    lines += [(r.what, r.stentor, r.against, r.ratio, r.must, r.verdict) for r in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(6)]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+        for line in lines
+    )
+
+
+def progress(text: str) -> None:
+    """What goes on, on stderr: stdout holds the table alone."""
+    print(text, file=sys.stderr, flush=True)
