@@ -1,3 +1,70 @@
-//! Stub.
+//! The `stentor` command: flags, and what is printed. The work is done in `stentor-server`.
+//!
+//! One file per command, each with its own arguments; `args` lists them. What several commands
+//! have in common is in `lifecycle` (from the settings to the graceful stop) and `client`
+//! (talking to a running server).
+//!
+//! Exit codes: 0 success, 1 failure, 2 usage or configuration.
+
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod check;
+mod client;
+mod completions;
+mod demo;
+mod lifecycle;
+mod publish;
+mod serve;
+mod subscribe;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Pub(args) => publish::run(&args),
+        Command::Sub(args) => subscribe::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("stentor: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Why a command did not do what it was asked to. Printed as it is.
+#[derive(Debug)]
+enum Failure {
+    /// The arguments or the configuration are wrong: trying again is of no use.
+    Usage(String),
+    /// Something else went wrong.
+    Failed(String),
+}
+
+impl Failure {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Failed(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
+        }
+    }
+}

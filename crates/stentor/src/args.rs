@@ -1,0 +1,131 @@
+//! The command line: the list of commands, and how settings are put together from all sources.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use clap::{Args, Parser, Subcommand};
+use stentor_server::config::{ControlAddress, Settings, parse_address};
+
+use crate::{Failure, check, completions, demo, publish, serve, subscribe};
+
+/// Publish once; every reader hears it.
+///
+/// An HTTP server for values that change while many people watch: PUT a value at a path, and
+/// readers get it at the same path.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stentor",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = EXAMPLES,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Every command, in the order of `--help`; what it says of each stands with its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
+    Pub(publish::PubArgs),
+    Sub(subscribe::SubArgs),
+    Check(check::CheckArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// Flags of every command that runs a server. A flag replaces what the other sources say.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerFlags {
+    /// Address of the public listener, which only reads; may be repeated [default: 0.0.0.0:8080]
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_address)]
+    listen: Vec<SocketAddr>,
+    /// Address of the control listener, which publishes: IP:PORT or unix:PATH; may be repeated
+    /// [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    control: Vec<ControlAddress>,
+    /// Worker threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    workers: Option<u16>,
+}
+
+impl ServerFlags {
+    /// Defaults, file, environment, flags: each overrides the one before.
+    pub(crate) fn settings(&self, file: Option<&Path>) -> Result<Settings, Failure> {
+        // A variable that is not Unicode is none of ours.
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let mut settings = Settings::load(file, environment).map_err(usage)?;
+        if !self.listen.is_empty() {
+            settings.listen.clone_from(&self.listen);
+        }
+        if !self.control.is_empty() {
+            settings.control.clone_from(&self.control);
+        }
+        if let Some(workers) = self.workers {
+            settings.workers = workers.into();
+        }
+        settings.validate().map_err(usage)?;
+        Ok(settings)
+    }
+}
+
+/// A mistake of whoever configured or called the program.
+pub(crate) fn usage(error: impl ToString) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor demo                                  watch real prices change in a browser
+  stentor serve -c stentor.toml                 run with a configuration
+  stentor pub /scores/lal-bos '101:99'          publish a value
+  curl http://127.0.0.1:8080/scores/lal-bos     read it
+  stentor sub /scores/lal-bos                   follow it
+
+Every setting can also come from the environment: STENTOR_LISTEN, STENTOR_LIMITS_HEAD_TIMEOUT.
+Flags override the environment, which overrides the file.
+Exit codes: 0 success, 1 failure, 2 usage or configuration.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_replace_what_other_sources_say() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        let line =
+            "stentor serve --listen 127.0.0.1:1 --listen [::1]:1 --control unix:/s --workers 7";
+        let Command::Serve(args) = parse(line).unwrap().command else { panic!("not serve") };
+        let settings = args.server.settings(None).unwrap();
+        assert_eq!(settings.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
+        assert_eq!(settings.control, [ControlAddress::Unix("/s".into())]);
+        assert_eq!(settings.workers, 7);
+        for bad in ["--listen 1", "--control unix:", "--workers 0", "--workers 4097", "--nonsense"]
+        {
+            let error = parse(&format!("stentor serve {bad}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_overlap_are_a_mistake_of_the_caller() {
+        let flags = ServerFlags {
+            listen: vec!["127.0.0.1:8081".parse().unwrap()],
+            ..ServerFlags::default()
+        };
+        assert!(matches!(flags.settings(None), Err(Failure::Usage(_))));
+    }
+}

@@ -1,0 +1,127 @@
+//! Talking to a running server: addresses, topics in URLs, and answers.
+
+use std::fmt::Write;
+use std::io::Read;
+use std::time::Duration;
+
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use crate::Failure;
+
+/// The base of a server's URLs: `http://127.0.0.1:8080`, without a slash at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BaseUrl(String);
+
+impl BaseUrl {
+    /// Reads a URL; the scheme may be left out.
+    pub(crate) fn parse(text: &str) -> Result<BaseUrl, String> {
+        let bare = match text.split_once("://") {
+            None => text,
+            Some(("http", bare)) => bare,
+            Some((scheme, _)) => return Err(format!("'{scheme}' is not supported, only http")),
+        };
+        let host = bare.strip_suffix('/').unwrap_or(bare);
+        let outside = |b: u8| !b.is_ascii_graphic() || matches!(b, b'/' | b'?' | b'#' | b'@');
+        if host.is_empty() || host.bytes().any(outside) {
+            return Err(format!("'{text}' is not a server: write http://HOST:PORT"));
+        }
+        Ok(BaseUrl(format!("http://{host}")))
+    }
+
+    /// The URL of a path that needs no escaping.
+    pub(crate) fn page(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+
+    /// The URL of a topic: every byte of its name that could be taken for syntax is escaped.
+    pub(crate) fn topic(&self, topic: &str) -> String {
+        let mut url = self.0.clone();
+        for byte in topic.bytes() {
+            if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
+                url.push(char::from(byte));
+            } else {
+                // Writing to a string cannot fail.
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+        url
+    }
+}
+
+/// A topic as an argument.
+pub(crate) fn parse_topic(text: &str) -> Result<String, String> {
+    if text.starts_with('/') && text.len() > 1 {
+        return Ok(text.to_owned());
+    }
+    Err("a topic is a path, such as /quotes/aapl".to_owned())
+}
+
+/// A client that keeps its connections and goes straight to the server it was told. Every status
+/// is an answer, not an error.
+pub(crate) fn agent(answer_timeout: Option<Duration>) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_global(answer_timeout)
+        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
+    config.build().new_agent()
+}
+
+/// The whole body of an answer.
+pub(crate) fn body(answer: &mut Response<Body>) -> Result<Vec<u8>, ureq::Error> {
+    let mut data = Vec::new();
+    let mut reader = answer.body_mut().with_config().limit(BODY_BYTES_MAX).reader();
+    reader.read_to_end(&mut data)?;
+    Ok(data)
+}
+
+/// What a refusal says: the status, and the server's reason.
+pub(crate) fn refusal(what: &str, answer: &mut Response<Body>) -> Failure {
+    let reason = body(answer).unwrap_or_default();
+    let reason = String::from_utf8_lossy(&reason);
+    Failure::Failed(format!("{what}: {}: {}", answer.status(), reason.trim_end()))
+}
+
+/// What a request without an answer says.
+pub(crate) fn unreachable(server: &BaseUrl, error: &ureq::Error) -> Failure {
+    Failure::Failed(format!("no answer from {}: {error}", server.0))
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Above any message a server can be configured to take.
+const BODY_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers() {
+        for (text, url) in [
+            ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
+            ("http://[::1]:8081/", Some("http://[::1]:8081")),
+            ("localhost:8081", Some("http://localhost:8081")),
+            ("https://example.com", None),
+            ("unix:/run/x", None),
+            ("http://", None),
+            ("http://a/b", None),
+            ("http://user@a", None),
+            ("", None),
+        ] {
+            assert_eq!(BaseUrl::parse(text).ok(), url.map(|url| BaseUrl(url.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn topics_are_escaped() {
+        let server = BaseUrl::parse("h:1").unwrap();
+        assert_eq!(server.topic("/quotes/aapl"), "http://h:1/quotes/aapl");
+        assert_eq!(server.topic("/a b?c#d%41/é"), "http://h:1/a%20b%3Fc%23d%2541/%C3%A9");
+        assert!(parse_topic("quotes").is_err());
+        assert!(parse_topic("/").is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! `stentor demo`: the server with real prices replayed as live quotes, and a page to watch them.
+//!
+//! The demo is an ordinary publisher that happens to live in the server's process: a thread
+//! publishes each day's quotes, and the page is the value of a topic like any other.
+
+mod prices;
+mod replay;
+
+use std::io::{IsTerminal, Write, stdout};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use stentor_hub::{ContentType, Draft, Id};
+use stentor_server::Server;
+use tracing::{Level, error};
+
+use crate::Failure;
+use crate::args::{ServerFlags, usage};
+use crate::lifecycle::{self, Signals, Told};
+use prices::Day;
+
+/// Run the server with real prices replayed as live quotes, and a page to watch them
+///
+/// Daily prices of five companies, 2000 to 2013, one trading day after the other, at /quotes/aapl,
+/// /quotes/fb, /quotes/goog, /quotes/ibm and /quotes/msft; the page is at /demo.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Trading days replayed per second
+    #[arg(long, value_name = "DAYS", default_value = "4", value_parser = parse_speed)]
+    speed: f64,
+    /// The day to begin with; from 2012-05-18 on all five trade
+    #[arg(long, value_name = "YYYY-MM-DD", default_value = "2012-05-18", value_parser = parse_date)]
+    from: String,
+    #[command(flatten)]
+    server: ServerFlags,
+}
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let days = prices::days(&args.from).map_err(Failure::Failed)?;
+    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+        return Err(usage(format!("there are no prices from {} on: they end before", args.from)));
+    };
+    lifecycle::log_to_stderr(Level::WARN);
+    let mut signals = Signals::register()?;
+    let server = lifecycle::start(args.server.settings(None)?)?;
+    let page = Draft::new(PAGE.as_bytes()).with_content_type(html()?);
+    let page = server.publish("/demo", page).map_err(|error| Failure::Failed(error.to_string()))?;
+    let scene = Scene { days: days.len(), first, last, speed: args.speed };
+    greet(&introduction(&base_url(&server), page.id, &scene));
+
+    let (stop, stopped) = mpsc::channel();
+    let pause = Duration::from_secs_f64(1.0 / args.speed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // The receiver moves in: it must not be shared.
+            let stopped = stopped;
+            if let Err(reason) = replay::run(&server, &days, pause, &stopped) {
+                error!("the replay has stopped: {reason}");
+            }
+        });
+        while signals.wait() != Told::Stop {}
+        drop(stop);
+    });
+    lifecycle::stop(server, signals)
+}
+
+/// What the introduction speaks of.
+struct Scene<'a> {
+    days: usize,
+    first: &'a Day,
+    last: &'a Day,
+    speed: f64,
+}
+
+/// What is printed at the start: where to look, and what to try. `*` marks what stands out.
+fn introduction(base: &str, page: Id, scene: &Scene<'_>) -> String {
+    let Scene { days, first, last, speed } = scene;
+    let (first, last) = (&first.date, &last.date);
+    format!(
+        "\
+*Stentor* replays {days} days of real prices ({first} to {last}), {speed} a second.
+
+  *Watch*  {base}/demo
+
+Try, in another terminal:
+
+  *A value*: a quote as it is now, with its entity tag.
+    curl -i {base}/quotes/aapl
+
+  *A conditional poll*: this page has not changed, so expect 304 and no body.
+    curl -i -H 'If-None-Match: \"{page}\"' {base}/demo
+
+  *Many values* in one request: expect one JSON object, name by name.
+    curl '{base}/-/values?prefix=/quotes/&names=aapl,msft'
+
+Ctrl-C ends it.
+"
+    )
+}
+
+/// Prints the introduction; bold on a terminal, plain elsewhere. A closed output is no reason not
+/// to serve.
+fn greet(text: &str) {
+    let mut out = stdout().lock();
+    let mut bold = false;
+    for (i, piece) in text.split('*').enumerate() {
+        if i > 0 && out.is_terminal() {
+            bold = !bold;
+            let _ = out.write_all(if bold { b"\x1b[1m" } else { b"\x1b[0m" });
+        }
+        let _ = out.write_all(piece.as_bytes());
+    }
+    let _ = out.flush();
+}
+
+/// The URL under which this host reaches the public listener.
+fn base_url(server: &Server) -> String {
+    let address = server.public().first().copied();
+    format!("http://{}", reachable(address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 80)))))
+}
+
+/// "Every address" is none a browser can open: loopback is one of them.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn html() -> Result<ContentType, Failure> {
+    ContentType::parse("text/html; charset=utf-8").map_err(|e| Failure::Failed(e.to_owned()))
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.01..=10_000.0).contains(&speed) => Ok(speed),
+        _ => Err("a speed is a number of days per second from 0.01 to 10000".to_owned()),
+    }
+}
+
+/// Checks the form only: a day without trade is as good a beginning as any.
+fn parse_date(text: &str) -> Result<String, String> {
+    let form =
+        |(i, b): (usize, u8)| if matches!(i, 4 | 7) { b == b'-' } else { b.is_ascii_digit() };
+    if text.len() == 10 && text.bytes().enumerate().all(form) {
+        return Ok(text.to_owned());
+    }
+    Err("a date is written YYYY-MM-DD".to_owned())
+}
+
+const PAGE: &str = include_str!("page.html");
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor demo
+  stentor demo --speed 20 --from 2008-09-01     the autumn of 2008, quickly
+  stentor demo --listen 127.0.0.1:9000          if another program has the port";
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(line: &str) -> Result<DemoArgs, clap::Error> {
+        let line = format!("stentor demo{line}");
+        Cli::try_parse_from(line.split(' ')).map(|cli| match cli.command {
+            Command::Demo(args) => args,
+            other => panic!("not demo: {other:?}"),
+        })
+    }
+
+    #[test]
+    fn arguments() {
+        let args = parse("").unwrap();
+        assert_eq!((args.speed, args.from.as_str()), (4.0, "2012-05-18"));
+        let args = parse(" --speed 0.5 --from 2000-03-01").unwrap();
+        assert_eq!((args.speed, args.from.as_str()), (0.5, "2000-03-01"));
+        for bad in ["0", "-1", "nan", "inf", "x", "10001"] {
+            assert!(parse(&format!(" --speed {bad}")).is_err(), "{bad}");
+        }
+        for bad in ["2012", "2012/05/18", "18.05.2012", "2012-05-1x"] {
+            assert!(parse(&format!(" --from {bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_date_after_the_last_price_is_a_mistake_of_the_caller() {
+        let args = parse(" --from 2013-03-02").unwrap();
+        assert!(matches!(run(&args), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn the_introduction_names_what_can_be_tried() {
+        let days = prices::days("2012-05-18").unwrap();
+        let scene = Scene { days: days.len(), first: &days[0], last: &days[1], speed: 4.0 };
+        let id: Id = "1f2e3d4c-1".parse().unwrap();
+        let text = introduction("http://127.0.0.1:8080", id, &scene);
+        assert!(text.contains("(2012-05-18 to 2012-05-21), 4 a second."), "{text}");
+        assert!(text.contains("-H 'If-None-Match: \"1f2e3d4c-1\"' http://127.0.0.1:8080/demo"));
+        assert_eq!(text.matches("    curl ").count(), 3);
+        assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn every_address_is_shown_as_one_that_can_be_opened() {
+        for (bound, shown) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("10.0.0.7:80", "10.0.0.7:80"),
+        ] {
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn the_page_asks_for_every_symbol() {
+        let days = prices::days("2012-05-18").unwrap();
+        for quote in &days[0].quotes {
+            assert!(PAGE.contains(&format!("{}: \"", quote.symbol.to_lowercase())));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `stentor pub`: publishes one message, or a stream of lines.
+//!
+//! Lines go as NDJSON over one connection to `/-/publish`, each as soon as it is read: the output
+//! of `tail -f` can be published for days. While there is nothing to say, a space is sent now and
+//! then (JSON allows it between lines), so that the server can tell a quiet publisher from one
+//! that is gone.
+
+use std::io::{BufRead, BufReader, Read, stdin};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use ureq::SendBody;
+
+use crate::Failure;
+use crate::client::{self, BaseUrl, parse_topic};
+
+/// Publish a message, or one for every line of standard input
+///
+/// Prints the id of the message.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PubArgs {
+    /// Where to publish, such as /quotes/aapl
+    #[arg(value_parser = parse_topic)]
+    topic: String,
+    /// The message; standard input if left out or '-'
+    #[arg(conflicts_with = "lines", allow_hyphen_values = true)]
+    data: Option<String>,
+    /// Publish every line of standard input as a message
+    #[arg(long)]
+    lines: bool,
+    /// Content type
+    #[arg(long = "type", value_name = "TYPE", default_value = "text/plain; charset=utf-8")]
+    content_type: String,
+    /// Event name, for readers of event streams
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// The server's control listener
+    #[arg(long, value_name = "URL", value_parser = BaseUrl::parse,
+          default_value = "http://127.0.0.1:8081")]
+    control: BaseUrl,
+}
+
+pub(crate) fn run(args: &PubArgs) -> Result<(), Failure> {
+    if args.lines { lines(args) } else { one(args) }
+}
+
+/// The answer to a PUT.
+#[derive(Deserialize)]
+struct Receipt {
+    id: String,
+}
+
+fn one(args: &PubArgs) -> Result<(), Failure> {
+    let data = match args.data.as_deref() {
+        Some(text) if text != "-" => text.as_bytes().to_vec(),
+        _ => {
+            let mut data = Vec::new();
+            stdin().lock().read_to_end(&mut data).map_err(input_error)?;
+            data
+        }
+    };
+    let agent = client::agent(Some(ANSWER_TIMEOUT));
+    let mut request = agent.put(args.control.topic(&args.topic));
+    request = request.header("Content-Type", &args.content_type);
+    if let Some(event) = &args.event {
+        request = request.header("Stentor-Event", event);
+    }
+    let mut answer =
+        request.send(&data).map_err(|error| client::unreachable(&args.control, &error))?;
+    if !answer.status().is_success() {
+        return Err(client::refusal(&format!("{} is not published", args.topic), &mut answer));
+    }
+    let receipt: Receipt = read_json(&mut answer)?;
+    println!("{}", receipt.id);
+    Ok(())
+}
+
+/// The answer to a stream of lines.
+#[derive(Deserialize)]
+struct Report {
+    published: u64,
+    failed: u64,
+    last_id: Option<String>,
+    errors: Vec<LineError>,
+}
+
+#[derive(Deserialize)]
+struct LineError {
+    line: u64,
+    error: String,
+}
+
+fn lines(args: &PubArgs) -> Result<(), Failure> {
+    let (sender, receiver) = sync_channel(LINES_QUEUED_MAX);
+    let (topic, content_type, event) =
+        (args.topic.clone(), args.content_type.clone(), args.event.clone());
+    // Reading blocks for as long as nobody writes; sending must not.
+    let reader = thread::spawn(move || {
+        let mut input = BufReader::new(stdin());
+        let mut text = String::new();
+        while input.read_line(&mut text)? > 0 {
+            let data = text.strip_suffix('\n').unwrap_or(&text);
+            let line = Line { topic: &topic, data, content_type: &content_type, event: &event };
+            if sender.send(line.encode()).is_err() {
+                break;
+            }
+            text.clear();
+        }
+        Ok(())
+    });
+    let agent = client::agent(None);
+    let request = agent.post(args.control.page("/-/publish"));
+    let stream = SendBody::from_owned_reader(Stream::new(receiver, QUIET_MAX));
+    let mut answer = request
+        .header("Content-Type", "application/x-ndjson")
+        .send(stream)
+        .map_err(|error| client::unreachable(&args.control, &error))?;
+    if !answer.status().is_success() {
+        return Err(client::refusal("the lines are not published", &mut answer));
+    }
+    let report: Report = read_json(&mut answer)?;
+    if let Some(id) = &report.last_id {
+        println!("{id}");
+    }
+    for LineError { line, error } in &report.errors {
+        eprintln!("stentor: line {line}: {error}");
+    }
+    if report.failed > 0 {
+        let (failed, all) = (report.failed, report.failed + report.published);
+        return Err(Failure::Failed(format!("{failed} of {all} lines were refused")));
+    }
+    match reader.join() {
+        Ok(result) => result.map_err(input_error),
+        Err(_) => Err(Failure::Failed("reading standard input failed".to_owned())),
+    }
+}
+
+/// A message as a line of NDJSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    topic: &'a str,
+    data: &'a str,
+    #[serde(rename = "type")]
+    content_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: &'a Option<String>,
+}
+
+impl Line<'_> {
+    fn encode(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("strings always make JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+/// The request body: lines as they come, spaces while there are none.
+struct Stream {
+    lines: Receiver<Vec<u8>>,
+    current: Vec<u8>,
+    sent: usize,
+    quiet_max: Duration,
+}
+
+impl Stream {
+    fn new(lines: Receiver<Vec<u8>>, quiet_max: Duration) -> Stream {
+        Stream { lines, current: Vec::new(), sent: 0, quiet_max }
+    }
+
+    /// Makes `current` the next line, and those that wait behind it as far as they fill a write.
+    /// `false` at the end of the input.
+    fn advance(&mut self) -> bool {
+        self.sent = 0;
+        self.current = match self.lines.recv_timeout(self.quiet_max) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => b" ".to_vec(),
+            Err(RecvTimeoutError::Disconnected) => return false,
+        };
+        while self.current.len() < WRITE_BYTES
+            && let Ok(line) = self.lines.try_recv()
+        {
+            self.current.extend_from_slice(&line);
+        }
+        true
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.sent == self.current.len() && !self.advance() {
+            return Ok(0);
+        }
+        let count = buffer.len().min(self.current.len() - self.sent);
+        buffer[..count].copy_from_slice(&self.current[self.sent..self.sent + count]);
+        self.sent += count;
+        Ok(count)
+    }
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(
+    answer: &mut ureq::http::Response<ureq::Body>,
+) -> Result<T, Failure> {
+    let unclear = |error: String| Failure::Failed(format!("the answer is unclear: {error}"));
+    let data = client::body(answer).map_err(|error| unclear(error.to_string()))?;
+    serde_json::from_slice(&data).map_err(|error| unclear(error.to_string()))
+}
+
+fn input_error(error: std::io::Error) -> Failure {
+    Failure::Failed(format!("standard input: {error}"))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor pub /scores/lal-bos '101:99'
+  stentor pub /quotes/aapl --type application/json '{\"close\":187.2}'
+  date | stentor pub /now
+  tail -f access.log | stentor pub /log --lines";
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a stream of lines says nothing: well below the server's patience of a minute.
+const QUIET_MAX: Duration = Duration::from_secs(20);
+
+/// Lines read ahead of what the server has taken.
+const LINES_QUEUED_MAX: usize = 1_024;
+
+/// Lines are gathered to about this much for one write.
+const WRITE_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(arguments: &[&str]) -> Result<PubArgs, clap::Error> {
+        let line = ["stentor", "pub"].iter().chain(arguments);
+        Cli::try_parse_from(line).map(|cli| match cli.command {
+            Command::Pub(args) => args,
+            other => panic!("not pub: {other:?}"),
+        })
+    }
+
+    #[test]
+    fn arguments() {
+        let args = parse(&["/a", "-1", "--type", "application/json", "--event", "e"]).unwrap();
+        assert_eq!((args.topic.as_str(), args.data.as_deref()), ("/a", Some("-1")));
+        assert_eq!(args.content_type, "application/json");
+        assert_eq!(args.event.as_deref(), Some("e"));
+        assert_eq!(parse(&["/a", "-"]).unwrap().data.as_deref(), Some("-"));
+        assert_eq!(parse(&["/a"]).unwrap().data, None);
+        assert!(parse(&["/a", "--lines"]).unwrap().lines);
+        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "https://x"]] {
+            assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_line_of_json() {
+        let event = Some("e".to_owned());
+        let line = Line { topic: "/a", data: "say \"hi\"\r", content_type: "t/t", event: &event };
+        let expected = br#"{"topic":"/a","data":"say \"hi\"\r","type":"t/t","event":"e"}"#;
+        assert_eq!(line.encode(), [&expected[..], b"\n"].concat());
+    }
+
+    #[test]
+    fn the_stream_gathers_lines_and_fills_silence() {
+        let (sender, receiver) = sync_channel(8);
+        let mut stream = Stream::new(receiver, Duration::from_millis(1));
+        let mut buffer = [0; 8];
+        sender.send(b"12345\n".to_vec()).unwrap();
+        sender.send(b"6789\n".to_vec()).unwrap();
+        assert_eq!(stream.read(&mut buffer).unwrap(), 8);
+        assert_eq!(&buffer, b"12345\n67");
+        assert_eq!(stream.read(&mut buffer).unwrap(), 3);
+        assert_eq!(&buffer[..3], b"89\n");
+        assert_eq!(stream.read(&mut buffer).unwrap(), 1);
+        assert_eq!(&buffer[..1], b" ");
+        drop(sender);
+        assert_eq!(stream.read(&mut buffer).unwrap(), 0);
+    }
+}

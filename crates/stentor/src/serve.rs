@@ -1,0 +1,83 @@
+//! `stentor serve`: runs the server until it is told to stop.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use stentor_server::Server;
+use stentor_server::config::ControlAddress;
+use tracing::{Level, error, info, warn};
+
+use crate::args::ServerFlags;
+use crate::lifecycle::{self, Told};
+use crate::{Failure, lifecycle::Signals};
+
+/// Run the server
+///
+/// SIGTERM and SIGINT stop it gracefully: no new connections, what was asked is answered, and it
+/// ends within the drain time; a second one ends it at once. SIGHUP reads the configuration again.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Configuration file (TOML)
+    #[arg(short, long, value_name = "FILE", env = "STENTOR_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+    /// Bind each worker to one core
+    #[arg(long, help_heading = "Server")]
+    pin: bool,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let settings = args.settings()?;
+    lifecycle::log_to_stderr(Level::INFO);
+    let mut signals = Signals::register()?;
+    let workers = settings.workers;
+    let mut server = lifecycle::start(settings)?;
+    for address in server.public() {
+        info!("public listener at http://{address}");
+    }
+    for address in server.control() {
+        info!("control listener at {address}");
+        if let ControlAddress::Tcp(tcp) = address
+            && !tcp.ip().is_loopback()
+        {
+            warn!("whoever can reach {tcp} can publish");
+        }
+    }
+    info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
+    while let Told::Reload = signals.wait() {
+        reload(args, &mut server);
+    }
+    lifecycle::stop(server, signals)
+}
+
+impl ServeArgs {
+    fn settings(&self) -> Result<stentor_server::config::Settings, Failure> {
+        let mut settings = self.server.settings(self.config.as_deref())?;
+        settings.pin |= self.pin;
+        Ok(settings)
+    }
+}
+
+/// Goes by the file as it is now; by the old settings if that is no good.
+fn reload(args: &ServeArgs, server: &mut Server) {
+    match args.settings() {
+        Err(failure) => {
+            // The log has one line per event: the excerpt is for `stentor check`.
+            let reason = failure.to_string();
+            let reason = reason.lines().next().unwrap_or_default();
+            error!("not reloaded, the settings stay as they are: {reason}");
+        }
+        Ok(settings) => match server.reload(settings).as_slice() {
+            [] => info!("reloaded"),
+            fixed => warn!("reloaded; needs a restart to count: {}", fixed.join(", ")),
+        },
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor serve
+  stentor serve -c /etc/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  kill -HUP $(pidof stentor)                    read the configuration again";
