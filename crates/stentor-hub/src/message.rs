@@ -351,7 +351,8 @@ impl Message {
 
     /// Whether the answer may depend on Accept-Encoding: it must say so in every form, even
     /// before the others exist (RFC 9110, 12.5.5).
-    fn varies(&self) -> bool {
+    #[must_use]
+    pub fn varies(&self) -> bool {
         self.compressible || self.coded.get().is_some()
     }
 }

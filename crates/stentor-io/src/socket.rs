@@ -99,6 +99,7 @@ impl Reservation {
             sockopt::set_socket_reuseport(&fd, true)?;
             // Inherited by every accepted socket, which saves a system call for each.
             sockopt::set_tcp_nodelay(&fd, true)?;
+            defer_accept(&fd);
             bind(&fd, &self.address)?;
             listen(&fd, BACKLOG)?;
             Ok(fd)
@@ -154,17 +155,7 @@ impl Listener {
         ];
         let filter =
             libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-        // SAFETY: `filter` points to `program`, which outlives the call; the kernel copies it and
-        // does not write to it.
-        unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_FILTER,
-                (&raw const filter).cast(),
-                size_of::<libc::sock_fprog>() as libc::socklen_t,
-            );
-        }
+        set_option(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
     }
 }
 
@@ -189,6 +180,23 @@ fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     // Not kept from starting again by connections in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     Ok(fd)
+}
+
+/// Lets the kernel keep a connection to itself until its first bytes are there (or a second has
+/// passed): HTTP clients speak first, and so one wake-up brings both.
+fn defer_accept(fd: &OwnedFd) {
+    let seconds: libc::c_int = 1;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds);
+}
+
+/// Sets a socket option that only makes things better; a kernel that refuses it is no error.
+fn set_option<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is valid for reads of `length` bytes during the call; the kernel copies it
+    // and what it points to, and writes to neither.
+    unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length);
+    }
 }
 
 fn unix_socket() -> rustix::io::Result<OwnedFd> {

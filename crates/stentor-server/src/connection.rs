@@ -209,8 +209,8 @@ impl Connection {
         let began = self.work.is_some();
         let reason = match (self.phase, self.wait) {
             (Phase::Free, _) => return,
-            (Phase::Open, Wait::Head) if began => "the request head took too long to arrive",
-            (Phase::Open, Wait::Body) => "the request body arrives too slowly",
+            (Phase::Open, Wait::Head) if began => "The request head took too long to arrive.",
+            (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, socket);

@@ -3,6 +3,7 @@
 use crate::config::{Cors, Settings};
 use crate::output::Output;
 use crate::stats::Stats;
+use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::negotiate::Encoding;
@@ -29,9 +30,8 @@ impl Preamble {
             self.fields.extend_from_slice(b"Server: Stentor\r\n");
         }
         let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
-        self.fields.extend_from_slice(b"Date: ");
-        self.fields.extend_from_slice(httpdate::fmt_http_date(date).as_bytes());
-        self.fields.extend_from_slice(b"\r\n");
+        // Writing to a vector does not fail.
+        let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
         if settings.cors.depends_on_origin() {
             self.fields.extend_from_slice(b"Vary: Origin\r\n");
         }

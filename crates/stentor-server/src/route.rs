@@ -38,10 +38,9 @@ pub(crate) fn begin(
     let bytes_max = cx.settings.limits.message_bytes_max as u64;
     match head.body {
         BodyLength::Length(bytes) if bytes > bytes_max => {
-            cx.exchange(shape(head, false, None)).reply.refuse(
-                Status::CONTENT_TOO_LARGE,
-                "the body is longer than any message may be (message_bytes_max)",
-            );
+            let refusal = endpoint::TOO_LARGE;
+            let mut x = cx.exchange(shape(head, false, None));
+            x.reply.refuse(refusal.status, refusal.reason);
             Next::Refused
         }
         _ if !is_read(head.method) && head.method != Method::Delete => {
@@ -54,8 +53,8 @@ pub(crate) fn begin(
 
 /// Answers a request that has no body, or whose body has gone by.
 pub(crate) fn answer(cx: &mut Context, role: Role, head: &Head<'_>, keep_alive: bool) {
-    let settings = std::sync::Arc::clone(&cx.settings);
-    let origin = head.origin.filter(|origin| role != CONTROL && settings.cors.allows(origin));
+    let cors = &cx.settings.cors;
+    let origin = head.origin.filter(|origin| role != CONTROL && cors.allows(origin));
     let mut x = cx.exchange(shape(head, keep_alive, origin));
     let (path, query) = target::split(head.target);
     match head.method {
@@ -104,12 +103,12 @@ fn reserved(x: &mut Exchange<'_>, role: Role, head: &Head<'_>, path: &[u8], quer
         (b"/-/publish", CONTROL) => not_allowed(x, role, path),
         (_, CONTROL) => x.reply.refuse(
             Status::NOT_FOUND,
-            "no such page; there are /-/values, /-/publish, /-/status, /-/metrics, /-/healthz, \
-             /-/readyz and /-/topics",
+            "No such page; there are /-/values, /-/publish, /-/status, /-/metrics, /-/healthz, \
+             /-/readyz and /-/topics.",
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,
-            "no such page here; /-/values is public, all others are on the control listener",
+            "No such page here; /-/values is public, all others are on the control listener.",
         ),
     }
 }
@@ -132,9 +131,9 @@ fn options(x: &mut Exchange<'_>, role: Role, head: &Head<'_>) {
 /// 405, with what would be allowed (RFC 9110 section 15.5.6).
 pub(crate) fn not_allowed(x: &mut Exchange<'_>, role: Role, path: &[u8]) {
     let reason = match (role, path) {
-        (CONTROL, b"/-/publish") => "lines of messages are POSTed here",
-        (CONTROL, _) => "this method means nothing here",
-        _ => "the public listener only answers reads; publish on the control listener",
+        (CONTROL, b"/-/publish") => "Lines of messages are POSTed here.",
+        (CONTROL, _) => "This method means nothing here.",
+        _ => "The public listener only answers reads; publish on the control listener.",
     };
     x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(role, path), reason);
 }

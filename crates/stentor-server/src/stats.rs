@@ -74,8 +74,6 @@ stats! {
     answers_compressed,
     /// Names looked up, by `/-/values` and look-up routes.
     lookups,
-    /// Messages published through this worker.
-    published,
     /// Publishes refused, bad lines of bulk streams included.
     publishes_refused,
     /// Connections closed because a deadline passed.

@@ -56,7 +56,6 @@ struct Report<'a> {
 impl Bulk {
     /// Takes a part of the stream and publishes the lines that it completes.
     pub(crate) fn data(&mut self, cx: &mut Context, mut data: &[u8]) {
-        let published_before = self.published;
         let failed_before = self.failed;
         while let Some(end) = memchr::memchr(b'\n', data) {
             let (line, rest) = (&data[..end], &data[end + 1..]);
@@ -72,7 +71,6 @@ impl Bulk {
             data = rest;
         }
         self.keep(cx, data);
-        cx.stats.published.add(self.published - published_before);
         cx.stats.publishes_refused.add(self.failed - failed_before);
     }
 
@@ -111,7 +109,7 @@ impl Bulk {
     fn line(&mut self, cx: &Context, line: &[u8]) {
         self.line += 1;
         let result = match std::mem::take(&mut self.skipping) {
-            true => Err("the line is longer than any message could be".to_owned()),
+            true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
             false => publish(&cx.shared, line, cx.unix_s),
         };

@@ -65,7 +65,12 @@ fn text(report: &Report) -> String {
         "Bytes of responses by kind.",
         &[("{kind=\"heads\"}", c.bytes_heads), ("{kind=\"bodies\"}", c.bytes_bodies)],
     );
-    page.one("messages_published_total", "counter", "Messages published.", c.published);
+    page.one(
+        "messages_published_total",
+        "counter",
+        "Messages published.",
+        report.messages_published,
+    );
     let help = "Messages refused.";
     page.one("messages_refused_total", "counter", help, c.publishes_refused);
     page.one("topics", "gauge", "Topics that have a value.", report.topics as u64);

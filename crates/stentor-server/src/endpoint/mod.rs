@@ -65,9 +65,14 @@ impl Sink {
 }
 
 fn within(bytes: usize, bytes_max: usize) -> Result<(), Refusal> {
-    if bytes <= bytes_max {
-        return Ok(());
-    }
-    let reason = "the body is longer than any message may be (message_bytes_max)";
-    Err(Refusal::new(Status::CONTENT_TOO_LARGE, reason))
+    if bytes <= bytes_max { Ok(()) } else { Err(TOO_LARGE) }
 }
+
+/// A body that is larger than any message.
+pub(crate) const TOO_LARGE: Refusal = Refusal::new(
+    Status::CONTENT_TOO_LARGE,
+    "The body is longer than any message may be (limits.message_bytes_max).",
+);
+
+/// A path that names no topic because it names nothing.
+pub(crate) const BAD_PATH: &str = "The path has a broken %-escape or is not UTF-8.";

@@ -1,7 +1,7 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
 use crate::context::{CONTROL, Context, Exchange, Shared};
-use crate::endpoint::Sink;
+use crate::endpoint::{BAD_PATH, Sink, TOO_LARGE};
 use crate::response::Shape;
 use crate::route::{self, Next};
 use stentor_hub::{
@@ -82,14 +82,14 @@ fn check(cx: &Context, head: &Head<'_>, path: &[u8]) -> Result<Sink, Option<Refu
         return Err(None);
     }
     if head.body == BodyLength::None {
-        let reason = "send Content-Length (0 for an empty message) or Transfer-Encoding: chunked";
+        let reason = "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
         return Err(no(Status::LENGTH_REQUIRED, reason));
     }
     if bulk {
         return match head.content_encoding {
             None => Ok(Sink::Bulk(Box::default())),
             Some(_) => {
-                Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "lines are taken without Content-Encoding"))
+                Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
     }
@@ -109,7 +109,7 @@ fn foreign_page(origins: &[String], head: &Head<'_>) -> Result<(), Option<Refuse
     if head.origin.is_none_or(listed) {
         return Ok(());
     }
-    let reason = "web pages may publish only if their origin is listed by name in cors.origins";
+    let reason = "Web pages may publish only if their origin is listed by name in cors.origins.";
     Err(no(Status::FORBIDDEN, reason))
 }
 
@@ -117,13 +117,11 @@ impl Upload {
     /// What a head says of the message it announces.
     fn of(head: &Head<'_>, path: &[u8], bytes_max: usize) -> Result<Upload, Option<Refused>> {
         let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
-        let topic = target::decode(path)
-            .map_err(|_| bad("the path has a broken %-escape or is not UTF-8"))?;
+        let topic = target::decode(path).map_err(|_| bad(BAD_PATH))?;
         target::check_topic(&topic).map_err(bad)?;
         let length = match head.body {
             BodyLength::Length(length) if length > bytes_max as u64 => {
-                let reason = format!("a message has at most {bytes_max} bytes (message_bytes_max)");
-                return Err(Some((Status::CONTENT_TOO_LARGE, reason)));
+                return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
             }
             BodyLength::Length(length) => length as usize,
             _ => 0,
@@ -132,7 +130,7 @@ impl Upload {
             None | Some(b"identity") => false,
             Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => true,
             Some(_) => {
-                let reason = "of the content encodings only gzip is taken; others are made here";
+                let reason = "Of the content encodings only gzip is taken; others are made here.";
                 return Err(no(Status::UNSUPPORTED_MEDIA_TYPE, reason));
             }
         };
@@ -154,7 +152,6 @@ impl Upload {
         let mut x = cx.exchange(shape);
         match self.publish(x.shared, bytes_max, x.unix_s) {
             Ok(published) => {
-                x.reply.stats.published.add(1);
                 let id = published.id.text();
                 let status = if published.created { Status::CREATED } else { Status::OK };
                 let etag = format!("ETag: \"{}\"\r\n", id.as_str());
@@ -205,7 +202,7 @@ fn field<T>(
     value: Option<&[u8]>,
     parse: impl Fn(&str) -> Result<T, &'static str>,
 ) -> Result<Option<T>, &'static str> {
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a header field is not UTF-8");
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "A header field is not UTF-8.");
     value.map(|bytes| parse(text(bytes)?)).transpose()
 }
 
@@ -218,8 +215,7 @@ pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
         return route::not_allowed(x, CONTROL, path);
     }
     let Ok(topic) = target::decode(path) else {
-        let reason = "the path has a broken %-escape or is not UTF-8";
-        return x.reply.refuse(Status::BAD_REQUEST, reason);
+        return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
     };
     if let Err(reason) = target::check_topic(&topic) {
         return x.reply.refuse(Status::BAD_REQUEST, reason);

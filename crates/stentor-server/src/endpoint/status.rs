@@ -19,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) draining: bool,
     pub(crate) connections_open: u64,
     pub(crate) topics: usize,
+    pub(crate) messages_published: u64,
     pub(crate) messages_kept: usize,
     pub(crate) messages_kept_bytes: usize,
     pub(crate) memory_resident_bytes: u64,
@@ -42,6 +43,7 @@ impl Report {
             draining: x.draining,
             connections_open,
             topics: counts.topics,
+            messages_published: counts.published_total,
             messages_kept: counts.messages_kept,
             messages_kept_bytes: counts.bytes_kept,
             memory_resident_bytes: memory.resident,
@@ -78,7 +80,7 @@ impl Report {
             "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
              Bytes: {} in, {} heads, {} bodies\nMemory: {} resident, {} own",
             self.topics,
-            c.published,
+            self.messages_published,
             self.messages_kept,
             c.bytes_in,
             c.bytes_heads,
@@ -109,7 +111,7 @@ pub(crate) fn status(x: &mut Exchange<'_>, head: &Head<'_>) {
 /// `GET /-/readyz`: whether new connections are welcome.
 pub(crate) fn ready(x: &mut Exchange<'_>) {
     if x.draining {
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, "draining");
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, "Draining: this server is about to stop.");
     } else {
         x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
     }

@@ -1,6 +1,7 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
 use crate::context::Exchange;
+use crate::endpoint::BAD_PATH;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::http1::Head;
@@ -11,14 +12,13 @@ use stentor_wire::target;
 /// Answers with the value of the topic that `path` names.
 pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
-        let reason = "the path has a broken %-escape or is not UTF-8";
-        return x.reply.refuse(Status::BAD_REQUEST, reason);
+        return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
     };
     x.shared.hub.with_value(&topic, |message| match message {
         Some(message) => found(x, head, message),
         // Only a name that is not in the table is worth checking.
         None => match target::check_topic(&topic) {
-            Ok(()) => x.reply.refuse(Status::NOT_FOUND, "nothing has been published here"),
+            Ok(()) => x.reply.refuse(Status::NOT_FOUND, "Nothing has been published here."),
             Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
         },
     });
@@ -29,7 +29,7 @@ fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
         Judgement::Send => {}
         Judgement::NotModified => return not_modified(x, message),
         Judgement::Failed => {
-            let reason = "the value is another one by now (If-Match)";
+            let reason = "The value is another one by now (If-Match).";
             return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
         }
     }
@@ -93,6 +93,9 @@ fn not_modified(x: &mut Exchange<'_>, message: &Message) {
     fields.extend_from_slice(message.id().text().as_bytes());
     fields.extend_from_slice(b"\"\r\nCache-Control: ");
     fields.extend_from_slice(message.cache_control().as_bytes());
-    fields.extend_from_slice(b"\r\nVary: Accept-Encoding\r\n");
+    fields.extend_from_slice(b"\r\n");
+    if message.varies() {
+        fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
     x.reply.empty(Status::NOT_MODIFIED, fields);
 }

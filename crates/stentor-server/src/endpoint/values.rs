@@ -79,11 +79,11 @@ impl Gathered {
     fn admit(&mut self, body: &[u8]) -> Result<(), String> {
         self.names += 1;
         if self.names > self.names_max {
-            return Err(format!("at most {} names may be looked up at once", self.names_max));
+            return Err(format!("At most {} names may be looked up at once.", self.names_max));
         }
         if body.len() > MANY_BYTES_MAX {
             let max = MANY_BYTES_MAX / (1024 * 1024);
-            return Err(format!("the values are more than {max} MiB together: ask for fewer"));
+            return Err(format!("The values are more than {max} MiB together: ask for fewer."));
         }
         Ok(())
     }
@@ -103,14 +103,14 @@ fn collect_query(x: &Exchange<'_>, body: &mut Vec<u8>, query: &[u8]) -> Result<G
     let mut list = None;
     body.push(b'{');
     for pair in target::pairs(query) {
-        let (key, value) = pair.map_err(|error| format!("the query is broken: {error}"))?;
+        let (key, value) = pair.map_err(|error| format!("The query is broken: {error}."))?;
         match &*key {
             "topic" => member(&x.shared.hub, body, &mut gathered, &value, &value)?,
             "prefix" => prefix = Some(value),
             "names" => list = Some(value),
             other => {
                 return Err(format!(
-                    "there is no parameter '{}'; there are topic, or prefix and names",
+                    "There is no parameter '{}'; there are topic, or prefix and names.",
                     other.escape_debug()
                 ));
             }
@@ -124,7 +124,7 @@ fn collect_query(x: &Exchange<'_>, body: &mut Vec<u8>, query: &[u8]) -> Result<G
             }
         }
         (None, None) if gathered.names > 0 => {}
-        _ => return Err("say topic=/a&topic=/b, or prefix=/quotes/&names=a,b".to_owned()),
+        _ => return Err("Say topic=/a&topic=/b, or prefix=/quotes/&names=a,b.".to_owned()),
     }
     body.push(b'}');
     Ok(gathered)
@@ -139,7 +139,7 @@ fn collect_list(
     let mut gathered = Gathered::new(x.settings.limits.names_max);
     body.push(b'{');
     for name in names(list) {
-        let name = name.map_err(|error| format!("a name is broken: {error}"))?;
+        let name = name.map_err(|error| format!("A name is broken: {error}."))?;
         let topic = topic_of(lookup, &name, &mut x.scratch.name);
         member(&x.shared.hub, body, &mut gathered, &name, topic)?;
     }
@@ -156,8 +156,13 @@ fn collect_lines(
 ) -> Result<Gathered, String> {
     let mut gathered = Gathered::new(x.settings.limits.names_max);
     for name in names(list) {
-        let name = name.map_err(|error| format!("a name is broken: {error}"))?;
+        let name = name.map_err(|error| format!("A name is broken: {error}."))?;
         gathered.admit(body)?;
+        if let Some(bad) = name.chars().find(|c| c.is_control() || "\"'`\\<>".contains(*c)) {
+            return Err(format!(
+                "A name in a line may not hold {bad:?}: lines are read as script."
+            ));
+        }
         if gathered.names > 1 {
             body.push(b'\n');
         }
