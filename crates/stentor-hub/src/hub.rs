@@ -111,8 +111,8 @@ impl Hub {
         let mut sequence = self.sequence();
 
         let known = table.get(topic).map(|Named(topic)| topic);
-        let id = known.and_then(|topic| topic.value().load().as_ref().map(|value| value.id()));
-        if !when.holds(id) {
+        let before = known.and_then(|topic| topic.value().load_full());
+        if !when.holds(before.as_ref().map(|value| value.id())) {
             return Err(PublishError::PreconditionFailed);
         }
         if known.is_none() && sequence.topics >= self.limits.topics_max {
@@ -124,7 +124,7 @@ impl Hub {
             None => Arc::clone(sequence.rules.terms(topic)),
         };
         let seq = sequence.seq + 1;
-        let message = Arc::new(Message::new(draft, seq, Arc::clone(&terms), now_unix));
+        let message = Arc::new(Message::new(draft, seq, Arc::clone(&terms), now_unix, before.as_deref()));
         sequence.seq = seq;
         sequence.add(&message);
         let (replaced, evicted) = match known {

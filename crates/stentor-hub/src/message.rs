@@ -118,7 +118,8 @@ pub struct Message {
     /// Unix seconds; good until 2106.
     published_at: u32,
     content_type: u8,
-    compressible: bool,
+    /// [`COMPRESSIBLE`], [`SHARES_SECOND`].
+    flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
     asked: AtomicU8,
     /// `Embed` plus one; 0 as long as nobody wanted to know.
@@ -152,8 +153,18 @@ pub enum Embed {
 
 impl Message {
     /// Gives a draft its place. Called at the sequencing point, so it does nothing slow.
-    pub(crate) fn new(draft: Draft, seq: u64, terms: Arc<Terms>, now_unix: u64) -> Message {
+    /// `before` is the value it replaces.
+    pub(crate) fn new(
+        draft: Draft,
+        seq: u64,
+        terms: Arc<Terms>,
+        now_unix: u64,
+        before: Option<&Message>,
+    ) -> Message {
         let Draft { data, content_type, compressible, extras, coded } = draft;
+        let shares_second = before.is_some_and(|before| before.published_at() == now_unix);
+        let flags = if compressible { COMPRESSIBLE } else { 0 }
+            | if shares_second { SHARES_SECOND } else { 0 };
         Message {
             seq,
             terms,
@@ -163,7 +174,7 @@ impl Message {
             coded,
             published_at: u32::try_from(now_unix).unwrap_or(u32::MAX),
             content_type,
-            compressible,
+            flags,
             asked: AtomicU8::new(0),
             embed: AtomicU8::new(0),
         }
@@ -248,7 +259,14 @@ impl Message {
     /// [`COMPRESS_BYTES_MIN`] bytes.
     #[must_use]
     pub fn compressible(&self) -> bool {
-        self.compressible
+        self.flags & COMPRESSIBLE != 0
+    }
+
+    /// Whether the value before was of the same second: `Last-Modified` then does not tell the two
+    /// apart (RFC 9110, 8.8.2.2), and must not be compared.
+    #[must_use]
+    pub fn shares_second(&self) -> bool {
+        self.flags & SHARES_SECOND != 0
     }
 
     /// Notes that a client would rather have this encoding. True if the caller should now have
@@ -263,7 +281,13 @@ impl Message {
         let before = self.asked.fetch_or(bit, Ordering::Relaxed);
         let first = before & bit == 0;
         let tried = before & (bit << TRIED_SHIFT) != 0;
-        first && !tried && self.compressible && !self.available().contains(encoding)
+        first && !tried && self.compressible() && !self.available().contains(encoding)
+    }
+
+    /// Takes an ask back, when the caller could not have it compressed: the next client's ask
+    /// counts as the first.
+    pub fn forget(&self, encoding: Encoding) {
+        self.asked.fetch_and(!bit(encoding), Ordering::Relaxed);
     }
 
     /// The encodings clients have asked for, whether they exist or not.
@@ -285,7 +309,7 @@ impl Message {
     pub fn compress(&self, encoding: Encoding) {
         let tried = bit(encoding) << TRIED_SHIFT;
         let done = self.asked.load(Ordering::Relaxed) & tried != 0;
-        if done || !self.compressible || self.available().contains(encoding) {
+        if done || !self.compressible() || self.available().contains(encoding) {
             return;
         }
         if let Some(body) = encode::compress(encoding, &self.data)
@@ -353,7 +377,7 @@ impl Message {
     /// before the others exist (RFC 9110, 12.5.5).
     #[must_use]
     pub fn varies(&self) -> bool {
-        self.compressible || self.coded.get().is_some()
+        self.compressible() || self.coded.get().is_some()
     }
 }
 
@@ -394,6 +418,10 @@ const _: () = {
 };
 
 const TRIED_SHIFT: u32 = 4;
+
+/// Bits of `Message::flags`.
+const COMPRESSIBLE: u8 = 1;
+const SHARES_SECOND: u8 = 2;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;

@@ -15,7 +15,7 @@ fn terms(cache_control: Option<&str>) -> Arc<Terms> {
 }
 
 fn message(draft: Draft) -> Message {
-    Message::new(draft, 42, terms(None), NOW)
+    Message::new(draft, 42, terms(None), NOW, None)
 }
 
 fn text(data: &str) -> Message {
@@ -91,9 +91,9 @@ fn the_heads_of_a_compressible_value() {
 fn cache_control_is_as_published_or_as_ruled() {
     let published =
         || Draft::new(*b"x").with_cache_control(CacheControl::parse("max-age=60").unwrap());
-    let ruled = Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), NOW);
+    let ruled = Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), NOW, None);
     assert_eq!(ruled.cache_control(), "max-age=1");
-    let both = Message::new(published(), 1, terms(Some("max-age=1")), NOW);
+    let both = Message::new(published(), 1, terms(Some("max-age=1")), NOW, None);
     assert_eq!(both.cache_control(), "max-age=60");
     assert!(head(&both, Encoding::Identity).contains("\r\nCache-Control: max-age=60\r\n"));
     assert_eq!(message(published()).cache_control(), "max-age=60");
@@ -119,7 +119,7 @@ fn what_was_published_is_there() {
     assert_eq!(plain.content_type(), "application/octet-stream");
     assert_eq!(plain.event(), None);
     assert!(head(&plain, Encoding::Identity).contains("\r\nContent-Length: 0\r\n"));
-    let late = Message::new(Draft::default(), 1, terms(None), u64::MAX);
+    let late = Message::new(Draft::default(), 1, terms(None), u64::MAX, None);
     assert_eq!(late.published_at(), u64::from(u32::MAX));
 }
 
@@ -236,4 +236,21 @@ fn forms_are_made_once_from_many_threads() {
         assert_eq!(calls, 1);
         assert!(long.available().contains(Encoding::Zstd));
     }
+}
+
+#[test]
+fn a_second_message_within_a_second_is_known_as_one() {
+    let first = message(Draft::new(*b"1"));
+    let same = Message::new(Draft::new(*b"2"), 43, terms(None), NOW, Some(&first));
+    let later = Message::new(Draft::new(*b"3"), 44, terms(None), NOW + 1, Some(&same));
+    let shares = [&first, &same, &later].map(Message::shares_second);
+    assert_eq!(shares, [false, true, false]);
+}
+
+#[test]
+fn an_ask_that_was_taken_back_counts_again() {
+    let message = text(&"a".repeat(COMPRESS_BYTES_MIN));
+    assert!(message.ask(Encoding::Gzip) && !message.ask(Encoding::Gzip));
+    message.forget(Encoding::Gzip);
+    assert!(message.ask(Encoding::Gzip));
 }
