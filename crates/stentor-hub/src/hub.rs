@@ -124,7 +124,8 @@ impl Hub {
             None => Arc::clone(sequence.rules.terms(topic)),
         };
         let seq = sequence.seq + 1;
-        let message = Arc::new(Message::new(draft, seq, Arc::clone(&terms), now_unix, before.as_deref()));
+        let message =
+            Arc::new(Message::new(draft, seq, Arc::clone(&terms), now_unix, before.as_deref()));
         sequence.seq = seq;
         sequence.add(&message);
         let (replaced, evicted) = match known {

@@ -121,6 +121,7 @@ pub struct Message {
     /// [`COMPRESSIBLE`], [`SHARES_SECOND`].
     flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
+    /// The low bit of identity, which nobody needs to ask for, is [`SUPERSEDED`].
     asked: AtomicU8,
     /// `Embed` plus one; 0 as long as nobody wanted to know.
     embed: AtomicU8,
@@ -303,12 +304,12 @@ impl Message {
         encodings
     }
 
-    /// Makes the form in that encoding, if the message is compressible: slow, so not for a worker
-    /// thread. The form is kept only if it is smaller than the data; that it was tried is
-    /// remembered, and it is not tried again.
+    /// Makes the form in that encoding, if the message is compressible and still its topic's
+    /// value: slow, so not for a worker thread. The form is kept only if it is smaller than the
+    /// data; that it was tried is remembered, and it is not tried again.
     pub fn compress(&self, encoding: Encoding) {
         let tried = bit(encoding) << TRIED_SHIFT;
-        let done = self.asked.load(Ordering::Relaxed) & tried != 0;
+        let done = self.asked.load(Ordering::Relaxed) & (tried | SUPERSEDED) != 0;
         if done || !self.compressible() || self.available().contains(encoding) {
             return;
         }
@@ -320,6 +321,11 @@ impl Message {
             let _ = coding.body.set(body.into_boxed_slice());
         }
         self.asked.fetch_or(tried, Ordering::Relaxed);
+    }
+
+    /// The topic has a newer value: nobody will be sent this one compressed any more.
+    pub(crate) fn supersede(&self) {
+        self.asked.fetch_or(SUPERSEDED, Ordering::Relaxed);
     }
 
     /// How the data goes into a JSON document. Found out once, in time linear in the data and
@@ -418,6 +424,8 @@ const _: () = {
 };
 
 const TRIED_SHIFT: u32 = 4;
+
+const SUPERSEDED: u8 = 1 << Encoding::Identity as u8;
 
 /// Bits of `Message::flags`.
 const COMPRESSIBLE: u8 = 1;

@@ -72,6 +72,7 @@ impl Topic {
         let mut kept = self.kept();
         let replaced = self.value.swap(Some(message));
         if let Some(replaced) = &replaced {
+            replaced.supersede();
             kept.remember(Arc::clone(replaced), &mut evicted);
         }
         kept.trim(value_bytes, &mut evicted);

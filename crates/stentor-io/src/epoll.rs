@@ -37,8 +37,19 @@ enum Accepting {
     Yes,
     /// Out of files or memory: the listeners are out of the epoll set until this time.
     PausedUntil(u64),
-    /// The listeners are to be emptied and closed.
-    Closing,
+    /// The listeners are to be emptied and closed, from this time on.
+    Closing(u64),
+}
+
+/// What came of accepting a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accepted {
+    /// The queue is empty.
+    All,
+    /// There may be more.
+    Some,
+    /// Files or memory have run out.
+    NoRoom,
 }
 
 impl Epoll {
@@ -48,7 +59,8 @@ impl Epoll {
     /// Out of files or memory.
     pub fn new(listeners: Vec<(Listener, Role)>, waker: Arc<Waker>) -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, waker.as_fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, waker.as_fd(), EventData::new_u64(WAKER), flags)?;
         let mut this = Epoll {
             epoll,
             listeners,
@@ -90,7 +102,9 @@ impl Epoll {
             match event.data.u64() {
                 WAKER => {}
                 data if data >= LISTENER => {
-                    self.accept(handler, (data - LISTENER) as usize);
+                    if self.accept(handler, (data - LISTENER) as usize) == Accepted::NoRoom {
+                        self.pause_accepting();
+                    }
                 }
                 data => self.serve(handler, Socket(data as u32), flags),
             }
@@ -104,26 +118,22 @@ impl Epoll {
         let retry_ms = match self.accepting {
             Accepting::Yes => None,
             Accepting::PausedUntil(at) => Some(at),
-            Accepting::Closing => Some(0),
+            Accepting::Closing(at) => Some(at),
         };
         let until = match (deadline_ms, retry_ms) {
             (Some(a), Some(b)) => a.min(b),
             (Some(at), None) | (None, Some(at)) => at,
             (None, None) => return None,
         };
-        let wait_ms = until.saturating_sub(self.elapsed_ms());
+        let wait_ms = until.saturating_sub(self.now_ms);
         Some(Timespec {
             tv_sec: (wait_ms / 1000) as i64,
             tv_nsec: ((wait_ms % 1000) * 1_000_000) as i64,
         })
     }
 
-    fn elapsed_ms(&self) -> u64 {
-        self.born.elapsed().as_millis() as u64
-    }
-
     fn read_clocks(&mut self) {
-        self.now_ms = self.elapsed_ms();
+        self.now_ms = self.born.elapsed().as_millis() as u64;
         self.unix_s = unix_s();
     }
 
@@ -146,7 +156,7 @@ impl Epoll {
         for _ in 0..READS_PER_TURN {
             match net::recv(borrow(socket), &mut buffer[..], RecvFlags::empty()) {
                 Ok((_, 0)) => {
-                    handler.ended(self, socket, false);
+                    handler.ended(self, socket);
                     flow = Flow::Closed;
                 }
                 Ok((_, length)) => {
@@ -155,8 +165,9 @@ impl Epoll {
                 }
                 Err(Errno::AGAIN) => drained = true,
                 Err(Errno::INTR) => continue,
+                // Reset or timed out: nothing more comes, as after an orderly end.
                 Err(_) => {
-                    handler.ended(self, socket, true);
+                    handler.ended(self, socket);
                     flow = Flow::Closed;
                 }
             }
@@ -171,24 +182,22 @@ impl Epoll {
         flow
     }
 
-    /// Accepts a batch; returns whether there may be more.
-    fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> bool {
+    fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> Accepted {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some((listener, role)) = self.listeners.get(index) else { return false };
+            let Some((listener, role)) = self.listeners.get(index) else { return Accepted::All };
             let (fd, role) = (listener.fd.as_fd(), *role);
             match net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(accepted) => self.admit(handler, Socket(accepted.into_raw_fd() as u32), role),
-                Err(Errno::AGAIN) => return false,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    self.pause_accepting();
+                Err(Errno::AGAIN) => return Accepted::All,
+                // A signal came, or the connection died in the queue: the next one, then.
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
+                Err(_) => {
                     handler.accept_paused();
-                    return false;
+                    return Accepted::NoRoom;
                 }
-                // The connection died in the queue, or a signal came: the next one, then.
-                Err(_) => {}
             }
         }
-        true
+        Accepted::Some
     }
 
     /// Begins a connection. Its first bytes are often there already; reading them before the
@@ -201,7 +210,7 @@ impl Epoll {
         match epoll::add(&self.epoll, borrow(socket), data(socket), READABLE) {
             // Registered by a send that was cut short, or by a read that was.
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(_) => handler.ended(self, socket, true),
+            Err(_) => handler.ended(self, socket),
         }
     }
 
@@ -223,15 +232,25 @@ impl Epoll {
                 }
                 self.accepting = Accepting::Yes;
             }
-            Accepting::Closing => {
-                for index in 0..self.listeners.len() {
-                    while self.accept(handler, index) {}
-                }
-                self.listeners.clear();
-                self.accepting = Accepting::Yes;
-            }
+            Accepting::Closing(at) if at <= self.now_ms => self.empty_listeners(handler),
             _ => {}
         }
+    }
+
+    /// Accepts what is left in the queues and closes the listeners; if there is no room for all
+    /// of it, some more will be tried soon.
+    fn empty_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        while !self.listeners.is_empty() {
+            match self.accept(handler, 0) {
+                Accepted::All => drop(self.listeners.swap_remove(0)),
+                Accepted::Some => {}
+                Accepted::NoRoom => {
+                    self.accepting = Accepting::Closing(self.now_ms + ACCEPT_RETRY_MS);
+                    return;
+                }
+            }
+        }
+        self.accepting = Accepting::Yes;
     }
 
     /// Asks the kernel to report the socket again if it can be read or written now.
@@ -303,7 +322,7 @@ impl Backend for Epoll {
     }
 
     fn close_listeners(&mut self) {
-        self.accepting = Accepting::Closing;
+        self.accepting = Accepting::Closing(self.now_ms);
     }
 }
 
@@ -328,7 +347,7 @@ const LISTENER: u64 = WAKER + 1;
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
-const READS_PER_TURN: usize = 4;
+const READS_PER_TURN: usize = 2;
 /// How many connections one listener may bring before the others have their turn.
 const ACCEPTS_PER_TURN: usize = 64;
 const EVENTS_PER_TURN: usize = 256;

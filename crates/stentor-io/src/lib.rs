@@ -31,7 +31,7 @@ pub use process::{
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Listener, Reservation, listen_unix, reserve};
-pub use thread::{cores, own_file_table, pin_to_core};
+pub use thread::{own_file_table, pin_to_core};
 pub use wake::Waker;
 
 /// A connected socket. The number is dense (the lowest free file descriptor of the worker's own
@@ -122,8 +122,9 @@ pub trait Handler<B: Backend> {
     /// Bytes arrived. They are lent: what the handler needs later it copies.
     fn received(&mut self, io: &mut B, socket: Socket, bytes: &[u8]) -> Flow;
 
-    /// The peer sent its last byte (FIN), or the connection broke. Either way nothing more comes.
-    fn ended(&mut self, io: &mut B, socket: Socket, broken: bool);
+    /// The peer sent its last byte (FIN), or the connection broke: either way nothing more comes.
+    /// The handler closes the socket.
+    fn ended(&mut self, io: &mut B, socket: Socket);
 
     /// Accepting stopped because the process or the host is out of files or memory; it will be
     /// tried again by itself.

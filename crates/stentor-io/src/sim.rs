@@ -84,6 +84,8 @@ struct Pipe {
     paused: bool,
     /// The server's last send was cut short.
     blocked: bool,
+    /// The server asked to hear of whatever is possible now, writing included.
+    rearmed: bool,
 }
 
 /// The simulated network and its clock.
@@ -182,7 +184,7 @@ impl Sim {
         let pipe = &self.pipes[index];
         let arrives = !pipe.upstream.is_empty() || pipe.client_finished && !pipe.end_delivered;
         let readable = arrives && !pipe.paused && !pipe.end_delivered;
-        let writable = pipe.blocked && self.room(pipe) > 0;
+        let writable = (pipe.blocked || pipe.rearmed) && self.room(pipe) > 0;
         let broken = pipe.reset && !pipe.end_delivered;
         if !pipe.accepted {
             return !pipe.reset;
@@ -195,9 +197,11 @@ impl Sim {
             return self.accept(handler, index);
         }
         let Some(socket) = self.socket_of(index) else { return };
-        let room = self.pipes[index].blocked && self.room(&self.pipes[index]) > 0;
+        let pipe = &self.pipes[index];
+        let room = (pipe.blocked || pipe.rearmed) && self.room(pipe) > 0;
         if room {
             self.pipes[index].blocked = false;
+            self.pipes[index].rearmed = false;
         }
         // As the kernel: a broken socket counts as writable, so that a blocked writer hears of it.
         let broken = self.pipes[index].reset;
@@ -225,12 +229,12 @@ impl Sim {
     fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {
         let pipe = &mut self.pipes[index];
         if pipe.reset {
-            return handler.ended(self, socket, true);
+            return handler.ended(self, socket);
         }
         if pipe.upstream.is_empty() {
             if pipe.client_finished && !pipe.end_delivered {
                 pipe.end_delivered = true;
-                handler.ended(self, socket, false);
+                handler.ended(self, socket);
             }
             return;
         }
@@ -245,8 +249,7 @@ impl Sim {
             Flow::More => {}
             Flow::Pause => self.pipes[index].paused = true,
             Flow::Closed => {
-                let closed = self.pipes[index].closed || self.pipes[index].blocked;
-                assert!(closed, "the handler says it closed a socket that is open");
+                assert!(self.pipes[index].closed, "the handler says it closed an open socket");
             }
         }
     }
@@ -299,7 +302,9 @@ impl Backend for Sim {
     }
 
     fn resume(&mut self, socket: Socket) {
-        self.pipe_of(socket).paused = false;
+        let pipe = self.pipe_of(socket);
+        pipe.paused = false;
+        pipe.rearmed = true;
     }
 
     fn finish(&mut self, socket: Socket) {
@@ -307,7 +312,13 @@ impl Backend for Sim {
     }
 
     fn close(&mut self, socket: Socket) {
-        self.pipe_of(socket).closed = true;
+        let pipe = self.pipe_of(socket);
+        pipe.closed = true;
+        if !pipe.upstream.is_empty() {
+            // As the kernel: closing on unread bytes is a reset, which overtakes what was sent.
+            pipe.reset = true;
+            pipe.downstream.clear();
+        }
         self.sockets[socket.index()] = None;
     }
 

@@ -7,6 +7,7 @@ use rustix::net::{
 };
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -14,15 +15,16 @@ use std::{fmt, io};
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) fd: OwnedFd,
-    /// Unlinked when the listener goes.
-    path: Option<PathBuf>,
+    /// The socket file and its inode: unlinked when the listener goes, if it still is the same.
+    file: Option<(PathBuf, u64)>,
 }
 
 /// An address that is ours to listen on: free when asked, resolved if its port was 0.
 #[derive(Debug)]
 pub struct Reservation {
     address: SocketAddr,
-    /// Holds an ephemeral port until the listeners have it.
+    /// Holds an ephemeral port until the listeners have it, and for as long as a worker lives in
+    /// the copy of it that is in the worker's file table: bound but not listening, it is harmless.
     _holder: Option<OwnedFd>,
 }
 
@@ -99,13 +101,13 @@ impl Reservation {
             sockopt::set_socket_reuseport(&fd, true)?;
             // Inherited by every accepted socket, which saves a system call for each.
             sockopt::set_tcp_nodelay(&fd, true)?;
-            defer_accept(&fd);
+            defer_accept(&fd, 1);
             bind(&fd, &self.address)?;
             listen(&fd, BACKLOG)?;
             Ok(fd)
         };
         match bound() {
-            Ok(fd) => Ok(Listener { fd, path: None }),
+            Ok(fd) => Ok(Listener { fd, file: None }),
             Err(error) => Err(BindError { address: self.address.to_string(), error: error.into() }),
         }
     }
@@ -117,21 +119,22 @@ impl Reservation {
 /// # Errors
 /// [`BindError`] with the reason.
 pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
-    let bound = || -> io::Result<OwnedFd> {
+    let bound = || -> io::Result<(OwnedFd, u64)> {
         let name = SocketAddrUnix::new(path)?;
         let probe = unix_socket()?;
         match net::connect(&probe, &name) {
             Ok(()) => return Err(io::ErrorKind::AddrInUse.into()),
-            Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path)?,
+            // A file that is no socket refuses too, and is not ours to remove.
+            Err(rustix::io::Errno::CONNREFUSED) if is_socket(path) => std::fs::remove_file(path)?,
             Err(_) => {}
         }
         let fd = unix_socket()?;
         bind(&fd, &name)?;
         listen(&fd, BACKLOG)?;
-        Ok(fd)
+        Ok((fd, std::fs::symlink_metadata(path)?.ino()))
     };
     match bound() {
-        Ok(fd) => Ok(Listener { fd, path: Some(path.to_owned()) }),
+        Ok((fd, inode)) => Ok(Listener { fd, file: Some((path.to_owned(), inode)) }),
         Err(error) => Err(BindError { address: format!("unix:{}", path.display()), error }),
     }
 }
@@ -141,7 +144,7 @@ impl Listener {
     /// complete. Closing a listener resets what is in its queue; behind this filter the queue
     /// runs dry first, and clients that come too late try again as after a lost packet.
     pub(crate) fn refuse_new(&self) {
-        if self.path.is_some() {
+        if self.file.is_some() {
             return;
         }
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
@@ -156,6 +159,8 @@ impl Listener {
         let filter =
             libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set_option(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
+        // Those it still keeps to itself would die with the listener.
+        defer_accept(&self.fd, 0);
     }
 }
 
@@ -167,10 +172,16 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
+        if let Some((path, inode)) = &self.file
+            && std::fs::symlink_metadata(path).is_ok_and(|file| file.ino() == *inode)
+        {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
 fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
@@ -182,10 +193,9 @@ fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Lets the kernel keep a connection to itself until its first bytes are there (or a second has
-/// passed): HTTP clients speak first, and so one wake-up brings both.
-fn defer_accept(fd: &OwnedFd) {
-    let seconds: libc::c_int = 1;
+/// Lets the kernel keep a connection to itself until its first bytes are there, or so long: HTTP
+/// clients speak first, and so one wake-up brings both.
+fn defer_accept(fd: &OwnedFd, seconds: libc::c_int) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds);
 }
 

@@ -33,9 +33,3 @@ pub fn pin_to_core(worker: usize) -> io::Result<()> {
     }
     Ok(())
 }
-
-/// How many cores this process may use.
-#[must_use]
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}

@@ -30,20 +30,16 @@ impl Waker {
     /// this call is seen after it.
     pub fn wake(&self) {
         if !self.pending.swap(true, Ordering::AcqRel) {
-            // The counter cannot overflow: it is written once per time the worker clears it.
+            // The counter would need 2^64 wake-ups to overflow.
             let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
     /// The worker's side: forget the wake-up before looking into the mailbox. Returns whether
-    /// there was one.
+    /// there was one. The eventfd itself is never read: it is watched edge-triggered, and every
+    /// write is an edge.
     pub fn take(&self) -> bool {
-        if !self.pending.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.eventfd, &mut count);
-        self.pending.swap(false, Ordering::AcqRel)
+        self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel)
     }
 }
 

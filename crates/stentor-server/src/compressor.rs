@@ -3,10 +3,11 @@
 //! A message is compressed when the first client asks for it in that encoding; until the form is
 //! ready, clients get the message as it is. A topic whose last value was asked for in some
 //! encoding has its next value compressed as soon as it is published, so a value that many poll
-//! is nearly always ready, and one that nobody reads costs nothing.
+//! is nearly always ready, and one that nobody asks for any more costs nothing.
 
+use crate::limits::COMPRESS_QUEUE;
 use std::io;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Weak};
 use std::thread;
 use stentor_hub::Message;
@@ -15,11 +16,10 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 /// A handle to the compressing thread, which ends with the last handle.
 #[derive(Debug)]
 pub(crate) struct Compressor {
-    jobs: Sender<Job>,
+    jobs: SyncSender<Job>,
 }
 
-/// A message nobody holds any more need not be compressed. The queue is bounded by the messages
-/// themselves: each is asked for at most once per encoding.
+/// A message that nobody holds any more need not be compressed.
 type Job = (Weak<Message>, Encoding);
 
 impl Compressor {
@@ -28,7 +28,7 @@ impl Compressor {
     /// # Errors
     /// The host refuses another thread.
     pub(crate) fn start() -> io::Result<Compressor> {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::sync_channel::<Job>(COMPRESS_QUEUE);
         thread::Builder::new().name("compressor".to_owned()).spawn(move || {
             for (message, encoding) in queue {
                 if let Some(message) = message.upgrade() {
@@ -41,19 +41,23 @@ impl Compressor {
 
     /// A client would like `message` in `encoding`: makes it so, some time soon.
     pub(crate) fn ask(&self, message: &Arc<Message>, encoding: Encoding) {
-        if message.ask(encoding) {
-            // Fails only if the thread is gone; the message is then sent as it is.
-            let _ = self.jobs.send((Arc::downgrade(message), encoding));
+        if message.ask(encoding) && !self.enqueue(message, encoding) {
+            message.forget(encoding);
         }
     }
 
-    /// A topic has a new value: what was asked of the old one will be asked of it.
+    /// A topic has a new value: what clients asked of the old one they will ask of it.
     pub(crate) fn expect(&self, message: &Arc<Message>, asked_before: Encodings) {
         for encoding in Encoding::ALL {
             if asked_before.contains(encoding) && message.compressible() {
-                self.ask(message, encoding);
+                // Should the queue be full, the clients themselves will ask.
+                self.enqueue(message, encoding);
             }
         }
+    }
+
+    fn enqueue(&self, message: &Arc<Message>, encoding: Encoding) -> bool {
+        self.jobs.try_send((Arc::downgrade(message), encoding)).is_ok()
     }
 }
 
@@ -63,19 +67,22 @@ pub(crate) struct Jobs(mpsc::Receiver<Job>);
 
 #[cfg(test)]
 impl Jobs {
-    pub(crate) fn run_one(&self) {
-        if let Ok((message, encoding)) = self.0.try_recv()
+    /// Does the next job, if there is one.
+    pub(crate) fn run_one(&self) -> bool {
+        let job = self.0.try_recv();
+        if let Ok((message, encoding)) = &job
             && let Some(message) = message.upgrade()
         {
-            message.compress(encoding);
+            message.compress(*encoding);
         }
+        job.is_ok()
     }
 }
 
 #[cfg(test)]
 impl Compressor {
     pub(crate) fn by_hand() -> (Compressor, Jobs) {
-        let (jobs, queue) = mpsc::channel();
+        let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);
         (Compressor { jobs }, Jobs(queue))
     }
 }

@@ -4,12 +4,15 @@
 //! request, a body on its way in, and an answer the socket refused are [`Work`], which is
 //! allocated when the first of them appears and freed with the last.
 //!
-//! One rule keeps memory bounded: while an answer waits for the peer to read, no further request
-//! is looked at and no further byte is read.
+//! Two rules keep one connection from hurting the others. While an answer waits for the peer to
+//! read, no further request is looked at and no further byte is read. And when a turn has cost
+//! its share, the rest of the input waits for the next turn, behind everybody else's.
 
 use crate::context::Context;
 use crate::endpoint::Sink;
-use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::limits::{
+    BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS, TURN_COST_MAX,
+};
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route::{self, Next};
@@ -67,8 +70,8 @@ struct Work {
     scanned: usize,
     incoming: Option<Incoming>,
     backlog: Option<Box<Backlog>>,
-    /// The peer has sent its last byte.
-    ended: bool,
+    /// `input` holds more than a turn's share of requests: it is gone on with in the next.
+    yielded: bool,
 }
 
 /// A request body on its way in.
@@ -103,6 +106,14 @@ enum Progress {
     Starved(usize),
 }
 
+/// How far a turn came with the input.
+enum Turn {
+    /// So many bytes were used; with the rest there is nothing to do yet.
+    Done(usize),
+    /// So many bytes were used, and the rest is for another turn.
+    Yielded(usize),
+}
+
 impl Timed for Connection {
     fn timer(&mut self) -> &mut Timer {
         &mut self.timer
@@ -129,15 +140,14 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Open && self.work.is_none()
-    }
-
     /// Whether the connection would take input now.
     pub(crate) fn reads(&self) -> bool {
-        let blocked = self.work.as_ref().is_some_and(|w| w.backlog.is_some() || w.ended);
-        self.phase != Phase::Free && !blocked
+        self.phase != Phase::Free && !self.waits()
+    }
+
+    /// Whether the connection is to go on with something by itself once it can write.
+    pub(crate) fn waits(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.backlog.is_some() || work.yielded)
     }
 
     /// Bytes arrived: answers whatever they complete.
@@ -149,7 +159,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Flow {
         if self.phase != Phase::Open {
-            return if self.is_free() { Flow::Closed } else { Flow::More };
+            return Flow::More;
         }
         let result = match &mut self.work {
             Some(work) if !work.input.is_empty() => {
@@ -157,59 +167,59 @@ impl Connection {
                 input.extend_from_slice(bytes);
                 self.proceed_owned(cx, io, socket, input)
             }
-            _ => self.proceed(cx, io, socket, bytes).map(|used| {
+            _ => self.proceed(cx, io, socket, bytes).map(|turn| {
+                let (Turn::Done(used) | Turn::Yielded(used)) = turn;
                 if used < bytes.len() && self.phase == Phase::Open {
-                    self.work().input = bytes[used..].to_vec();
+                    let work = self.work();
+                    work.input = bytes[used..].to_vec();
+                    work.yielded = matches!(turn, Turn::Yielded(_));
                 }
             }),
         };
         self.settle(cx, io, socket, result)
     }
 
-    /// There is room to write: sends what waits, then goes on with what waited behind it.
-    pub(crate) fn writable<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    /// There is room to write, or another turn: sends what waits, then goes on with the input.
+    pub(crate) fn go_on<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         let Some(work) = &mut self.work else { return };
-        let Some(backlog) = &mut work.backlog else { return };
-        match backlog.send(io, socket) {
-            Ok(false) => return,
-            Ok(true) => work.backlog = None,
-            Err(Gone) => return self.close(cx, io, socket),
-        }
-        let ended = work.ended;
-        let input = std::mem::take(&mut work.input);
-        let result = self.after_flush(cx, io, socket);
-        if self.phase == Phase::Open && result {
-            let result = self.proceed_owned(cx, io, socket, input);
-            let flow = self.settle(cx, io, socket, result);
-            match flow {
-                Flow::More if ended => self.close(cx, io, socket),
-                Flow::More => io.resume(socket),
-                Flow::Pause | Flow::Closed => {}
+        if let Some(backlog) = &mut work.backlog {
+            match backlog.send(io, socket) {
+                Ok(false) => return,
+                Ok(true) => cx.settle_backlog(work.backlog.take()),
+                Err(Gone) => return self.close(cx, io, socket),
             }
         }
-    }
-
-    /// The peer has ended its side, or the connection broke.
-    pub(crate) fn end<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        socket: Socket,
-        broken: bool,
-    ) {
-        match &mut self.work {
-            // It may still be reading: what was asked before the end is answered.
-            Some(work) if work.backlog.is_some() && !broken => work.ended = true,
-            _ => self.close(cx, io, socket),
+        work.yielded = false;
+        let input = std::mem::take(&mut work.input);
+        let result = match self.phase {
+            Phase::Open => self.proceed_owned(cx, io, socket, input),
+            _ => Ok(()),
+        };
+        if self.settle(cx, io, socket, result) == Flow::More {
+            io.resume(socket);
         }
     }
 
-    /// The deadline has come. Returns false if the connection was merely freed meanwhile.
+    /// A graceful stop begins: a stream of messages is told what came of it so far and ended.
+    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+        let Some(work) = &mut self.work else { return };
+        match work.incoming.take() {
+            Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
+                self.finish_body(cx, incoming);
+                let result = self.flush(cx, io, socket).map(drop);
+                // The connection reads on as it did: what comes is thrown away.
+                let _ = self.settle(cx, io, socket, result);
+            }
+            other => work.incoming = other,
+        }
+    }
+
+    /// The deadline has come: tells a client that was in the middle of a request, and ends.
     pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
-        let began = self.work.is_some();
         let reason = match (self.phase, self.wait) {
-            (Phase::Free, _) => return,
-            (Phase::Open, Wait::Head) if began => "The request head took too long to arrive.",
+            (Phase::Open, Wait::Head) if self.work.is_some() => {
+                "The request head took too long to arrive."
+            }
             (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
@@ -248,20 +258,22 @@ impl Connection {
     }
 
     /// Closes the socket and frees the record.
-    pub(crate) fn close<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) {
+    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         self.free(cx);
         io.close(socket);
     }
 
-    fn abort<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) {
+    fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         self.free(cx);
         io.abort(socket);
     }
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
-    fn free(&mut self, cx: &Context) {
+    fn free(&mut self, cx: &mut Context) {
         cx.connections(self.role).sub(1);
-        self.work = None;
+        if let Some(work) = self.work.take() {
+            cx.settle_backlog(work.backlog);
+        }
         self.phase = Phase::Free;
     }
 
@@ -277,25 +289,30 @@ impl Connection {
         socket: Socket,
         mut input: Vec<u8>,
     ) -> Result<(), Gone> {
-        let used = self.proceed(cx, io, socket, &input)?;
+        let turn = self.proceed(cx, io, socket, &input)?;
+        let (Turn::Done(used) | Turn::Yielded(used)) = turn;
         if used < input.len() && self.phase == Phase::Open {
             input.drain(..used);
-            self.work().input = input;
+            let work = self.work();
+            work.input = input;
+            work.yielded = matches!(turn, Turn::Yielded(_));
         }
         Ok(())
     }
 
-    /// Answers what `input` asks, in order, and returns how much of it was used. Ends with
-    /// everything sent or kept as backlog.
+    /// Answers what `input` asks, in order, until it is used up, the socket is full or the turn
+    /// has cost its share. Ends with everything sent or kept as backlog.
     fn proceed<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
         socket: Socket,
         input: &[u8],
-    ) -> Result<usize, Gone> {
+    ) -> Result<Turn, Gone> {
         let mut at = 0;
-        while self.phase == Phase::Open {
+        let mut yielded = false;
+        cx.cost = 0;
+        while self.phase == Phase::Open && !yielded {
             let rest = &input[at..];
             let progress = match self.work.as_mut().and_then(|work| work.incoming.take()) {
                 Some(incoming) => self.take_body(cx, incoming, rest),
@@ -310,14 +327,15 @@ impl Connection {
                 }
             }
             if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
-                return Ok(at);
+                return Ok(Turn::Done(at));
             }
+            yielded = cx.cost >= TURN_COST_MAX;
         }
-        if self.phase == Phase::Closing && at < input.len() {
+        if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;
         }
-        self.flush(cx, io, socket)?;
-        Ok(at)
+        let sent = self.flush(cx, io, socket)?;
+        Ok(if yielded && sent { Turn::Yielded(at) } else { Turn::Done(at) })
     }
 
     fn take_head(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
@@ -327,6 +345,8 @@ impl Connection {
                 if scanned != 0 {
                     self.work().scanned = 0;
                 }
+                // The deadline of a head is that head's alone.
+                self.wait = Wait::Request;
                 self.request(cx, &input[..len]);
                 Progress::Used(len)
             }
@@ -344,6 +364,7 @@ impl Connection {
     /// One whole head: answers it, or prepares for its body.
     fn request(&mut self, cx: &mut Context, bytes: &[u8]) {
         cx.stats.requests.add(1);
+        cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
         let head = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
@@ -374,6 +395,8 @@ impl Connection {
         match incoming.body.next(input) {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
+                incoming.continue_due = false;
+                cx.cost += incoming.sink.cost(data.len());
                 match incoming.sink.data(cx, data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => self.refuse(cx, &refusal),
@@ -381,7 +404,7 @@ impl Connection {
                 Progress::Used(used)
             }
             Ok(http1::Step::More { used }) => {
-                if std::mem::take(&mut incoming.continue_due) && input.is_empty() {
+                if std::mem::take(&mut incoming.continue_due) {
                     cx.out.bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                 }
                 self.work().incoming = Some(incoming);
@@ -406,7 +429,8 @@ impl Connection {
         if let Sink::Discard { head, .. } = &incoming.sink {
             return self.answer_after_body(cx, head, keep_alive);
         }
-        let shape = Shape { head_only: false, keep_alive, http10: incoming.http10, origin: None };
+        let http10 = incoming.http10;
+        let shape = Shape { role: self.role, head_only: false, keep_alive, http10, origin: None };
         incoming.sink.finish(cx, shape);
     }
 
@@ -421,7 +445,9 @@ impl Connection {
 
     /// Answers with a refusal, after which nothing of the connection's input means anything.
     fn refuse(&mut self, cx: &mut Context, refusal: &Refusal) {
-        let shape = Shape { head_only: false, keep_alive: false, http10: false, origin: None };
+        let role = self.role;
+        let shape =
+            Shape { role, head_only: false, keep_alive: false, http10: false, origin: None };
         cx.exchange(shape).reply.refuse(refusal.status, refusal.reason);
         self.phase = Phase::Refusing;
     }
@@ -439,6 +465,7 @@ impl Connection {
         match cx.out.send(io, socket)? {
             None => Ok(true),
             Some(backlog) => {
+                cx.keep_backlog(&backlog)?;
                 self.work().backlog = Some(backlog);
                 Ok(false)
             }
@@ -461,33 +488,30 @@ impl Connection {
         if self.work.as_ref().is_some_and(|work| work.backlog.is_some()) {
             return Flow::Pause;
         }
-        if !self.after_flush(cx, io, socket) {
-            return Flow::Closed;
-        }
-        if self.work.as_ref().is_some_and(|w| w.incoming.is_none() && w.input.is_empty()) {
-            self.work = None;
-        }
-        Flow::More
-    }
-
-    /// Everything has been sent: ends the connection if that was the last. Returns whether it is
-    /// still there.
-    fn after_flush<B: Backend>(&mut self, cx: &Context, io: &mut B, socket: Socket) -> bool {
         match self.phase {
             Phase::Closing => {
                 self.close(cx, io, socket);
-                false
+                return Flow::Closed;
             }
             Phase::Refusing => {
                 self.phase = Phase::Lingering;
                 self.work = None;
                 io.finish(socket);
                 io.resume(socket);
-                true
             }
-            Phase::Free => false,
-            Phase::Open | Phase::Lingering => true,
+            Phase::Free => return Flow::Closed,
+            Phase::Open | Phase::Lingering => {}
         }
+        match self.work.as_deref() {
+            Some(work) if work.yielded => {
+                // Comes back as soon as the others have had their turn.
+                io.resume(socket);
+                return Flow::Pause;
+            }
+            Some(work) if work.incoming.is_none() && work.input.is_empty() => self.work = None,
+            _ => {}
+        }
+        Flow::More
     }
 }
 
@@ -501,6 +525,9 @@ impl Incoming {
         self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
     }
 }
+
+/// What a request costs besides the bytes of its answer.
+const REQUEST_COST: usize = 256;
 
 // The record is what an idle connection costs; the reader's cursor will still fit a cache line.
 const _: () = assert!(size_of::<Connection>() <= 32);

@@ -4,13 +4,13 @@
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
-use crate::limits::GATHER_BYTES;
-use crate::output::Output;
+use crate::limits::{BACKLOG_BYTES_MAX, GATHER_BYTES};
+use crate::output::{Backlog, Output};
 use crate::response::{Preamble, Reply, Shape};
 use crate::stats::{Counter, Stats};
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Precondition, PublishError, Published};
-use stentor_io::Role;
+use stentor_io::{Gone, Role};
 
 /// Connections of the public listeners: they read.
 pub(crate) const PUBLIC: Role = 0;
@@ -51,9 +51,13 @@ pub(crate) struct Context {
     pub(crate) stats: Arc<Stats>,
     pub(crate) out: Output,
     pub(crate) scratch: Scratch,
-    pub(crate) preamble: Preamble,
+    preambles: [Preamble; 2],
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
+    /// What the current connection has cost in this turn.
+    pub(crate) cost: usize,
+    /// Counts the settings this worker has gone by.
+    generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
 }
@@ -75,6 +79,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) unix_s: u64,
     pub(crate) draining: bool,
+    /// Changes whenever the settings may have.
+    pub(crate) generation: u64,
+    /// To be added to for work that the answer's length does not show.
+    pub(crate) cost: &'a mut usize,
 }
 
 impl Context {
@@ -85,9 +93,11 @@ impl Context {
             stats,
             out: Output::new(),
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
-            preamble: Preamble::new(),
+            preambles: [Preamble::new(PUBLIC), Preamble::new(CONTROL)],
             now_ms: 0,
             unix_s: 0,
+            cost: 0,
+            generation: 0,
             draining: false,
         }
     }
@@ -97,22 +107,44 @@ impl Context {
         self.now_ms = now_ms;
         if self.unix_s != unix_s {
             self.unix_s = unix_s;
-            self.preamble.renew(unix_s, &self.settings);
+            self.renew();
         }
     }
 
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
-        self.preamble.renew(self.unix_s, &self.settings);
+        self.generation += 1;
+        self.renew();
+    }
+
+    fn renew(&mut self) {
+        for preamble in &mut self.preambles {
+            preamble.renew(self.unix_s, &self.settings);
+        }
+    }
+
+    /// Takes note of bytes that are now kept for one connection; refuses if there are too many.
+    pub(crate) fn keep_backlog(&mut self, backlog: &Backlog) -> Result<(), Gone> {
+        if self.stats.backlog_bytes.value() + backlog.own_bytes() as u64 > BACKLOG_BYTES_MAX as u64
+        {
+            self.stats.backlog_refused.add(1);
+            return Err(Gone);
+        }
+        self.stats.backlog_bytes.add(backlog.own_bytes() as u64);
+        Ok(())
+    }
+
+    /// Takes note that they are no longer kept.
+    pub(crate) fn settle_backlog(&mut self, backlog: Option<Box<Backlog>>) {
+        self.stats.backlog_bytes.sub(backlog.map_or(0, |backlog| backlog.own_bytes() as u64));
     }
 
     pub(crate) fn exchange<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
-            preamble: &self.preamble,
+            preamble: &self.preambles[usize::from(shape.role)],
             stats: &self.stats,
-            cors: &self.settings.cors,
             shape,
         };
         Exchange {
@@ -122,6 +154,8 @@ impl Context {
             scratch: &mut self.scratch,
             unix_s: self.unix_s,
             draining: self.draining,
+            generation: self.generation,
+            cost: &mut self.cost,
         }
     }
 

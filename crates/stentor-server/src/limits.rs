@@ -11,8 +11,20 @@ pub(crate) const GATHER_BYTES: usize = 64 * 1024;
 /// its head than to name in a second slice.
 pub(crate) const SHARE_BYTES_MIN: usize = 8 * 1024;
 
-/// The largest answer put together from many values.
-pub(crate) const MANY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The largest answer put together from many values: unlike a value, it is made for one client
+/// alone, and kept for it if it does not read.
+pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
+
+/// What one connection may cost a worker before the others have their turn, in bytes made or
+/// taken in, those of answers that were not sent in the end included.
+pub(crate) const TURN_COST_MAX: usize = 256 * 1024;
+
+/// Bytes a worker keeps for clients that do not read (large values excepted, which are shared).
+/// Beyond it, whoever does not take an answer at once is cut.
+pub(crate) const BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Deadlines a worker sees to in one turn.
+pub(crate) const EXPIRIES_PER_TURN: usize = 256;
 
 /// How long a connection that was refused may go on sending before it is cut: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.
@@ -21,9 +33,9 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 /// While draining: how long a connection that asks nothing is kept for a request under way.
 pub(crate) const DRAIN_IDLE_MS: u64 = 500;
 
-/// While draining: how long connections already in the kernel's queue may still come in before
-/// the listeners close.
-pub(crate) const DRAIN_ACCEPT_MS: u64 = 200;
+/// While draining: how long connections that had begun may still come in before the listeners
+/// close. More than a second, after which the kernel repeats its part of a handshake.
+pub(crate) const DRAIN_ACCEPT_MS: u64 = 1_500;
 
 /// How long a publisher's stream of lines may be silent.
 pub(crate) const BULK_SILENCE_MS: u64 = 60_000;
@@ -39,4 +51,7 @@ pub(crate) const BULK_LINE_OVERHEAD_BYTES: usize = 4 * 1024;
 pub(crate) const BULK_ERRORS_TOLD: usize = 100;
 
 /// The most topics one page of `/-/topics` lists.
-pub(crate) const TOPICS_PAGE_MAX: usize = 10_000;
+pub(crate) const TOPICS_PAGE_MAX: usize = 1_000;
+
+/// Messages that may wait to be compressed; beyond it they are sent as they are.
+pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;

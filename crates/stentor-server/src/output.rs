@@ -121,8 +121,9 @@ impl Output {
         if from < self.bytes.len() {
             pieces.push_back(Piece::Own(self.bytes[from..].into()));
         }
+        let own_bytes = self.bytes.len();
         self.clear();
-        Backlog { pieces, offset: 0 }
+        Backlog { pieces, offset: 0, own_bytes }
     }
 }
 
@@ -141,16 +142,23 @@ impl Piece {
     }
 }
 
-/// What one connection has still to be sent: at most what one gathering made, and large bodies
-/// are not copied.
+/// What one connection has still to be sent: at most what one gathering made. Large bodies are
+/// not copied, but a message stays in memory as long as somebody is being sent it.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     /// How much of the first piece has been sent.
     offset: usize,
+    /// Bytes that are kept for this connection alone.
+    own_bytes: usize,
 }
 
 impl Backlog {
+    /// Bytes that were kept for this connection alone when the backlog was made.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.own_bytes
+    }
+
     /// Sends on. Returns whether everything has left.
     pub(crate) fn send<B: Backend>(&mut self, io: &mut B, socket: Socket) -> Result<bool, Gone> {
         while !self.pieces.is_empty() {

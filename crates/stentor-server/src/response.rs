@@ -1,26 +1,29 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
 use crate::config::{Cors, Settings};
+use crate::context::PUBLIC;
 use crate::output::Output;
 use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
+use stentor_io::Role;
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
 
 /// The fields that every response of this second shares.
 #[derive(Debug)]
 pub(crate) struct Preamble {
+    role: Role,
     /// `HTTP/1.1 200 OK`, and the same fields as in `fields`: the start of most answers.
     ok: Vec<u8>,
-    /// `Server`, `Date`, and `Vary: Origin` where answers depend on it.
+    /// `Server`, `Date` and, on the public listener, what the CORS protocol has to say always.
     fields: Vec<u8>,
 }
 
 impl Preamble {
-    pub(crate) fn new() -> Preamble {
-        Preamble { ok: Vec::new(), fields: Vec::new() }
+    pub(crate) fn new(role: Role) -> Preamble {
+        Preamble { role, ok: Vec::new(), fields: Vec::new() }
     }
 
     /// Makes the fields anew: the second or the settings have changed.
@@ -32,8 +35,8 @@ impl Preamble {
         let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
         // Writing to a vector does not fail.
         let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
-        if settings.cors.depends_on_origin() {
-            self.fields.extend_from_slice(b"Vary: Origin\r\n");
+        if self.role == PUBLIC {
+            self.fields.extend_from_slice(settings.cors.constant_fields());
         }
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
@@ -42,26 +45,35 @@ impl Preamble {
 }
 
 impl Cors {
-    /// Whether answers differ from origin to origin, so that caches must know.
-    fn depends_on_origin(&self) -> bool {
-        !self.origins.is_empty() && !self.allows_any()
+    /// What every public answer says, whoever asks: a cache may give it to anybody. If any page
+    /// may read, that; if only some may, that answers differ.
+    fn constant_fields(&self) -> &'static [u8] {
+        match self.origins.as_slice() {
+            [] => b"",
+            _ if self.allows_any() => {
+                b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag\r\n"
+            }
+            _ => b"Vary: Origin\r\n",
+        }
     }
 
-    /// Whether pages of `origin` may read.
-    pub(crate) fn allows(&self, origin: &[u8]) -> bool {
-        self.allows_any() || self.origins.iter().any(|allowed| allowed.as_bytes() == origin)
+    /// Whether `origin` is one of those that are listed by name.
+    pub(crate) fn lists(&self, origin: &[u8]) -> bool {
+        !self.allows_any() && self.origins.iter().any(|listed| listed.as_bytes() == origin)
     }
 }
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape<'a> {
+    /// The listener it came in by.
+    pub(crate) role: Role,
     /// The answer to a HEAD has no body.
     pub(crate) head_only: bool,
     pub(crate) keep_alive: bool,
     /// HTTP/1.0 closes unless told otherwise.
     pub(crate) http10: bool,
-    /// The origin of the page that asks, if it is allowed to.
+    /// The origin of the page that asks, if it is listed.
     pub(crate) origin: Option<&'a [u8]>,
 }
 
@@ -71,7 +83,6 @@ pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Output,
     pub(crate) preamble: &'a Preamble,
     pub(crate) stats: &'a Stats,
-    pub(crate) cors: &'a Cors,
     pub(crate) shape: Shape<'a>,
 }
 
@@ -154,9 +165,8 @@ impl Reply<'_> {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
         if let Some(origin) = self.shape.origin {
-            let allowed = if self.cors.allows_any() { b"*" } else { origin };
             out.extend_from_slice(b"Access-Control-Allow-Origin: ");
-            out.extend_from_slice(allowed);
+            out.extend_from_slice(origin);
             out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: ETag\r\n");
         }
         self.stats.bytes_heads.add((out.len() - from) as u64);

@@ -39,7 +39,7 @@ pub(crate) fn begin(
     match head.body {
         BodyLength::Length(bytes) if bytes > bytes_max => {
             let refusal = endpoint::TOO_LARGE;
-            let mut x = cx.exchange(shape(head, false, None));
+            let mut x = cx.exchange(shape(role, head, false));
             x.reply.refuse(refusal.status, refusal.reason);
             Next::Refused
         }
@@ -54,8 +54,8 @@ pub(crate) fn begin(
 /// Answers a request that has no body, or whose body has gone by.
 pub(crate) fn answer(cx: &mut Context, role: Role, head: &Head<'_>, keep_alive: bool) {
     let cors = &cx.settings.cors;
-    let origin = head.origin.filter(|origin| role != CONTROL && cors.allows(origin));
-    let mut x = cx.exchange(shape(head, keep_alive, origin));
+    let origin = head.origin.filter(|origin| role != CONTROL && cors.lists(origin));
+    let mut x = cx.exchange(Shape { origin, ..shape(role, head, keep_alive) });
     let (path, query) = target::split(head.target);
     match head.method {
         Method::Options => options(&mut x, role, head),
@@ -65,13 +65,14 @@ pub(crate) fn answer(cx: &mut Context, role: Role, head: &Head<'_>, keep_alive: 
     }
 }
 
-/// The shape of the answer to `head`.
-pub(crate) fn shape<'a>(head: &Head<'_>, keep_alive: bool, origin: Option<&'a [u8]>) -> Shape<'a> {
+/// The shape of the answer to `head`, for those who are not pages of other origins.
+pub(crate) fn shape(role: Role, head: &Head<'_>, keep_alive: bool) -> Shape<'static> {
     Shape {
+        role,
         head_only: head.method == Method::Head,
         keep_alive,
         http10: head.version == Version::Http10,
-        origin,
+        origin: None,
     }
 }
 
@@ -117,7 +118,8 @@ fn options(x: &mut Exchange<'_>, role: Role, head: &Head<'_>) {
     let (path, _) = target::split(head.target);
     let mut fields = allow(role, path).to_vec();
     // A preflight of the CORS protocol (Fetch standard, section 3.3.2).
-    if x.reply.shape.origin.is_some() && head.request_method.is_some() {
+    let any = role != CONTROL && x.settings.cors.allows_any();
+    if (any || x.reply.shape.origin.is_some()) && head.request_method.is_some() {
         fields.extend_from_slice(
             b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
               Access-Control-Allow-Headers: Accept, Cache-Control, If-Modified-Since, \

@@ -134,24 +134,33 @@ impl Server {
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
     /// differ but only count from the next start.
     pub fn reload(&mut self, settings: Settings) -> Vec<String> {
-        let old = std::mem::replace(&mut self.settings, settings);
-        let new = &self.settings;
-        self.shared.hub.set_rules(new.topics.clone());
-        let settings = Arc::new(new.clone());
+        let running = &self.settings;
+        let fixed = [
+            ("listen", running.listen != settings.listen),
+            ("control", running.control != settings.control),
+            ("workers", running.workers != settings.workers),
+            ("pin", running.pin != settings.pin),
+            (
+                "limits.message_bytes_max",
+                running.limits.message_bytes_max != settings.limits.message_bytes_max,
+            ),
+            ("limits.topics_max", running.limits.topics_max != settings.limits.topics_max),
+        ];
+        let mut settings = Settings {
+            listen: running.listen.clone(),
+            control: running.control.clone(),
+            workers: running.workers,
+            pin: running.pin,
+            ..settings
+        };
+        settings.limits.message_bytes_max = running.limits.message_bytes_max;
+        settings.limits.topics_max = running.limits.topics_max;
+        self.shared.hub.set_rules(settings.topics.clone());
+        self.settings = settings;
+        let settings = Arc::new(self.settings.clone());
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }
-        let fixed = [
-            ("listen", old.listen != new.listen),
-            ("control", old.control != new.control),
-            ("workers", old.workers != new.workers),
-            ("pin", old.pin != new.pin),
-            (
-                "limits.message_bytes_max",
-                old.limits.message_bytes_max != new.limits.message_bytes_max,
-            ),
-            ("limits.topics_max", old.limits.topics_max != new.limits.topics_max),
-        ];
         fixed.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()).collect()
     }
 
@@ -279,7 +288,7 @@ fn prepare(
 
 /// A worker's life.
 fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
-    while !worker.has_ended() {
+    loop {
         let deadline_ms = worker.next_deadline_ms();
         let woken = io.turn(&mut worker, deadline_ms)?;
         if woken {
@@ -288,8 +297,10 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
             }
         }
         worker.after_turn(&mut io);
+        if worker.has_ended() {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.

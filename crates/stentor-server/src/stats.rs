@@ -56,6 +56,10 @@ stats! {
     connections_reading,
     /// Of the open connections, those with an answer that waits for the peer to read.
     connections_writing,
+    /// Bytes kept for clients that do not read.
+    backlog_bytes,
+    /// Connections cut because too much was kept already.
+    backlog_refused,
     /// Connections accepted since the start.
     accepted,
     /// Times accepting paused because files or memory had run out.
@@ -76,7 +80,7 @@ stats! {
     lookups,
     /// Publishes refused, bad lines of bulk streams included.
     publishes_refused,
-    /// Connections closed because a deadline passed.
+    /// Connections ended in the middle of a request or an answer because a deadline passed.
     timeouts,
     /// Bytes received.
     bytes_in,

@@ -27,6 +27,8 @@ pub(crate) trait Timed: Default {
 pub(crate) struct Wheel {
     /// First record of each slot's list.
     slots: [u32; SLOTS],
+    /// One bit for each slot that is not empty.
+    occupied: [u64; SLOTS / 64],
     /// Records queued, over all slots.
     queued: usize,
     /// Every slot before this tick has been looked at.
@@ -41,11 +43,21 @@ impl Default for Timer {
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
-        Wheel { slots: [NONE; SLOTS], queued: 0, looked_tick: 0 }
+        Wheel { slots: [NONE; SLOTS], occupied: [0; SLOTS / 64], queued: 0, looked_tick: 0 }
     }
 
     /// Sets the deadline of record `index`, replacing the one it had.
-    pub(crate) fn set<T: Timed>(&mut self, slab: &mut Slab<T>, index: usize, deadline_ms: u64) {
+    pub(crate) fn set<T: Timed>(
+        &mut self,
+        slab: &mut Slab<T>,
+        index: usize,
+        deadline_ms: u64,
+        now_ms: u64,
+    ) {
+        if self.queued == 0 {
+            // Nothing was looked for while nothing was queued.
+            self.looked_tick = (now_ms / TICK_MS) as u32;
+        }
         let Some(record) = slab.at(index) else { return };
         let timer = record.timer();
         timer.deadline_tick = tick_after(deadline_ms);
@@ -85,9 +97,18 @@ impl Wheel {
         if self.queued == 0 {
             return None;
         }
-        let ahead = (0..SLOTS as u32)
-            .find(|ahead| self.slots[(self.looked_tick + ahead) as usize % SLOTS] != NONE)?;
-        Some(u64::from(self.looked_tick + ahead) * TICK_MS)
+        let first = self.looked_tick as usize % SLOTS;
+        // From the slot to be looked at next, word by word, once round to the bits before it.
+        let (word, bit) = (first / 64, first % 64);
+        let words = self.occupied.len();
+        let from_first = |n: usize| match n {
+            0 => self.occupied[word] >> bit << bit,
+            n => self.occupied[(word + n) % words],
+        };
+        let n = (0..=words).find(|&n| from_first(n) != 0)?;
+        let slot = (word + n) % words * 64 + from_first(n).trailing_zeros() as usize;
+        let ahead = (slot + SLOTS - first) % SLOTS;
+        Some(u64::from(self.looked_tick + ahead as u32) * TICK_MS)
     }
 
     fn queue<T: Timed>(&mut self, slab: &mut Slab<T>, index: usize) {
@@ -102,6 +123,7 @@ impl Wheel {
             next.timer().previous = index as u32;
         }
         self.slots[slot] = index as u32;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
         self.queued += 1;
     }
 
@@ -115,7 +137,12 @@ impl Wheel {
         timer.look_tick = UNQUEUED;
         match slab.at(previous as usize) {
             Some(record) => record.timer().next = next,
-            None => self.slots[slot] = next,
+            None => {
+                self.slots[slot] = next;
+                if next == NONE {
+                    self.occupied[slot / 64] &= !(1 << (slot % 64));
+                }
+            }
         }
         if let Some(record) = slab.at(next as usize) {
             record.timer().previous = previous;
@@ -163,7 +190,7 @@ mod tests {
                 now += rng.next_u64() % 900;
                 let index = rng.below(40);
                 let deadline = now + rng.next_u64() % 60_000;
-                wheel.set(&mut slab, index, deadline);
+                wheel.set(&mut slab, index, deadline, now);
                 plain[index] = Some(deadline);
                 while let Some(due) = wheel.next_due(&mut slab, now) {
                     let deadline = plain[due].take().expect("due without a deadline");

@@ -6,7 +6,7 @@
 use crate::config::Settings;
 use crate::connection::Connection;
 use crate::context::{Context, Shared};
-use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS};
+use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN};
 use crate::mailbox::Order;
 use crate::slab::Slab;
 use crate::stats::Stats;
@@ -32,6 +32,10 @@ enum Drain {
         listeners_until_ms: u64,
         until_ms: u64,
     },
+    /// The backend accepts what is left and closes the listeners in its next turn.
+    Closing {
+        until_ms: u64,
+    },
     /// The listeners are closed; connections have until then to end.
     Ending {
         until_ms: u64,
@@ -54,6 +58,7 @@ impl Worker {
         let drain = match self.drain {
             Drain::No => None,
             Drain::Emptying { listeners_until_ms, .. } => Some(listeners_until_ms),
+            Drain::Closing { .. } => Some(0),
             Drain::Ending { until_ms } => Some(until_ms),
         };
         match (drain, self.wheel.next_look_ms()) {
@@ -66,15 +71,17 @@ impl Worker {
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.unix_s());
-        while let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) {
+        for _ in 0..EXPIRIES_PER_TURN {
+            let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
             let socket = Socket::from_index(index as u32);
             self.with(socket, |connection, cx| connection.expire(cx, io, socket));
         }
         match self.drain {
             Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
                 io.close_listeners();
-                self.drain = Drain::Ending { until_ms };
+                self.drain = Drain::Closing { until_ms };
             }
+            Drain::Closing { until_ms } => self.drain = Drain::Ending { until_ms },
             _ => {}
         }
     }
@@ -102,13 +109,13 @@ impl Worker {
         io.refuse_new();
         self.cx.draining = true;
         let now_ms = io.now_ms();
-        let until_ms = now_ms + self.cx.settings.drain_ms.max(DRAIN_ACCEPT_MS);
-        self.drain = Drain::Emptying { listeners_until_ms: now_ms + DRAIN_ACCEPT_MS, until_ms };
+        let drain_ms = self.cx.settings.drain_ms;
+        let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
+        self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };
         for index in 0..self.connections.end() {
-            let idle = self.connections.at(index).is_some_and(|connection| connection.is_idle());
-            if idle {
-                self.wheel.set(&mut self.connections, index, now_ms + DRAIN_IDLE_MS);
-            }
+            // Visiting a connection also gives it the deadline it has from now on.
+            let socket = Socket::from_index(index as u32);
+            self.with(socket, |connection, cx| connection.drain(cx, io, socket));
         }
     }
 
@@ -128,7 +135,7 @@ impl Worker {
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&self.cx) {
-            self.wheel.set(&mut self.connections, socket.index(), deadline_ms);
+            self.wheel.set(&mut self.connections, socket.index(), deadline_ms, self.cx.now_ms);
         }
         Some(result)
     }
@@ -141,14 +148,19 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.connections(role).add(1);
         self.open += 1;
         self.connections.grow(socket.index()).open(role);
-        let deadline_ms = self.cx.now_ms + self.cx.settings.limits.head_timeout_ms;
-        self.wheel.set(&mut self.connections, socket.index(), deadline_ms);
+        let first_ms = match self.cx.draining {
+            true => DRAIN_IDLE_MS,
+            false => self.cx.settings.limits.head_timeout_ms,
+        };
+        let now_ms = self.cx.now_ms;
+        self.wheel.set(&mut self.connections, socket.index(), now_ms + first_ms, now_ms);
     }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
-        if writable {
+        let Some(connection) = self.connections.at(socket.index()) else { return false };
+        if writable && connection.waits() {
             self.cx.tick(io.now_ms(), io.unix_s());
-            self.with(socket, |connection, cx| connection.writable(cx, io, socket));
+            self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
         }
         self.connections.at(socket.index()).is_some_and(|connection| connection.reads())
     }
@@ -160,8 +172,8 @@ impl<B: Backend> Handler<B> for Worker {
             .unwrap_or(Flow::Closed)
     }
 
-    fn ended(&mut self, io: &mut B, socket: Socket, broken: bool) {
-        self.with(socket, |connection, cx| connection.end(cx, io, socket, broken));
+    fn ended(&mut self, io: &mut B, socket: Socket) {
+        self.with(socket, |connection, cx| connection.close(cx, io, socket));
     }
 
     fn accept_paused(&mut self) {

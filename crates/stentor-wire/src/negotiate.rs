@@ -71,6 +71,9 @@ impl Encodings {
     /// The set that holds none.
     pub const EMPTY: Encodings = Encodings(0);
 
+    /// The set of all encodings.
+    pub const ALL: Encodings = Encodings(0b1111);
+
     /// Whether `encoding` is in the set.
     pub const fn contains(self, encoding: Encoding) -> bool {
         self.0 & (1 << encoding as u8) != 0

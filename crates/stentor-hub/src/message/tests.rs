@@ -254,3 +254,12 @@ fn an_ask_that_was_taken_back_counts_again() {
     message.forget(Encoding::Gzip);
     assert!(message.ask(Encoding::Gzip));
 }
+
+#[test]
+fn a_superseded_message_is_not_compressed_any_more() {
+    let message = text(&"a".repeat(COMPRESS_BYTES_MIN));
+    message.supersede();
+    message.compress(Encoding::Gzip);
+    assert!(message.form(Encoding::Gzip).is_none());
+    assert!(!message.asked().contains(Encoding::Gzip));
+}

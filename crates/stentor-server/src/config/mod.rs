@@ -267,7 +267,10 @@ impl fmt::Display for ControlAddress {
 /// Whether a connection to one address could arrive at the other. With `SO_REUSEPORT` the kernel
 /// would not refuse the second listener: it would deal the connections out between the two.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    let same_host = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    // An IPv4 address is the same host when it is written as an IPv6 one.
+    let same_host = a.ip().to_canonical() == b.ip().to_canonical()
+        || a.ip().is_unspecified()
+        || b.ip().is_unspecified();
     a.port() == b.port() && a.port() != 0 && same_host
 }
 

@@ -54,6 +54,11 @@ impl Sink {
         }
     }
 
+    /// What taking so many bytes costs a turn: publishing them one by one is more than copying.
+    pub(crate) fn cost(&self, bytes: usize) -> usize {
+        if matches!(self, Sink::Bulk(_)) { bytes * 4 } else { bytes }
+    }
+
     /// The body is complete: does what was asked and answers.
     pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
         match self {

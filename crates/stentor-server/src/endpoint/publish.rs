@@ -37,12 +37,16 @@ enum Condition {
 }
 
 impl Condition {
-    /// If-Match is looked at first, and if it is there alone (RFC 9110 section 13.2.2).
-    fn of(head: &Head<'_>) -> Condition {
+    fn of(head: &Head<'_>) -> Result<Condition, Refused> {
+        let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
+        if head.if_unmodified_since.is_some() {
+            return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
+        }
         match (head.if_match, head.if_none_match) {
-            (Some(tags), _) => Condition::IfMatch(tags.into()),
-            (None, Some(tags)) => Condition::IfNoneMatch(tags.into()),
-            (None, None) => Condition::None,
+            (Some(tags), None) => Ok(Condition::IfMatch(tags.into())),
+            (None, Some(tags)) => Ok(Condition::IfNoneMatch(tags.into())),
+            (None, None) => Ok(Condition::None),
+            (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
         }
     }
 
@@ -63,7 +67,7 @@ pub(crate) fn begin(cx: &mut Context, head: &Head<'_>, keep_alive: bool) -> Next
         Ok(sink) => Next::Body(sink),
         Err(refusal) => {
             let empty = matches!(head.body, BodyLength::None | BodyLength::Length(0));
-            let mut x = cx.exchange(route::shape(head, keep_alive && empty, None));
+            let mut x = cx.exchange(route::shape(CONTROL, head, keep_alive && empty));
             x.reply.stats.publishes_refused.add(1);
             match refusal {
                 Some((status, reason)) => x.reply.refuse(status, &reason),
@@ -76,7 +80,7 @@ pub(crate) fn begin(cx: &mut Context, head: &Head<'_>, keep_alive: bool) -> Next
 
 /// `Err(None)` stands for a method that is not allowed at this path.
 fn check(cx: &Context, head: &Head<'_>, path: &[u8]) -> Result<Sink, Option<Refused>> {
-    foreign_page(cx.settings.cors.origins.as_slice(), head)?;
+    refuse_pages(head).map_err(Some)?;
     let bulk = path == b"/-/publish";
     if path.starts_with(b"/-/") && !(bulk && head.method == Method::Post) {
         return Err(None);
@@ -101,16 +105,14 @@ fn no(status: Status, reason: &str) -> Option<Refused> {
     Some((status, reason.to_owned()))
 }
 
-/// A browser says which page sends a write. Pages of other origins must not be able to publish
-/// just because the browser that shows them runs where the control listener can be reached; `*`
-/// speaks of readers only.
-fn foreign_page(origins: &[String], head: &Head<'_>) -> Result<(), Option<Refused>> {
-    let listed = |origin: &[u8]| origins.iter().any(|listed| listed.as_bytes() == origin);
-    if head.origin.is_none_or(listed) {
+/// A browser says which page sends a write. Pages must not be able to publish just because the
+/// browser that shows them runs where the control listener can be reached.
+fn refuse_pages(head: &Head<'_>) -> Result<(), Refused> {
+    if head.origin.is_none() {
         return Ok(());
     }
-    let reason = "Web pages may publish only if their origin is listed by name in cors.origins.";
-    Err(no(Status::FORBIDDEN, reason))
+    let reason = "Web pages cannot publish: a request with an Origin is refused here.";
+    Err((Status::FORBIDDEN, reason.to_owned()))
 }
 
 impl Upload {
@@ -127,7 +129,8 @@ impl Upload {
             _ => 0,
         };
         let gzip = match head.content_encoding {
-            None | Some(b"identity") => false,
+            None => false,
+            Some(coding) if coding.eq_ignore_ascii_case(b"identity") => false,
             Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => true,
             Some(_) => {
                 let reason = "Of the content encodings only gzip is taken; others are made here.";
@@ -141,7 +144,7 @@ impl Upload {
             event: field(head.event, EventName::parse).map_err(bad)?,
             cache_control: field(head.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
-            condition: Condition::of(head),
+            condition: Condition::of(head).map_err(Some)?,
             data: Vec::with_capacity(length),
         })
     }
@@ -208,9 +211,10 @@ fn field<T>(
 
 /// `DELETE /topic`
 pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
-    if let Err(Some((status, reason))) = foreign_page(&x.settings.cors.origins, head) {
-        return x.reply.refuse(status, &reason);
-    }
+    let condition = match refuse_pages(head).and_then(|()| Condition::of(head)) {
+        Ok(condition) => condition,
+        Err((status, reason)) => return x.reply.refuse(status, &reason),
+    };
     if path.starts_with(b"/-/") {
         return route::not_allowed(x, CONTROL, path);
     }
@@ -220,7 +224,7 @@ pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
     if let Err(reason) = target::check_topic(&topic) {
         return x.reply.refuse(Status::BAD_REQUEST, reason);
     }
-    match x.shared.hub.delete(&topic, Condition::of(head).borrowed()) {
+    match x.shared.hub.delete(&topic, condition.borrowed()) {
         Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
         Err(error) => {
             let status = match error {

@@ -9,7 +9,7 @@ use stentor_wire::target;
 #[derive(Debug, Serialize)]
 struct Page<'a> {
     topics: Vec<Topic<'a>>,
-    /// What to pass as `after` to see more; absent on the last page.
+    /// What to pass as `after` to see more; null on the last page.
     next: Option<&'a str>,
 }
 
@@ -62,7 +62,7 @@ impl Asked {
     fn parse(query: &[u8]) -> Result<Asked, String> {
         let mut asked = Asked { prefix: String::new(), after: None, limit: 1_000 };
         for pair in target::pairs(query) {
-            let (key, value) = pair.map_err(|error| format!("The query is broken: {error}."))?;
+            let (key, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
             match &*key {
                 "prefix" => asked.prefix = value.into_owned(),
                 "after" => asked.after = Some(value.into_owned()),

@@ -25,72 +25,71 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
 }
 
 fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
-    match judge(head, message) {
-        Judgement::Send => {}
-        Judgement::NotModified => return not_modified(x, message),
-        Judgement::Failed => {
-            let reason = "The value is another one by now (If-Match).";
-            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
-        }
-    }
     let encoding = match head.accept_encoding {
         Some(_) => select(x, head, message),
         None => Encoding::Identity,
     };
-    if encoding != Encoding::Identity {
-        x.reply.stats.answers_compressed.add(1);
+    match judge(head, message) {
+        Judgement::Send => {
+            if encoding != Encoding::Identity {
+                x.reply.stats.answers_compressed.add(1);
+            }
+            x.reply.message(message, encoding);
+        }
+        Judgement::NotModified => not_modified(x, message, encoding),
+        Judgement::Failed(reason) => x.reply.refuse(Status::PRECONDITION_FAILED, reason),
     }
-    x.reply.message(message, encoding);
 }
 
-/// The best form there is; a better one that could be made is asked for.
+/// The best form there is; a better one that could be made is asked for. One that is there is
+/// asked for too: what clients want of this value is made of the next before they come.
 fn select(x: &Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) -> Encoding {
     let acceptable = Acceptable::parse(head.accept_encoding);
-    let available = message.available();
-    if message.compressible() {
-        let mut possible = Encodings::EMPTY;
-        Encoding::ALL.into_iter().for_each(|encoding| possible.insert(encoding));
-        match acceptable.best(possible) {
-            Some(wanted) if !available.contains(wanted) => {
-                x.shared.compressor.ask(message, wanted);
-            }
-            _ => {}
-        }
+    if message.compressible()
+        && let Some(wanted) = acceptable.best(Encodings::ALL)
+    {
+        x.shared.compressor.ask(message, wanted);
     }
-    acceptable.best(available).unwrap_or(Encoding::Identity)
+    acceptable.best(message.available()).unwrap_or(Encoding::Identity)
 }
 
 enum Judgement {
     Send,
     NotModified,
-    Failed,
+    /// And which field it was.
+    Failed(&'static str),
 }
 
-/// The preconditions of RFC 9110 section 13.2.2, in its order, as far as they concern a read.
+/// The preconditions of RFC 9110 section 13.2.2, in its order.
 fn judge(head: &Head<'_>, message: &Message) -> Judgement {
-    if let Some(tags) = head.if_match
-        && !tag_matches(tags, message.id().text().as_bytes())
+    let named = |tags| tag_matches(tags, message.id().text().as_bytes());
+    if let Some(tags) = head.if_match {
+        if !named(tags) {
+            return Judgement::Failed("The value is another one by now (If-Match).");
+        }
+    } else if let Some(date) = head.if_unmodified_since.and_then(http_date)
+        && message.published_at() > date
     {
-        return Judgement::Failed;
+        return Judgement::Failed("The value is newer than that (If-Unmodified-Since).");
     }
     if let Some(tags) = head.if_none_match {
-        return match tag_matches(tags, message.id().text().as_bytes()) {
-            true => Judgement::NotModified,
-            false => Judgement::Send,
-        };
+        return if named(tags) { Judgement::NotModified } else { Judgement::Send };
     }
     match head.if_modified_since.and_then(http_date) {
-        Some(since) if message.published_at() <= since => Judgement::NotModified,
+        Some(since) if message.published_at() <= since && !message.shares_second() => {
+            Judgement::NotModified
+        }
         _ => Judgement::Send,
     }
 }
 
 /// 304 with the fields that a 200 would have had, RFC 9110 section 15.4.5.
-fn not_modified(x: &mut Exchange<'_>, message: &Message) {
+fn not_modified(x: &mut Exchange<'_>, message: &Message, encoding: Encoding) {
     let fields = &mut x.scratch.name;
     fields.clear();
     fields.extend_from_slice(b"ETag: \"");
     fields.extend_from_slice(message.id().text().as_bytes());
+    fields.extend_from_slice(encoding.suffix().as_bytes());
     fields.extend_from_slice(b"\"\r\nCache-Control: ");
     fields.extend_from_slice(message.cache_control().as_bytes());
     fields.extend_from_slice(b"\r\n");

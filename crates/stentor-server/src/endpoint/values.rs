@@ -2,7 +2,7 @@
 
 use crate::config::Lookup;
 use crate::context::Exchange;
-use crate::limits::MANY_BYTES_MAX;
+use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::Write;
@@ -41,6 +41,7 @@ fn finish(
 ) {
     match result {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
+        Ok(_) if body.len() > MANY_BYTES_MAX => x.reply.refuse(Status::BAD_REQUEST, &too_much()),
         Ok(gathered) => {
             x.reply.stats.lookups.add(gathered.names as u64);
             let fields = &mut x.scratch.name;
@@ -56,9 +57,10 @@ fn finish(
             }
         }
     }
+    *x.cost += body.len();
     x.scratch.body = body;
     x.scratch.body.clear();
-    x.scratch.body.shrink_to(MANY_BYTES_MAX / 16);
+    x.scratch.body.shrink_to(GATHER_BYTES);
 }
 
 /// What a walk over the names has found so far.
@@ -71,8 +73,10 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(names_max: usize) -> Gathered {
-        Gathered { names: 0, names_max, fingerprint: 0xcbf2_9ce4_8422_2325 }
+    fn new(x: &Exchange<'_>) -> Gathered {
+        let names_max = x.settings.limits.names_max;
+        // Other settings may mean another format.
+        Gathered { names: 0, names_max, fingerprint: 0xcbf2_9ce4_8422_2325 ^ x.generation }
     }
 
     /// Counts one more name, and refuses what would be too many or too much.
@@ -82,8 +86,7 @@ impl Gathered {
             return Err(format!("At most {} names may be looked up at once.", self.names_max));
         }
         if body.len() > MANY_BYTES_MAX {
-            let max = MANY_BYTES_MAX / (1024 * 1024);
-            return Err(format!("The values are more than {max} MiB together: ask for fewer."));
+            return Err(too_much());
         }
         Ok(())
     }
@@ -97,13 +100,17 @@ impl Gathered {
     }
 }
 
+fn too_much() -> String {
+    format!("The values are more than {} KiB together: ask for fewer.", MANY_BYTES_MAX / 1024)
+}
+
 fn collect_query(x: &Exchange<'_>, body: &mut Vec<u8>, query: &[u8]) -> Result<Gathered, String> {
-    let mut gathered = Gathered::new(x.settings.limits.names_max);
+    let mut gathered = Gathered::new(x);
     let mut prefix = None;
     let mut list = None;
     body.push(b'{');
     for pair in target::pairs(query) {
-        let (key, value) = pair.map_err(|error| format!("The query is broken: {error}."))?;
+        let (key, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
         match &*key {
             "topic" => member(&x.shared.hub, body, &mut gathered, &value, &value)?,
             "prefix" => prefix = Some(value),
@@ -136,10 +143,10 @@ fn collect_list(
     lookup: &Lookup,
     list: &[u8],
 ) -> Result<Gathered, String> {
-    let mut gathered = Gathered::new(x.settings.limits.names_max);
+    let mut gathered = Gathered::new(x);
     body.push(b'{');
     for name in names(list) {
-        let name = name.map_err(|error| format!("A name is broken: {error}."))?;
+        let name = name.map_err(|error| format!("A name is broken. {error}"))?;
         let topic = topic_of(lookup, &name, &mut x.scratch.name);
         member(&x.shared.hub, body, &mut gathered, &name, topic)?;
     }
@@ -154,9 +161,9 @@ fn collect_lines(
     line: &Template,
     list: &[u8],
 ) -> Result<Gathered, String> {
-    let mut gathered = Gathered::new(x.settings.limits.names_max);
+    let mut gathered = Gathered::new(x);
     for name in names(list) {
-        let name = name.map_err(|error| format!("A name is broken: {error}."))?;
+        let name = name.map_err(|error| format!("A name is broken. {error}"))?;
         gathered.admit(body)?;
         if let Some(bad) = name.chars().find(|c| c.is_control() || "\"'`\\<>".contains(*c)) {
             return Err(format!(

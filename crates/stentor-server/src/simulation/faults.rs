@@ -168,9 +168,105 @@ fn draining_answers_what_was_asked_then_ends() {
     let answer = String::from_utf8(world.sim.read(half)).unwrap();
     assert!(answer.contains("\r\nConnection: close\r\n") && answer.contains("200 OK"), "{answer}");
     assert!(world.sim.ended(half) && !world.sim.ended(idle));
+    world.sim.finish_client(half);
+    world.settle();
     world.sim.sleep(700);
     world.turn();
-    assert!(world.sim.ended(idle) && world.worker.has_ended());
+    assert!(world.sim.ended(idle) && !world.worker.has_ended());
+    world.sim.sleep(1_000);
+    world.settle_some(2);
+    assert!(world.worker.has_ended());
+}
+
+#[test]
+fn draining_tells_a_stream_of_messages_what_came_of_it() {
+    let mut world = world(Settings::default());
+    let (client, _) = world.ask(
+        CONTROL,
+        b"POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+          1d\r\n{\"topic\":\"/live\",\"data\":\"1\"}\n\r\n",
+    );
+    assert!(world.shared.hub.value("/live").is_some());
+    let World { worker, sim, .. } = &mut world;
+    worker.obey(sim, Order::Drain);
+    let answer = String::from_utf8(world.sim.read(client)).unwrap();
+    assert!(answer.contains("Connection: close\r\n"), "{answer}");
+    assert!(answer.contains("\"published\":1,\"failed\":0"), "{answer}");
+}
+
+#[test]
+fn one_clients_burst_does_not_hold_up_another() {
+    let mut world = world(patient());
+    world.publish("/big", vec![b'"'; 400_000], super::ContentType::TEXT);
+    let greedy = world.sim.connect(PUBLIC);
+    let head = b"HEAD /-/values?topic=/big HTTP/1.1\r\nHost: h\r\n\r\n";
+    world.sim.write(greedy, &head.repeat(500));
+    world.settle_some(2);
+    let modest = world.sim.connect(PUBLIC);
+    world.sim.write(modest, GET);
+    while world.sim.read(modest).is_empty() {
+        assert!(world.turn(), "the server hangs");
+    }
+    let requests = world.totals().requests;
+    assert!(requests < 50, "{requests} requests of another client came first");
+    world.settle();
+    assert_eq!(world.totals().requests, 501);
+}
+
+#[test]
+fn a_client_whose_reads_always_end_within_a_request_is_not_cut() {
+    let mut world = world(Settings::default());
+    let (client, _) = world.ask(PUBLIC, &GET[..20]);
+    let next = [&GET[20..], &GET[..20]].concat();
+    for _ in 0..10 {
+        world.sim.sleep(4_000);
+        world.turn();
+        world.sim.write(client, &next);
+        world.settle();
+        assert!(world.sim.read(client).ends_with(SMALL));
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_any_more_is_not_compressed() {
+    let mut world = world(patient());
+    let text = || super::text();
+    let get = b"GET /text HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n";
+    world.ask(PUBLIC, get);
+    assert!(world.jobs.run_one() && !world.jobs.run_one());
+    world.publish("/text", text(), super::ContentType::TEXT);
+    assert!(world.jobs.run_one(), "it is made before anybody asks again");
+    let (_, answer) = world.ask(PUBLIC, get);
+    assert!(answer.contains("Content-Encoding: gzip"));
+    world.publish("/text", text(), super::ContentType::TEXT);
+    assert!(world.jobs.run_one(), "the one before was asked for though it was there");
+    world.publish("/text", text(), super::ContentType::TEXT);
+    assert!(!world.jobs.run_one(), "nobody asked for the one before");
+}
+
+#[test]
+fn preconditions_follow_their_order_and_their_limits() {
+    let mut world = world(patient());
+    let put = |fields: &str| {
+        format!("PUT /small HTTP/1.1\r\nHost: h\r\n{fields}\r\nContent-Length: 1\r\n\r\n1")
+    };
+    let date = "Sun, 21 Jun 2020 00:00:00 GMT";
+    for (request, status) in [
+        (put(&format!("If-Unmodified-Since: {date}")), 400),
+        (put("If-Match: *\r\nIf-None-Match: *"), 400),
+        (format!("GET /small HTTP/1.1\r\nHost: h\r\nIf-Unmodified-Since: {date}\r\n\r\n"), 412),
+        (format!("GET /small HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: {date}\r\n\r\n"), 200),
+    ] {
+        let (_, answer) = world.ask(CONTROL, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}\n{answer}");
+    }
+    let since = "GET /small HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: Sun, 21 Jun 2026 00:00:00 GMT\r\n\r\n";
+    let (_, answer) = world.ask(PUBLIC, since.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 304 "), "{answer}");
+    // A second value within the second: the date no longer tells.
+    world.publish("/small", b"2".to_vec(), super::ContentType::TEXT);
+    let (_, answer) = world.ask(PUBLIC, since.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

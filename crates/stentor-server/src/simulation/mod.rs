@@ -59,7 +59,7 @@ impl World {
 
     fn publish(&self, topic: &str, data: Vec<u8>, content_type: ContentType) {
         let draft = Draft::new(data).with_content_type(content_type);
-        self.shared.hub.publish(topic, draft, Precondition::None, 1_782_000_000).unwrap();
+        self.shared.publish(topic, draft, Precondition::None, 1_782_000_000).unwrap();
     }
 
     /// One turn of the loop. Returns false if only time can change anything.
