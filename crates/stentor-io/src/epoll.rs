@@ -26,7 +26,10 @@ pub struct Epoll {
     waker: Arc<Waker>,
     /// Lent to the handler, one read at a time.
     buffer: Vec<u8>,
+    /// What the kernel reported last, of which `handled` have been seen to. An edge is reported
+    /// once, so this outlives a turn that a panic cut short.
     events: Vec<Event>,
+    handled: usize,
     born: Instant,
     now_ms: u64,
     unix_s: u64,
@@ -68,6 +71,7 @@ impl Epoll {
             waker,
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
+            handled: 0,
             born: Instant::now(),
             now_ms: 0,
             unix_s: 0,
@@ -85,21 +89,13 @@ impl Epoll {
     where
         H: Handler<Epoll>,
     {
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
-        let timeout = self.timeout(deadline_ms);
-        match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(&mut events),
-            timeout.as_ref(),
-        ) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        if self.handled == self.events.len() {
+            self.wait(deadline_ms)?;
         }
-        self.read_clocks();
-        for event in &events {
-            let flags = event.flags;
-            match event.data.u64() {
+        while let Some(event) = self.events.get(self.handled) {
+            let (flags, data) = (event.flags, event.data.u64());
+            self.handled += 1;
+            match data {
                 WAKER => {}
                 data if data >= LISTENER => {
                     if self.accept(handler, (data - LISTENER) as usize) == Accepted::NoRoom {
@@ -109,9 +105,21 @@ impl Epoll {
                 data => self.serve(handler, Socket(data as u32), flags),
             }
         }
-        self.events = events;
         self.tend_listeners(handler);
         Ok(self.waker.take())
+    }
+
+    fn wait(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
+        self.events.clear();
+        self.handled = 0;
+        let timeout = self.timeout(deadline_ms);
+        let room = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.epoll, room, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.read_clocks();
+        Ok(())
     }
 
     fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
@@ -151,6 +159,8 @@ impl Epoll {
     /// After a hang-up a short read does not mean empty: the end itself is still to be read.
     fn read<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, hangup: bool) -> Flow {
         let mut buffer = std::mem::take(&mut self.buffer);
+        // Lost, if the handler panicked with it.
+        buffer.resize(RECEIVE_BYTES, 0);
         let mut flow = Flow::More;
         let mut drained = false;
         for _ in 0..READS_PER_TURN {

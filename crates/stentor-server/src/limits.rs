@@ -55,3 +55,9 @@ pub(crate) const TOPICS_PAGE_MAX: usize = 1_000;
 
 /// Messages that may wait to be compressed; beyond it they are sent as they are.
 pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
+
+/// How often a worker that has run out of files or memory says so.
+pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
+
+/// After so many panics a worker is thought to be beyond repair.
+pub(crate) const PANICS_MAX: u32 = 1_000;

@@ -102,6 +102,8 @@ fn reserved(x: &mut Exchange<'_>, role: Role, head: &Head<'_>, path: &[u8], quer
         (b"/-/readyz", CONTROL) => endpoint::status::ready(x),
         (b"/-/topics", CONTROL) => endpoint::topics::topics(x, query),
         (b"/-/publish", CONTROL) => not_allowed(x, role, path),
+        #[cfg(test)]
+        (b"/-/panic", _) => panic!("a panic for the tests"),
         (_, CONTROL) => x.reply.refuse(
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/publish, /-/status, /-/metrics, /-/healthz, \

@@ -3,10 +3,12 @@
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::limits::PANICS_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::stats::Stats;
 use crate::worker::Worker;
 use std::net::SocketAddr;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
@@ -214,7 +216,9 @@ impl Server {
                     // The receiver waits for every worker.
                     let _ = bound.send(result);
                     match (io, started.recv()) {
-                        (Some(io), Ok(())) => run(worker, io, &mailbox),
+                        (Some(io), Ok(())) => run(worker, io, &mailbox).inspect_err(|error| {
+                            tracing::error!("worker {index} cannot go on: {error}");
+                        }),
                         _ => Ok(()),
                     }
                 })?;
@@ -286,21 +290,38 @@ fn prepare(
     Ok(Epoll::new(addresses.listen(index)?, Arc::clone(mailbox.waker()))?)
 }
 
-/// A worker's life.
+/// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
-    loop {
-        let deadline_ms = worker.next_deadline_ms();
-        let woken = io.turn(&mut worker, deadline_ms)?;
-        if woken {
-            for order in mailbox.take() {
-                worker.obey(&mut io, order);
+    for _ in 0..PANICS_MAX {
+        let life = panic::catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                turn(&mut worker, &mut io, mailbox)?;
+                if worker.has_ended() {
+                    return Ok(());
+                }
+            }
+        }));
+        match life {
+            Ok(result) => return result,
+            Err(_) => {
+                tracing::error!("a request made its worker panic; its connection is closed");
+                worker.recover(&mut io);
             }
         }
-        worker.after_turn(&mut io);
-        if worker.has_ended() {
-            return Ok(());
+    }
+    Err(io::Error::other("too many panics"))
+}
+
+fn turn(worker: &mut Worker, io: &mut Epoll, mailbox: &Mailbox) -> io::Result<()> {
+    let deadline_ms = worker.next_deadline_ms();
+    let woken = io.turn(worker, deadline_ms)?;
+    if woken {
+        for order in mailbox.take() {
+            worker.obey(io, order);
         }
     }
+    worker.after_turn(io);
+    Ok(())
 }
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.

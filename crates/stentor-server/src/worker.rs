@@ -4,9 +4,9 @@
 //! kernel's in production, the simulator's in tests.
 
 use crate::config::Settings;
-use crate::connection::Connection;
+use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
-use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN};
+use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS};
 use crate::mailbox::Order;
 use crate::slab::Slab;
 use crate::stats::Stats;
@@ -21,6 +21,10 @@ pub(crate) struct Worker {
     open: usize,
     wheel: Wheel,
     drain: Drain,
+    /// The connection that is being seen to, and what it did before: all that a panic can spoil.
+    current: Option<(Socket, Activity)>,
+    /// When running out of files or memory was last logged.
+    pause_logged_ms: Option<u64>,
 }
 
 /// How far a graceful stop has come.
@@ -50,6 +54,8 @@ impl Worker {
             open: 0,
             wheel: Wheel::new(),
             drain: Drain::No,
+            current: None,
+            pause_logged_ms: None,
         }
     }
 
@@ -102,6 +108,19 @@ impl Worker {
         }
     }
 
+    /// After a panic: closes the connection that was being seen to, and it alone. Nothing else is
+    /// ever left half done, since the worker sees to one connection at a time.
+    pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
+        self.cx.out.clear();
+        let Some((socket, before)) = self.current.take() else { return };
+        let Some(connection) = self.connections.at(socket.index()) else { return };
+        if !connection.is_free() {
+            connection.close(&mut self.cx, io, socket);
+        }
+        self.cx.note(before, Activity::Waiting);
+        self.open -= 1;
+    }
+
     fn drain<B: Backend>(&mut self, io: &mut B) {
         if self.drain != Drain::No {
             return;
@@ -130,7 +149,9 @@ impl Worker {
             return None;
         }
         let before = connection.activity();
+        self.current = Some((socket, before));
         let result = act(connection, &mut self.cx);
+        self.current = None;
         self.cx.note(before, connection.activity());
         if connection.is_free() {
             self.open -= 1;
@@ -178,5 +199,14 @@ impl<B: Backend> Handler<B> for Worker {
 
     fn accept_paused(&mut self) {
         self.cx.stats.accept_pauses.add(1);
+        let now_ms = self.cx.now_ms;
+        if self.pause_logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS) {
+            self.pause_logged_ms = Some(now_ms);
+            tracing::warn!(
+                "out of files or memory with {} connections on this worker: new ones wait until \
+                 some close; raise LimitNOFILE or start more workers",
+                self.open
+            );
+        }
     }
 }

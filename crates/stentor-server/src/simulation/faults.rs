@@ -292,3 +292,21 @@ fn a_publish_that_is_refused_changes_nothing() {
     assert_eq!(world.shared.hub.counts().published_total, before);
     assert_eq!(world.shared.hub.value("/small").unwrap().data(), SMALL);
 }
+
+#[test]
+fn a_panic_costs_its_connection_and_no_other() {
+    let mut world = world(Settings::default());
+    let (other, _) = world.ask(PUBLIC, GET);
+    let unlucky = world.sim.connect(PUBLIC);
+    world.sim.write(unlucky, &[GET, b"GET /-/panic HTTP/1.1\r\nHost: h\r\n\r\n"].concat());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+    assert!(panicked.is_err());
+    let World { worker, sim, .. } = &mut world;
+    worker.recover(sim);
+    assert!(world.sim.ended(unlucky));
+    world.sim.write(other, GET);
+    world.settle();
+    assert!(world.sim.read(other).ends_with(SMALL));
+    let totals = world.totals();
+    assert_eq!((totals.connections_public, totals.connections_reading), (1, 0));
+}
