@@ -91,12 +91,11 @@ impl Gathered {
         Ok(())
     }
 
-    /// Takes note of a value, present or missing (FNV-1a over the sequence numbers).
+    /// Takes note of a value, present or missing.
     fn note(&mut self, message: Option<&Arc<Message>>) {
         let seq = message.map_or(0, |message| message.seq());
-        for byte in seq.to_le_bytes() {
-            self.fingerprint = (self.fingerprint ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
+        let mixed = (self.fingerprint ^ seq).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.fingerprint = mixed ^ (mixed >> 32);
     }
 }
 
@@ -165,10 +164,8 @@ fn collect_lines(
     for name in names(list) {
         let name = name.map_err(|error| format!("A name is broken. {error}"))?;
         gathered.admit(body)?;
-        if let Some(bad) = name.chars().find(|c| c.is_control() || "\"'`\\<>".contains(*c)) {
-            return Err(format!(
-                "A name in a line may not hold {bad:?}: lines are read as script."
-            ));
+        if !is_harmless(&name) {
+            return Err(HARMFUL.to_owned());
         }
         if gathered.names > 1 {
             body.push(b'\n');
@@ -181,6 +178,15 @@ fn collect_lines(
     }
     Ok(gathered)
 }
+
+/// Lines are read as script by the pages that ask for them, and the asker chooses the names.
+fn is_harmless(name: &str) -> bool {
+    let harmful = |byte| byte < b' ' || matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'<' | b'>');
+    !name.bytes().any(harmful)
+}
+
+const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle brackets or control \
+                       characters: lines are read as script.";
 
 fn topic_of<'a>(lookup: &Lookup, name: &str, buffer: &'a mut Vec<u8>) -> &'a str {
     buffer.clear();
