@@ -46,6 +46,11 @@ impl fmt::Display for BindError {
                 "cannot listen on {address}: another process listens there; \
                  stop it (ss -ltnp shows which) or choose another address"
             ),
+            io::ErrorKind::AlreadyExists => write!(
+                f,
+                "cannot listen on {address}: a file that is not a socket is there; \
+                 move it or choose another path"
+            ),
             io::ErrorKind::AddrNotAvailable => write!(
                 f,
                 "cannot listen on {address}: this host has no such address (ip addr lists them)"
@@ -125,7 +130,10 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
         match net::connect(&probe, &name) {
             Ok(()) => return Err(io::ErrorKind::AddrInUse.into()),
             // A file that is no socket refuses too, and is not ours to remove.
-            Err(rustix::io::Errno::CONNREFUSED) if is_socket(path) => std::fs::remove_file(path)?,
+            Err(rustix::io::Errno::CONNREFUSED) if !is_socket(path) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path)?,
             Err(_) => {}
         }
         let fd = unix_socket()?;

@@ -206,6 +206,8 @@ impl Connection {
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
                 self.finish_body(cx, incoming);
+                // The publisher may be sending still.
+                self.phase = Phase::Refusing;
                 let result = self.flush(cx, io, socket).map(drop);
                 // The connection reads on as it did: what comes is thrown away.
                 let _ = self.settle(cx, io, socket, result);
@@ -311,7 +313,6 @@ impl Connection {
     ) -> Result<Turn, Gone> {
         let mut at = 0;
         let mut yielded = false;
-        cx.cost = 0;
         while self.phase == Phase::Open && !yielded {
             let rest = &input[at..];
             let progress = match self.work.as_mut().and_then(|work| work.incoming.take()) {

@@ -81,8 +81,6 @@ pub(crate) struct Exchange<'a> {
     pub(crate) draining: bool,
     /// Changes whenever the settings may have.
     pub(crate) generation: u64,
-    /// To be added to for work that the answer's length does not show.
-    pub(crate) cost: &'a mut usize,
 }
 
 impl Context {
@@ -145,6 +143,7 @@ impl Context {
             out: &mut self.out,
             preamble: &self.preambles[usize::from(shape.role)],
             stats: &self.stats,
+            cost: &mut self.cost,
             shape,
         };
         Exchange {
@@ -155,7 +154,6 @@ impl Context {
             unix_s: self.unix_s,
             draining: self.draining,
             generation: self.generation,
-            cost: &mut self.cost,
         }
     }
 

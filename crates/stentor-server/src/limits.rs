@@ -15,8 +15,8 @@ pub(crate) const SHARE_BYTES_MIN: usize = 8 * 1024;
 /// alone, and kept for it if it does not read.
 pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What one connection may cost a worker before the others have their turn, in bytes made or
-/// taken in, those of answers that were not sent in the end included.
+/// What one connection may cost a worker before the others have their turn, in bytes of bodies
+/// taken in, made or sent; a request counts too.
 pub(crate) const TURN_COST_MAX: usize = 256 * 1024;
 
 /// Bytes a worker keeps for clients that do not read (large values excepted, which are shared).

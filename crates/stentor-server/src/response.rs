@@ -83,6 +83,8 @@ pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Output,
     pub(crate) preamble: &'a Preamble,
     pub(crate) stats: &'a Stats,
+    /// What the connection has cost in this turn: bytes of bodies, made or sent.
+    pub(crate) cost: &'a mut usize,
     pub(crate) shape: Shape<'a>,
 }
 
@@ -94,6 +96,7 @@ impl Reply<'_> {
         self.out.bytes().extend_from_slice(form.head);
         self.stats.bytes_heads.add(form.head.len() as u64);
         if !self.shape.head_only {
+            *self.cost += form.body.len();
             self.out.body(message, encoding, form.body);
             self.stats.bytes_bodies.add(form.body.len() as u64);
         }
@@ -107,6 +110,7 @@ impl Reply<'_> {
         fields: &[u8],
         body: &[u8],
     ) {
+        *self.cost += body.len();
         self.begin(status);
         let out = self.out.bytes();
         let from = out.len();

@@ -165,6 +165,7 @@ impl Worker {
 impl<B: Backend> Handler<B> for Worker {
     fn accepted(&mut self, io: &mut B, socket: Socket, role: Role) {
         self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.cost = 0;
         self.cx.stats.accepted.add(1);
         self.cx.connections(role).add(1);
         self.open += 1;
@@ -178,6 +179,7 @@ impl<B: Backend> Handler<B> for Worker {
     }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
+        self.cx.cost = 0;
         let Some(connection) = self.connections.at(socket.index()) else { return false };
         if writable && connection.waits() {
             self.cx.tick(io.now_ms(), io.unix_s());

@@ -93,9 +93,8 @@ fn an_error_looks_like_the_compilers() {
 }
 
 #[test]
-fn places_and_words_of_errors() {
-    for (text, expected) in [
-        // Unknown keys, in each table.
+fn unknown_keys_are_told_the_nearest_or_their_place() {
+    check(&[
         ("Listen = 1", "1:1: unknown key 'Listen'; did you mean 'listen'?"),
         ("[limit]\n", "1:2: unknown key 'limit'; did you mean 'limits'?"),
         (
@@ -115,7 +114,12 @@ fn places_and_words_of_errors() {
             "2:1: unknown key 'drain'; it belongs at the top, before the first [table]",
         ),
         ("[cors]\ncolour = 1", "2:1: unknown key 'colour'; known here: origins"),
-        // Values.
+    ]);
+}
+
+#[test]
+fn values_are_checked_where_they_stand() {
+    check(&[
         (
             "listen = '0.0.0.0'",
             "1:10: '0.0.0.0' is not an address: write IP:PORT, such as 0.0.0.0:8080",
@@ -168,7 +172,12 @@ fn places_and_words_of_errors() {
         // The document itself.
         ("workers = 1\nworkers = 2", "2:1: duplicate key"),
         ("listen = [", "1:11: unclosed array, expected ']'"),
-    ] {
+    ]);
+}
+
+/// Each text with its error, after the name of the file.
+fn check(table: &[(&str, &str)]) {
+    for (text, expected) in table {
         assert_eq!(headline(text), format!("stentor.toml:{expected}"), "{text:?}");
     }
 }

@@ -11,84 +11,85 @@ pub(crate) fn metrics(x: &mut Exchange<'_>) {
 }
 
 fn text(report: &Report) -> String {
-    let c = &report.counters;
     let mut page = Page(String::with_capacity(4096));
-    page.family(
-        "build_info",
-        "gauge",
-        "The running version.",
-        &[(&format!("{{version=\"{}\",epoch=\"{}\"}}", report.version, report.epoch), 1)],
-    );
-    page.one("uptime_seconds", "gauge", "Time since the start.", report.uptime_s);
-    page.one("workers", "gauge", "Worker threads.", report.workers as u64);
-    page.family(
-        "connections",
-        "gauge",
-        "Open connections by listener.",
-        &[
-            ("{listener=\"public\"}", c.connections_public),
-            ("{listener=\"control\"}", c.connections_control),
-        ],
-    );
-    page.family(
-        "connections_busy",
-        "gauge",
-        "Of the open connections, those at work.",
-        &[
-            ("{doing=\"reading\"}", c.connections_reading),
-            ("{doing=\"writing\"}", c.connections_writing),
-        ],
-    );
-    page.one("connections_accepted_total", "counter", "Connections accepted.", c.accepted);
-    let help = "Times accepting paused for want of files or memory.";
-    page.one("accept_pauses_total", "counter", help, c.accept_pauses);
-    page.one("timeouts_total", "counter", "Connections ended by a deadline.", c.timeouts);
-    page.one("requests_total", "counter", "Requests received.", c.requests);
-    page.family(
-        "responses_total",
-        "counter",
-        "Responses by class of status.",
-        &[
-            ("{code=\"2xx\"}", c.answers_2xx),
-            ("{code=\"304\"}", c.answers_304),
-            ("{code=\"4xx\"}", c.answers_4xx),
-            ("{code=\"5xx\"}", c.answers_5xx),
-        ],
-    );
-    let help = "Values served in a compressed form.";
-    page.one("responses_compressed_total", "counter", help, c.answers_compressed);
-    page.one("lookups_total", "counter", "Names looked up many at a time.", c.lookups);
-    page.one("received_bytes_total", "counter", "Bytes received.", c.bytes_in);
-    page.family(
-        "sent_bytes_total",
-        "counter",
-        "Bytes of responses by kind.",
-        &[("{kind=\"heads\"}", c.bytes_heads), ("{kind=\"bodies\"}", c.bytes_bodies)],
-    );
-    page.one(
-        "messages_published_total",
-        "counter",
-        "Messages published.",
-        report.messages_published,
-    );
-    let help = "Messages refused.";
-    page.one("messages_refused_total", "counter", help, c.publishes_refused);
-    page.one("topics", "gauge", "Topics that have a value.", report.topics as u64);
-    page.one("messages_kept", "gauge", "Messages in memory.", report.messages_kept as u64);
-    let help = "Data of the messages in memory.";
-    page.one("messages_kept_bytes", "gauge", help, report.messages_kept_bytes as u64);
-    let help = "Memory of the process: resident.";
-    page.one("memory_resident_bytes", "gauge", help, report.memory_resident_bytes);
-    let help = "Memory of the process: its own, without mapped files.";
-    page.one("memory_anonymous_bytes", "gauge", help, report.memory_anonymous_bytes);
+    connections(&mut page, report);
+    answers(&mut page, report);
+    values(&mut page, report);
+    process(&mut page, report);
     page.0
+}
+
+fn connections(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    let listeners = [
+        ("{listener=\"public\"}", c.connections_public),
+        ("{listener=\"control\"}", c.connections_control),
+    ];
+    page.family("connections", "gauge", "Open connections by listener.", &listeners);
+    let doing = [
+        ("{doing=\"reading\"}", c.connections_reading),
+        ("{doing=\"writing\"}", c.connections_writing),
+    ];
+    page.family("connections_busy", "gauge", "Of the open connections, those at work.", &doing);
+    page.counter("connections_accepted_total", "Connections accepted.", c.accepted);
+    let help = "Times accepting paused for want of files or memory.";
+    page.counter("accept_pauses_total", help, c.accept_pauses);
+    let help = "Connections ended by a deadline in the middle of a request or an answer.";
+    page.counter("timeouts_total", help, c.timeouts);
+    let help = "Bytes kept for clients that do not read.";
+    page.gauge("backlog_bytes", help, c.backlog_bytes);
+    let help = "Connections cut because too much was kept already.";
+    page.counter("backlog_refused_total", help, c.backlog_refused);
+}
+
+fn answers(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    page.counter("requests_total", "Requests received.", c.requests);
+    let codes = [
+        ("{code=\"2xx\"}", c.answers_2xx),
+        ("{code=\"304\"}", c.answers_304),
+        ("{code=\"4xx\"}", c.answers_4xx),
+        ("{code=\"5xx\"}", c.answers_5xx),
+    ];
+    page.family("responses_total", "counter", "Responses by class of status.", &codes);
+    let help = "Values served in a compressed form.";
+    page.counter("responses_compressed_total", help, c.answers_compressed);
+    page.counter("lookups_total", "Names looked up many at a time.", c.lookups);
+    page.counter("received_bytes_total", "Bytes received.", c.bytes_in);
+    let kinds = [("{kind=\"heads\"}", c.bytes_heads), ("{kind=\"bodies\"}", c.bytes_bodies)];
+    page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
+}
+
+fn values(page: &mut Page, report: &Report) {
+    page.counter("messages_published_total", "Messages published.", report.messages_published);
+    let refused = report.counters.publishes_refused;
+    page.counter("messages_refused_total", "Messages refused.", refused);
+    page.gauge("topics", "Topics that have a value.", report.topics as u64);
+    page.gauge("messages_kept", "Messages in memory.", report.messages_kept as u64);
+    let help = "Data of the messages in memory.";
+    page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
+}
+
+fn process(page: &mut Page, report: &Report) {
+    let labels = format!("{{version=\"{}\",epoch=\"{}\"}}", report.version, report.epoch);
+    page.family("build_info", "gauge", "The running version.", &[(&labels, 1)]);
+    page.gauge("uptime_seconds", "Time since the start.", report.uptime_s);
+    page.gauge("workers", "Worker threads.", report.workers as u64);
+    let help = "Memory of the process: resident.";
+    page.gauge("memory_resident_bytes", help, report.memory_resident_bytes);
+    let help = "Memory of the process: its own, without mapped files.";
+    page.gauge("memory_anonymous_bytes", help, report.memory_anonymous_bytes);
 }
 
 struct Page(String);
 
 impl Page {
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.family(name, kind, help, &[("", value)]);
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help, &[("", value)]);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "gauge", help, &[("", value)]);
     }
 
     /// One metric with its samples: labels in braces, value.

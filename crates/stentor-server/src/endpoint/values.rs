@@ -57,7 +57,8 @@ fn finish(
             }
         }
     }
-    *x.cost += body.len();
+    // Made, even if it was not sent.
+    *x.reply.cost += body.len();
     x.scratch.body = body;
     x.scratch.body.clear();
     x.scratch.body.shrink_to(GATHER_BYTES);
@@ -181,12 +182,12 @@ fn collect_lines(
 
 /// Lines are read as script by the pages that ask for them, and the asker chooses the names.
 fn is_harmless(name: &str) -> bool {
-    let harmful = |byte| byte < b' ' || matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'<' | b'>');
-    !name.bytes().any(harmful)
+    let harmful = |c: char| c.is_control() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>');
+    !name.chars().any(harmful)
 }
 
-const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle brackets or control \
-                       characters: lines are read as script.";
+const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle brackets or \
+                       control characters: lines are read as script.";
 
 fn topic_of<'a>(lookup: &Lookup, name: &str, buffer: &'a mut Vec<u8>) -> &'a str {
     buffer.clear();

@@ -192,6 +192,9 @@ fn draining_tells_a_stream_of_messages_what_came_of_it() {
     let answer = String::from_utf8(world.sim.read(client)).unwrap();
     assert!(answer.contains("Connection: close\r\n"), "{answer}");
     assert!(answer.contains("\"published\":1,\"failed\":0"), "{answer}");
+    world.sim.write(client, b"1d\r\n{\"topic\":\"/late\",\"data\":\"1\"}\n\r\n");
+    world.settle();
+    assert!(!world.sim.was_reset(client) && world.shared.hub.value("/late").is_none());
 }
 
 #[test]
@@ -260,7 +263,8 @@ fn preconditions_follow_their_order_and_their_limits() {
         let (_, answer) = world.ask(CONTROL, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}\n{answer}");
     }
-    let since = "GET /small HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: Sun, 21 Jun 2026 00:00:00 GMT\r\n\r\n";
+    let date = "Sun, 21 Jun 2026 00:00:00 GMT";
+    let since = format!("GET /small HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: {date}\r\n\r\n");
     let (_, answer) = world.ask(PUBLIC, since.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 304 "), "{answer}");
     // A second value within the second: the date no longer tells.

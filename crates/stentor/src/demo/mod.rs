@@ -30,7 +30,7 @@ use prices::Day;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
     /// Trading days replayed per second
-    #[arg(long, value_name = "DAYS", default_value = "4", value_parser = parse_speed)]
+    #[arg(long, value_name = "DAYS", default_value = "2", value_parser = parse_speed)]
     speed: f64,
     /// The day to begin with; from 2012-05-18 on all five trade
     #[arg(long, value_name = "YYYY-MM-DD", default_value = "2012-05-18", value_parser = parse_date)]
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn arguments() {
         let args = parse("").unwrap();
-        assert_eq!((args.speed, args.from.as_str()), (4.0, "2012-05-18"));
+        assert_eq!((args.speed, args.from.as_str()), (2.0, "2012-05-18"));
         let args = parse(" --speed 0.5 --from 2000-03-01").unwrap();
         assert_eq!((args.speed, args.from.as_str()), (0.5, "2000-03-01"));
         for bad in ["0", "-1", "nan", "inf", "x", "10001"] {
@@ -200,10 +200,10 @@ mod tests {
     #[test]
     fn the_introduction_names_what_can_be_tried() {
         let days = prices::days("2012-05-18").unwrap();
-        let scene = Scene { days: days.len(), first: &days[0], last: &days[1], speed: 4.0 };
+        let scene = Scene { days: days.len(), first: &days[0], last: &days[1], speed: 2.0 };
         let id: Id = "1f2e3d4c-1".parse().unwrap();
         let text = introduction("http://127.0.0.1:8080", id, &scene);
-        assert!(text.contains("(2012-05-18 to 2012-05-21), 4 a second."), "{text}");
+        assert!(text.contains("(2012-05-18 to 2012-05-21), 2 a second."), "{text}");
         assert!(text.contains("-H 'If-None-Match: \"1f2e3d4c-1\"' http://127.0.0.1:8080/demo"));
         assert_eq!(text.matches("    curl ").count(), 3);
         assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
