@@ -205,7 +205,7 @@ impl Connection {
         let Some(work) = &mut self.work else { return };
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
-                self.finish_body(cx, incoming);
+                self.finish_body(cx, incoming, true);
                 // The publisher may be sending still.
                 self.phase = Phase::Refusing;
                 let result = self.flush(cx, io, socket).map(drop);
@@ -348,7 +348,7 @@ impl Connection {
                 }
                 // The deadline of a head is that head's alone.
                 self.wait = Wait::Request;
-                self.request(cx, &input[..len]);
+                self.request(cx, &input[..len], len == input.len());
                 Progress::Used(len)
             }
             Ok(Scan::Partial { scanned }) => {
@@ -362,8 +362,9 @@ impl Connection {
         }
     }
 
-    /// One whole head: answers it, or prepares for its body.
-    fn request(&mut self, cx: &mut Context, bytes: &[u8]) {
+    /// One whole head: answers it, or prepares for its body. `last` says that nothing has been
+    /// received after it: what was asked before a graceful stop is answered.
+    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) {
         cx.stats.requests.add(1);
         cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
@@ -371,7 +372,7 @@ impl Connection {
             Ok(head) => head,
             Err(refusal) => return self.refuse(cx, &refusal),
         };
-        let keep_alive = head.keep_alive && !cx.draining;
+        let keep_alive = head.keep_alive && !(cx.draining && last);
         match route::begin(cx, self.role, &head, bytes, keep_alive) {
             Next::Answered if !keep_alive => self.phase = Phase::Closing,
             Next::Answered => {}
@@ -380,7 +381,7 @@ impl Connection {
                 let incoming = Incoming {
                     body: http1::Body::new(head.body),
                     sink,
-                    keep_alive,
+                    keep_alive: head.keep_alive,
                     http10: head.version == http1::Version::Http10,
                     continue_due: head.expect_continue,
                     began_ms: cx.now_ms,
@@ -412,7 +413,7 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                self.finish_body(cx, incoming);
+                self.finish_body(cx, incoming, used == input.len());
                 Progress::Used(used)
             }
             Err(refusal) => {
@@ -422,8 +423,8 @@ impl Connection {
         }
     }
 
-    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming) {
-        let keep_alive = incoming.keep_alive && !cx.draining;
+    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming, last: bool) {
+        let keep_alive = incoming.keep_alive && !(cx.draining && last);
         if !keep_alive {
             self.phase = Phase::Closing;
         }

@@ -9,6 +9,7 @@ use stentor_hub::{
     PublishError, Published,
 };
 use stentor_wire::http1::{BodyLength, Head, Method};
+use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -130,12 +131,15 @@ impl Upload {
         };
         let gzip = match head.content_encoding {
             None => false,
-            Some(coding) if coding.eq_ignore_ascii_case(b"identity") => false,
-            Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => true,
-            Some(_) => {
-                let reason = "Of the content encodings only gzip is taken; others are made here.";
-                return Err(no(Status::UNSUPPORTED_MEDIA_TYPE, reason));
-            }
+            Some(coding) => match Encoding::from_token(coding) {
+                Some(Encoding::Identity) => false,
+                Some(Encoding::Gzip) => true,
+                _ => {
+                    let reason =
+                        "Of the content encodings only gzip is taken; others are made here.";
+                    return Err(no(Status::UNSUPPORTED_MEDIA_TYPE, reason));
+                }
+            },
         };
         let content_type = field(head.content_type, ContentType::parse).map_err(bad)?;
         Ok(Upload {

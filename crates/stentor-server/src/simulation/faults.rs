@@ -179,6 +179,22 @@ fn draining_answers_what_was_asked_then_ends() {
 }
 
 #[test]
+fn draining_answers_all_that_was_received() {
+    let mut world = World::new(1, Faults { window_bytes: 9_000, ..kind() }, Settings::default());
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, &b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(200));
+    world.settle_some(5);
+    assert!(world.totals().requests < 100, "the stop comes in the middle");
+    let World { worker, sim, .. } = &mut world;
+    worker.obey(sim, Order::Drain);
+    world.settle();
+    let answers = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 200);
+    assert_eq!(answers.matches("Connection: close").count(), 1);
+    assert!(world.sim.ended(client));
+}
+
+#[test]
 fn draining_tells_a_stream_of_messages_what_came_of_it() {
     let mut world = world(Settings::default());
     let (client, _) = world.ask(

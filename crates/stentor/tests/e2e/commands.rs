@@ -1,0 +1,337 @@
+//! The commands: what they print, and the codes they end with.
+
+use crate::support::{Child, Said, Server, TempDir, curl, eventually, run, stentor};
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+fn run_with_input(args: &[&str], input: &str) -> Said {
+    let mut child = Child::spawn(stentor(args).stdin(Stdio::piped()));
+    child.input().write_all(input.as_bytes()).unwrap();
+    child.said()
+}
+
+#[test]
+fn help_names_every_command() {
+    let help = run(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    for command in ["serve", "demo", "pub", "sub", "check", "completions"] {
+        assert!(help.out.contains(&format!("\n  {command} ")), "{command}: {}", help.out);
+        let own = run(&[command, "--help"]);
+        assert_eq!((own.code, own.err.as_str()), (Some(0), ""), "{command}");
+        assert!(own.out.contains("Usage: stentor ") && own.out.lines().all(|l| l.len() <= 100));
+    }
+    assert_eq!(run(&["--version"]).out, format!("stentor {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(run(&["serev"]).code, Some(2));
+    assert_eq!(run(&["serve", "--wrokers", "2"]).code, Some(2));
+    assert_eq!(run(&[]).code, Some(2));
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = run(&["completions", shell]);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{shell}");
+        assert!(said.out.contains("stentor") && said.out.contains("workers"), "{shell}");
+    }
+    assert_eq!(run(&["completions", "tcsh"]).code, Some(2));
+    let script = run(&["completions", "bash"]).out;
+    let checked = Command::new("sh").args(["-c", "command -v bash"]).output().unwrap();
+    if checked.status.success() {
+        let dir = TempDir::new();
+        let file = dir.path().join("stentor.bash");
+        fs::write(&file, script).unwrap();
+        assert!(Command::new("bash").arg("-n").arg(&file).status().unwrap().success());
+    }
+}
+
+/// Configurations that are wrong, and what is said of each besides the file's name.
+const MISTAKES: &[(&str, &[&str])] = &[
+    ("workers = 2\nliten = '0.0.0.0:80'\n", &["2:1", "'liten'", "'listen'", "^^^^^"]),
+    ("workers = 'two'\n", &["1:11"]),
+    ("workers = 0\n", &["1:11"]),
+    ("listen = '127.0.0.1'\n", &["1:10", "127.0.0.1"]),
+    ("listen = ['127.0.0.1:0', 'x']\n", &["1:26", "'x'"]),
+    ("[limits]\nhead_timeout = '5 parsecs'\n", &["2:16"]),
+    ("[limits]\nhead_timout = '5s'\n", &["2:1", "'head_timeout'"]),
+    ("head_timeout = '5s'\n", &["1:1", "[limits]"]),
+    ("[cors]\norigins = 'example.com'\n", &["2:11", "example.com"]),
+    ("[[topics]]\nmatch = 'a'\n", &["2:9"]),
+    ("[[topics]]\nhistory = 1\n", &["1:1", "match"]),
+    ("[[lookup]]\npath = '/l='\ntopics = '/q/{symbol}'\n", &["3:10", "symbol"]),
+    ("[[lookup]]\npath = '/-/l='\ntopics = '/q/{name}'\n", &["2:8"]),
+    ("[[lookup]]\npath = '/l='\ntopics = '/q/{name}'\nline = '{value'\n", &["4:8"]),
+    ("workers = 2\nworkers = 3\n", &["2:1"]),
+    ("workers = \n", &["1:"]),
+    ("\u{feff}\u{0}", &["1:"]),
+    ("listen = '127.0.0.1:9'\ncontrol = '127.0.0.1:9'\n", &["127.0.0.1:9", "overlap"]),
+    ("[cors]\norigins = ['*', 'https://a']\n", &["cors.origins"]),
+];
+
+#[test]
+fn a_bad_configuration_is_refused_with_its_place() {
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    let name = file.to_str().unwrap();
+    for (toml, told) in MISTAKES {
+        fs::write(&file, toml).unwrap();
+        let check = run(&["check", name]);
+        // Were it to start, it would do so on these ports and not end.
+        let socket = dir.path().join("control.sock");
+        let control = format!("unix:{}", socket.display());
+        let mut command = stentor(["serve", "-c", name]);
+        if !toml.contains("listen = '127.0.0.1:9'") {
+            command.args(["--listen", "127.0.0.1:0", "--control", &control]);
+        }
+        let mut serve = Child::spawn(&mut command);
+        let code = serve.wait();
+        assert!(!socket.exists(), "nothing is half started");
+        for (code, err) in [(check.code, &check.err), (code, &serve.err())] {
+            assert_eq!(code, Some(2), "{toml}: {err}");
+            assert!(err.starts_with("stentor: "), "{toml}: {err}");
+            assert!(!err.contains("ready: "), "{toml}: {err}");
+            for part in *told {
+                assert!(err.contains(part), "{toml}: {part} is not in: {err}");
+            }
+        }
+        assert_eq!(check.out, "", "{toml}");
+    }
+}
+
+#[test]
+fn the_environment_is_checked_as_the_file_is() {
+    for (name, value, told) in [
+        ("STENTOR_WORKERS", "many", "STENTOR_WORKERS"),
+        ("STENTOR_WORKRES", "2", "STENTOR_WORKERS"),
+        ("STENTOR_LIMITS_HEAD_TIMEOUT", "soon", "STENTOR_LIMITS_HEAD_TIMEOUT"),
+    ] {
+        let mut command = stentor(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
+        let mut serve = Child::spawn(command.env(name, value));
+        assert_eq!(serve.wait(), Some(2), "{name}");
+        assert!(serve.err().contains(told), "{}", serve.err());
+    }
+}
+
+#[test]
+fn flags_override_the_environment_which_overrides_the_file() {
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    fs::write(&file, "workers = 3\nlisten = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n").unwrap();
+    let workers = |environment: &[(&str, &str)], flags: &[&str]| {
+        let mut command = stentor(["serve", "-c"]);
+        command.arg(&file).args(flags).envs(environment.iter().copied());
+        Child::spawn(&mut command).logged("ready: ")
+    };
+    assert_eq!(workers(&[], &[]), "3 workers");
+    assert_eq!(workers(&[("STENTOR_WORKERS", "4")], &[]), "4 workers");
+    assert_eq!(workers(&[("STENTOR_WORKERS", "4")], &["--workers", "1"]), "1 worker");
+    // What platforms make up is left alone.
+    assert_eq!(workers(&[("STENTOR_SERVICE_HOST", "10.0.0.1")], &[]), "3 workers");
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    for command in [&["check", "/nowhere/stentor.toml"][..], &["serve", "-c", "/nowhere/x.toml"]] {
+        let said = run(command);
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.err.contains("/nowhere/"), "{}", said.err);
+    }
+}
+
+#[test]
+fn a_good_configuration_is_summed_up() {
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    let toml = "listen = ['127.0.0.1:80', '[::1]:80']\nworkers = 2\n[cors]\norigins = '*'\n\
+                [[lookup]]\npath = '/list='\ntopics = '/{name}'\nline = '{value}'\n";
+    fs::write(&file, toml).unwrap();
+    let said = run(&["check", file.to_str().unwrap()]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    for part in ["ok\n", "127.0.0.1:80, [::1]:80", "127.0.0.1:8081", "/list= in lines"] {
+        assert!(said.out.contains(part), "{part} is not in: {}", said.out);
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let server = Server::start();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let foreign = taken.local_addr().unwrap().to_string();
+    let ours = server.public.0.to_string();
+    for (listen, control, named) in [
+        (foreign.as_str(), "127.0.0.1:0", &foreign),
+        (ours.as_str(), "127.0.0.1:0", &ours),
+        ("127.0.0.1:0", foreign.as_str(), &foreign),
+        ("127.0.0.1:0", ours.as_str(), &ours),
+    ] {
+        let said = run(&["serve", "--listen", listen, "--control", control]);
+        assert_eq!(said.code, Some(1), "{}", said.err);
+        assert!(said.err.contains(named.as_str()), "{}", said.err);
+        assert!(!said.err.contains("ready: "), "{}", said.err);
+    }
+    let said = run(&["serve", "--listen", "192.0.2.1:1", "--control", "127.0.0.1:0"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("192.0.2.1:1"), "{}", said.err);
+    server.public.get("/none").refused(404);
+}
+
+#[test]
+fn publishing_from_the_command_line() {
+    let server = Server::start();
+    let control = format!("http://{}", server.control.0);
+    let publish = |args: &[&str], input: &str| {
+        run_with_input(&[&["pub", "--control", &control][..], args].concat(), input)
+    };
+    let said = publish(&["/scores/lal-bos", "101:99"], "");
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let value = server.public.get("/scores/lal-bos").expect(200);
+    assert_eq!(value.text(), "101:99");
+    assert_eq!(value.field("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(value.tag(), format!("\"{}\"", said.out.trim()));
+
+    publish(&["/a b?c/é", "--type", "application/json", "[1]"], "");
+    let value = server.public.get("/a%20b%3Fc/%C3%A9").expect(200);
+    assert_eq!((value.text(), value.field("content-type")), ("[1]", Some("application/json")));
+
+    publish(&["/stdin"], "from standard input");
+    assert_eq!(server.public.get("/stdin").text(), "from standard input");
+    publish(&["/stdin", "-"], "again");
+    assert_eq!(server.public.get("/stdin").text(), "again");
+
+    let said = publish(&["/lines", "--lines"], "one\ntwo\n\"three\" é");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let value = server.public.get("/lines").expect(200);
+    assert_eq!((value.text(), value.tag()), ("\"three\" é", format!("\"{}\"", said.out.trim())));
+    assert_eq!(server.figure("messages_kept"), 7);
+
+    let said = publish(&["/-/x", "1"], "");
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.starts_with("stentor: ") && said.err.contains("/-/x"), "{}", said.err);
+    assert_eq!(publish(&["no-path", "1"], "").code, Some(2));
+    let public = format!("http://{}", server.public.0);
+    let said = run(&["pub", "--control", &public, "/a", "1"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("405"), "{}", said.err);
+}
+
+#[test]
+fn nobody_answers() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = run(&["pub", "--control", &format!("http://{address}"), "/a", "1"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains(&address.to_string()), "{}", said.err);
+}
+
+#[test]
+fn lines_are_published_as_they_come() {
+    let server = Server::start();
+    let control = format!("http://{}", server.control.0);
+    let mut command = stentor(["pub", "--control", &control, "/log", "--lines"]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    for i in 0..5 {
+        writeln!(input, "line {i}").unwrap();
+        eventually("the line is published while the input goes on", || {
+            (server.public.get("/log").body == format!("line {i}").as_bytes()).then_some(())
+        });
+    }
+    drop(input);
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn following_topics() {
+    let server = Server::start();
+    let url = format!("http://{}", server.public.0);
+    let follow = |args: &[&str]| {
+        let base = ["sub", "--interval", "10", "--server", &url];
+        Child::spawn(&mut stentor([&base[..], args].concat()))
+    };
+    let prints = |child: &Child, expected: &str| {
+        eventually(&format!("it prints {expected:?}"), || {
+            let out = child.out();
+            (out == expected).then_some(()).or_else(|| {
+                assert!(expected.starts_with(&out), "{out:?} instead of {expected:?}");
+                None
+            })
+        });
+    };
+    let mut one = follow(&["/a"]);
+    let two = follow(&["/a", "/b"]);
+    let json = follow(&["--json", "/b"]);
+    server.control.put("/a", "text/plain", b"first").expect(201);
+    prints(&one, "first\n");
+    prints(&two, "/a\tfirst\n");
+    server.control.put("/b", "application/json", b"{\"n\":\n1}").expect(201);
+    prints(&two, "/a\tfirst\n/b\t{\"n\":\n1}\n");
+    let id = server.public.get("/b").tag();
+    let line = format!(
+        "{{\"topic\":\"/b\",\"id\":{id},\"type\":\"application/json\",\"data\":{{\"n\": 1}}}}\n"
+    );
+    prints(&json, &line);
+    server.control.ask("DELETE", "/a", "", b"").expect(204);
+    server.control.put("/a", "text/plain", b"second").expect(201);
+    prints(&one, "first\nsecond\n");
+    assert!(one.is_running());
+    // A topic that can never be is an error.
+    let mut never = follow(&["/a//b"]);
+    assert_eq!(never.wait(), Some(1));
+    assert!(never.err().contains("400"), "{}", never.err());
+}
+
+#[test]
+fn a_follower_waits_for_a_server_that_is_away() {
+    let server = Server::start();
+    let (public, control) = (server.public.0.to_string(), server.control.0.to_string());
+    server.control.put("/a", "text/plain", b"before").expect(201);
+    let url = format!("http://{public}");
+    let mut follower =
+        Child::spawn(&mut stentor(["sub", "--interval", "10", "--server", &url, "/a"]));
+    eventually("it prints the value", || (follower.out() == "before\n").then_some(()));
+    drop(server);
+    follower.logged("waiting for the server");
+    let mut again =
+        Child::spawn(&mut stentor(["serve", "--listen", &public, "--control", &control]));
+    again.logged("ready: ");
+    let said = run(&["pub", "--control", &format!("http://{control}"), "/a", "after"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    eventually("it prints the value", || (follower.out() == "before\nafter\n").then_some(()));
+    assert!(follower.is_running());
+}
+
+#[test]
+fn curl_reads_and_publishes() {
+    let server = Server::start();
+    let control = format!("http://{}/a", server.control.0);
+    let public = format!("http://{}/a", server.public.0);
+    let Some(output) = curl(&["-X", "PUT", "--data-binary", "hello", &control]) else { return };
+    assert!(output.status.success(), "{output:?}");
+    // More than a megabyte goes with `Expect: 100-continue`, as curl does.
+    let dir = TempDir::new();
+    let file = dir.path().join("data");
+    fs::write(&file, vec![b'x'; 1024 * 1024]).unwrap();
+    let output = curl(&["-T", file.to_str().unwrap(), &control]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = curl(&[
+        &public,
+        &public,
+        "-o",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code} %{size_download} %{num_connects}\n",
+    ])
+    .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "200 1048576 1\n200 1048576 0\n");
+    let chunked = ["-T", "-", "-H", "Transfer-Encoding: chunked", &control];
+    let output = curl(&chunked).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.public.get("/a").body, b"");
+    let output = curl(&["-I", &public]).unwrap();
+    assert!(output.stdout.starts_with(b"HTTP/1.1 200 OK\r\n"), "{output:?}");
+    let output = curl(&["--http1.0", &public]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

@@ -1,0 +1,189 @@
+//! The demo in a real browser: real prices appear, and change.
+
+use crate::support::{Child, Client, PATIENCE, TempDir, Url, eventually, stentor, tool};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+/// A demo on ports of its own, and the address of its public listener.
+fn demo(flags: &[&str]) -> (Child, Url) {
+    let ports = ["demo", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+    let mut child = Child::spawn(stentor(ports).args(flags));
+    let address = eventually("it says where to look", || {
+        assert!(child.is_running(), "{}", child.err());
+        let out = child.out();
+        let url = out.split_ascii_whitespace().find(|word| word.ends_with("/demo"))?;
+        Some(url.trim_start_matches("http://").trim_end_matches("/demo").parse().unwrap())
+    });
+    (child, Url(address))
+}
+
+#[test]
+fn the_demo_replays_prices() {
+    let (mut child, url) = demo(&["--speed", "100", "--from", "2012-05-18"]);
+    let page = url.get("/demo").expect(200);
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().starts_with("<!doctype html>"));
+    for symbol in ["aapl", "fb", "goog", "ibm", "msft"] {
+        let quote = eventually("the first quote", || {
+            let response = url.get(&format!("/quotes/{symbol}"));
+            (response.status == 200).then(|| response.json())
+        });
+        assert_eq!(quote["symbol"], symbol.to_ascii_uppercase());
+        assert!(quote["close"].as_f64().is_some_and(|close| close > 1.0), "{quote}");
+        eventually("the price changes", || {
+            let next = url.get(&format!("/quotes/{symbol}")).json();
+            (next["close"] != quote["close"] && next["date"] != quote["date"]).then_some(())
+        });
+    }
+    assert_eq!(child.out().matches("    curl ").count(), 3, "{}", child.out());
+    assert!(!child.out().contains('\u{1b}'), "no colours where nobody sees them");
+    child.signal("INT");
+    assert_eq!(child.wait(), Some(0), "{}", child.err());
+}
+
+#[test]
+fn the_demos_curl_lines_work_as_they_are_printed() {
+    if tool("curl").is_none() {
+        return;
+    }
+    let (child, url) = demo(&[]);
+    eventually("the first quotes", || (url.get("/quotes/msft").status == 200).then_some(()));
+    let mut answers = Vec::new();
+    let printed = child.out();
+    for line in printed.lines().map(str::trim).filter(|line| line.starts_with("curl ")) {
+        let line = line.replacen("curl ", "curl -q --silent --noproxy '*' ", 1);
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        answers.push(String::from_utf8(output.stdout).unwrap());
+    }
+    let [value, unchanged, many] = &answers[..] else { panic!("{answers:?}") };
+    assert!(value.starts_with("HTTP/1.1 200 OK\r\n") && value.contains("\"AAPL\""), "{value}");
+    assert!(unchanged.starts_with("HTTP/1.1 304 Not Modified\r\n"), "{unchanged}");
+    let many: Value = serde_json::from_str(many).unwrap();
+    assert_eq!(
+        (&many["aapl"]["symbol"], &many["msft"]["symbol"]),
+        (&json!("AAPL"), &json!("MSFT"))
+    );
+}
+
+#[test]
+fn a_browser_shows_prices_that_change() {
+    let Some(mut browser) = Browser::start() else { return };
+    let (child, url) = demo(&["--speed", "20"]);
+    browser.open(&format!("http://{}/demo", url.0));
+    let prices = |browser: &mut Browser| -> Vec<String> {
+        let script = "return [...document.querySelectorAll('.price .close')]\
+                      .map(cell => cell.textContent.trim())";
+        let cells = browser.run(script);
+        cells.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+    };
+    let first = eventually("five prices appear", || {
+        let prices = prices(&mut browser);
+        let real = |price: &String| price.parse::<f64>().is_ok_and(|price| price > 1.0);
+        (prices.len() == 5 && prices.iter().all(real)).then_some(prices)
+    });
+    eventually("every price changes", || {
+        let next = prices(&mut browser);
+        first.iter().zip(&next).all(|(first, next)| first != next).then_some(())
+    });
+    let text = |browser: &mut Browser, id: &str| -> String {
+        let script = format!("return document.getElementById('{id}').textContent");
+        browser.run(&script).as_str().unwrap().to_owned()
+    };
+    assert_eq!(text(&mut browser, "state"), "Live");
+    assert!(text(&mut browser, "day").contains("20"), "the day being replayed is shown");
+    let lines = browser.run(
+        "return [...document.querySelectorAll('.chart .line')]\
+                             .filter(line => line.getAttribute('d').includes('L')).length",
+    );
+    assert_eq!(lines, 5, "every quote has its chart");
+    drop(child);
+    eventually("the page says that the server is away", || {
+        (text(&mut browser, "state") == "Reconnecting").then_some(())
+    });
+}
+
+/// A headless Chromium under a driver of its own (W3C WebDriver). Both end with the handle.
+struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// `None` if there is no browser on this host.
+    fn start() -> Option<Browser> {
+        let (chromium, chromedriver) = (tool("chromium")?, tool("chromedriver")?);
+        let profile = TempDir::new();
+        let mut command = Command::new(chromedriver);
+        // What a browser writes goes with its profile.
+        let home = profile.path();
+        command.arg("--port=0").env("HOME", home).env("TMPDIR", home);
+        let mut driver = Child::spawn(&mut command);
+        let address = eventually("the driver says its port", || {
+            assert!(driver.is_running(), "{}{}", driver.out(), driver.err());
+            let out = driver.out();
+            let (_, rest) = out.split_once("started successfully on port ")?;
+            let port = rest.split_once('.')?.0;
+            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())))
+        });
+        let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
+        let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
+        let arguments: Vec<&str> = FLAGS.iter().copied().chain([data.as_str()]).collect();
+        let options = json!({"binary": chromium, "args": arguments});
+        let capabilities = json!({"alwaysMatch": {"goog:chromeOptions": options}});
+        let session = browser.post("", &json!({"capabilities": capabilities}));
+        browser.session = format!("/{}", session["sessionId"].as_str().expect("a session"));
+        Some(browser)
+    }
+
+    fn open(&mut self, url: &str) {
+        self.post("/url", &json!({"url": url}));
+    }
+
+    /// Runs a function's body in the page, and returns what it returns.
+    fn run(&mut self, script: &str) -> Value {
+        self.post("/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    fn post(&mut self, command: &str, parameters: &Value) -> Value {
+        let target = format!("/session{}{command}", self.session);
+        let body = parameters.to_string();
+        let fields = "Content-Type: application/json\r\n";
+        let mut driver = Client::connect(self.address);
+        let response = driver.ask("POST", &target, fields, body.as_bytes());
+        assert_eq!(response.status, 200, "{response:?} {}", self.driver.err());
+        response.json()["value"].clone()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends the browser before it answers, and itself ends with its handle. A test
+        // that failed must not fail again here.
+        if let Ok(mut stream) = TcpStream::connect(self.address) {
+            let _ = stream.set_read_timeout(Some(PATIENCE));
+            let request =
+                format!("DELETE /session{} HTTP/1.1\r\nHost: localhost\r\n\r\n", self.session);
+            let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read(&mut [0; 1024]));
+        }
+    }
+}
+
+/// Nothing of the browser but the page: no graphics card, no traffic of its own.
+const FLAGS: &[&str] = &[
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--proxy-server=direct://",
+    "--window-size=1200,900",
+];

@@ -1,0 +1,126 @@
+//! Running out of files: those inside do not notice, those outside wait, nobody spins.
+
+use crate::support::{Client, Server, eventually, figure};
+use std::fs;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A server whose only worker has few files, all of them in use; its clients; those that wait in
+/// the queue; and a connection to the control listener from before.
+fn full_server() -> (Server, Client, Vec<Client>, Vec<Client>) {
+    let server = Server::with("ulimit -n 64;", "", &["--workers", "1"]);
+    let mut control = server.publisher();
+    control.ask("PUT", "/a", "", b"hello").expect(201);
+    let mut clients = Vec::new();
+    let pauses_before = pauses(&mut control);
+    while pauses(&mut control) == pauses_before {
+        assert!(clients.len() < 1_000, "the limit is not reached");
+        let mut client = server.reader();
+        client.send(REQUEST);
+        clients.push(client);
+    }
+    let inside = figure(&status(&mut control), "counters/connections_public") as usize;
+    assert!((10..64).contains(&inside), "{inside} of {}", clients.len());
+    let mut outside = clients.split_off(inside);
+    for client in &mut clients {
+        assert_eq!(client.response().expect(200).text(), "hello");
+    }
+    for _ in 0..20 {
+        let mut client = server.reader();
+        client.send(REQUEST);
+        outside.push(client);
+    }
+    (server, control, clients, outside)
+}
+
+fn status(control: &mut Client) -> serde_json::Value {
+    control.get("/-/status").expect(200).json()
+}
+
+fn pauses(control: &mut Client) -> u64 {
+    figure(&status(control), "counters/accept_pauses")
+}
+
+/// Processor time the process has used so far, in milliseconds.
+fn cpu_ms(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The command in parentheses may have spaces; utime and stime are fields 14 and 15.
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let ticks = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap());
+    ticks.sum::<u64>() * 10
+}
+
+#[test]
+fn those_inside_do_not_notice() {
+    let (server, mut control, mut inside, _outside) = full_server();
+    for _ in 0..20 {
+        for client in &mut inside {
+            client.send(REQUEST);
+        }
+        for client in &mut inside {
+            assert_eq!(client.response().expect(200).text(), "hello");
+        }
+    }
+    control.ask("PUT", "/a", "", b"again").expect(200);
+    assert_eq!(inside[0].get("/a").text(), "again");
+    drop(server);
+}
+
+#[test]
+fn a_full_server_does_not_spin() {
+    let (server, mut control, _inside, _outside) = full_server();
+    let (pauses_before, cpu_before) = (pauses(&mut control), cpu_ms(server.child.id()));
+    let begin = Instant::now();
+    thread::sleep(Duration::from_millis(500));
+    let tried = pauses(&mut control) - pauses_before;
+    let used = cpu_ms(server.child.id()) - cpu_before;
+    let elapsed = begin.elapsed().as_millis() as u64;
+    assert!(tried > 0, "it tries again now and then");
+    assert!(tried <= elapsed / 25 + 2, "{tried} times in {elapsed} ms");
+    assert!(used <= elapsed / 5, "{used} ms of processor in {elapsed} ms");
+}
+
+#[test]
+fn accepting_resumes_when_files_are_freed() {
+    let (server, mut control, mut inside, mut outside) = full_server();
+    let mut fastest = Duration::MAX;
+    for _ in 0..10 {
+        drop(inside.pop());
+        let begin = Instant::now();
+        let mut next = outside.remove(0);
+        assert_eq!(next.response().expect(200).text(), "hello");
+        fastest = fastest.min(begin.elapsed());
+        inside.push(next);
+    }
+    // The promise, which a machine that does other things too keeps once in ten times at least.
+    assert!(fastest <= Duration::from_millis(100), "{fastest:?}");
+    // When there are files for all, all come in.
+    inside.drain(..15);
+    drop(outside.drain(5..));
+    for client in &mut outside {
+        assert_eq!(client.response().expect(200).text(), "hello");
+    }
+    let paused = pauses(&mut control);
+    assert_eq!(server.public.get("/a").text(), "hello");
+    assert_eq!(pauses(&mut control), paused);
+}
+
+#[test]
+fn those_that_gave_up_waiting_cost_nothing() {
+    let (server, mut control, mut inside, outside) = full_server();
+    drop(outside);
+    inside.truncate(5);
+    eventually("only those inside are left", || {
+        let open = figure(&status(&mut control), "counters/connections_public");
+        (open == 5).then_some(())
+    });
+    assert_eq!(server.public.get("/a").text(), "hello");
+    // Connections that were cut by their clients are no reason to stop accepting.
+    for _ in 0..200 {
+        drop(TcpStream::connect(server.public.0).unwrap());
+    }
+    assert_eq!(server.public.get("/a").text(), "hello");
+}

@@ -1,0 +1,267 @@
+//! The graceful stop and the reload, by signals.
+
+use crate::support::{Child, Client, Ending, PATIENCE, Server, eventually};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_stop_answers_what_was_asked() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::start();
+        server.control.put("/a", "text/plain", b"hello").expect(201);
+        let mut idle = server.reader();
+        idle.get("/a").expect(200);
+        let mut uploading = server.publisher();
+        uploading.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+        let mut asking = server.reader();
+        asking.send("GET /a HTTP/1.1\r\nHost: a\r\n");
+        eventually("both requests have begun", || {
+            (server.figure("counters/connections_reading") >= 2).then_some(())
+        });
+        server.child.signal(signal);
+        server.child.logged("stopping");
+        // Nothing is owed to a connection that waits; its end shows that the stop has begun.
+        assert_eq!(idle.ending(), Ending::Closed);
+        uploading.send("lo");
+        let response = uploading.response().expect(201);
+        assert_eq!(response.field("connection"), Some("close"));
+        asking.send("\r\n");
+        let response = asking.response().expect(200);
+        assert_eq!((response.text(), response.field("connection")), ("hello", Some("close")));
+        assert_eq!(asking.ending(), Ending::Closed);
+        assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+        assert!(TcpStream::connect(server.public.0).is_err());
+    }
+}
+
+#[test]
+fn a_stop_ends_a_pipeline_between_two_answers_and_says_so() {
+    let mut server = Server::start();
+    server.control.put("/a", "text/plain", &[b'x'; 100_000]).expect(201);
+    let mut client = server.reader();
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n".repeat(200));
+    // Far more than the kernel buffers: most of it is still to come when the signal does.
+    client.response().expect(200);
+    server.child.signal("TERM");
+    server.child.logged("stopping");
+    let mut answered = 1;
+    let mut told = false;
+    let ending = loop {
+        match client.try_response() {
+            Ok(response) => {
+                assert!(!told, "an answer after the one that was to be the last");
+                told = response.field("connection") == Some("close");
+                assert_eq!(response.expect(200).body.len(), 100_000);
+                answered += 1;
+            }
+            Err(ending) => break ending,
+        }
+    };
+    assert_eq!(ending, Ending::Closed, "after {answered}");
+    // Either all were answered, or a client knows what to ask again.
+    assert!(told || answered == 200, "{answered}");
+    assert_eq!(server.child.wait(), Some(0));
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let mut server = Server::configured("drain = '1s'\n");
+    server.control.put("/a", "text/plain", &vec![b'x'; 1_000_000]).expect(201);
+    let mut half = server.publisher();
+    half.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    let mut deaf = server.reader();
+    deaf.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50));
+    eventually("the request has begun", || {
+        let busy = server.figure("counters/connections_reading") >= 1
+            && server.figure("counters/connections_writing") >= 1;
+        busy.then_some(())
+    });
+    let begin = Instant::now();
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0));
+    assert!(begin.elapsed() >= Duration::from_millis(900), "it waited");
+    assert!(begin.elapsed() < PATIENCE / 2, "it did not wait for the clients");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::configured("drain = '1h'\n");
+    let mut half = server.publisher();
+    half.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    eventually("the request has begun", || {
+        (server.figure("counters/connections_reading") >= 1).then_some(())
+    });
+    server.child.signal("TERM");
+    server.child.logged("stopping");
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(1));
+}
+
+/// One request on a new connection. `Ok(false)`: nobody listened; an error: the connection was
+/// made, and the request sent at once, but there was no answer.
+fn visit(address: SocketAddr) -> Result<bool, String> {
+    let begin = Instant::now();
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Ok(false) };
+    let sent = stream.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    // A thread that was not run for so long has not asked in time.
+    let late = begin.elapsed() > Duration::from_millis(150);
+    let mut answer = Vec::new();
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+    let read = stream.read_to_end(&mut answer);
+    if answer.starts_with(b"HTTP/1.1 200 OK\r\n") && answer.ends_with(b"hello") {
+        return Ok(true);
+    }
+    if late {
+        return Ok(false);
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    Err(format!("sent: {sent:?}, read: {read:?}, answer: {answer:?}"))
+}
+
+#[test]
+fn no_connection_in_the_queue_is_lost() {
+    for round in 0..5 {
+        let mut server = Server::start();
+        server.control.put("/a", "text/plain", b"hello").expect(201);
+        let (answered, over) = (AtomicU32::new(0), AtomicBool::new(false));
+        let address = server.public.0;
+        thread::scope(|scope| {
+            let visitors: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| -> Result<(), String> {
+                        while !over.load(Ordering::Relaxed) {
+                            match visit(address)? {
+                                true => answered.fetch_add(1, Ordering::Relaxed),
+                                false => break,
+                            };
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            // Somewhere in the middle of it, at another place each time.
+            while answered.load(Ordering::Relaxed) < 200 + 37 * round {
+                thread::sleep(Duration::from_micros(200));
+            }
+            server.child.signal("TERM");
+            let code = server.child.wait();
+            over.store(true, Ordering::Relaxed);
+            for visitor in visitors {
+                if let Err(lost) = visitor.join().unwrap() {
+                    panic!("round {round}: {lost}");
+                }
+            }
+            assert_eq!(code, Some(0), "{}", server.child.err());
+        });
+    }
+}
+
+#[test]
+fn a_burst_of_connections_before_the_signal_is_answered() {
+    for round in 0..5 {
+        // One worker that is stopped while the connections come in: they all are in the queue.
+        let mut server = Server::with("", "", &["--workers", "1"]);
+        server.control.put("/a", "text/plain", b"hello").expect(201);
+        server.child.signal("STOP");
+        let mut clients: Vec<Client> = (0..200).map(|_| server.reader()).collect();
+        let asks = |client: &mut Client| client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (early, late) = clients.split_at_mut(100);
+        early.iter_mut().for_each(asks);
+        server.child.signal("TERM");
+        late.iter_mut().for_each(asks);
+        server.child.signal("CONT");
+        for (i, client) in clients.iter_mut().enumerate() {
+            let response = client.try_response();
+            let response = response.unwrap_or_else(|end| panic!("round {round}, {i}: {end:?}"));
+            assert_eq!(response.expect(200).text(), "hello");
+        }
+        assert_eq!(server.child.wait(), Some(0));
+    }
+}
+
+#[test]
+fn a_reload_counts_on_connections_that_are_open() {
+    let mut server = Server::start();
+    server.control.put("/a", "text/plain", b"hello").expect(201);
+    let mut client = server.reader();
+    client.get("/list=a").refused(404);
+    let file = server.dir.path().join("stentor.toml");
+    let toml = "workers = 7\nserver_header = false\n[cors]\norigins = '*'\n[[lookup]]\n\
+                path = '/list='\ntopics = '/{name}'\nline = '{name}={value}'\n[[topics]]\n\
+                match = '/**'\ncache_control = 'max-age=9'\n";
+    fs::write(&file, toml).unwrap();
+    server.child.signal("HUP");
+    server.child.logged("reloaded");
+    eventually("the worker goes by the new settings", || {
+        (client.get("/list=a").status == 200).then_some(())
+    });
+    let response = client.ask("GET", "/list=a", "Origin: http://x\r\n", b"").expect(200);
+    assert_eq!(response.text(), "a=hello");
+    assert_eq!(response.field("server"), None);
+    assert_eq!(response.field("access-control-allow-origin"), Some("*"));
+    server.control.put("/a", "text/plain", b"again").expect(200);
+    assert_eq!(client.get("/a").field("cache-control"), Some("max-age=9"));
+    // The flag says how many workers there are, whatever the file says.
+    assert_eq!(server.figure("workers"), 2);
+}
+
+#[test]
+fn a_reload_says_what_needs_a_restart() {
+    let mut server = Server::start();
+    let file = server.dir.path().join("stentor.toml");
+    fs::write(&file, "[limits]\ntopics_max = 5\nmessage_bytes_max = 10\n").unwrap();
+    server.child.signal("HUP");
+    let said = server.child.logged("needs a restart");
+    assert!(said.contains("limits.topics_max") && said.contains("limits.message_bytes_max"));
+    server.control.put("/a", "text/plain", b"hello").expect(201);
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let server = Server::configured("[limits]\nnames_max = 2\n");
+    let file = server.dir.path().join("stentor.toml");
+    let two = "/-/values?prefix=/&names=a,b";
+    server.public.get(two).expect(200);
+    for bad in ["[limits]\nnames_max = 1\nnonsense = 2\n", "[limits]\nnames_max = 0\n", "="] {
+        fs::write(&file, bad).unwrap();
+        let count = log_count(&server.child, "not reloaded");
+        server.child.signal("HUP");
+        eventually("it is refused", || {
+            (log_count(&server.child, "not reloaded") > count).then_some(())
+        });
+        server.public.get(two).expect(200);
+    }
+    fs::remove_file(&file).unwrap();
+    server.child.signal("HUP");
+    eventually("it is refused", || (log_count(&server.child, "not reloaded") == 4).then_some(()));
+    server.public.get(two).expect(200);
+    // And then a good one.
+    fs::write(&file, "[limits]\nnames_max = 1\n").unwrap();
+    server.child.signal("HUP");
+    eventually("it is taken", || (server.public.get(two).status == 400).then_some(()));
+}
+
+fn log_count(child: &Child, text: &str) -> usize {
+    child.err().matches(text).count()
+}
+
+#[test]
+fn a_healthy_server_is_silent() {
+    let server = Server::start();
+    let before = server.child.err();
+    for i in 0..100 {
+        server.control.put(&format!("/{i}"), "text/plain", b"x").expect(201);
+        server.public.get(&format!("/{i}")).expect(200);
+        server.public.get("/a//b").refused(400);
+        let mut client = server.reader();
+        client.send("nonsense\r\n\r\n");
+        client.response().refused(400);
+    }
+    assert_eq!(server.child.err(), before);
+    assert_eq!(server.child.out(), "");
+    assert!(before.lines().all(|line| line.is_ascii() && !line.contains('\u{1b}')), "{before}");
+}

@@ -1,0 +1,30 @@
+//! End to end: the real binary on loopback, and real clients.
+//!
+//! What a unit test or the simulation can show is shown there. Here is what only the whole shows:
+//! that the pieces are put together, that the kernel does what the simulator says it does, and
+//! that the command line, the log, the signals and the exit codes keep their promises.
+//!
+//! Each test starts a server of its own on ports the kernel chooses and ends it when it is done,
+//! so tests run side by side. Patience is generous and speed is never asserted: a slow machine
+//! makes the tests slow, not red.
+//!
+//! One `mod` per feature; a regression gets a test in the module of its feature, named after its
+//! issue.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+mod bodies;
+mod commands;
+mod connections;
+mod control;
+mod demo;
+mod encodings;
+mod files;
+mod framing;
+mod lifecycle;
+mod lookups;
+mod publishing;
+mod reading;
+mod slow;

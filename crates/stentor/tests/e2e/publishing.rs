@@ -1,0 +1,265 @@
+//! Publishing: one message, many messages, conditions, and what is refused.
+
+use crate::support::{Ending, Server};
+use serde_json::json;
+
+#[test]
+fn a_message_is_created_and_then_replaced() {
+    let server = Server::start();
+    for method in ["PUT", "POST"] {
+        let topic = format!("/{method}");
+        let mut ids = Vec::new();
+        for status in [201, 200, 200] {
+            let response = server.control.ask(method, &topic, "", b"x").expect(status);
+            let receipt = response.json();
+            let id = receipt["id"].as_str().expect("an id").to_owned();
+            assert_eq!(response.tag(), format!("\"{id}\""));
+            assert_eq!(receipt["readers"], 0);
+            assert_eq!(server.public.get(&topic).tag(), response.tag());
+            ids.push(id);
+        }
+        let seqs: Vec<u64> =
+            ids.iter().map(|id| id.split_once('-').unwrap().1.parse().unwrap()).collect();
+        assert!(seqs.windows(2).all(|two| two[0] < two[1]), "{ids:?}");
+    }
+}
+
+#[test]
+fn a_deleted_topic_is_gone_until_it_is_published_again() {
+    let server = Server::start();
+    server.control.ask("DELETE", "/a", "", b"").refused(404);
+    server.control.put("/a", "text/plain", b"1").expect(201);
+    server.control.ask("DELETE", "/a", "", b"").expect(204);
+    server.public.get("/a").refused(404);
+    server.control.ask("DELETE", "/a", "", b"").refused(404);
+    server.control.put("/a", "text/plain", b"2").expect(201);
+    assert_eq!(server.public.get("/a").text(), "2");
+}
+
+#[test]
+fn optimistic_writers_do_not_overwrite_each_other() {
+    let server = Server::start();
+    let put = |fields: &str, body: &str| {
+        server.control.ask("PUT", "/a", &format!("{fields}\r\n"), body.as_bytes())
+    };
+    put("If-Match: *", "0").refused(412);
+    put("If-Match: \"x\"", "0").refused(412);
+    server.public.get("/a").refused(404);
+    let first = put("If-None-Match: *", "1").expect(201).tag();
+    put("If-None-Match: *", "2").refused(412);
+    assert_eq!(server.public.get("/a").text(), "1");
+    let second = put(&format!("If-Match: {first}"), "2").expect(200).tag();
+    put(&format!("If-Match: {first}"), "3").refused(412);
+    put(&format!("If-Match: {first}, {second}"), "3").expect(200);
+    put("If-Match: *", "4").expect(200);
+    assert_eq!(server.public.get("/a").text(), "4");
+    let delete = |fields: &str| server.control.ask("DELETE", "/a", &format!("{fields}\r\n"), b"");
+    delete(&format!("If-Match: {second}")).refused(412);
+    server.public.get("/a").expect(200);
+    let current = server.public.get("/a").tag();
+    delete(&format!("If-Match: {current}")).expect(204);
+    delete("If-Match: *").expect_one_of(&[404, 412]);
+}
+
+#[test]
+fn two_writers_with_the_same_condition_do_not_both_win() {
+    let server = Server::start();
+    for round in 0..50 {
+        let topic = format!("/race/{round}");
+        let mut clients = [server.publisher(), server.publisher(), server.publisher()];
+        for client in &mut clients {
+            client.send(format!(
+                "PUT {topic} HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nContent-Length: 1\r\n\r\n"
+            ));
+        }
+        for client in &mut clients {
+            client.send("x");
+        }
+        let mut statuses = clients.each_mut().map(|client| client.response().status);
+        statuses.sort_unstable();
+        assert_eq!(statuses, [201, 412, 412]);
+    }
+}
+
+#[test]
+fn a_refused_publish_changes_nothing() {
+    let server = Server::configured("[limits]\nmessage_bytes_max = 100\ntopics_max = 2\n");
+    server.control.put("/a", "text/plain", b"before").expect(201);
+    server.control.put("/b", "text/plain", b"before").expect(201);
+    let before = server.public.get("/a").tag();
+    for (fields, status) in [
+        ("Content-Type: nonsense\r\n", 400),
+        ("Content-Type: text/\u{e9}\r\n", 400),
+        ("Stentor-Event:\r\n", 400),
+        ("Content-Encoding: deflate\r\n", 415),
+        ("Content-Encoding: gzip\r\n", 400),
+        ("If-Match: \"x\"\r\n", 412),
+        ("If-None-Match: *\r\n", 412),
+        ("Origin: null\r\n", 403),
+    ] {
+        server.control.ask("PUT", "/a", fields, b"after").refused(status);
+    }
+    server.control.put("/a", "text/plain", &[b'x'; 101]).refused(413);
+    server.control.put("/c", "text/plain", b"after").refused(507);
+    assert_eq!(server.public.get("/a").tag(), before);
+    assert_eq!(server.figure("topics"), 2);
+    // There is room again.
+    server.control.ask("DELETE", "/b", "", b"").expect(204);
+    server.control.put("/c", "text/plain", b"after").expect(201);
+}
+
+#[test]
+fn a_stream_of_lines() {
+    let server = Server::start();
+    let lines = concat!(
+        "{\"topic\":\"/a\",\"data\":\"text \\u00e9\"}\n",
+        "{\"topic\":\"/b\",\"data\":{\"n\": 1}}\r\n",
+        "\n",
+        "   \n",
+        "{\"topic\":\"/c\",\"data\":\"<b>\",\"type\":\"text/html\",\"event\":\"tick\"}\n",
+        "{\"topic\":\"/d\",\"data\":null}",
+    );
+    let report = server.control.post("/-/publish", lines.as_bytes()).expect(200).json();
+    assert_eq!(report["published"], 4);
+    assert_eq!(report["failed"], 0);
+    assert_eq!(report["errors"], json!([]));
+    let last = format!("\"{}\"", report["last_id"].as_str().unwrap());
+    for (topic, kind, value) in [
+        ("/a", "text/plain; charset=utf-8", "text é"),
+        ("/b", "application/json", "{\"n\": 1}"),
+        ("/c", "text/html", "<b>"),
+        ("/d", "application/json", "null"),
+    ] {
+        let response = server.public.get(topic).expect(200);
+        assert_eq!((response.field("content-type"), response.text()), (Some(kind), value));
+    }
+    assert_eq!(server.public.get("/d").tag(), last);
+}
+
+#[test]
+fn bad_lines_are_named_and_the_good_ones_count() {
+    let server = Server::configured("[limits]\nmessage_bytes_max = 1000\n");
+    let long = format!("{{\"topic\":\"/x\",\"data\":\"{}\"}}", "x".repeat(1001));
+    let endless = "x".repeat(50_000);
+    let lines = [
+        "{\"topic\":\"/good\",\"data\":1}",                      // 1
+        "not json",                                              // 2
+        "{\"topic\":\"/x\"}",                                    // 3: no data
+        "{\"data\":1}",                                          // 4: no topic
+        "{\"topic\":\"/x\",\"data\":1,\"tpye\":\"text/plain\"}", // 5: unknown
+        "{\"topic\":\"x\",\"data\":1}",                          // 6: no path
+        "{\"topic\":\"/-/x\",\"data\":1}",                       // 7: reserved
+        &long,                                                   // 8: too long
+        &endless,                                                // 9: far too long
+        "{\"topic\":\"/x\",\"data\":1,\"type\":\"text/plain\\r\\nX: y\"}", // 10
+        "{\"topic\":\"/x\",\"data\":1,\"event\":\"a\\nb\"}",     // 11
+        "{\"topic\":\"/x\",\"data\":1} {\"topic\":\"/x\",\"data\":1}", // 12: two
+        "[\"/x\",1]",                                            // 13
+        "{\"topic\":\"/x\",\"data\":\"\\ud800\"}",               // 14
+        "{\"topic\":\"/good\",\"data\":2}",                      // 15
+    ];
+    let report = server.control.post("/-/publish", lines.join("\n").as_bytes()).expect(200).json();
+    assert_eq!(report["published"], 2, "{report:#}");
+    assert_eq!(report["failed"], 13);
+    let told: Vec<u64> = report["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| {
+            assert!(error["error"].as_str().is_some_and(|reason| reason.len() > 5));
+            error["line"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(told, (2..=14).collect::<Vec<u64>>());
+    assert_eq!(server.public.get("/good").text(), "2");
+    server.public.get("/x").refused(404);
+}
+
+#[test]
+fn a_stream_counts_line_by_line_while_it_runs() {
+    let server = Server::start();
+    let mut client = server.publisher();
+    client.send("POST /-/publish HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for i in 0..10 {
+        let line = format!("{{\"topic\":\"/a\",\"data\":{i}}}\n");
+        // Chunks need not end where lines do.
+        let (one, two) = line.split_at(7);
+        client.send(format!("{:x}\r\n{one}\r\n", one.len()));
+        client.send(format!("{:x}\r\n{two}\r\n", two.len()));
+        crate::support::eventually("the line is published before the stream ends", || {
+            (server.public.get("/a").body == i.to_string().as_bytes()).then_some(())
+        });
+    }
+    client.send("0\r\n\r\n");
+    assert_eq!(client.response().expect(200).json()["published"], 10);
+    // The connection goes on.
+    client.get("/a").expect(200);
+}
+
+#[test]
+fn a_stream_that_breaks_off_keeps_its_whole_lines() {
+    let server = Server::start();
+    let mut client = server.publisher();
+    client.send("POST /-/publish HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+    client.send("{\"topic\":\"/a\",\"data\":1}\n{\"topic\":\"/b\",\"data\":1}");
+    client.finish();
+    assert_eq!(client.ending(), Ending::Closed);
+    server.public.get("/a").expect(200);
+    server.public.get("/b").refused(404);
+}
+
+#[test]
+fn many_lines_from_many_connections() {
+    let server = Server::start();
+    let lines = |publisher: usize| -> String {
+        let line = |i: usize| format!("{{\"topic\":\"/{publisher}/{}\",\"data\":{i}}}\n", i % 100);
+        (0..20_000).map(line).collect()
+    };
+    std::thread::scope(|scope| {
+        for publisher in 0..3 {
+            let (server, body) = (&server, lines(publisher));
+            scope.spawn(move || {
+                let report = server.control.post("/-/publish", body.as_bytes()).expect(200).json();
+                assert_eq!(report["published"], 20_000);
+            });
+        }
+    });
+    for publisher in 0..3 {
+        assert_eq!(server.public.get(&format!("/{publisher}/99")).text(), "19999");
+    }
+    assert_eq!(server.figure("topics"), 300);
+    assert_eq!(server.figure("messages_published"), 60_000);
+}
+
+#[test]
+fn lines_must_not_be_encoded() {
+    let server = Server::start();
+    let fields = "Content-Encoding: gzip\r\n";
+    server.control.ask("POST", "/-/publish", fields, b"x").refused(415);
+    let empty = server.control.post("/-/publish", b"").expect(200).json();
+    assert_eq!((&empty["published"], &empty["last_id"]), (&json!(0), &json!(null)));
+}
+
+#[test]
+fn rules_say_how_topics_are_kept() {
+    let server = Server::configured(
+        "[[topics]]\nmatch = '/quotes/*'\nhistory = 1\ncache_control = 'max-age=1'\n\
+         [[topics]]\nmatch = '/log/**'\nhistory = 3\n",
+    );
+    for i in 0..10 {
+        for topic in ["/quotes/a", "/log/a/b", "/other"] {
+            server.control.put(topic, "text/plain", i.to_string().as_bytes());
+        }
+    }
+    assert_eq!(server.public.get("/quotes/a").field("cache-control"), Some("max-age=1"));
+    assert_eq!(server.public.get("/log/a/b").field("cache-control"), Some("no-cache"));
+    let topics = server.control.get("/-/topics").expect(200).json();
+    let kept: Vec<u64> = topics["topics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["history"].as_u64().unwrap())
+        .collect();
+    assert_eq!(kept, [3, 10, 1], "{topics:#}");
+    assert_eq!(server.figure("messages_kept"), 14);
+}

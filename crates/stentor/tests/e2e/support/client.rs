@@ -1,0 +1,300 @@
+//! A client that hides nothing: it sends the bytes it is given, in the pieces it is told to, and
+//! reads answers strictly.
+
+use super::PATIENCE;
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// A connection. What was read beyond an answer is kept for the next one.
+pub(crate) struct Client {
+    stream: Stream,
+    received: Vec<u8>,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// An answer.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// The server closed its side.
+    Closed,
+    /// The server cut the connection.
+    Reset,
+}
+
+/// Where to send a request that has a connection of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Url(pub(crate) SocketAddr);
+
+impl Url {
+    /// One request on a connection of its own. `fields` are header lines, each with its CRLF.
+    #[track_caller]
+    pub(crate) fn ask(self, method: &str, target: &str, fields: &str, body: &[u8]) -> Response {
+        Client::connect(self.0).ask(method, target, fields, body)
+    }
+
+    #[track_caller]
+    pub(crate) fn get(self, target: &str) -> Response {
+        self.ask("GET", target, "", b"")
+    }
+
+    #[track_caller]
+    pub(crate) fn put(self, target: &str, content_type: &str, body: &[u8]) -> Response {
+        self.ask("PUT", target, &format!("Content-Type: {content_type}\r\n"), body)
+    }
+
+    #[track_caller]
+    pub(crate) fn post(self, target: &str, body: &[u8]) -> Response {
+        self.ask("POST", target, "", body)
+    }
+}
+
+impl Client {
+    /// Ways to send the same bytes: all at once, or each in a packet of its own.
+    pub(crate) const SENDS: [fn(&mut Client, &[u8]); 2] =
+        [|client, bytes| client.send(bytes), |client, bytes| client.dribble(bytes)];
+
+    #[track_caller]
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        Client::over(TcpStream::connect(address).expect("the server accepts connections"))
+    }
+
+    /// Over a connection that was made elsewhere.
+    #[track_caller]
+    pub(crate) fn over(stream: TcpStream) -> Client {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream: Stream::Tcp(stream), received: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn connect_unix(path: &Path) -> Client {
+        let stream = UnixStream::connect(path).expect("the server listens on its socket file");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream: Stream::Unix(stream), received: Vec::new() }
+    }
+
+    /// A second handle to the same connection, to send from another thread.
+    pub(crate) fn sender(&self) -> Client {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().unwrap()),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone().unwrap()),
+        };
+        Client { stream, received: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes.as_ref()).expect("the server takes what is sent");
+    }
+
+    /// Sends what the server may have stopped listening to.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// Sends each byte in a packet of its own; stops when the server no longer takes any.
+    pub(crate) fn dribble(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if self.try_send(std::slice::from_ref(byte)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Says that no more will be sent.
+    pub(crate) fn finish(&mut self) {
+        // The server may have gone already.
+        let _ = match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> Response {
+        let length = match (body.len(), method) {
+            (0, "GET" | "HEAD" | "OPTIONS" | "DELETE") => String::new(),
+            (length, _) => format!("Content-Length: {length}\r\n"),
+        };
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n");
+        self.send([head.as_bytes(), body].concat());
+        if method == "HEAD" { self.bodyless_response() } else { self.response() }
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&mut self, target: &str) -> Response {
+        self.ask("GET", target, "", b"")
+    }
+
+    /// The next answer.
+    #[track_caller]
+    pub(crate) fn response(&mut self) -> Response {
+        self.read_response(false).expect("an answer before the connection ends")
+    }
+
+    /// The answer to a HEAD.
+    #[track_caller]
+    pub(crate) fn bodyless_response(&mut self) -> Response {
+        self.read_response(true).expect("an answer before the connection ends")
+    }
+
+    /// The next answer, or how the connection ended without one.
+    #[track_caller]
+    pub(crate) fn try_response(&mut self) -> Result<Response, Ending> {
+        self.read_response(false)
+    }
+
+    /// How the connection ends; an answer instead is a failure.
+    #[track_caller]
+    pub(crate) fn ending(&mut self) -> Ending {
+        match self.read_response(false) {
+            Ok(response) => panic!("an answer that nobody asked for: {response:?}"),
+            Err(ending) => ending,
+        }
+    }
+
+    #[track_caller]
+    fn read_response(&mut self, bodyless: bool) -> Result<Response, Ending> {
+        let head_len = loop {
+            let end = self.received.windows(4).position(|four| four == b"\r\n\r\n");
+            match end {
+                Some(end) => break end + 4,
+                None => self.more()?,
+            }
+        };
+        let head =
+            String::from_utf8(self.received.drain(..head_len).collect()).expect("a head is text");
+        let mut response = Response { status: status(&head), head, body: Vec::new() };
+        assert_eq!(response.field("transfer-encoding"), None, "{response:?}");
+        if bodyless || matches!(response.status, 100..200 | 204 | 304) {
+            return Ok(response);
+        }
+        let length = response.field("content-length").expect("a body has its length");
+        let length: usize = length.parse().expect("a length is a number");
+        while self.received.len() < length {
+            self.more()?;
+        }
+        response.body = self.received.drain(..length).collect();
+        Ok(response)
+    }
+
+    /// Reads on. An end in the middle of an answer is a failure whatever the caller expects.
+    #[track_caller]
+    fn more(&mut self) -> Result<(), Ending> {
+        let mut buffer = [0; 64 * 1024];
+        let result = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(&mut buffer),
+            Stream::Unix(stream) => stream.read(&mut buffer),
+        };
+        let ending = match result {
+            Ok(0) => Ending::Closed,
+            Ok(count) => {
+                self.received.extend_from_slice(&buffer[..count]);
+                return Ok(());
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Ending::Reset,
+                // The process was stopped for a while.
+                ErrorKind::Interrupted => return Ok(()),
+                _ => panic!("neither an answer nor an end: {error}"),
+            },
+        };
+        let rest = String::from_utf8_lossy(&self.received);
+        assert!(rest.is_empty(), "the connection ended in the middle of an answer: {rest:?}");
+        Err(ending)
+    }
+}
+
+/// The status of a head; checks the parts that every head has.
+fn status(head: &str) -> u16 {
+    let line = head.lines().next().unwrap_or_default();
+    let rest = line.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("no status line: {line}"));
+    let (code, reason) = rest.split_once(' ').expect("a status line has a reason");
+    assert!(!reason.is_empty(), "{line}");
+    code.parse().expect("a status is a number")
+}
+
+impl Response {
+    /// The value of a field that may be there once.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.head.split("\r\n").skip(1);
+        let mut values = lines.filter_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then_some(value.trim())
+        });
+        let first = values.next();
+        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
+        first
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The entity tag, quotes included.
+    #[track_caller]
+    pub(crate) fn tag(&self) -> String {
+        self.field("etag").unwrap_or_else(|| panic!("no entity tag: {self:?}")).to_owned()
+    }
+
+    /// Fails unless this is the status; returns the answer for more.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Response {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Fails unless this is one of the statuses.
+    #[track_caller]
+    pub(crate) fn expect_one_of(self, statuses: &[u16]) -> Response {
+        assert!(statuses.contains(&self.status), "{self:?}");
+        self
+    }
+
+    /// Fails unless this is a refusal as they all are: this status, one line of plain text.
+    #[track_caller]
+    pub(crate) fn refused(self, status: u16) -> Response {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"), "{self:?}");
+        let reason = self.text();
+        assert!(reason.ends_with('\n') && reason.trim().len() > 5, "{self:?}");
+        assert_eq!(reason.lines().count(), 1, "{self:?}");
+        self
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.body[..self.body.len().min(1000)];
+        write!(f, "\n{}{}", self.head, String::from_utf8_lossy(shown))
+    }
+}

@@ -1,0 +1,29 @@
+//! What every test needs: a server to talk to, a client to talk with, and the tools of the host.
+
+mod client;
+mod server;
+mod tools;
+
+pub(crate) use client::{Client, Ending, Response, Url};
+pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
+pub(crate) use tools::{curl, tool};
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should happen soon. Only a broken server or a machine that is
+/// hopelessly overloaded reaches it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks again and again until `attempt` has something; `what` is said if it never does.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,248 @@
+//! The binary as a child process that ends with its handle.
+
+use super::{Client, PATIENCE, Url, eventually};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{self, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+/// The command under test, without what the environment would tell it.
+pub(crate) fn stentor<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
+    command.args(args);
+    without_settings(&mut command);
+    command
+}
+
+fn without_settings(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"STENTOR_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+}
+
+/// A process that was started here; it is killed when the handle goes. What it prints is kept.
+pub(crate) struct Child {
+    process: process::Child,
+    out: Arc<Mutex<String>>,
+    err: Arc<Mutex<String>>,
+    collectors: Vec<JoinHandle<()>>,
+}
+
+/// What a command that ended has said.
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs the command under test to its end.
+#[track_caller]
+pub(crate) fn run(args: &[&str]) -> Said {
+    Child::spawn(&mut stentor(args)).said()
+}
+
+impl Child {
+    pub(crate) fn spawn(command: &mut Command) -> Child {
+        let mut process = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (out, out_collector) = collect(process.stdout.take().expect("it is piped"));
+        let (err, err_collector) = collect(process.stderr.take().expect("it is piped"));
+        Child { process, out, err, collectors: vec![out_collector, err_collector] }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it has written to standard output so far.
+    pub(crate) fn out(&self) -> String {
+        self.out.lock().unwrap().clone()
+    }
+
+    /// What it has written to standard error so far.
+    pub(crate) fn err(&self) -> String {
+        self.err.lock().unwrap().clone()
+    }
+
+    /// Sends a signal: `TERM`, `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let line = format!("kill -{name} {}", self.id());
+        let status = Command::new("sh").args(["-c", &line]).status().unwrap();
+        assert!(status.success(), "{line}");
+    }
+
+    /// Its standard input, if it was given one.
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.process.stdin.take().expect("it is piped")
+    }
+
+    /// Waits for its end, and returns the exit code.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.err());
+            thread::sleep(Duration::from_millis(5));
+        };
+        for collector in self.collectors.drain(..) {
+            collector.join().unwrap();
+        }
+        status.code()
+    }
+
+    /// Waits for its end, and returns all it has said.
+    #[track_caller]
+    pub(crate) fn said(mut self) -> Said {
+        Said { code: self.wait(), out: self.out(), err: self.err() }
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until a line of standard error contains `text`, and returns what follows it there.
+    #[track_caller]
+    pub(crate) fn logged(&mut self, text: &str) -> String {
+        eventually(&format!("the log says '{text}'"), || {
+            let running = self.is_running();
+            let found = after(&self.err(), text);
+            assert!(found.is_some() || running, "it ended: {}{}", self.out(), self.err());
+            found
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What follows `text` in the first whole line that has it.
+fn after(log: &str, text: &str) -> Option<String> {
+    let whole_lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let mut found = whole_lines.filter_map(|line| line.trim_end().split_once(text));
+    found.next().map(|(_, rest)| rest.to_owned())
+}
+
+/// Keeps what a process prints, as it prints it.
+fn collect(source: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
+    let kept = Arc::new(Mutex::new(String::new()));
+    let ours = Arc::clone(&kept);
+    let collector = thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        let mut line = Vec::new();
+        while matches!(source.read_until(b'\n', &mut line), Ok(1..)) {
+            ours.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    });
+    (kept, collector)
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) public: Url,
+    pub(crate) control: Url,
+    /// Its directory, with the configuration in `stentor.toml`.
+    pub(crate) dir: TempDir,
+}
+
+impl Server {
+    /// With default settings.
+    pub(crate) fn start() -> Server {
+        Server::configured("")
+    }
+
+    /// With a configuration file.
+    pub(crate) fn configured(toml: &str) -> Server {
+        Server::with("", toml, &["--workers", "2"])
+    }
+
+    /// With a configuration file and flags. `prelude` is shell that runs first, such as
+    /// `ulimit -n 64;`.
+    pub(crate) fn with(prelude: &str, toml: &str, flags: &[&str]) -> Server {
+        let dir = TempDir::new();
+        let file = dir.path().join("stentor.toml");
+        fs::write(&file, toml).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{prelude} exec \"$0\" \"$@\"")]);
+        command.arg(env!("CARGO_BIN_EXE_stentor")).args(["serve", "-c"]).arg(&file);
+        command.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]).args(flags);
+        without_settings(&mut command);
+        let mut child = Child::spawn(&mut command);
+        let address = |text: String| -> Url { Url(text.parse().expect("an address is logged")) };
+        child.logged("ready: ");
+        let public = address(child.logged("public listener at http://"));
+        let port = child.logged("control listener at 127.0.0.1:");
+        let control = address(format!("127.0.0.1:{port}"));
+        Server { child, public, control, dir }
+    }
+
+    /// A connection to the public listener.
+    #[track_caller]
+    pub(crate) fn reader(&self) -> Client {
+        Client::connect(self.public.0)
+    }
+
+    /// A connection to the control listener.
+    #[track_caller]
+    pub(crate) fn publisher(&self) -> Client {
+        Client::connect(self.control.0)
+    }
+
+    /// A figure of the status page, such as `connections_open` or `counters/accepted`.
+    #[track_caller]
+    pub(crate) fn figure(&self, path: &str) -> u64 {
+        let status = self.control.get("/-/status").expect(200).json();
+        figure(&status, path)
+    }
+}
+
+/// A figure of a status page.
+#[track_caller]
+pub(crate) fn figure(status: &serde_json::Value, path: &str) -> u64 {
+    status.pointer(&format!("/{path}")).and_then(serde_json::Value::as_u64).unwrap_or_else(|| {
+        panic!("there is no {path} in {status:#}");
+    })
+}
+
+/// A new directory that goes with its handle.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Short, for the path of a socket has 107 bytes at the most.
+        let path = env::temp_dir().join(format!("stentor-{}-{count}", process::id()));
+        fs::create_dir(&path).unwrap();
+        TempDir(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

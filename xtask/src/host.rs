@@ -1,0 +1,53 @@
+//! The host: which programs there are, and how those that are missing come.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where a program is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// Makes sure that the programs are there: installs Debian's packages where that is possible, and
+/// says in one line what to install where it is not. Returns whether all are there.
+pub(crate) fn prepare(programs: &[&str]) -> bool {
+    let absent = missing(programs);
+    if absent.is_empty() {
+        return true;
+    }
+    let packages: Vec<&str> = absent.iter().map(|program| package(program)).collect();
+    let packages = packages.join(" ");
+    if is_root() && find("apt-get").is_some() {
+        println!("installing {packages}");
+        let install = "apt-get install --yes --quiet --no-install-recommends";
+        let line = format!("apt-get update --quiet && {install} {packages}");
+        let status = Command::new("sh")
+            .args(["-c", &line])
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status();
+        if status.is_ok_and(|status| status.success()) && missing(programs).is_empty() {
+            return true;
+        }
+    }
+    println!("some tests will be skipped; for all of them: apt-get install {packages}");
+    false
+}
+
+fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
+    programs.iter().copied().filter(|program| find(program).is_none()).collect()
+}
+
+/// The package of a program in Debian.
+fn package(program: &str) -> &str {
+    match program {
+        "chromedriver" => "chromium-driver",
+        other => other,
+    }
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}

@@ -1,0 +1,130 @@
+//! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`.
+//!
+//! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
+//! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
+//! repeat is a test of this package, `tests/tidy.rs`.
+
+#![forbid(unsafe_code)]
+
+mod host;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test", passed_on @ ..] => test(passed_on),
+        ["ci"] => ci(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const USAGE: &str = "\
+Usage:
+  cargo xtask test [ARGUMENTS]   all tests; arguments go to cargo test
+  cargo xtask ci                 all that must hold before a change goes in, tests last
+";
+
+/// All tests. What they need of the host is installed first, if that can be done.
+fn test(passed_on: &[&str]) -> Result<(), String> {
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.args(passed_on);
+    if host::prepare(&["curl", "chromium", "chromedriver"]) {
+        // Then no test may skip for want of a program.
+        command.env("TEST_TOOLS", "required");
+    }
+    run(&mut command)
+}
+
+/// The checks in the order of their cost, so that the cheapest failure is seen first.
+fn ci() -> Result<(), String> {
+    step("format", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("lints", || {
+        let targets = ["clippy", "--workspace", "--all-targets", "--locked"];
+        run(cargo(&targets).args(["--", "-D", "warnings"]))
+    })?;
+    step("documentation", || {
+        let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        run(command.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("fuzz targets", fuzz)?;
+    step("dependencies", dependencies)?;
+    step("tests", || test(&["--locked"]))
+}
+
+/// The fuzz targets must compile; running them is for whoever has the time. They are a workspace
+/// of their own, with their own lock file.
+fn fuzz() -> Result<(), String> {
+    if host::find("c++").is_none() {
+        println!("skipped: libFuzzer needs a C++ compiler, and there is no c++");
+        return Ok(());
+    }
+    let mut command = cargo(&["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
+    run(command.args(["--target-dir", "target/fuzz"]))
+}
+
+/// Known vulnerabilities, licences and duplicates, as far as the tools for it are there.
+fn dependencies() -> Result<(), String> {
+    if host::find("cargo-deny").is_some() {
+        if run(&mut cargo(&["deny", "fetch", "db"])).is_ok() {
+            return run(&mut cargo(&["deny", "check", "advisories", "licenses", "bans"]));
+        }
+        println!("skipped: the database of vulnerabilities cannot be reached");
+        return run(&mut cargo(&["deny", "--offline", "check", "licenses", "bans"]));
+    }
+    if host::find("cargo-audit").is_none() {
+        println!("skipped: neither cargo-deny nor cargo-audit is installed");
+        return Ok(());
+    }
+    let output = cargo(&["audit"]).output().map_err(|error| format!("cargo audit: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && said.contains("couldn't fetch advisory database") {
+        println!("skipped: the database of vulnerabilities cannot be reached");
+        return Ok(());
+    }
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    eprint!("{said}");
+    if output.status.success() { Ok(()) } else { Err("cargo audit has found something".into()) }
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    println!("== {name}");
+    let begin = Instant::now();
+    work().map_err(|reason| format!("{name}: {reason}"))?;
+    println!("== {name}: good, {} s", begin.elapsed().as_secs());
+    Ok(())
+}
+
+/// Cargo, at the root of the project.
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ended with {status}")),
+        Err(error) => Err(format!("{command:?} cannot be started: {error}")),
+    }
+}
+
+/// The root of the project.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
+}

@@ -1,0 +1,401 @@
+//! Tidiness: what a reviewer would otherwise have to say again and again.
+//!
+//! Each rule is a test that names every place where it is broken. The rules look at text, not at
+//! syntax trees: comments, strings and characters are told apart from code by a small lexer, and
+//! that is all the Rust they know.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn lines_have_100_columns() {
+    let mut broken = Vec::new();
+    for file in files(&["rs", "py", "c", "html", "sh", "lua"]) {
+        for (i, line) in file.text.lines().enumerate() {
+            if line.chars().count() > COLUMNS_MAX {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+    }
+    expect_none("longer than 100 columns", broken);
+}
+
+#[test]
+fn text_has_no_tabs_and_no_white_space_at_line_ends() {
+    let mut broken = Vec::new();
+    for file in files(&["rs", "toml", "py", "c", "html", "sh", "lua", "md"]) {
+        for (i, line) in file.text.lines().enumerate() {
+            if line.contains('\t') || line.trim_end() != line {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+        if !file.text.ends_with('\n') || file.text.ends_with("\n\n") {
+            broken.push(format!("{}: ends without a line feed, or with several", file.path));
+        }
+    }
+    expect_none("untidy white space", broken);
+}
+
+#[test]
+fn files_are_short() {
+    let long = rust().into_iter().filter_map(|file| {
+        let lines = file.code().0.lines().count();
+        (lines > FILE_LINES_MAX).then(|| format!("{}: {lines} lines before its tests", file.path))
+    });
+    expect_none("longer than 800 lines", long.collect());
+}
+
+#[test]
+fn functions_are_short() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        for (name, line, lines) in functions(&blank(&file.text).code) {
+            if lines > FUNCTION_LINES_MAX {
+                broken.push(format!("{}:{line}: {name} has {lines} lines", file.path));
+            }
+        }
+    }
+    expect_none("longer than 70 lines", broken);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let silent = rust().into_iter().filter(|file| {
+        let first = file.text.lines().next().unwrap_or_default();
+        first.strip_prefix("//! ").is_none_or(|essay| essay.len() < 10)
+    });
+    expect_none("without an essay at the top", silent.map(|file| file.path).collect());
+}
+
+#[test]
+fn unsafe_code_and_system_calls_are_in_one_crate() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        if file.path.starts_with(IO) {
+            continue;
+        }
+        for (i, line) in blank(&file.text).code.lines().enumerate() {
+            for word in ["unsafe", "libc", "rustix", "nix"] {
+                if words(line).any(|found| found == word) {
+                    broken.push(format!("{}:{}: {word}", file.path, i + 1));
+                }
+            }
+        }
+    }
+    for manifest in files(&["toml"]) {
+        let depends = manifest
+            .text
+            .lines()
+            .any(|line| ["libc", "rustix"].iter().any(|name| line.starts_with(name)));
+        if depends && !manifest.path.starts_with(IO) && manifest.path != "Cargo.toml" {
+            broken.push(format!("{}: depends on libc or rustix", manifest.path));
+        }
+    }
+    expect_none("outside of stentor-io", broken);
+}
+
+#[test]
+fn unsafe_code_is_forbidden_everywhere_else() {
+    let open = rust().into_iter().filter(|file| {
+        let is_root = file.path.ends_with("/src/lib.rs") || file.path.ends_with("/src/main.rs");
+        is_root && !file.path.starts_with(IO) && !file.text.contains("#![forbid(unsafe_code)]")
+    });
+    expect_none("without #![forbid(unsafe_code)]", open.map(|file| file.path).collect());
+}
+
+/// Tests, examples and automation may look at the clock; the server is told the time.
+#[test]
+fn the_clock_is_read_in_one_crate() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        let may =
+            ["/tests/", "/examples/", "/tests.rs"].iter().any(|part| file.path.contains(part));
+        if may || file.path.starts_with(IO) || file.path.starts_with("xtask/") {
+            continue;
+        }
+        for (i, line) in file.code().0.lines().enumerate() {
+            if line.contains("Instant::now") || line.contains("SystemTime::now") {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+    }
+    expect_none("reading the clock outside of stentor-io", broken);
+}
+
+/// A line number in a comment is wrong after the next change.
+#[test]
+fn comments_do_not_refer_to_lines() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        for (i, line) in blank(&file.text).comments.lines().enumerate() {
+            let refers = line.match_indices(".rs:").any(|(at, found)| {
+                line[at + found.len()..].starts_with(|c: char| c.is_ascii_digit())
+            });
+            if refers {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+    }
+    expect_none("referring to a line by its number", broken);
+}
+
+#[test]
+fn every_crate_is_on_the_map() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap());
+    let names = crates.map(|entry| entry.file_name().into_string().unwrap());
+    let parts = |c: char| !(c.is_alphanumeric() || c == '-');
+    let absent = names.filter(|name| !map.split(parts).any(|word| word == name));
+    expect_none("not named in ARCHITECTURE.md", absent.collect());
+}
+
+/// A source file that Git ignores is there for whoever wrote it, and missing from every clone.
+#[test]
+fn no_source_file_is_ignored() {
+    let list = ["ls-files", "--others", "--ignored", "--exclude-standard"];
+    let Ok(output) = Command::new("git").args(list).current_dir(root()).output() else { return };
+    let ignored = String::from_utf8_lossy(&output.stdout);
+    let ours = rust().into_iter().filter(|file| ignored.lines().any(|path| path == file.path));
+    expect_none("ignored by Git", ours.map(|file| file.path).collect());
+}
+
+#[test]
+fn every_fuzz_target_has_its_function() {
+    let functions = read("crates/stentor-wire/src/fuzz.rs");
+    let manifest = read("fuzz/Cargo.toml");
+    let mut broken = Vec::new();
+    let mut targets = Vec::new();
+    for file in rust().into_iter().filter(|file| file.path.starts_with("fuzz/fuzz_targets/")) {
+        let name = Path::new(&file.path).file_stem().unwrap().to_str().unwrap().to_owned();
+        let function = format!("fuzz_{name}");
+        if !functions.contains(&format!("pub fn {function}(")) || !file.text.contains(&function) {
+            broken.push(format!("{}: no function {function}", file.path));
+        }
+        if !manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")) {
+            broken.push(format!("{}: not in fuzz/Cargo.toml", file.path));
+        }
+        targets.push(name);
+    }
+    for (_, rest) in functions.match_indices("pub fn fuzz_").map(|(at, _)| functions.split_at(at)) {
+        let name = rest["pub fn fuzz_".len()..].split('(').next().unwrap();
+        if !targets.iter().any(|target| target == name) {
+            broken.push(format!("fuzz_{name}: no target in fuzz/fuzz_targets"));
+        }
+    }
+    assert!(!targets.is_empty());
+    expect_none("fuzzing", broken);
+}
+
+/// A file of the project.
+struct File {
+    /// Relative to the root.
+    path: String,
+    text: String,
+}
+
+impl File {
+    /// What stands before the tests, and the tests.
+    fn code(&self) -> (&str, &str) {
+        self.text.split_at(self.text.find("#[cfg(test)]").unwrap_or(self.text.len()))
+    }
+}
+
+fn rust() -> Vec<File> {
+    files(&["rs"])
+}
+
+/// All files with one of these extensions that are the project's own.
+fn files(extensions: &[&str]) -> Vec<File> {
+    let mut found = Vec::new();
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap_or_default();
+            let place = path.strip_prefix(root()).unwrap().to_str().unwrap();
+            if path.is_dir() {
+                if !name.starts_with('.') && !FOREIGN_DIRECTORIES.contains(&place) {
+                    directories.push(path);
+                }
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push(File { path: place.to_owned(), text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(!found.is_empty());
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+#[track_caller]
+fn expect_none(what: &str, places: Vec<String>) {
+    assert!(places.is_empty(), "{what}:\n  {}", places.join("\n  "));
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+}
+
+/// A text twice: once with only its code left, once with only its comments, the rest being spaces.
+/// Line feeds stay where they are.
+struct Blanked {
+    code: String,
+    comments: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Code,
+    LineComment,
+    BlockComment(u32),
+    Text,
+    /// With so many `#` around it.
+    RawText(usize),
+}
+
+fn blank(text: &str) -> Blanked {
+    let mut blanked = Blanked { code: String::new(), comments: String::new() };
+    let mut part = Part::Code;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let before = part;
+        let length = advance(&mut part, rest, first);
+        let (piece, after) = rest.split_at(length);
+        for c in piece.chars() {
+            let is_comment = |part| matches!(part, Part::LineComment | Part::BlockComment(_));
+            let space = if c == '\n' { '\n' } else { ' ' };
+            let code = before == Part::Code && part == Part::Code && length == c.len_utf8();
+            blanked.code.push(if code { c } else { space });
+            let comment = is_comment(before) || is_comment(part);
+            blanked.comments.push(if comment { c } else { space });
+        }
+        rest = after;
+    }
+    blanked
+}
+
+/// Takes one piece of `rest`, which begins with `first`: a character, or several that belong
+/// together. Returns its length in bytes.
+fn advance(part: &mut Part, rest: &str, first: char) -> usize {
+    match *part {
+        Part::Code => return begin(part, rest, first),
+        Part::LineComment if first == '\n' => *part = Part::Code,
+        Part::BlockComment(depth) if rest.starts_with("*/") => {
+            *part = if depth == 1 { Part::Code } else { Part::BlockComment(depth - 1) };
+            return 2;
+        }
+        Part::BlockComment(depth) if rest.starts_with("/*") => {
+            *part = Part::BlockComment(depth + 1);
+            return 2;
+        }
+        Part::Text if first == '\\' => {
+            return 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+        }
+        Part::Text if first == '"' => *part = Part::Code,
+        Part::RawText(hashes) if rest.starts_with(&format!("\"{}", "#".repeat(hashes))) => {
+            *part = Part::Code;
+            return 1 + hashes;
+        }
+        _ => {}
+    }
+    first.len_utf8()
+}
+
+/// The same in code, where comments, strings and characters may begin.
+fn begin(part: &mut Part, rest: &str, first: char) -> usize {
+    if rest.starts_with("//") {
+        *part = Part::LineComment;
+    } else if rest.starts_with("/*") {
+        *part = Part::BlockComment(1);
+        return 2;
+    } else if first == '"' {
+        *part = Part::Text;
+    } else if first == 'r' && rest[1..].trim_start_matches('#').starts_with('"') {
+        let hashes = rest[1..].find('"').unwrap_or(0);
+        *part = Part::RawText(hashes);
+        return 2 + hashes;
+    } else if first == '\'' {
+        return character(rest);
+    }
+    first.len_utf8()
+}
+
+/// The length of a character literal; 1 for the quote of a lifetime.
+fn character(rest: &str) -> usize {
+    let mut inside = rest[1..].char_indices();
+    match (inside.next(), inside.next()) {
+        (Some((_, '\\')), Some((at, escaped))) => {
+            let from = 1 + at + escaped.len_utf8();
+            rest[from..].find('\'').map_or(1, |end| from + end + 1)
+        }
+        (Some(_), Some((at, '\''))) => 1 + at + 1,
+        _ => 1,
+    }
+}
+
+/// Every function with a body: its name, its line, and how many lines it has.
+fn functions(code: &str) -> Vec<(&str, usize, usize)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let after = &code[at + 3..];
+        let name = words(after).next().unwrap_or_default();
+        // A signature ends in a body or, in a trait or a type, in something else.
+        let Some(open) = after.find(['{', ';']) else { continue };
+        if name.is_empty() || after[open..].starts_with(';') {
+            continue;
+        }
+        let mut depth = 0;
+        let mut end = after.len();
+        for (i, c) in after[open..].char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                end = open + i;
+                break;
+            }
+        }
+        let line = code[..at].matches('\n').count() + 1;
+        found.push((name, line, after[..end].matches('\n').count() + 1));
+    }
+    found
+}
+
+#[test]
+fn code_comments_and_strings_are_told_apart() {
+    let text = "a /* b /* c */ d */ e // f\n\"g \\\" // h\" 'i' '\\'' b'\"' r#\"j\" k\"# &'l m";
+    let blanked = blank(text);
+    assert_eq!(blanked.code.split_ascii_whitespace().collect::<String>(), "aeb&'lm");
+    assert!(blanked.comments.contains("/* b /* c */ d */") && blanked.comments.contains("// f"));
+    assert!(!blanked.comments.contains('h'));
+    let found = functions("fn a() {\n if x {\n }\n}\npub fn b(x: &[u8]) -> u8;\nfn c() {}\n");
+    assert_eq!(found, [("a", 1, 4), ("c", 6, 1)]);
+}
+
+const COLUMNS_MAX: usize = 100;
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// The one crate with unsafe code, system calls and clocks.
+const IO: &str = "crates/stentor-io/";
+
+/// Made by tools, not by hands.
+const FOREIGN_DIRECTORIES: &[&str] =
+    &["target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage", "bench/out"];
