@@ -176,13 +176,15 @@ impl Hub {
             _ => Bound::Included(prefix),
         };
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        names
+        let found: Vec<Arc<Topic>> = names
             .range::<str, _>((start, Bound::Unbounded))
-            .map(|Named(topic)| topic)
+            .map(|Named(topic)| Arc::clone(topic))
             .take_while(|topic| topic.name().starts_with(prefix))
-            .filter_map(|topic| TopicInfo::of(topic))
             .take(limit)
-            .collect()
+            .collect();
+        // Whoever creates a topic waits for this lock: it is not held while the page is made.
+        drop(names);
+        found.iter().filter_map(|topic| TopicInfo::of(topic)).collect()
     }
 
     /// Replaces the rules: topics created from now on follow the new ones, and those that exist

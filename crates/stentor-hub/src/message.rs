@@ -163,7 +163,10 @@ impl Message {
         before: Option<&Message>,
     ) -> Message {
         let Draft { data, content_type, compressible, extras, coded } = draft;
-        let shares_second = before.is_some_and(|before| before.published_at() == now_unix);
+        // A clock that was set back must not make the newer value look older.
+        let before_at = before.map_or(0, Message::published_at);
+        let published_at = now_unix.clamp(before_at, u64::from(u32::MAX));
+        let shares_second = before.is_some() && published_at == before_at;
         let flags = if compressible { COMPRESSIBLE } else { 0 }
             | if shares_second { SHARES_SECOND } else { 0 };
         Message {
@@ -173,7 +176,7 @@ impl Message {
             extras,
             head: OnceLock::new(),
             coded,
-            published_at: u32::try_from(now_unix).unwrap_or(u32::MAX),
+            published_at: published_at as u32,
             content_type,
             flags,
             asked: AtomicU8::new(0),

@@ -199,12 +199,13 @@ impl Epoll {
             match net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(accepted) => self.admit(handler, Socket(accepted.into_raw_fd() as u32), role),
                 Err(Errno::AGAIN) => return Accepted::All,
-                // A signal came, or the connection died in the queue: the next one, then.
-                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
-                Err(_) => {
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     handler.accept_paused();
                     return Accepted::NoRoom;
                 }
+                // A signal came, or Linux tells of an error of the connection itself: the next
+                // one, then.
+                Err(_) => {}
             }
         }
         Accepted::Some
@@ -253,7 +254,7 @@ impl Epoll {
         while !self.listeners.is_empty() {
             match self.accept(handler, 0) {
                 Accepted::All => drop(self.listeners.swap_remove(0)),
-                Accepted::Some => {}
+                Accepted::Some => return self.accepting = Accepting::Closing(self.now_ms),
                 Accepted::NoRoom => {
                     self.accepting = Accepting::Closing(self.now_ms + ACCEPT_RETRY_MS);
                     return;

@@ -134,7 +134,7 @@ impl Connection {
     /// What the connection is doing, for the counters.
     pub(crate) fn activity(&self) -> Activity {
         match self.work.as_deref() {
-            Some(Work { backlog: Some(_), .. }) => Activity::Writing,
+            Some(work) if work.waits() => Activity::Writing,
             Some(_) => Activity::Reading,
             None => Activity::Waiting,
         }
@@ -147,7 +147,7 @@ impl Connection {
 
     /// Whether the connection is to go on with something by itself once it can write.
     pub(crate) fn waits(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.backlog.is_some() || work.yielded)
+        self.work.as_ref().is_some_and(|work| work.waits())
     }
 
     /// Bytes arrived: answers whatever they complete.
@@ -191,35 +191,51 @@ impl Connection {
         }
         work.yielded = false;
         let input = std::mem::take(&mut work.input);
+        if cx.draining {
+            self.end_stream(cx);
+        }
         let result = match self.phase {
             Phase::Open => self.proceed_owned(cx, io, socket, input),
-            _ => Ok(()),
+            _ => self.flush(cx, io, socket).map(drop),
         };
         if self.settle(cx, io, socket, result) == Flow::More {
             io.resume(socket);
         }
     }
 
-    /// A graceful stop begins: a stream of messages is told what came of it so far and ended.
+    /// A graceful stop begins.
     pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
-        let Some(work) = &mut self.work else { return };
+        // With an answer on its way the stream is ended behind it.
+        if self.waits() || !self.end_stream(cx) {
+            return;
+        }
+        let result = self.flush(cx, io, socket).map(drop);
+        // The connection reads on as it did: what comes is thrown away.
+        let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
+    /// there was one.
+    fn end_stream(&mut self, cx: &mut Context) -> bool {
+        let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
                 self.finish_body(cx, incoming, true);
                 // The publisher may be sending still.
                 self.phase = Phase::Refusing;
-                let result = self.flush(cx, io, socket).map(drop);
-                // The connection reads on as it did: what comes is thrown away.
-                let _ = self.settle(cx, io, socket, result);
+                true
             }
-            other => work.incoming = other,
+            other => {
+                work.incoming = other;
+                false
+            }
         }
     }
 
     /// The deadline has come: tells a client that was in the middle of a request, and ends.
     pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         let reason = match (self.phase, self.wait) {
-            (Phase::Open, Wait::Head) if self.work.is_some() => {
+            (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
                 "The request head took too long to arrive."
             }
             (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
@@ -244,9 +260,7 @@ impl Connection {
         let (wait, deadline_ms) = match (self.phase, self.work.as_deref()) {
             (Phase::Free, _) => return None,
             (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
-            (_, Some(Work { backlog: Some(_), .. })) => {
-                (Wait::Room, now_ms + limits.write_timeout_ms)
-            }
+            (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
             (_, Some(Work { incoming: Some(incoming), .. })) => {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
             }
@@ -277,6 +291,12 @@ impl Connection {
             cx.settle_backlog(work.backlog);
         }
         self.phase = Phase::Free;
+    }
+
+    /// Whether more than stray empty lines, which some clients send after a body, has arrived.
+    fn has_begun_a_head(&self) -> bool {
+        let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        self.work.as_ref().is_some_and(|work| !work.input.iter().all(blank))
     }
 
     fn work(&mut self) -> &mut Work {
@@ -328,15 +348,19 @@ impl Connection {
                 }
             }
             if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
-                return Ok(Turn::Done(at));
+                break;
             }
-            yielded = cx.cost >= TURN_COST_MAX;
+            // At the end of the input there may still be an answer due, and nothing to come back
+            // for.
+            yielded = cx.cost >= TURN_COST_MAX && at < input.len();
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;
         }
-        let sent = self.flush(cx, io, socket)?;
-        Ok(if yielded && sent { Turn::Yielded(at) } else { Turn::Done(at) })
+        self.flush(cx, io, socket)?;
+        // An answer that waits brings the connection back by itself.
+        let waits = self.waits();
+        Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
     }
 
     fn take_head(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
@@ -514,6 +538,13 @@ impl Connection {
             _ => {}
         }
         Flow::More
+    }
+}
+
+impl Work {
+    /// Whether the connection comes back by itself: for room to write, or for another turn.
+    fn waits(&self) -> bool {
+        self.backlog.is_some() || self.yielded
     }
 }
 

@@ -306,6 +306,9 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
             Err(_) => {
                 tracing::error!("a request made its worker panic; its connection is closed");
                 worker.recover(&mut io);
+                // A wake-up may have gone by in the turn that broke off.
+                mailbox.waker().take();
+                mailbox.take().into_iter().for_each(|order| worker.obey(&mut io, order));
             }
         }
     }

@@ -280,7 +280,7 @@ fn write_head(head: &Head<'_>) -> Vec<u8> {
 }
 
 /// The fields of a head whose values are kept as sent.
-fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 13] {
+fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 12] {
     [
         ("Accept", head.accept),
         ("Accept-Encoding", head.accept_encoding),
@@ -294,7 +294,6 @@ fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 13] {
         ("Cache-Control", head.cache_control),
         ("Stentor-Event", head.event),
         ("Access-Control-Request-Method", head.request_method),
-        ("Access-Control-Request-Headers", head.request_headers),
     ]
 }
 

@@ -135,7 +135,8 @@ impl Acceptable {
 ///
 /// Our tags are `"EPOCH-SEQ"` with the suffix of an encoding. Any encoding of a message is the same
 /// message, so suffixes are ignored; so is `W/`, because caches on the way weaken tags, and quotes
-/// may be missing. `*` names every message.
+/// may be missing. `*` names every message. For If-Match this is laxer than the strong comparison
+/// of RFC 9110 section 13.1.1, and as safe: an id never names two different messages.
 pub fn tag_matches(header: &[u8], id: &[u8]) -> bool {
     if is_any(header) {
         return true;

@@ -24,8 +24,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     settings
         .validate()
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
-    print!("{}", summary(&settings));
-    Ok(())
+    crate::print(&summary(&settings))
 }
 
 /// "ok", and a line for each thing of note.

@@ -1,7 +1,5 @@
 //! `stentor completions`: a completion script for the shell.
 
-use std::io::stdout;
-
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
@@ -17,8 +15,9 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "stentor", &mut stdout().lock());
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "stentor", &mut script);
+    crate::print(&String::from_utf8_lossy(&script))
 }
 
 const EXAMPLES: &str = "\

@@ -19,6 +19,7 @@ mod serve;
 mod subscribe;
 
 use std::fmt;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,6 +41,17 @@ fn main() -> ExitCode {
             eprintln!("stentor: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+/// Prints to standard output. A reader that has gone away is no failure; a full disk is.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -75,8 +75,7 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
         return Err(client::refusal(&format!("{} is not published", args.topic), &mut answer));
     }
     let receipt: Receipt = read_json(&mut answer)?;
-    println!("{}", receipt.id);
-    Ok(())
+    crate::print(&format!("{}\n", receipt.id))
 }
 
 /// The answer to a stream of lines.
@@ -124,7 +123,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     }
     let report: Report = read_json(&mut answer)?;
     if let Some(id) = &report.last_id {
-        println!("{id}");
+        crate::print(&format!("{id}\n"))?;
     }
     for LineError { line, error } in &report.errors {
         eprintln!("stentor: line {line}: {error}");

@@ -243,8 +243,10 @@ fn a_second_message_within_a_second_is_known_as_one() {
     let first = message(Draft::new(*b"1"));
     let same = Message::new(Draft::new(*b"2"), 43, terms(None), NOW, Some(&first));
     let later = Message::new(Draft::new(*b"3"), 44, terms(None), NOW + 1, Some(&same));
-    let shares = [&first, &same, &later].map(Message::shares_second);
-    assert_eq!(shares, [false, true, false]);
+    let set_back = Message::new(Draft::new(*b"4"), 45, terms(None), NOW - 60, Some(&later));
+    let shares = [&first, &same, &later, &set_back].map(Message::shares_second);
+    assert_eq!(shares, [false, true, false, true]);
+    assert_eq!(set_back.published_at(), NOW + 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::context::{CONTROL, Context, Exchange, Shared};
 use crate::endpoint::{BAD_PATH, Sink, TOO_LARGE};
+use crate::limits::GATHER_BYTES;
 use crate::response::Shape;
 use crate::route::{self, Next};
 use stentor_hub::{
@@ -126,7 +127,8 @@ impl Upload {
             BodyLength::Length(length) if length > bytes_max as u64 => {
                 return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
             }
-            BodyLength::Length(length) => length as usize,
+            // Not all that is announced also comes.
+            BodyLength::Length(length) => (length as usize).min(GATHER_BYTES),
             _ => 0,
         };
         let gzip = match head.content_encoding {

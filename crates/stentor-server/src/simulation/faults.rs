@@ -330,3 +330,40 @@ fn a_panic_costs_its_connection_and_no_other() {
     let totals = world.totals();
     assert_eq!((totals.connections_public, totals.connections_reading), (1, 0));
 }
+
+#[test]
+fn a_request_that_ends_where_the_turns_share_does_is_answered() {
+    let mut world = world(patient());
+    // A stream whose bytes cost exactly a turn's share.
+    let head = b"POST /-/publish HTTP/1.1\r\nHost: h\r\nContent-Length: 65536\r\n\r\n";
+    for padding in 0..300 {
+        let get = GET.repeat(padding);
+        let body = vec![b' '; 65_536];
+        let (_, answers) = world.ask(CONTROL, &[get.as_slice(), head, &body].concat());
+        assert_eq!(answers.matches("200 OK").count(), padding + 1, "behind {padding} GETs");
+    }
+    for gets in 1_000..1_050 {
+        let put = b"PUT /empty HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
+        let (_, answers) = world.ask(CONTROL, &[GET.repeat(gets).as_slice(), put].concat());
+        assert_eq!(answers.matches("HTTP/1.1 20").count(), gets + 1, "behind {gets} GETs");
+    }
+}
+
+#[test]
+fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
+    let mut world = World::new(1, Faults { window_bytes: 9_000, ..kind() }, Settings::default());
+    let client = world.sim.connect(CONTROL);
+    let get = b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3);
+    let bulk = b"POST /-/publish HTTP/1.1\r\nHost: h\r\nContent-Length: 999\r\n\r\n";
+    world.sim.write(client, &[get.as_slice(), bulk].concat());
+    world.settle_some(2);
+    let World { worker, sim, .. } = &mut world;
+    worker.obey(sim, Order::Drain);
+    world.settle();
+    let answers = world.sim.read(client);
+    let large = super::large();
+    let whole = answers.windows(large.len()).filter(|window| *window == large).count();
+    assert_eq!(whole, 3);
+    assert!(answers.ends_with(b"\"errors\":[]}\n"));
+    assert_eq!(world.totals().backlog_bytes, 0);
+}

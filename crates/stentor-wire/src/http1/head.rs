@@ -173,8 +173,6 @@ pub struct Head<'a> {
     pub event: Option<&'a [u8]>,
     /// Access-Control-Request-Method
     pub request_method: Option<&'a [u8]>,
-    /// Access-Control-Request-Headers
-    pub request_headers: Option<&'a [u8]>,
 }
 
 /// Understands one head: exactly the bytes that [`scan`] called complete.
@@ -220,7 +218,6 @@ impl<'a> Head<'a> {
             cache_control: None,
             event: None,
             request_method: None,
-            request_headers: None,
         }
     }
 }
@@ -263,7 +260,7 @@ impl<'a> Reading<'a> {
             8 if is(b"if-match") => once(&mut head.if_match, value, TWO_IF_MATCH)?,
             10 if is(b"connection") => self.connection.add(value),
             12 if is(b"content-type") => once(&mut head.content_type, value, TWO_CONTENT_TYPES)?,
-            13 if is(b"if-none-match") => first(&mut head.if_none_match, value),
+            13 if is(b"if-none-match") => once(&mut head.if_none_match, value, TWO_IF_NONE_MATCH)?,
             13 if is(b"cache-control") => first(&mut head.cache_control, value),
             13 if is(b"stentor-event") => once(&mut head.event, value, TWO_EVENTS)?,
             14 if is(b"content-length") => self.content_length(value)?,
@@ -275,7 +272,6 @@ impl<'a> Reading<'a> {
             17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
             19 if is(b"if-unmodified-since") => first(&mut head.if_unmodified_since, value),
             29 if is(b"access-control-request-method") => first(&mut head.request_method, value),
-            30 if is(b"access-control-request-headers") => first(&mut head.request_headers, value),
             _ => {}
         }
         Ok(())
@@ -615,6 +611,7 @@ const BAD_EXPECTATION: Refusal =
 const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
 const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
 const TWO_IF_MATCH: Refusal = Refusal::bad("If-Match was sent twice; send one list.");
+const TWO_IF_NONE_MATCH: Refusal = Refusal::bad("If-None-Match was sent twice; send one list.");
 const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
 const TWO_ENCODINGS: Refusal = Refusal::bad("Content-Encoding was sent twice; send it once.");
 const TWO_EVENTS: Refusal = Refusal::bad("Stentor-Event was sent twice; send it once.");
