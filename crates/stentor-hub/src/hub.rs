@@ -80,6 +80,34 @@ impl Hub {
         }
     }
 
+    /// Shows `f` the value of each topic in turn, as [`Hub::with_value`] does. All are looked up
+    /// before the first is shown: the waits for their memory then overlap.
+    pub fn with_values<'n>(
+        &self,
+        topics: impl Iterator<Item = &'n str>,
+        mut f: impl FnMut(Option<&Arc<Message>>),
+    ) {
+        let table = self.table.pin();
+        let mut topics = topics.fuse();
+        loop {
+            let mut found = [None; TOGETHER];
+            let mut count = 0;
+            for (slot, topic) in found.iter_mut().zip(&mut topics) {
+                *slot = table.get(topic);
+                count += 1;
+            }
+            for topic in &found[..count] {
+                match topic {
+                    Some(Named(topic)) => f(topic.value().load().as_ref()),
+                    None => f(None),
+                }
+            }
+            if count < TOGETHER {
+                return;
+            }
+        }
+    }
+
     /// The value of a topic; `None` if it was never published or was deleted.
     #[must_use]
     pub fn value(&self, topic: &str) -> Option<Arc<Message>> {
@@ -401,6 +429,9 @@ pub struct Counts {
     /// Messages ever published: the latest SEQ.
     pub published_total: u64,
 }
+
+/// How many look-ups of a request overlap.
+const TOGETHER: usize = 16;
 
 /// Topics re-evaluated at one go when the rules change: some 100 microseconds under the lock.
 const RULES_SLICE_TOPICS: usize = 1_000;

@@ -420,3 +420,24 @@ fn watch(hub: &Hub, names: &[String], over: &AtomicBool) {
         }
     }
 }
+
+#[test]
+fn many_are_shown_each_in_its_turn() {
+    let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
+    for n in 0..40 {
+        publish(&hub, &format!("/{n}"), &n.to_string());
+    }
+    for count in [0, 1, 15, 16, 17, 32, 40] {
+        // Every third name has no topic.
+        let names: Vec<String> = (0..count)
+            .map(|n| if n % 3 == 2 { "/none".to_owned() } else { format!("/{n}") })
+            .collect();
+        let mut shown = Vec::new();
+        hub.with_values(names.iter().map(String::as_str), |value| {
+            shown.push(value.map(|message| message.data().to_vec()));
+        });
+        let expected: Vec<_> =
+            (0..count).map(|n| (n % 3 != 2).then(|| n.to_string().into_bytes())).collect();
+        assert_eq!(shown, expected);
+    }
+}
