@@ -4,15 +4,24 @@
 //! next to what they test, and are run over a small corpus and over random mixtures by the unit
 //! tests; the targets in `fuzz/` only call them.
 
+use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
 };
 use crate::lookup::{Template, json_string, names};
 use crate::negotiate::{
-    Acceptable, Encoding, Encodings, compressible, http_date, is_any, media_type, tag_matches,
+    Acceptable, Encoding, Encodings, accepts_events, compressible, http_date, is_any, media_type,
+    prefer_wait_s, tag_matches,
 };
+use crate::sse::{self, Item, TooLong};
 use crate::status::Refusal;
 use crate::target::{check_topic, decode, pairs, split};
+use crate::websocket::{
+    Decoder, Opcode, Received, Rules, Violation, accept, close_frame, deflate, frame,
+    negotiate_deflate, offers_protocol,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A head is found at the same place however it is split, keeps what [`Head`] promises, and says
@@ -134,7 +143,8 @@ pub fn fuzz_lookup(data: &[u8]) {
 }
 
 /// What is chosen was offered and is acceptable; a tag is found among any others; a date that is
-/// understood is understood again when we write it.
+/// understood is understood again when we write it. What asks for a stream, a wait or an extension
+/// is found behind anything else.
 pub fn fuzz_negotiate(data: &[u8]) {
     let acceptable = Acceptable::parse(Some(data));
     for bits in 0..16 {
@@ -176,6 +186,243 @@ pub fn fuzz_negotiate(data: &[u8]) {
         let written = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(http_date(written.as_bytes()), Some(seconds));
     }
+    negotiate_streams(data);
+}
+
+/// A client's bytes mean the same however they are split, and cost no more memory than was allowed
+/// or than there are bytes. A message that is sent, in fragments or deflated, is received.
+pub fn fuzz_websocket(data: &[u8]) {
+    let [rules, stream @ ..] = data else { return };
+    let message_bytes_max = [0, 1, 8, 125, 126, 300, 4096, 70_000][usize::from(rules & 7)];
+    let rules = Rules { message_bytes_max, deflate: rules & 8 != 0 };
+    let whole = receive_pieces(stream, [], &rules);
+    let every = stream.len() / 64 + 1;
+    for cut in (0..stream.len()).step_by(every) {
+        assert_eq!(receive_pieces(stream, [cut], &rules), whole, "cut at {cut}");
+    }
+    assert_eq!(receive_pieces(stream, 0..stream.len(), &rules), whole, "byte by byte");
+
+    let rules = Rules { message_bytes_max: stream.len(), deflate: true };
+    let expect = |frames: &[u8], expected: &[Received]| {
+        let (received, end) = receive_pieces(frames, [frames.len() / 2], &rules);
+        assert_eq!(end, Ok(()));
+        assert!(received == expected, "{received:?} is not {expected:?}");
+    };
+    let message = [Received::Binary(stream.to_vec())];
+    expect(&masked(&server_frame(Opcode::Binary, false, stream)), &message);
+    expect(&fragments(stream, Opcode::Binary, false, stream), &message);
+    if let Some(deflated) = deflate(stream, 9 + data[0] % 7) {
+        assert!(deflated.len() < stream.len());
+        expect(&fragments(stream, Opcode::Binary, true, &deflated), &message);
+    }
+    if let Ok(text) = str::from_utf8(stream) {
+        let message = [Received::Text(text.to_owned())];
+        expect(&fragments(stream, Opcode::Text, false, stream), &message);
+        let mut closing = Vec::new();
+        close_frame(&mut closing, 1001, text);
+        expect(&masked(&closing), &[Received::Close(Some(1001))]);
+    }
+}
+
+/// Whatever is published, a reader gets exactly one event for it, with the text that was meant; and
+/// any stream means the same however it is split.
+pub fn fuzz_sse(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let word: String =
+        text.chars().filter(|char| !matches!(char, '\0' | '\r' | '\n')).take(20).collect();
+    let some = |word: &str| (!word.is_empty()).then(|| word.to_owned());
+    let mut stream = Vec::new();
+    sse::retry(&mut stream, data.len() as u64);
+    sse::event(&mut stream, None, None, &text);
+    sse::event(&mut stream, Some(&word), Some(&word), &text);
+    stream.extend_from_slice(sse::HEARTBEAT);
+    sse::binary_event(&mut stream, None, data);
+    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+    let expected = [
+        Item::Retry(data.len() as u64),
+        Item::Event { id: None, name: None, data: lines.clone() },
+        Item::Event { id: some(&word), name: some(&word), data: lines },
+        Item::Comment,
+        Item::Event { id: some(&word), name: some("base64"), data: STANDARD.encode(data) },
+    ];
+    let items = read_pieces(&stream, [stream.len() / 2], usize::MAX);
+    assert_eq!(items.into_iter().collect::<Result<Vec<_>, _>>().as_deref(), Ok(&expected[..]));
+
+    let bytes_max = data.first().map_or(0, |&byte| usize::from(byte));
+    let whole = read_pieces(data, [], bytes_max);
+    let every = data.len() / 64 + 1;
+    for cut in (0..data.len()).step_by(every) {
+        assert_eq!(read_pieces(data, [cut], bytes_max), whole, "cut at {cut}");
+    }
+    assert_eq!(read_pieces(data, 0..data.len(), bytes_max), whole, "byte by byte");
+}
+
+/// A query and a command mean the same when they are written out again, and no more than was
+/// allowed; an error is one line of bounded length.
+pub fn fuzz_events(data: &[u8]) {
+    let topics_max = data.len() % 5;
+    match parse_query(data, topics_max) {
+        Ok(query) => {
+            assert!(query.topics.len() <= topics_max);
+            assert_ne!(query.since.as_deref(), Some(""));
+            let written = write_query(&query);
+            assert_eq!(parse_query(written.as_bytes(), topics_max).as_ref(), Ok(&query));
+            let alone = EventsQuery { topics: Vec::new(), ..query };
+            assert_eq!(parse_topic_query(written.as_bytes()), Ok(alone));
+        }
+        Err(reason) => check_sentence(&reason),
+    }
+    if let Err(reason) = parse_topic_query(data) {
+        check_sentence(&reason);
+    }
+    let text = String::from_utf8_lossy(data);
+    match parse_command(&text, topics_max) {
+        Ok(command) => {
+            assert!(command.subscribe.len() <= topics_max);
+            assert!(command.unsubscribe.len() <= topics_max);
+            let since = command.since.as_deref();
+            let written = serde_json::json!({
+                "subscribe": command.subscribe, "unsubscribe": command.unsubscribe, "since": since,
+            });
+            assert_eq!(parse_command(&written.to_string(), topics_max), Ok(command));
+        }
+        Err(reason) => check_sentence(&reason),
+    }
+}
+
+/// What [`fuzz_negotiate`] checks of streams.
+fn negotiate_streams(data: &[u8]) {
+    let name = b"text/event-stream";
+    let is_named = data.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name));
+    assert!(is_named || !accepts_events(Some(data)));
+    assert!(accepts_events(Some(&[data, b",", name].concat())));
+    assert!(offers_protocol(Some(&[data, b", stentor.v1"].concat()), "stentor.v1"));
+    assert_eq!(accept(data).is_some(), STANDARD.decode(data).is_ok_and(|key| key.len() == 16));
+
+    let unquoted: Vec<u8> = data.iter().copied().filter(|&byte| byte != b'"').collect();
+    let wait = prefer_wait_s(&[&unquoted, &b",wait=7"[..]].concat());
+    assert_eq!(wait, prefer_wait_s(&unquoted).or(Some(7)));
+    let known = negotiate_deflate(Some(&unquoted));
+    let offers = [&unquoted, &b",permessage-deflate"[..]].concat();
+    assert!(
+        negotiate_deflate(Some(&offers)).is_some_and(|agreed| known.is_none_or(|k| k == agreed))
+    );
+    if let Some(agreed) = negotiate_deflate(Some(data)) {
+        assert!((9..=15).contains(&agreed.server_window_bits));
+        let mut response = Vec::new();
+        agreed.write_response(&mut response);
+        assert_eq!(negotiate_deflate(Some(&response)), Some(agreed), "the answer is an offer too");
+    }
+}
+
+/// What is received of bytes that arrive in pieces that end at `cuts`, and how it ended.
+fn receive_pieces(
+    data: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+    rules: &Rules,
+) -> (Vec<Received>, Result<(), Violation>) {
+    let mut decoder = Decoder::new();
+    let mut all = Vec::new();
+    let mut at = 0;
+    for cut in cuts.into_iter().chain([data.len()]) {
+        loop {
+            let (used, received) = match decoder.next(&data[at..cut], rules) {
+                Ok(step) => step,
+                Err(violation) => return (all, Err(violation)),
+            };
+            at += used;
+            let allowed = rules.message_bytes_max.min(at) + 125.min(at);
+            assert!(decoder.bytes() <= 2 * allowed + 16, "{} bytes are held", decoder.bytes());
+            assert!(!decoder.is_idle() || decoder.bytes() == 0);
+            let Some(received) = received else { break };
+            match &received {
+                Received::Text(text) => assert!(text.len() <= rules.message_bytes_max),
+                Received::Binary(data) => assert!(data.len() <= rules.message_bytes_max),
+                Received::Ping(data) => assert!(data.len() <= 125),
+                Received::Pong | Received::Close(_) => {}
+            }
+            all.push(received);
+        }
+        assert_eq!(at, cut, "without an event all is used");
+    }
+    (all, Ok(()))
+}
+
+/// One frame as a server sends it.
+fn server_frame(opcode: Opcode, deflated: bool, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame(&mut out, opcode, deflated, payload);
+    out
+}
+
+/// One frame as a client sends it, made of one as a server does.
+fn masked(frame: &[u8]) -> Vec<u8> {
+    let payload_start = match frame[1] {
+        126 => 4,
+        127 => 10,
+        _ => 2,
+    };
+    let (header, payload) = frame.split_at(payload_start);
+    let key = [0x37, 0xfa, 0x21, 0x3d];
+    let mut out = header.to_vec();
+    out[1] |= 0x80;
+    out.extend_from_slice(&key);
+    out.extend(payload.iter().zip(key.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    out
+}
+
+/// A message in at most 64 fragments, whose lengths are the bytes of `lengths`.
+fn fragments(lengths: &[u8], opcode: Opcode, deflated: bool, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = payload;
+    for (i, &length) in lengths.iter().chain([&u8::MAX]).take(64).enumerate() {
+        let is_last = i == lengths.len().min(63);
+        let length = if is_last { rest.len() } else { rest.len().min(usize::from(length)) };
+        let (piece, after) = rest.split_at(length);
+        let opcode = if i == 0 { opcode } else { Opcode::Continuation };
+        let mut fragment = masked(&server_frame(opcode, deflated && i == 0, piece));
+        if !is_last {
+            fragment[0] &= 0x7f;
+        }
+        out.extend(fragment);
+        rest = after;
+    }
+    out
+}
+
+/// What is read from an event stream that arrives in pieces that end at `cuts`.
+fn read_pieces(
+    data: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+    bytes_max: usize,
+) -> Vec<Result<Item, TooLong>> {
+    let mut decoder = sse::Decoder::new(bytes_max);
+    let mut items = Vec::new();
+    let mut at = 0;
+    for cut in cuts.into_iter().chain([data.len()]) {
+        decoder.push(&data[at..cut]);
+        items.extend(std::iter::from_fn(|| decoder.next()));
+        at = cut;
+    }
+    items
+}
+
+/// Writes a query that means the same.
+fn write_query(query: &EventsQuery) -> String {
+    let mut pieces: Vec<_> =
+        query.topics.iter().map(|topic| format!("topic={}", encode(topic))).collect();
+    pieces.extend(query.since.as_ref().map(|since| format!("since={}", encode(since))));
+    pieces.extend(
+        query.latest.map(|latest| format!("mode={}", if latest { "latest" } else { "all" })),
+    );
+    pieces.extend(query.wait_s.map(|seconds| format!("wait={seconds}")));
+    pieces.join("&")
+}
+
+/// An error is one line that a person can read.
+fn check_sentence(reason: &str) {
+    assert!(!reason.is_empty() && reason.len() <= 2000 && reason.ends_with('.'), "{reason}");
+    assert!(!reason.contains(|char: char| char.is_ascii_control()), "{reason:?}");
 }
 
 /// Scans bytes that arrive in pieces that end at `cuts`.
@@ -240,6 +487,8 @@ fn check_head(head: &Head<'_>) {
         Method::Options if head.target == b"*" => {}
         _ => assert!(head.target.starts_with(b"/")),
     }
+    assert!(head.host.is_some() || head.version == Version::Http10);
+    assert!(head.upgrade.is_none() || !head.keep_alive && head.version == Version::Http11);
     if head.version == Version::Http10 {
         assert!(head.body != BodyLength::Chunked && !head.expect_continue);
     }
@@ -256,10 +505,12 @@ fn write_head(head: &Head<'_>) -> Vec<u8> {
     let mut out = format!("{:?} ", head.method).to_uppercase().into_bytes();
     out.extend_from_slice(head.target);
     let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
-    let connection = if head.keep_alive { "keep-alive" } else { "close" };
-    out.extend_from_slice(
-        format!(" {version}\r\nHost: a\r\nConnection: {connection}\r\n").as_bytes(),
-    );
+    let connection = match head.upgrade {
+        Some(_) => "upgrade",
+        None if head.keep_alive => "keep-alive",
+        None => "close",
+    };
+    out.extend_from_slice(format!(" {version}\r\nConnection: {connection}\r\n").as_bytes());
     match head.body {
         BodyLength::None => {}
         BodyLength::Length(length) => {
@@ -280,7 +531,7 @@ fn write_head(head: &Head<'_>) -> Vec<u8> {
 }
 
 /// The fields of a head whose values are kept as sent.
-fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 12] {
+fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 20] {
     [
         ("Accept", head.accept),
         ("Accept-Encoding", head.accept_encoding),
@@ -294,6 +545,14 @@ fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 12] {
         ("Cache-Control", head.cache_control),
         ("Stentor-Event", head.event),
         ("Access-Control-Request-Method", head.request_method),
+        ("Host", head.host),
+        ("Prefer", head.prefer),
+        ("Last-Event-ID", head.last_event_id),
+        ("Upgrade", head.upgrade),
+        ("Sec-WebSocket-Key", head.websocket_key),
+        ("Sec-WebSocket-Version", head.websocket_version),
+        ("Sec-WebSocket-Protocol", head.websocket_protocol),
+        ("Sec-WebSocket-Extensions", head.websocket_extensions),
     ]
 }
 
@@ -429,6 +688,55 @@ mod tests {
                 "Sun, 06 Nov 1994 08:49:37 GMT",
                 "Sunday, 06-Nov-94 08:49:37 GMT",
                 "Sun Nov  6 08:49:37 1994",
+                "text/event-stream",
+                "wait=",
+                "permessage-deflate",
+                "; server_max_window_bits=",
+                "; client_max_window_bits",
+                "; server_no_context_takeover",
+            ],
+        ),
+        (
+            fuzz_websocket,
+            &[
+                "\u{f}",
+                "\u{b}",
+                "\u{1}\u{80}\0\0\0\0",
+                "\0\u{0}",
+                "A\u{86}\0\0\0\0",
+                "a",
+                "\u{e9}",
+                "\u{1f600}",
+                "\0\0\0\0",
+                "\u{2}~",
+            ],
+        ),
+        (
+            fuzz_sse,
+            &[
+                "data: a", "data", "id: 1", "id\0", "event: x", "retry: 5", ":", "\r\n", "\n",
+                "\r", "\u{feff}", "\u{e9}", "\0",
+            ],
+        ),
+        (
+            fuzz_events,
+            &[
+                "topic=/a",
+                "&",
+                "since=1-2",
+                "last_event_id=",
+                "mode=latest",
+                "mode=all",
+                "wait=25",
+                "%",
+                "{\"subscribe\":[",
+                "\"/a\"",
+                ",",
+                "]",
+                "\"since\":",
+                "\"unsubscribe\":[",
+                "}",
+                "null",
             ],
         ),
     ];

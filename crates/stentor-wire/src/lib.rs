@@ -3,7 +3,9 @@
 //! Everything Stentor reads from a client, or compares with what a client said, is understood
 //! here: request heads and bodies ([`http1`]), what a client accepts and already has
 //! ([`negotiate`]), paths, queries and topic names ([`target`]), look-up lists and their line
-//! templates ([`lookup`]), and the few status codes we answer with ([`status`]).
+//! templates ([`lookup`]), and the few status codes we answer with ([`status`]). So is what goes
+//! over a connection that lasts: the formats of event streams ([`sse`]) and of WebSocket
+//! ([`websocket`]), and what a reader of many topics asks for ([`events`]).
 //!
 //! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
 //! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an
@@ -13,11 +15,14 @@
 //! are smuggled past a proxy, so whatever RFC 9112 lets a recipient repair is refused instead.
 #![forbid(unsafe_code)]
 
+pub mod events;
 pub mod http1;
 pub mod lookup;
 pub mod negotiate;
+pub mod sse;
 pub mod status;
 pub mod target;
+pub mod websocket;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -31,6 +36,37 @@ fn trim_ows(mut bytes: &[u8]) -> &[u8] {
         bytes = rest;
     }
     bytes
+}
+
+/// The pieces between separators that are not within a quoted string (RFC 9110 section 5.6.4). A
+/// string that does not end takes all the rest with it.
+fn split_unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    let mut escaped = false;
+    list.split(move |&byte| {
+        let begins_escape = quoted && !escaped && byte == b'\\';
+        quoted ^= byte == b'"' && !escaped;
+        escaped = begins_escape;
+        !quoted && byte == separator
+    })
+}
+
+/// What stands between the quotes, if `word` is a quoted string. Escapes stay as they are: they are
+/// of no use where only numbers and names are looked for.
+fn unquoted(word: &[u8]) -> &[u8] {
+    match word {
+        [b'"', inside @ .., b'"'] => inside,
+        _ => word,
+    }
+}
+
+/// The number that ASCII digits, and nothing else, make; one too large is as large as can be.
+fn saturating_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |n: u64, digit: &u8| n.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    Some(digits.iter().fold(0, add))
 }
 
 /// Whether a byte may stand in a token (`tchar`, RFC 9110 section 5.6.2).

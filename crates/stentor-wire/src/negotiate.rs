@@ -1,4 +1,5 @@
-//! What a client accepts, and what it already has (RFC 9110 sections 12.5 and 13.1).
+//! What a client accepts, and what it already has (RFC 9110 sections 12.5 and 13.1), and how long
+//! it is willing to wait for something else (RFC 7240).
 //!
 //! Lists that clients send are read leniently: a member that makes no sense is passed over, since
 //! the worst that can come of it is an answer that is less compressed, or sent once more than
@@ -8,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use memchr::memchr;
 
-use crate::trim_ows;
+use crate::{saturating_decimal, split_unquoted, trim_ows, unquoted};
 
 /// A content coding (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
 #[repr(u8)]
@@ -183,6 +184,31 @@ pub fn media_type<'t>(accept: Option<&[u8]>, offered: &[&'t str]) -> Option<&'t 
         }
     }
     best
+}
+
+/// Whether an Accept asks for an event stream: it must name `text/event-stream` itself, with a
+/// weight. Wildcards do not, since every browser that follows a link sends one, and a stream is
+/// never what it means.
+pub fn accepts_events(accept: Option<&[u8]>) -> bool {
+    let mut members = accept.unwrap_or_default().split(|&byte| byte == b',');
+    members.any(|member| {
+        let (range, parameters) = split_parameters(member);
+        range.eq_ignore_ascii_case(b"text/event-stream")
+            && weight(parameters).is_some_and(|weight| weight > 0)
+    })
+}
+
+/// The seconds of a Prefer's `wait` (RFC 7240 section 4.3), of the first one that is a number. One
+/// too large to count is as large as can be.
+pub fn prefer_wait_s(value: &[u8]) -> Option<u64> {
+    split_unquoted(value, b',').find_map(|preference| {
+        let preference = split_unquoted(preference, b';').next()?;
+        let equals = memchr(b'=', preference)?;
+        if !trim_ows(&preference[..equals]).eq_ignore_ascii_case(b"wait") {
+            return None;
+        }
+        saturating_decimal(unquoted(trim_ows(&preference[equals + 1..])))
+    })
 }
 
 /// Whether content of this type is likely to become smaller by compression.

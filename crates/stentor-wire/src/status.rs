@@ -61,6 +61,7 @@ macro_rules! statuses {
 
 statuses! {
     100 CONTINUE "Continue"
+    101 SWITCHING_PROTOCOLS "Switching Protocols"
     200 OK "OK"
     201 CREATED "Created"
     204 NO_CONTENT "No Content"
@@ -78,6 +79,7 @@ statuses! {
     414 URI_TOO_LONG "URI Too Long"
     415 UNSUPPORTED_MEDIA_TYPE "Unsupported Media Type"
     417 EXPECTATION_FAILED "Expectation Failed"
+    426 UPGRADE_REQUIRED "Upgrade Required"
     429 TOO_MANY_REQUESTS "Too Many Requests"
     431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large"
     500 INTERNAL_SERVER_ERROR "Internal Server Error"

@@ -128,9 +128,9 @@ pub enum BodyLength {
 
 /// A request head: what its request line and fields mean to Stentor.
 ///
-/// Field values are as sent, without the whitespace around them. Of Accept, Accept-Encoding,
-/// Cache-Control and the conditions that only spare an answer, the first line counts if there are
-/// several; a field that would be ambiguous when repeated is refused instead.
+/// Field values are as sent, without the whitespace around them. The first line counts if there
+/// are several of a field that only chooses between good answers, such as Accept, Cache-Control,
+/// Prefer or what a WebSocket may use; a field that would be ambiguous when repeated is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head<'a> {
     /// The method.
@@ -173,6 +173,24 @@ pub struct Head<'a> {
     pub event: Option<&'a [u8]>,
     /// Access-Control-Request-Method
     pub request_method: Option<&'a [u8]>,
+    /// Host: a name or address with at most a port behind it, or nothing. It is what was sent even
+    /// if the target names a host of its own.
+    pub host: Option<&'a [u8]>,
+    /// Prefer
+    pub prefer: Option<&'a [u8]>,
+    /// Last-Event-ID
+    pub last_event_id: Option<&'a [u8]>,
+    /// Upgrade, if another protocol is really asked for (RFC 9110 section 7.8): Connection names
+    /// it too, and the version is HTTP/1.1.
+    pub upgrade: Option<&'a [u8]>,
+    /// Sec-WebSocket-Key
+    pub websocket_key: Option<&'a [u8]>,
+    /// Sec-WebSocket-Version
+    pub websocket_version: Option<&'a [u8]>,
+    /// Sec-WebSocket-Protocol
+    pub websocket_protocol: Option<&'a [u8]>,
+    /// Sec-WebSocket-Extensions
+    pub websocket_extensions: Option<&'a [u8]>,
 }
 
 /// Understands one head: exactly the bytes that [`scan`] called complete.
@@ -218,6 +236,14 @@ impl<'a> Head<'a> {
             cache_control: None,
             event: None,
             request_method: None,
+            host: None,
+            prefer: None,
+            last_event_id: None,
+            upgrade: None,
+            websocket_key: None,
+            websocket_version: None,
+            websocket_protocol: None,
+            websocket_extensions: None,
         }
     }
 }
@@ -225,9 +251,7 @@ impl<'a> Head<'a> {
 /// A head whose fields are being read, and what must be known of all of them to finish it.
 struct Reading<'a> {
     head: Head<'a>,
-    host_seen: bool,
     expect_seen: bool,
-    upgrade_seen: bool,
     connection: Connection,
 }
 
@@ -242,7 +266,7 @@ struct Connection {
 impl<'a> Reading<'a> {
     fn new(head: Head<'a>) -> Reading<'a> {
         let connection = Connection::default();
-        Reading { head, host_seen: false, expect_seen: false, upgrade_seen: false, connection }
+        Reading { head, expect_seen: false, connection }
     }
 
     /// Takes one field. The name's length picks the few it can be; most fields a browser sends
@@ -256,13 +280,15 @@ impl<'a> Reading<'a> {
             6 if is(b"accept") => first(&mut head.accept, value),
             6 if is(b"origin") => once(&mut head.origin, value, TWO_ORIGINS)?,
             6 if is(b"expect") => self.expect(value)?,
-            7 if is(b"upgrade") => self.upgrade_seen = true,
+            6 if is(b"prefer") => first(&mut head.prefer, value),
+            7 if is(b"upgrade") => first(&mut head.upgrade, value),
             8 if is(b"if-match") => once(&mut head.if_match, value, TWO_IF_MATCH)?,
             10 if is(b"connection") => self.connection.add(value),
             12 if is(b"content-type") => once(&mut head.content_type, value, TWO_CONTENT_TYPES)?,
             13 if is(b"if-none-match") => once(&mut head.if_none_match, value, TWO_IF_NONE_MATCH)?,
             13 if is(b"cache-control") => first(&mut head.cache_control, value),
             13 if is(b"stentor-event") => once(&mut head.event, value, TWO_EVENTS)?,
+            13 if is(b"last-event-id") => first(&mut head.last_event_id, value),
             14 if is(b"content-length") => self.content_length(value)?,
             15 if is(b"accept-encoding") => first(&mut head.accept_encoding, value),
             16 if is(b"content-encoding") => {
@@ -270,7 +296,11 @@ impl<'a> Reading<'a> {
             }
             17 if is(b"if-modified-since") => first(&mut head.if_modified_since, value),
             17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
+            17 if is(b"sec-websocket-key") => once(&mut head.websocket_key, value, TWO_KEYS)?,
             19 if is(b"if-unmodified-since") => first(&mut head.if_unmodified_since, value),
+            21 if is(b"sec-websocket-version") => first(&mut head.websocket_version, value),
+            22 if is(b"sec-websocket-protocol") => first(&mut head.websocket_protocol, value),
+            24 if is(b"sec-websocket-extensions") => first(&mut head.websocket_extensions, value),
             29 if is(b"access-control-request-method") => first(&mut head.request_method, value),
             _ => {}
         }
@@ -278,11 +308,8 @@ impl<'a> Reading<'a> {
     }
 
     /// RFC 9112 section 3.2: one Host, and a valid one. An empty value is valid.
-    fn host(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        if self.host_seen {
-            return Err(TWO_HOSTS);
-        }
-        self.host_seen = true;
+    fn host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
+        once(&mut self.head.host, value, TWO_HOSTS)?;
         if split_authority(value).is_none() {
             return Err(BAD_HOST);
         }
@@ -336,13 +363,16 @@ impl<'a> Reading<'a> {
     fn finish(mut self) -> Result<Head<'a>, Refusal> {
         let head = &mut self.head;
         let persistent = match head.version {
-            Version::Http11 if !self.host_seen => return Err(NO_HOST),
+            Version::Http11 if head.host.is_none() => return Err(NO_HOST),
             Version::Http11 => true,
             Version::Http10 => self.connection.keep_alive,
         };
-        let leaves_http =
-            head.method == Method::Connect || (self.upgrade_seen && self.connection.upgrade);
+        let upgrade_named = head.upgrade.is_some() && self.connection.upgrade;
+        let leaves_http = head.method == Method::Connect || upgrade_named;
         head.keep_alive = persistent && !self.connection.close && !leaves_http;
+        if !upgrade_named || head.version == Version::Http10 {
+            head.upgrade = None;
+        }
         head.expect_continue =
             self.expect_seen && !matches!(head.body, BodyLength::None | BodyLength::Length(0));
         Ok(self.head)
@@ -614,6 +644,7 @@ const TWO_IF_MATCH: Refusal = Refusal::bad("If-Match was sent twice; send one li
 const TWO_IF_NONE_MATCH: Refusal = Refusal::bad("If-None-Match was sent twice; send one list.");
 const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
 const TWO_ENCODINGS: Refusal = Refusal::bad("Content-Encoding was sent twice; send it once.");
+const TWO_KEYS: Refusal = Refusal::bad("Sec-WebSocket-Key was sent twice; send it once.");
 const TWO_EVENTS: Refusal = Refusal::bad("Stentor-Event was sent twice; send it once.");
 
 #[cfg(test)]

@@ -211,3 +211,73 @@ fn compression_is_for_what_it_helps() {
         assert!(!compressible(content_type), "{content_type}");
     }
 }
+
+#[test]
+fn an_event_stream_must_be_named() {
+    for accept in [
+        "text/event-stream",
+        "TEXT/Event-Stream",
+        "a/b, text/event-stream",
+        "text/event-stream;q=0.001",
+        "text/event-stream;charset=utf-8 ;q=1",
+        "text/event-stream;q=0, text/event-stream",
+        " \ttext/event-stream\t",
+    ] {
+        assert!(accepts_events(Some(accept.as_bytes())), "{accept}");
+    }
+    for accept in [
+        "",
+        "*/*",
+        "text/*",
+        "text/html, */*;q=0.8",
+        "text/event-stream;q=0",
+        "text/event-stream;q=0.000, */*",
+        "text/event-stream;q=x",
+        "text/event-streams",
+        "text/event-stream/x",
+        "x text/event-stream",
+    ] {
+        assert!(!accepts_events(Some(accept.as_bytes())), "{accept}");
+    }
+    assert!(!accepts_events(None));
+}
+
+#[test]
+fn waits_are_found_among_preferences() {
+    let rows: &[(&str, Option<u64>)] = &[
+        ("wait=25", Some(25)),
+        ("WAIT=25", Some(25)),
+        ("wait=\"25\"", Some(25)),
+        ("wait = 25", Some(25)),
+        ("\twait=0 ", Some(0)),
+        ("wait=007", Some(7)),
+        ("respond-async, wait=10", Some(10)),
+        ("respond-async; wait=9, wait=10", Some(10)),
+        ("wait=10; foo=\"bar, wait=2\"", Some(10)),
+        ("foo=\"a, wait=3\", wait=4", Some(4)),
+        ("foo=\"a\\\", wait=3\", wait=4", Some(4)),
+        ("foo=\"a\\\\\", wait=3, wait=4", Some(3)),
+        ("wait=1, wait=2", Some(1)),
+        ("wait=x, wait=2", Some(2)),
+        ("wait=99999999999999999999999999", Some(u64::MAX)),
+        ("wait=18446744073709551615", Some(u64::MAX)),
+        ("wait=18446744073709551616", Some(u64::MAX)),
+        ("", None),
+        (",;=\"", None),
+        ("wait", None),
+        ("wait=", None),
+        ("wait=\"\"", None),
+        ("wait=\"", None),
+        ("wait=\"25", None),
+        ("wait=-1", None),
+        ("wait=+1", None),
+        ("wait=2.5", None),
+        ("wait=1 2", None),
+        ("waits=1", None),
+        ("awaits; wait=1", None),
+        ("foo=\"wait=1", None),
+    ];
+    for (value, seconds) in rows {
+        assert_eq!(prefer_wait_s(value.as_bytes()), *seconds, "{value}");
+    }
+}

@@ -80,11 +80,14 @@ fn every_field_lands_in_its_place() {
                   Origin: o\r\nContent-Type: t\r\nContent-Encoding: e\r\nCache-Control: c\r\n\
                   Stentor-Event: v\r\nAccess-Control-Request-Method: PUT\r\n\
                   Access-Control-Request-Headers: x\r\nContent-Length: 12\r\n\
-                  Expect: 100-Continue\r\nX-Other: 1\r\nX-Empty:\r\n";
+                  Expect: 100-Continue\r\nX-Other: 1\r\nX-Empty:\r\n\
+                  Prefer: wait=5\r\nLAST-event-id: 1-2\r\nConnection: Upgrade\r\n\
+                  Upgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n\
+                  Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Extensions: x\r\n";
     head("PUT /a/b?c=d HTTP/1.1", fields, |head| {
         let expected = Head {
             body: BodyLength::Length(12),
-            keep_alive: true,
+            keep_alive: false,
             expect_continue: true,
             accept: Some(b"a/b"),
             accept_encoding: Some(b"gzip"),
@@ -98,10 +101,60 @@ fn every_field_lands_in_its_place() {
             cache_control: Some(b"c"),
             event: Some(b"v"),
             request_method: Some(b"PUT"),
+            host: Some(b"a"),
+            prefer: Some(b"wait=5"),
+            last_event_id: Some(b"1-2"),
+            upgrade: Some(b"websocket"),
+            websocket_key: Some(b"k"),
+            websocket_version: Some(b"13"),
+            websocket_protocol: Some(b"p"),
+            websocket_extensions: Some(b"x"),
             ..Head::new(Method::Put, Version::Http11, b"/a/b?c=d")
         };
         assert_eq!(head, expected);
     });
+}
+
+#[test]
+fn an_upgrade_is_asked_for_in_two_fields() {
+    let rows: &[(&str, &str, Option<&[u8]>)] = &[
+        ("HTTP/1.1", "Upgrade: websocket\r\nConnection: Upgrade\r\n", Some(b"websocket")),
+        (
+            "HTTP/1.1",
+            "Connection: keep-alive\r\nUpgrade: websocket\r\nConnection: a, upgrade\r\n",
+            Some(b"websocket"),
+        ),
+        (
+            "HTTP/1.1",
+            "Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",
+            Some(b"websocket"),
+        ),
+        ("HTTP/1.1", "Upgrade: websocket\r\nConnection: keep-alive\r\n", None),
+        ("HTTP/1.1", "Upgrade: websocket\r\n", None),
+        ("HTTP/1.1", "Connection: upgrade\r\n", None),
+        ("HTTP/1.0", "Upgrade: websocket\r\nConnection: upgrade, keep-alive\r\n", None),
+    ];
+    for (version, fields, upgrade) in rows {
+        head(&format!("GET / {version}"), fields, |head| {
+            assert_eq!(head.upgrade, *upgrade, "{version} {fields}");
+            let both = fields.contains("Upgrade:") && fields.to_lowercase().contains(", upgrade");
+            assert!(!head.keep_alive || upgrade.is_none() && !both, "{version} {fields}");
+        });
+    }
+}
+
+#[test]
+fn of_what_may_be_chosen_the_first_line_counts() {
+    let fields = "Prefer: wait=1\r\nPrefer: wait=2\r\nLast-Event-ID: 1\r\nLast-Event-ID: 2\r\n\
+                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Version: 8\r\n";
+    head("GET / HTTP/1.1", fields, |head| {
+        assert_eq!(head.prefer, Some(&b"wait=1"[..]));
+        assert_eq!(head.last_event_id, Some(&b"1"[..]));
+        assert_eq!(head.websocket_version, Some(&b"13"[..]));
+    });
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    assert_eq!(status_of_fields(key), 0);
+    assert_eq!(status_of_fields(&format!("{key}{key}")), 400, "two keys");
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! What readers of streams ask for: queries, and the commands of the subprotocol `stentor.v1`.
+//!
+//! `/-/events` is ours, so what it does not know is refused: a misspelt parameter would otherwise
+//! be a stream that silently is not what was meant. A topic's own path is the publisher's, and
+//! pages add what they like to it, such as a number that keeps a cache from answering; there, only
+//! what we know is looked at.
+
+use memchr::memchr;
+use serde::Deserialize;
+
+use crate::saturating_decimal;
+use crate::target::pairs;
+
+/// What a query asks for.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct EventsQuery {
+    /// Topics and patterns, as asked for: decoded, not checked.
+    pub topics: Vec<String>,
+    /// The cursor: everything up to this id was seen. Not checked, but not empty.
+    pub since: Option<String>,
+    /// Whether only the newest message of a topic matters; `None` leaves it to the topic's rule.
+    pub latest: Option<bool>,
+    /// How many seconds a long-poll may be held.
+    pub wait_s: Option<u64>,
+}
+
+/// What a client of `stentor.v1` commands.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Command {
+    /// Topics and patterns to be told of from now on; not checked.
+    pub subscribe: Vec<String>,
+    /// Topics and patterns to be told of no more; not checked.
+    pub unsubscribe: Vec<String>,
+    /// The cursor for those subscribed to. Not checked, but not empty.
+    pub since: Option<String>,
+}
+
+/// Reads the query of `/-/events`: `topic`, of which there may be `topics_max`, `since` or
+/// `last_event_id`, `mode` and `wait`.
+///
+/// An empty cursor is none. `last_event_id` is where the reader is, and wins over `since`, which is
+/// where it began. Of any other parameter that is repeated the last one counts.
+///
+/// # Errors
+///
+/// One plain sentence: a parameter that is unknown or broken, or too many topics.
+pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, String> {
+    let mut reading = Reading::default();
+    for pair in pairs(query) {
+        let (name, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+        if name == "topic" {
+            if reading.query.topics.len() == topics_max {
+                return Err(format!("At most {topics_max} topics may be asked for at once."));
+            }
+            reading.query.topics.push(value.into_owned());
+        } else if !reading.parameter(&name, &value)? {
+            return Err(format!(
+                "There is no parameter '{}'; there are topic, since, mode and wait.",
+                shortened(&name)
+            ));
+        }
+    }
+    Ok(reading.finish())
+}
+
+/// Reads the query of a topic's own path: as [`parse_query`] does, without `topic`. What is not
+/// known is passed over, broken or not.
+///
+/// # Errors
+///
+/// One plain sentence: a parameter that is known and broken.
+pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
+    let mut reading = Reading::default();
+    for piece in query.split(|&byte| byte == b'&') {
+        let name = &piece[..memchr(b'=', piece).unwrap_or(piece.len())];
+        if !matches!(name, b"since" | b"last_event_id" | b"mode" | b"wait") {
+            continue;
+        }
+        for pair in pairs(piece) {
+            let (name, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+            reading.parameter(&name, &value)?;
+        }
+    }
+    Ok(reading.finish())
+}
+
+/// Reads a command of `stentor.v1`: a JSON object with a list `subscribe`, a list `unsubscribe`, or
+/// both, of at most `topics_max` names each, and perhaps the string `since`.
+///
+/// # Errors
+///
+/// One plain sentence, for the `error` that is sent back.
+pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
+    // A list of the three would be read as well, by its order, which nobody has agreed on.
+    if !text.trim_start().starts_with('{') {
+        return Err("A command must be a JSON object.".to_owned());
+    }
+    let mut command: Command = serde_json::from_str(text)
+        .map_err(|error| format!("The command is broken: {}.", shortened(&error.to_string())))?;
+    if command.subscribe.is_empty() && command.unsubscribe.is_empty() {
+        return Err("A command must name topics to subscribe or to unsubscribe.".to_owned());
+    }
+    if command.subscribe.len().max(command.unsubscribe.len()) > topics_max {
+        return Err(format!("At most {topics_max} topics may be named at once."));
+    }
+    command.since = command.since.filter(|since| !since.is_empty());
+    Ok(command)
+}
+
+/// A query that is being read.
+#[derive(Default)]
+struct Reading {
+    query: EventsQuery,
+    last_event_id: Option<String>,
+}
+
+impl Reading {
+    /// Takes one parameter. Returns whether it is known.
+    fn parameter(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let cursor = || (!value.is_empty()).then(|| value.to_owned());
+        match name {
+            "since" => self.query.since = cursor(),
+            "last_event_id" => self.last_event_id = cursor(),
+            "mode" => {
+                self.query.latest = Some(match value {
+                    "latest" => true,
+                    "all" => false,
+                    _ => return Err("The parameter mode must be all or latest.".to_owned()),
+                });
+            }
+            "wait" => {
+                let seconds = saturating_decimal(value.as_bytes());
+                self.query.wait_s =
+                    Some(seconds.ok_or("The parameter wait must be a whole number of seconds.")?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn finish(mut self) -> EventsQuery {
+        self.query.since = self.last_event_id.or(self.query.since);
+        self.query
+    }
+}
+
+/// What a client wrote, fit to be shown in a sentence: escaped, and not too long.
+fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    let dots = if end < text.len() { "..." } else { "" };
+    format!("{}{dots}", text[..end].escape_debug())
+}
+
+/// The most bytes of what a client wrote that an error repeats.
+const SHOWN_BYTES_MAX: usize = 160;
+
+#[cfg(test)]
+mod tests;

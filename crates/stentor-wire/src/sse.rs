@@ -1,0 +1,224 @@
+//! The format of event streams: `text/event-stream` (WHATWG HTML section 9.2).
+//!
+//! The format is made of lines, so whoever could put a line end where none is expected could write
+//! fields, or whole events, in the server's name. Data is split at every line end the standard
+//! knows, CR alone included, and each piece becomes a `data:` line of its own; ids and names reach
+//! this place already checked. That is all there is to injection.
+//!
+//! [`Decoder`] is the other side, for `stentor sub` and for tests. It follows the standard to the
+//! letter but for one thing: what it keeps is bounded, since a stream has no end and a line need
+//! not have one either.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use memchr::{memchr, memchr2};
+
+use crate::saturating_decimal;
+
+/// What is sent when there is nothing to say: a comment, which readers pass over.
+pub const HEARTBEAT: &[u8] = b":\n\n";
+
+/// Appends one event to `out`.
+///
+/// `data` is split at CR, LF and CRLF, so a reader gets it back with each of them as LF, and it
+/// has a line even if it is empty, since an event without one would not be dispatched. `id` and
+/// `name` must not have CR, LF or NUL.
+pub fn event(out: &mut Vec<u8>, id: Option<&str>, name: Option<&str>, data: &str) {
+    if let Some(id) = id {
+        field(out, b"id: ", id.as_bytes());
+    }
+    if let Some(name) = name {
+        field(out, b"event: ", name.as_bytes());
+    }
+    let mut rest = data.as_bytes();
+    while let Some(end) = memchr2(b'\r', b'\n', rest) {
+        field(out, b"data: ", &rest[..end]);
+        let ends_in_crlf = rest[end..].starts_with(b"\r\n");
+        rest = &rest[end + 1 + usize::from(ends_in_crlf)..];
+    }
+    field(out, b"data: ", rest);
+    out.push(b'\n');
+}
+
+/// Appends an event for bytes that are not text: it is named `base64`, and its data is `data` in
+/// the standard alphabet with padding (RFC 4648 section 4).
+pub fn binary_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
+    event(out, id, Some("base64"), &STANDARD.encode(data));
+}
+
+/// Appends how many milliseconds a reader shall wait before it connects again.
+pub fn retry(out: &mut Vec<u8>, ms: u64) {
+    field(out, b"retry: ", ms.to_string().as_bytes());
+    out.push(b'\n');
+}
+
+/// Appends one line. `value` has no line end.
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    debug_assert!(memchr2(b'\r', b'\n', value).is_none());
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+    out.push(b'\n');
+}
+
+/// What a stream consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// An event, to be handed to whoever listens.
+    Event {
+        /// The id to resume from, which is that of an earlier event if this one brought none.
+        /// `None` if there has been none yet, or if an empty one took it back.
+        id: Option<String>,
+        /// Its name, if it has one; without one it is a `message`.
+        name: Option<String>,
+        /// Its data. What was not UTF-8 has been replaced by U+FFFD.
+        data: String,
+    },
+    /// How many milliseconds to wait before connecting again.
+    Retry(u64),
+    /// A comment: a sign of life.
+    Comment,
+}
+
+/// One event, or one line, is longer than what the decoder was told to keep. The stream cannot be
+/// read on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLong;
+
+/// Reads an event stream: bytes in, items out, however the bytes were split.
+///
+/// Drain contract: [`push`](Decoder::push), then [`next`](Decoder::next) until it returns `None`.
+#[derive(Debug)]
+pub struct Decoder {
+    /// The most bytes of one event: its id, its name, its data and the line being read.
+    bytes_max: usize,
+    /// What was pushed and is not used up.
+    input: Vec<u8>,
+    /// Where in `input` the line begins that is being read.
+    line_start: usize,
+    /// Where in `input` to look for its end; everything before was looked at.
+    scanned: usize,
+    /// The line before ended in CR, so an LF right here belongs to that end.
+    after_cr: bool,
+    /// No line was read yet, so a byte order mark may come.
+    at_start: bool,
+    last_id: String,
+    name: String,
+    /// The data lines so far, each with an LF behind it.
+    data: Vec<u8>,
+    failed: bool,
+}
+
+impl Decoder {
+    /// A decoder for the beginning of a stream, which keeps at most `bytes_max` bytes of an event
+    /// besides what is pushed at once.
+    pub fn new(bytes_max: usize) -> Decoder {
+        Decoder {
+            bytes_max,
+            input: Vec::new(),
+            line_start: 0,
+            scanned: 0,
+            after_cr: false,
+            at_start: true,
+            last_id: String::new(),
+            name: String::new(),
+            data: Vec::new(),
+            failed: false,
+        }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.failed {
+            return;
+        }
+        // Each byte is moved at most once: what remains is the line that is incomplete, and it
+        // stays at the front until it is complete.
+        self.input.drain(..self.line_start);
+        self.scanned -= self.line_start;
+        self.line_start = 0;
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The next item; `None` if more bytes are needed, and for ever after a [`TooLong`].
+    #[expect(clippy::should_implement_trait, reason = "`None` is not the end of the stream")]
+    pub fn next(&mut self) -> Option<Result<Item, TooLong>> {
+        while !self.failed {
+            let found = memchr2(b'\r', b'\n', &self.input[self.scanned..]);
+            let end = found.map_or(self.input.len(), |at| self.scanned + at);
+            let kept = self.last_id.len() + self.name.len() + self.data.len();
+            if end - self.line_start + kept > self.bytes_max {
+                self.failed = true;
+                self.input = Vec::new();
+                return Some(Err(TooLong));
+            }
+            self.scanned = end;
+            found?;
+            let line = self.line_start..end;
+            let is_lf = self.input[end] == b'\n';
+            self.scanned += 1;
+            self.line_start = self.scanned;
+            let ends_crlf = std::mem::replace(&mut self.after_cr, !is_lf) && is_lf;
+            if ends_crlf && line.is_empty() {
+                continue;
+            }
+            // The input steps aside while one of its lines is read.
+            let input = std::mem::take(&mut self.input);
+            let item = self.line(&input[line]);
+            self.input = input;
+            if item.is_some() {
+                return item.map(Ok);
+            }
+        }
+        None
+    }
+
+    /// Interprets one line, without its end.
+    fn line(&mut self, line: &[u8]) -> Option<Item> {
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+            false => line,
+        };
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (name, value) = match memchr(b':', line) {
+            Some(0) => return Some(Item::Comment),
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match name {
+            b"data" => {
+                self.data.extend_from_slice(value);
+                self.data.push(b'\n');
+            }
+            b"event" => self.name = text(value.to_vec()),
+            b"id" if memchr(0, value).is_none() => self.last_id = text(value.to_vec()),
+            b"retry" => return saturating_decimal(value).map(Item::Retry),
+            _ => {}
+        }
+        None
+    }
+
+    /// An empty line ends an event; one without data is none.
+    fn dispatch(&mut self) -> Option<Item> {
+        let name = std::mem::take(&mut self.name);
+        let mut data = std::mem::take(&mut self.data);
+        data.pop()?;
+        let some = |text: String| (!text.is_empty()).then_some(text);
+        Some(Item::Event { id: some(self.last_id.clone()), name: some(name), data: text(data) })
+    }
+}
+
+/// Decodes as the standard does: what is not UTF-8 becomes U+FFFD.
+fn text(bytes: Vec<u8>) -> String {
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! What is written, line by line, and what the standard makes of streams, at every split.
+
+use super::*;
+
+/// What is read from a stream that arrives in pieces that end at `cuts`.
+fn read_pieces(
+    stream: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+    bytes_max: usize,
+) -> Vec<Result<Item, TooLong>> {
+    let mut decoder = Decoder::new(bytes_max);
+    let mut items = Vec::new();
+    let mut at = 0;
+    for cut in cuts.into_iter().chain([stream.len()]) {
+        decoder.push(&stream[at..cut]);
+        items.extend(std::iter::from_fn(|| decoder.next()));
+        at = cut;
+    }
+    items
+}
+
+/// Reads whole, at every split, and byte by byte; all must agree.
+fn read_at_most(stream: &[u8], bytes_max: usize) -> Vec<Result<Item, TooLong>> {
+    let whole = read_pieces(stream, [], bytes_max);
+    for cut in 0..stream.len() {
+        assert_eq!(read_pieces(stream, [cut], bytes_max), whole, "cut at {cut}: {stream:?}");
+    }
+    assert_eq!(read_pieces(stream, 0..stream.len(), bytes_max), whole, "byte by byte");
+    whole
+}
+
+/// The items of a stream without a line that is too long.
+fn read(stream: &str) -> Vec<Item> {
+    read_at_most(stream.as_bytes(), 1000).into_iter().map(Result::unwrap).collect()
+}
+
+fn item(id: Option<&str>, name: Option<&str>, data: &str) -> Item {
+    Item::Event { id: id.map(str::to_owned), name: name.map(str::to_owned), data: data.to_owned() }
+}
+
+#[test]
+fn events_are_written_line_by_line() {
+    type Row<'a> = (Option<&'a str>, Option<&'a str>, &'a str, &'a str);
+    let rows: &[Row<'_>] = &[
+        (None, None, "", "data: \n\n"),
+        (None, None, "a", "data: a\n\n"),
+        (Some("5f3a09c1-42"), None, "a", "id: 5f3a09c1-42\ndata: a\n\n"),
+        (Some("1-2"), Some("price"), "a", "id: 1-2\nevent: price\ndata: a\n\n"),
+        (None, None, "a\nb", "data: a\ndata: b\n\n"),
+        (None, None, "a\rb", "data: a\ndata: b\n\n"),
+        (None, None, "a\r\nb", "data: a\ndata: b\n\n"),
+        (None, None, "a\n\rb", "data: a\ndata: \ndata: b\n\n"),
+        (None, None, "a\r\r\nb", "data: a\ndata: \ndata: b\n\n"),
+        (None, None, "a\n", "data: a\ndata: \n\n"),
+        (None, None, "\r\n", "data: \ndata: \n\n"),
+        (None, None, " a: b", "data:  a: b\n\n"),
+        (None, None, "\u{2028}\u{85}\u{b}", "data: \u{2028}\u{85}\u{b}\n\n"),
+        (
+            None,
+            None,
+            "x\n\nevent: gap\ndata: y",
+            "data: x\ndata: \ndata: event: gap\ndata: data: y\n\n",
+        ),
+    ];
+    for (id, name, data, expected) in rows {
+        let mut out = Vec::new();
+        event(&mut out, *id, *name, data);
+        assert_eq!(String::from_utf8_lossy(&out), *expected);
+        let lines = data.replace("\r\n", "\n").replace('\r', "\n");
+        assert_eq!(read(expected), [item(*id, *name, &lines)], "read back");
+    }
+}
+
+#[test]
+fn bytes_are_written_in_base64() {
+    let mut out = Vec::new();
+    binary_event(&mut out, Some("1-2"), b"\xff\0\n");
+    assert_eq!(out, b"id: 1-2\nevent: base64\ndata: /wAK\n\n");
+    out.clear();
+    binary_event(&mut out, None, b"\xff");
+    assert_eq!(out, b"event: base64\ndata: /w==\n\n");
+}
+
+#[test]
+fn the_start_of_a_stream() {
+    let mut out = Vec::new();
+    retry(&mut out, 2417);
+    assert_eq!(out, b"retry: 2417\n\n");
+    out.extend_from_slice(HEARTBEAT);
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(read(&out), [Item::Retry(2417), Item::Comment]);
+}
+
+/// The examples of WHATWG HTML section 9.2.6.
+#[test]
+fn the_examples_of_the_standard() {
+    assert_eq!(read("data: YHOO\ndata: +2\ndata: 10\n\n"), [item(None, None, "YHOO\n+2\n10")]);
+    assert_eq!(
+        read(
+            ": test stream\n\ndata: first event\nid: 1\n\n\
+             data:second event\nid\n\ndata:  third event\n\n"
+        ),
+        [
+            Item::Comment,
+            item(Some("1"), None, "first event"),
+            item(None, None, "second event"),
+            item(None, None, " third event"),
+        ]
+    );
+    // The last block has no empty line behind it and is thrown away.
+    assert_eq!(read("data\n\ndata\ndata\n\ndata:"), [item(None, None, ""), item(None, None, "\n")]);
+    assert_eq!(read("data:test\n\ndata: test\n\n"), vec![item(None, None, "test"); 2]);
+}
+
+#[test]
+fn fields_are_read_as_the_standard_says() {
+    let rows: &[(&str, &[Item])] = &[
+        ("", &[]),
+        ("\n\n\n", &[]),
+        ("data: a", &[]),
+        ("data: a\n", &[]),
+        ("\u{feff}data: a\n\n", &[item(None, None, "a")]),
+        ("\u{feff}\u{feff}data: a\n\n", &[]),
+        ("\n\u{feff}data: a\n\n", &[]),
+        ("data: a\r\rdata: b\r\n\r\n", &[item(None, None, "a"), item(None, None, "b")]),
+        ("data: a\r\n\ndata: b\n\r", &[item(None, None, "a"), item(None, None, "b")]),
+        ("Data: a\n\n", &[]),
+        ("data : a\n\n", &[]),
+        (" data: a\n\n", &[]),
+        ("other: a\nother\n\n", &[]),
+        ("event: a\n\ndata: b\n\n", &[item(None, None, "b")]),
+        ("event: a\nevent: b\ndata: c\n\n", &[item(None, Some("b"), "c")]),
+        ("event:\ndata: c\n\n", &[item(None, None, "c")]),
+        ("id: 7\n\ndata: b\n\n", &[item(Some("7"), None, "b")]),
+        ("id: 7\nid: a\0b\ndata: b\n\n", &[item(Some("7"), None, "b")]),
+        ("id: 7\nid:\ndata: b\n\n", &[item(None, None, "b")]),
+        ("retry: 10\nretry: 1.5\nretry:\nretry: +1\nretry: 1a\n", &[Item::Retry(10)]),
+        ("retry:99999999999999999999\n", &[Item::Retry(u64::MAX)]),
+        (":\n: a\n:b:c\n", &[Item::Comment, Item::Comment, Item::Comment]),
+        ("data: a\n:\ndata: b\n\n", &[Item::Comment, item(None, None, "a\nb")]),
+    ];
+    for (stream, items) in rows {
+        assert_eq!(read(stream), *items, "{stream:?}");
+    }
+    let items = read_at_most(b"data: \xff\xc3\n\n", 100);
+    assert_eq!(items, [Ok(item(None, None, "\u{fffd}\u{fffd}"))]);
+}
+
+#[test]
+fn nothing_is_kept_beyond_the_limit() {
+    let fits = |stream: &str, bytes_max: usize| {
+        let items = read_at_most(stream.as_bytes(), bytes_max);
+        assert!(items[..items.len().max(1) - 1].iter().all(Result::is_ok), "an error is the last");
+        !items.contains(&Err(TooLong))
+    };
+    assert!(fits("data: 4567\n\n", 10));
+    assert!(!fits("data: 45678\n\n", 10), "a line");
+    assert!(!fits("data: 45678", 10), "a line that has not ended");
+    assert!(!fits(":2345678901\n", 10), "a comment");
+    assert!(fits(":\n:\n:\n:\n:\n:\n:\n:\n:\n", 10), "many small ones");
+    // What is kept of each of these lines is two bytes: its data and its end.
+    assert!(fits("data:a\ndata:a\ndata:a\n\n", 10));
+    assert!(!fits("data:a\ndata:a\ndata:a\ndata:a\n", 10), "an event");
+    assert!(!fits("id:1234\ndata:12\n\n", 10), "with its id");
+    assert!(!fits("event:1234\ndata:12\n\n", 10), "with its name");
+
+    let mut decoder = Decoder::new(10);
+    decoder.push(&[b'a'; 11]);
+    assert_eq!(decoder.next(), Some(Err(TooLong)));
+    decoder.push(b"\n\ndata: a\n\n");
+    assert_eq!(decoder.next(), None, "it does not read on");
+}
+
+/// A byte that is looked at again, or moved again, for each that comes would make this take hours.
+#[test]
+fn a_long_line_costs_linear_time() {
+    let mut decoder = Decoder::new(4_000_000);
+    for _ in 0..3_000_000 {
+        decoder.push(b"a");
+        assert_eq!(decoder.next(), None);
+    }
+}
