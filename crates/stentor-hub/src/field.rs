@@ -103,6 +103,11 @@ pub(crate) fn is_json(content_type: &str) -> bool {
         || bytes.len() > 5 && bytes[bytes.len() - 5..].eq_ignore_ascii_case(b"+json")
 }
 
+/// Whether a content type promises text: its type is `text`.
+pub(crate) fn is_text(content_type: &str) -> bool {
+    content_type.as_bytes().get(..5).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/"))
+}
+
 /// The name of a kind of message: `event` of an SSE stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventName(Box<str>);
@@ -112,8 +117,8 @@ impl EventName {
     ///
     /// # Errors
     ///
-    /// If it is empty, longer than 255 bytes, or holds a control character: a line break would
-    /// let a publisher write SSE fields of its own.
+    /// If it is empty, longer than 255 bytes, holds a control character (a line break would let a
+    /// publisher write SSE fields of its own), or is a name by which the server speaks for itself.
     pub fn parse(text: &str) -> Result<EventName, &'static str> {
         if text.is_empty() {
             return Err("The event name is empty; leave it out instead.");
@@ -123,6 +128,9 @@ impl EventName {
         }
         if text.chars().any(char::is_control) {
             return Err("The event name may not hold control characters.");
+        }
+        if matches!(text, "gap" | "delete" | "base64") {
+            return Err("The event names gap, delete and base64 are reserved for the server.");
         }
         Ok(EventName(text.into()))
     }
@@ -262,6 +270,30 @@ mod tests {
         assert!(CacheControl::parse(&"c".repeat(256)).is_err());
         assert!(ContentType::parse(&format!("a/{}", "b".repeat(254))).is_err());
         assert_eq!(EventName::parse("größe").unwrap().as_str(), "größe");
+    }
+
+    #[test]
+    fn a_publisher_cannot_speak_for_the_server() {
+        for reserved in ["gap", "delete", "base64"] {
+            assert!(EventName::parse(reserved).unwrap_err().contains("reserved"), "{reserved}");
+        }
+        for free in ["Gap", "deleted", "base64 ", "message"] {
+            assert_eq!(EventName::parse(free).unwrap().as_str(), free);
+        }
+    }
+
+    #[test]
+    fn text_by_name() {
+        for (content_type, text) in [
+            ("text/plain", true),
+            ("TEXT/html; charset=utf-8", true),
+            ("text/x", true),
+            ("application/json", false),
+            ("textual/x", false),
+            ("text", false),
+        ] {
+            assert_eq!(is_text(content_type), text, "{content_type}");
+        }
     }
 
     #[test]

@@ -7,20 +7,30 @@
 //! after. A publish that is refused has changed nothing.
 //!
 //! The names are also kept in order, for listing. That index is touched only when a topic is
-//! created, deleted or listed. Locks are always taken in this order: sequence, names, a topic's.
+//! created, deleted or listed. Locks are always taken in this order: sequence, graves, names, a
+//! topic's.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::target::check_topic;
 
+use crate::filter::Filter;
+use crate::graveyard::Graveyard;
 use crate::id::{Epoch, Id};
+use crate::listeners::{Listener, ListenerId, Listeners};
 use crate::message::{Draft, Message};
-use crate::rules::{Rule, Rules};
+use crate::news::News;
+use crate::rules::{Rule, Rules, Terms};
 use crate::topic::{Evicted, Named, Topic};
+
+mod missed;
+
+pub use missed::Page;
 
 /// All topics of a server.
 pub struct Hub {
@@ -28,14 +38,22 @@ pub struct Hub {
     limits: Limits,
     table: papaya::HashSet<Named, foldhash::fast::RandomState>,
     names: RwLock<BTreeSet<Named>>,
+    /// Locked while a topic comes or goes: whoever holds it sees the table, the names and the
+    /// graves agree.
+    graves: RwLock<Graveyard>,
+    /// [`Sequence::seq`], for those who do not wait for the lock.
+    seq: AtomicU64,
     sequence: Mutex<Sequence>,
 }
 
 /// What the sequencing point guards.
 struct Sequence {
-    /// The number of the latest message; 0 before the first.
+    /// The number of the latest message or deletion; 0 before the first.
     seq: u64,
+    /// Messages ever published.
+    published: u64,
     rules: Rules,
+    listeners: Listeners,
     topics: usize,
     messages_kept: usize,
     bytes_kept: usize,
@@ -51,9 +69,13 @@ impl Hub {
             limits,
             table: papaya::HashSet::default(),
             names: RwLock::default(),
+            graves: RwLock::new(Graveyard::new(GRAVEYARD_MAX)),
+            seq: AtomicU64::new(0),
             sequence: Mutex::new(Sequence {
                 seq: 0,
+                published: 0,
                 rules: Rules::new(epoch, rules),
+                listeners: Listeners::default(),
                 topics: 0,
                 messages_kept: 0,
                 bytes_kept: 0,
@@ -154,30 +176,34 @@ impl Hub {
         let seq = sequence.seq + 1;
         let message =
             Arc::new(Message::new(draft, seq, Arc::clone(&terms), now_unix, before.as_deref()));
-        sequence.seq = seq;
         sequence.add(&message);
-        let (replaced, evicted) = match known {
-            Some(topic) => topic.replace(Arc::clone(&message)),
+        let new;
+        let (topic, (replaced, evicted)) = match known {
+            Some(topic) => (topic, topic.replace(Arc::clone(&message))),
             None => {
-                let topic = Arc::new(Topic::new(topic, terms, Arc::clone(&message)));
+                new = self.create(topic, terms, &message);
                 sequence.topics += 1;
-                table.insert(Named(Arc::clone(&topic)));
-                self.names_mut().insert(Named(topic));
-                (None, Evicted::new())
+                (&new, (None, Evicted::new()))
             }
         };
         sequence.subtract(&evicted);
+        let readers = self.announce(&mut sequence, topic, &message);
         drop(sequence);
-        Ok(Published { id: message.id(), created: known.is_none(), message, replaced })
+        Ok(Published { id: message.id(), created: known.is_none(), message, replaced, readers })
     }
 
-    /// Deletes a topic with its history; its memory comes back. Returns its last value. No number
-    /// is used up: ids count messages.
+    /// Deletes a topic with its history; its memory comes back. Returns the message that says so:
+    /// a deletion takes a number as a message does, and readers are told of it.
     ///
     /// # Errors
     ///
     /// If there is no such topic, or the precondition does not hold. Then nothing has changed.
-    pub fn delete(&self, topic: &str, when: Precondition<'_>) -> Result<Arc<Message>, DeleteError> {
+    pub fn delete(
+        &self,
+        topic: &str,
+        when: Precondition<'_>,
+        now_unix: u64,
+    ) -> Result<News, DeleteError> {
         let table = self.table.pin();
         let mut sequence = self.sequence();
         let known = table.get(topic).map(|Named(topic)| topic).ok_or(DeleteError::NotFound)?;
@@ -185,14 +211,20 @@ impl Hub {
         if !when.holds(Some(value.id())) {
             return Err(DeleteError::PreconditionFailed);
         }
-        // Out of the index first, so that whatever is listed has a value.
+        let message = Message::deletion(sequence.seq + 1, known.terms(), now_unix, &value);
+        let deletion = News::new(Arc::clone(known), Arc::new(message));
+        let mut graves = self.graves_mut();
+        graves.bury(Arc::clone(known), deletion.clone(), value.seq());
+        // Out of the index before the table, so that whatever is listed has a value.
         self.names_mut().remove(topic);
         table.remove(topic);
+        drop(graves);
         let evicted = known.clear();
         sequence.topics -= 1;
         sequence.subtract(&evicted);
+        self.announce(&mut sequence, known, &deletion.message);
         drop(sequence);
-        Ok(value)
+        Ok(deletion)
     }
 
     /// Up to `limit` topics whose names begin with `prefix`, in the order of their names (by
@@ -243,8 +275,56 @@ impl Hub {
             topics: sequence.topics,
             messages_kept: sequence.messages_kept,
             bytes_kept: sequence.bytes_kept,
-            published_total: sequence.seq,
+            published_total: sequence.published,
         }
+    }
+
+    /// The number of the latest message or deletion; 0 before the first. Takes no lock.
+    ///
+    /// Everything up to it is in the table and the histories, and whatever is newer has yet to be
+    /// told to the listeners. (A newer message may be in the table a moment before.)
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Acquire)
+    }
+
+    /// Adds a listener, which is told of nothing yet. There is no way to take it back.
+    pub fn add_listener(&self, listener: Arc<dyn Listener>) -> ListenerId {
+        self.sequence().listeners.add(listener)
+    }
+
+    /// From now on a listener is told of the messages that `filter` wants: of every one with a
+    /// number above the returned one, and of none up to it. `readers` is how many readers stand
+    /// behind this filter: it is read when somebody publishes. To listen again replaces it.
+    pub fn listen(&self, id: ListenerId, filter: &Filter, readers: Arc<AtomicU32>) -> u64 {
+        let mut sequence = self.sequence();
+        sequence.listeners.listen(id, filter, readers);
+        sequence.seq
+    }
+
+    /// A listener is no longer told of what `filter` wants, unless another of its filters does.
+    pub fn ignore(&self, id: ListenerId, filter: &Filter) {
+        self.sequence().listeners.ignore(id, filter);
+    }
+
+    /// Puts a topic into the table and the index, and its grave away.
+    fn create(&self, name: &str, terms: Arc<Terms>, value: &Arc<Message>) -> Arc<Topic> {
+        let mut graves = self.graves_mut();
+        let lost_seq = graves.unearth(name, value.seq());
+        let topic = Arc::new(Topic::new(name, terms, Arc::clone(value), lost_seq));
+        self.table.pin().insert(Named(Arc::clone(&topic)));
+        self.names_mut().insert(Named(Arc::clone(&topic)));
+        topic
+    }
+
+    /// The last step in the sequencing point: the number is in use, and the listeners are told.
+    ///
+    /// In this order: who reads the number and finds the message in history has not been told of
+    /// a newer one before, so a reader that begins there loses none.
+    fn announce(&self, sequence: &mut Sequence, topic: &Arc<Topic>, message: &Arc<Message>) -> u64 {
+        sequence.seq = message.seq();
+        self.seq.store(sequence.seq, Ordering::Release);
+        sequence.listeners.tell(topic, message)
     }
 
     /// The topics of the next slice, in the order of their names.
@@ -261,13 +341,18 @@ impl Hub {
         self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn names_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeSet<Named>> {
+    fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Named>> {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn graves_mut(&self) -> RwLockWriteGuard<'_, Graveyard> {
+        self.graves.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sequence {
     fn add(&mut self, message: &Message) {
+        self.published += 1;
         self.messages_kept += 1;
         self.bytes_kept += message.data().len();
     }
@@ -329,6 +414,8 @@ pub struct Published {
     pub message: Arc<Message>,
     /// The value before: what clients asked of it, they will ask of the new one.
     pub replaced: Option<Arc<Message>>,
+    /// How many readers wanted to be told, as counted by [`Hub::listen`]'s cells.
+    pub readers: u64,
 }
 
 /// Why a publish was refused.
@@ -426,12 +513,15 @@ pub struct Counts {
     pub messages_kept: usize,
     /// Their data in bytes, uncompressed.
     pub bytes_kept: usize,
-    /// Messages ever published: the latest SEQ.
+    /// Messages ever published. The latest SEQ is that and the deletions.
     pub published_total: u64,
 }
 
 /// How many look-ups of a request overlap.
 const TOGETHER: usize = 16;
+
+/// Deletions that are remembered: some 300 bytes each.
+const GRAVEYARD_MAX: usize = 4_096;
 
 /// Topics re-evaluated at one go when the rules change: some 100 microseconds under the lock.
 const RULES_SLICE_TOPICS: usize = 1_000;

@@ -1,9 +1,10 @@
 //! Names for moments in the one order: `EPOCH-SEQ`.
 //!
-//! SEQ counts every message of this server, whatever its topic; EPOCH names the life of that
-//! count. Together they are the ETag, the `since` of a query and the id of a streamed event: one
-//! cursor for every way of reading, so a client may change its way without losing its place.
-//! The text of an id is made on the stack, since a conditional request needs it on the hot path.
+//! SEQ counts every message of this server and every deletion, whatever the topic; EPOCH names the
+//! life of that count. Together they are the ETag, the `since` of a query and the id of a streamed
+//! event: one cursor for every way of reading, so a client may change its way without losing its
+//! place. The text of an id is made on the stack, since a conditional request needs it on the hot
+//! path.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +47,7 @@ impl fmt::Display for Epoch {
 pub struct Id {
     /// The life of the sequence that `seq` belongs to.
     pub epoch: Epoch,
-    /// Counts messages server-wide; the first is 1.
+    /// Counts messages and deletions server-wide; the first is 1.
     pub seq: u64,
 }
 

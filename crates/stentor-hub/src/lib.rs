@@ -15,24 +15,37 @@
 //! | `message` | [`Draft`], [`Message`] and its renderings |
 //! | `encode` | gzip, br, zstd, and unpacking with a bound |
 //! | `pattern`, `rules` | which topics a [`Rule`] speaks of, and what it says |
-//! | `topic` | one topic: its value and its history |
-//! | `hub` | the table, the index of names, the sequencing point |
+//! | `filter`, `listeners` | [`Filter`], [`Filters`], [`Listener`]: who is told of what |
+//! | `news`, `stream` | [`News`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
+//! | `topic`, `graveyard` | one topic: its value and its history; deletions remembered |
+//! | `hub` | the table, the index of names, the sequencing point; what a reader missed |
 
 #![forbid(unsafe_code)]
 
 mod encode;
 mod field;
+mod filter;
+mod graveyard;
 mod hub;
 mod id;
+mod listeners;
 mod message;
+mod news;
 mod pattern;
 mod rules;
+mod stream;
 mod topic;
 
 pub use encode::GzipError;
 pub use field::{CacheControl, ContentType, EventName};
-pub use hub::{Counts, DeleteError, Hub, Limits, Precondition, PublishError, Published, TopicInfo};
+pub use filter::{Filter, Filters};
+pub use hub::{
+    Counts, DeleteError, Hub, Limits, Page, Precondition, PublishError, Published, TopicInfo,
+};
 pub use id::{Epoch, Id, IdText, InvalidId};
+pub use listeners::{Listener, ListenerId};
 pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
+pub use news::{Mode, News, Span};
 pub use pattern::Pattern;
 pub use rules::Rule;
+pub use stream::{DEFLATE_INLINE_BYTES_MAX, StreamForm};

@@ -12,13 +12,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::IgnoredAny;
+use stentor_wire::lookup::json_string;
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 use crate::encode::{self, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::id::Id;
 use crate::rules::Terms;
+use crate::stream::Streamed;
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.
@@ -32,7 +36,7 @@ pub struct Draft {
     content_type: u8,
     compressible: bool,
     extras: Option<Box<Extras>>,
-    coded: OnceLock<Box<Coded>>,
+    rare: OnceLock<Box<Rare>>,
 }
 
 /// What few messages have.
@@ -68,7 +72,8 @@ impl Draft {
         let draft = Draft::new(unpacked.data);
         if unpacked.members == 1 {
             // The slot is new, so this cannot be refused.
-            let _ = draft.coded.get_or_init(Box::default).0[slot(Encoding::Gzip)].body.set(body);
+            let _ =
+                draft.rare.get_or_init(Box::default).coded()[slot(Encoding::Gzip)].body.set(body);
         }
         Ok(draft)
     }
@@ -114,11 +119,11 @@ pub struct Message {
     extras: Option<Box<Extras>>,
     /// The head of the identity form.
     head: OnceLock<Box<[u8]>>,
-    coded: OnceLock<Box<Coded>>,
+    rare: OnceLock<Box<Rare>>,
     /// Unix seconds; good until 2106.
     published_at: u32,
     content_type: u8,
-    /// [`COMPRESSIBLE`], [`SHARES_SECOND`].
+    /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`].
     flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
     /// The low bit of identity, which nobody needs to ask for, is [`SUPERSEDED`].
@@ -162,7 +167,7 @@ impl Message {
         now_unix: u64,
         before: Option<&Message>,
     ) -> Message {
-        let Draft { data, content_type, compressible, extras, coded } = draft;
+        let Draft { data, content_type, compressible, extras, rare } = draft;
         // A clock that was set back must not make the newer value look older.
         let before_at = before.map_or(0, Message::published_at);
         let published_at = now_unix.clamp(before_at, u64::from(u32::MAX));
@@ -175,13 +180,20 @@ impl Message {
             data,
             extras,
             head: OnceLock::new(),
-            coded,
+            rare,
             published_at: published_at as u32,
             content_type,
             flags,
             asked: AtomicU8::new(0),
             embed: AtomicU8::new(0),
         }
+    }
+
+    /// The message that says that its topic was deleted. `last` is the value until then.
+    pub(crate) fn deletion(seq: u64, terms: Arc<Terms>, now_unix: u64, last: &Message) -> Message {
+        let mut deletion = Message::new(Draft::default(), seq, terms, now_unix, Some(last));
+        deletion.flags |= DELETION;
+        deletion
     }
 
     /// Its place in the order of all messages.
@@ -194,6 +206,23 @@ impl Message {
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// Whether it says that its topic was deleted: then it has no data.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        self.flags & DELETION != 0
+    }
+
+    /// Whether the rule it was published under keeps one message only: readers who name no mode
+    /// are then sent the newest, not all.
+    #[must_use]
+    pub fn conflates(&self) -> bool {
+        self.terms.conflates()
+    }
+
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// When it was published, in unix seconds.
@@ -238,7 +267,7 @@ impl Message {
             let head = self.head.get_or_init(|| self.render_head(encoding, self.data.len()));
             return Some(Form { head, body: &self.data });
         }
-        let coding = &self.coded.get()?.0[slot(encoding)];
+        let coding = &self.coded()?[slot(encoding)];
         let body = coding.body.get()?;
         let head = coding.head.get_or_init(|| self.render_head(encoding, body.len()));
         Some(Form { head, body })
@@ -249,9 +278,9 @@ impl Message {
     pub fn available(&self) -> Encodings {
         let mut available = Encodings::EMPTY;
         available.insert(Encoding::Identity);
-        if let Some(coded) = self.coded.get() {
+        if let Some(coded) = self.coded() {
             for encoding in COMPRESSED {
-                if coded.0[slot(encoding)].body.get().is_some() {
+                if coded[slot(encoding)].body.get().is_some() {
                     available.insert(encoding);
                 }
             }
@@ -319,7 +348,7 @@ impl Message {
         if let Some(body) = encode::compress(encoding, &self.data)
             && body.len() < self.data.len()
         {
-            let coding = &self.coded.get_or_init(Box::default).0[slot(encoding)];
+            let coding = &self.rare().coded()[slot(encoding)];
             // If another thread was faster, its form serves as well.
             let _ = coding.body.set(body.into_boxed_slice());
         }
@@ -344,6 +373,20 @@ impl Message {
             known if known == Embed::Json as u8 + 1 => Embed::Json,
             known if known == Embed::Text as u8 + 1 => Embed::Text,
             _ => Embed::Bytes,
+        }
+    }
+
+    /// Appends the data as a JSON value: as it is, as a string, or bytes as `{"base64":"…"}`
+    /// (standard alphabet, padded), as [`Message::embed`] says.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self.embed() {
+            Embed::Json => out.extend_from_slice(&self.data),
+            Embed::Text => json_string(out, str::from_utf8(&self.data).unwrap_or_default()),
+            Embed::Bytes => {
+                out.extend_from_slice(br#"{"base64":""#);
+                out.extend_from_slice(STANDARD.encode(&self.data).as_bytes());
+                out.extend_from_slice(br#""}"#);
+            }
         }
     }
 
@@ -375,9 +418,9 @@ impl Message {
         let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
         line(format_args!("Last-Modified: {}", httpdate::HttpDate::from(published_at)));
         line(format_args!("Cache-Control: {}", self.cache_control()));
-        if self.varies() {
-            line(format_args!("Vary: Accept-Encoding"));
-        }
+        // With `Accept: text/event-stream` the same address answers with a stream.
+        let also = if self.varies() { ", Accept-Encoding" } else { "" };
+        line(format_args!("Vary: Accept{also}"));
         line(format_args!(""));
         head.into_boxed_slice()
     }
@@ -386,7 +429,16 @@ impl Message {
     /// before the others exist (RFC 9110, 12.5.5).
     #[must_use]
     pub fn varies(&self) -> bool {
-        self.compressible() || self.coded.get().is_some()
+        self.compressible() || self.coded().is_some()
+    }
+
+    fn coded(&self) -> Option<&Coded> {
+        self.rare.get()?.coded.get().map(|coded| &**coded)
+    }
+
+    /// What few messages have; made here if it is not there yet.
+    pub(crate) fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
     }
 }
 
@@ -396,9 +448,22 @@ impl fmt::Debug for Message {
     }
 }
 
-/// The forms other than identity.
+/// What few messages have, made when first wanted.
 #[derive(Debug, Default)]
-struct Coded([Coding; COMPRESSED.len()]);
+pub(crate) struct Rare {
+    coded: OnceLock<Box<Coded>>,
+    /// The forms streams are sent.
+    pub(crate) streamed: Streamed,
+}
+
+impl Rare {
+    fn coded(&self) -> &Coded {
+        self.coded.get_or_init(Box::default)
+    }
+}
+
+/// The value response in encodings other than identity.
+type Coded = [Coding; COMPRESSED.len()];
 
 /// One content coding: its body, and the head once somebody wanted it.
 #[derive(Debug, Default)]
@@ -407,7 +472,7 @@ struct Coding {
     body: OnceLock<Box<[u8]>>,
 }
 
-/// Where a compressed encoding has its place among the [`Coded`].
+/// Where a compressed encoding has its place in [`Coded`].
 fn slot(encoding: Encoding) -> usize {
     debug_assert!(encoding != Encoding::Identity);
     encoding as usize - 1
@@ -433,6 +498,7 @@ const SUPERSEDED: u8 = 1 << Encoding::Identity as u8;
 /// Bits of `Message::flags`.
 const COMPRESSIBLE: u8 = 1;
 const SHARES_SECOND: u8 = 2;
+const DELETION: u8 = 4;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;

@@ -7,13 +7,8 @@ use stentor_wire::target::check_topic;
 
 /// A pattern such as `/quotes/*` or `/scores/**`. A segment that is neither exactly `*` nor
 /// exactly `**` stands for itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pattern {
-    /// The pattern without the `/**` at its end.
-    segments: Box<str>,
-    /// Whether it ended in `/**`.
-    rest: bool,
-}
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Pattern(Box<str>);
 
 impl Pattern {
     /// Parses a pattern; a pattern that could never match a topic is an error.
@@ -24,36 +19,72 @@ impl Pattern {
     /// (stars aside), and `**` anywhere but at the end.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         check_topic(text).map_err(|reason| format!("pattern {text:?}: {reason}"))?;
-        let (segments, rest) = match text.strip_suffix("/**") {
-            Some(segments) => (segments, true),
-            None => (text, false),
-        };
-        if segments.split('/').any(|segment| segment == "**") {
+        let pattern = Pattern(text.into());
+        if pattern.segments().any(|segment| segment == REST) {
             return Err(format!("pattern {text:?}: `**` may stand at the end only."));
         }
-        Ok(Pattern { segments: segments.into(), rest })
+        Ok(pattern)
     }
 
     /// The pattern that matches every topic: `/**`.
     #[must_use]
     pub fn any() -> Pattern {
-        Pattern { segments: Box::from(""), rest: true }
+        Pattern(Box::from("/**"))
+    }
+
+    /// As written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Whether `topic` is one of those meant. Linear in the length of the shorter.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
-        let mut names = topic.split('/');
-        for wanted in self.segments.split('/') {
+        let mut names = segments(topic);
+        for wanted in self.segments() {
             match names.next() {
-                Some(name) if wanted == "*" || wanted == name => {}
+                Some(name) if wanted == ONE || wanted == name => {}
                 _ => return false,
             }
         }
         // `**` is one segment or more, so that `/a/**` does not mean `/a` itself.
-        names.next().is_some() == self.rest
+        names.next().is_some() == self.has_rest()
+    }
+
+    /// What the names of all topics meant begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        let end = self.0.split_inclusive('/').take_while(|piece| !is_wild(piece)).map(str::len);
+        &self.0[..end.sum()]
+    }
+
+    /// Its segments without the `**` at the end.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
+        let end = if self.has_rest() { self.0.len() - REST.len() - 1 } else { self.0.len() };
+        segments(&self.0[..end])
+    }
+
+    /// Whether it ends in `**`.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.0.ends_with("/**")
     }
 }
+
+/// The segments of a name, or of a part of one that ends before a slash.
+pub(crate) fn segments(name: &str) -> impl Iterator<Item = &str> {
+    name.split('/').skip(1)
+}
+
+/// Whether a segment is a wildcard. The slash after it may still be there.
+pub(crate) fn is_wild(segment: &str) -> bool {
+    matches!(segment.strip_suffix('/').unwrap_or(segment), ONE | REST)
+}
+
+/// Stands for one segment.
+pub(crate) const ONE: &str = "*";
+
+/// Stands for one segment or more.
+const REST: &str = "**";
 
 #[cfg(test)]
 mod tests {
@@ -105,6 +136,21 @@ mod tests {
         assert!(!pattern.matches(""));
     }
 
+    #[test]
+    fn prefixes() {
+        for (text, prefix) in [
+            ("/**", "/"),
+            ("/*", "/"),
+            ("/a", "/a"),
+            ("/a*", "/a*"),
+            ("/a*/b/*/c", "/a*/b/"),
+            ("/quotes/**", "/quotes/"),
+            ("/quotes/*/last", "/quotes/"),
+        ] {
+            assert_eq!(Pattern::parse(text).unwrap().prefix(), prefix);
+        }
+    }
+
     /// The meaning of a pattern, as one would write it down.
     fn means(pattern: &[&str], topic: &[&str]) -> bool {
         match (pattern, topic) {
@@ -126,6 +172,7 @@ mod tests {
             let names: Vec<_> = topic.split('/').skip(1).collect();
             let parsed = Pattern::parse(&pattern).unwrap();
             proptest::prop_assert_eq!(parsed.matches(&topic), means(&wanted, &names));
+            proptest::prop_assert!(!parsed.matches(&topic) || topic.starts_with(parsed.prefix()));
         }
     }
 }

@@ -49,6 +49,13 @@ pub(crate) struct Terms {
     pub(crate) rule: Rule,
 }
 
+impl Terms {
+    /// Whether only the value is kept: who falls behind then wants the newest and nothing else.
+    pub(crate) fn conflates(&self) -> bool {
+        self.rule.history <= 1
+    }
+}
+
 /// All rules, in order; the last matches everything.
 pub(crate) struct Rules(Vec<Arc<Terms>>);
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 
 use crate::message::Message;
+use crate::news::{News, Span};
 use crate::rules::Terms;
 
 pub(crate) struct Topic {
@@ -26,6 +27,9 @@ pub(crate) struct Topic {
 struct Kept {
     terms: Arc<Terms>,
     earlier: Option<Box<Earlier>>,
+    /// No message up to this number is kept; some of those may have been this topic's. All that
+    /// is kept is newer.
+    lost_seq: u64,
 }
 
 #[derive(Default)]
@@ -37,11 +41,13 @@ struct Earlier {
 }
 
 impl Topic {
-    pub(crate) fn new(name: &str, terms: Arc<Terms>, value: Arc<Message>) -> Topic {
+    /// A topic with its first value. Of a topic of this name before, what was up to `lost_seq`
+    /// is gone.
+    pub(crate) fn new(name: &str, terms: Arc<Terms>, value: Arc<Message>, lost_seq: u64) -> Topic {
         Topic {
             name: name.into(),
             value: ArcSwapOption::new(Some(value)),
-            kept: Mutex::new(Kept { terms, earlier: None }),
+            kept: Mutex::new(Kept { terms, earlier: None, lost_seq }),
         }
     }
 
@@ -76,6 +82,7 @@ impl Topic {
             kept.remember(Arc::clone(replaced), &mut evicted);
         }
         kept.trim(value_bytes, &mut evicted);
+        kept.lose(&evicted);
         (replaced, evicted)
     }
 
@@ -86,14 +93,50 @@ impl Topic {
         let mut kept = self.kept();
         kept.terms = Arc::clone(terms);
         kept.trim(value_bytes, &mut evicted);
+        kept.lose(&evicted);
         evicted
     }
 
-    /// Takes everything out of a topic that is no longer in the table.
+    /// Takes everything out of a topic that is no longer in the table. Who still holds it learns
+    /// that all of it is lost.
     pub(crate) fn clear(&self) -> Evicted {
         let mut kept = self.kept();
         let earlier = kept.earlier.take().into_iter().flat_map(|earlier| earlier.messages);
-        earlier.chain(self.value.swap(None)).collect()
+        let evicted: Evicted = earlier.chain(self.value.swap(None)).collect();
+        kept.lose(&evicted);
+        evicted
+    }
+
+    /// Appends what is kept of the span, oldest first, as [`Hub::missed`](crate::Hub::missed)
+    /// says. Returns whether something in it is lost.
+    pub(crate) fn missed(
+        self: &Arc<Topic>,
+        span: Span,
+        bytes_max: usize,
+        out: &mut Vec<News>,
+    ) -> bool {
+        let kept = self.kept();
+        let value = self.value.load();
+        if span.mode.conflates(&kept.terms) {
+            let value = value.as_ref().filter(|value| span.contains(value));
+            out.extend(value.map(|value| News::new(Arc::clone(self), Arc::clone(value))));
+            return false;
+        }
+        let earlier = kept.earlier.as_ref().map(|earlier| &earlier.messages);
+        let first = |messages: &VecDeque<Arc<Message>>| {
+            messages.partition_point(|message| message.seq() <= span.since)
+        };
+        let earlier = earlier.into_iter().flat_map(|messages| messages.range(first(messages)..));
+        let mut bytes = 0;
+        for message in earlier.chain(value.as_ref()).filter(|message| span.contains(message)) {
+            let more = message.data().len() + FRAMING_BYTES;
+            if bytes > 0 && bytes + more > bytes_max {
+                break;
+            }
+            bytes += more;
+            out.push(News::new(Arc::clone(self), Arc::clone(message)));
+        }
+        kept.lost_seq > span.since
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -119,6 +162,12 @@ impl Kept {
         let earlier = self.earlier.get_or_insert_default();
         earlier.bytes += message.data().len();
         earlier.messages.push_back(message);
+    }
+
+    /// Notes what is no longer kept.
+    fn lose(&mut self, evicted: &Evicted) {
+        let seqs = evicted.iter().map(|message| message.seq());
+        self.lost_seq = seqs.fold(self.lost_seq, u64::max);
     }
 
     /// Drops the oldest until the bounds hold.
@@ -173,6 +222,10 @@ impl Hash for Named {
     }
 }
 
-// A topic is counted in millions: with the counts of its `Arc` it takes 64 bytes and its name.
+/// What a message costs a stream beside its data: an estimate, so that many empty messages do not
+/// count as nothing.
+const FRAMING_BYTES: usize = 64;
+
+// A topic is counted in millions: with the counts of its `Arc` it takes 72 bytes and its name.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Topic>() == 48);
+const _: () = assert!(size_of::<Topic>() == 56);

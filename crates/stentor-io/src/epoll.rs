@@ -8,7 +8,8 @@
 //!
 //! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
 
-use crate::{Backend, Flow, Gone, Handler, Listener, Role, Socket, Waker, unix_s};
+use crate::socket::hold_little;
+use crate::{Backend, Flow, Gone, Handler, Listener, Role, Socket, Waker, monotonic_us, unix_s};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -305,6 +306,14 @@ impl Backend for Epoll {
             self.rearm(socket);
         }
         Ok(sent)
+    }
+
+    fn now_us(&self) -> u64 {
+        monotonic_us()
+    }
+
+    fn hold_little(&mut self, socket: Socket) {
+        hold_little(borrow(socket));
     }
 
     fn resume(&mut self, socket: Socket) {

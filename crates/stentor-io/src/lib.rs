@@ -27,7 +27,7 @@ use std::io::IoSlice;
 
 pub use epoll::Epoll;
 pub use process::{
-    ProcessMemory, open_files_limit, process_memory, raise_open_files_limit, unix_s,
+    ProcessMemory, monotonic_us, open_files_limit, process_memory, raise_open_files_limit, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Listener, Reservation, listen_unix, reserve};
@@ -91,6 +91,14 @@ pub trait Backend {
 
     /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
     fn resume(&mut self, socket: Socket);
+
+    /// Monotonic time in microseconds, read now: for measuring, not for deadlines.
+    fn now_us(&self) -> u64;
+
+    /// From now on this socket carries a stream: what its peer has not read waits in the messages
+    /// everybody shares, not in the kernel. The socket takes no byte more while one is unsent, and
+    /// holds little that is unacknowledged.
+    fn hold_little(&mut self, socket: Socket);
 
     /// Ends our side of the connection (FIN); what the peer still sends can be received.
     fn finish(&mut self, socket: Socket);

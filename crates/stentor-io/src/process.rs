@@ -42,6 +42,13 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
     Ok(open_files_limit())
 }
 
+/// Monotonic time in microseconds: the same clock on every thread, of no meaning elsewhere.
+#[must_use]
+pub fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
 /// Wall clock in seconds since 1970. A clock before that is broken; it counts as 1970.
 #[must_use]
 pub fn unix_s() -> u64 {

@@ -301,6 +301,14 @@ impl Backend for Sim {
         Ok(taken)
     }
 
+    fn now_us(&self) -> u64 {
+        self.now_ms * 1000
+    }
+
+    fn hold_little(&mut self, socket: Socket) {
+        let _ = self.pipe_of(socket);
+    }
+
     fn resume(&mut self, socket: Socket) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;

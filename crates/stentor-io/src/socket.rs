@@ -207,8 +207,18 @@ fn defer_accept(fd: &OwnedFd, seconds: libc::c_int) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds);
 }
 
+/// Keeps the backlog of a stream's reader out of the kernel. The limit on unsent bytes means that
+/// a reader who has stopped reading gets, when it wakes up, one message that had been handed over
+/// before and then the newest; the small buffer bounds what is sent and not acknowledged.
+pub(crate) fn hold_little(fd: BorrowedFd<'_>) {
+    let (unsent, buffer): (libc::c_int, libc::c_int) = (STREAM_UNSENT_BYTES, STREAM_BUFFER_BYTES);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);
+}
+
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
-fn set_option<T>(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) {
+fn set_option<T>(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) {
+    let fd = fd.as_fd();
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is valid for reads of `length` bytes during the call; the kernel copies it
     // and what it points to, and writes to neither.
@@ -221,6 +231,12 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
+
+/// A stream's socket takes no more while so many bytes are unsent.
+const STREAM_UNSENT_BYTES: libc::c_int = 1;
+/// What a stream's socket holds at most, unacknowledged bytes included; the kernel doubles it for
+/// its own overhead. At a round trip of 100 ms it lets about 640 KiB/s through.
+const STREAM_BUFFER_BYTES: libc::c_int = 64 * 1024;
 
 /// Asked for; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;

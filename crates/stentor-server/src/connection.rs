@@ -8,6 +8,10 @@
 //! read, no further request is looked at and no further byte is read. And when a turn has cost
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
+mod held;
+mod stream;
+mod websocket;
+
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::limits::{
@@ -16,6 +20,7 @@ use crate::limits::{
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route::{self, Next};
+use crate::stream::{Opening, Reader};
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Role, Socket};
 use stentor_wire::http1::{self, FieldSlots, Scan};
@@ -25,6 +30,8 @@ use stentor_wire::status::{Refusal, Status};
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     work: Option<Box<Work>>,
+    extra: Option<Box<stream::Extra>>,
+    reader: Reader,
     timer: Timer,
     pub(crate) role: Role,
     phase: Phase,
@@ -37,6 +44,8 @@ enum Phase {
     #[default]
     Free,
     Open,
+    /// It reads a stream, or waits for the answer to a long-poll.
+    Streaming,
     /// The last answer is on its way; then the socket is closed.
     Closing,
     /// The same, but the peer may still be sending: it must not be reset before it has read why
@@ -59,6 +68,16 @@ enum Wait {
     Room,
     /// The peer's end, after ours.
     Linger,
+    /// Something for a long-poll to be answered with.
+    News,
+    /// The end of a WebSocket's frame or message.
+    Frame,
+    /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
+    Heartbeat,
+    /// The time to see whether a WebSocket's peer is alive.
+    Ping,
+    /// A stream's time to go, while the server is stopping.
+    Farewell,
 }
 
 /// What is unfinished.
@@ -96,6 +115,8 @@ pub(crate) enum Activity {
     Reading,
     /// An answer waits for the peer to read.
     Writing,
+    /// Messages of a stream do.
+    Behind,
 }
 
 /// What came of looking at some input.
@@ -104,6 +125,8 @@ enum Progress {
     Used(usize),
     /// So many bytes were used; the rest is not enough to go on.
     Starved(usize),
+    /// So many bytes were used, and what was asked for is a stream.
+    Stream(usize, Box<Opening>),
 }
 
 /// How far a turn came with the input.
@@ -134,7 +157,9 @@ impl Connection {
     /// What the connection is doing, for the counters.
     pub(crate) fn activity(&self) -> Activity {
         match self.work.as_deref() {
+            Some(work) if work.waits() && self.phase == Phase::Streaming => Activity::Behind,
             Some(work) if work.waits() => Activity::Writing,
+            Some(_) if self.phase == Phase::Streaming => Activity::Waiting,
             Some(_) => Activity::Reading,
             None => Activity::Waiting,
         }
@@ -142,7 +167,7 @@ impl Connection {
 
     /// Whether the connection would take input now.
     pub(crate) fn reads(&self) -> bool {
-        self.phase != Phase::Free && !self.waits()
+        self.phase != Phase::Free && !self.waits() && !self.holds_too_much()
     }
 
     /// Whether the connection is to go on with something by itself once it can write.
@@ -158,7 +183,7 @@ impl Connection {
         socket: Socket,
         bytes: &[u8],
     ) -> Flow {
-        if self.phase != Phase::Open {
+        if !matches!(self.phase, Phase::Open | Phase::Streaming) {
             return Flow::More;
         }
         let result = match &mut self.work {
@@ -169,10 +194,10 @@ impl Connection {
             }
             _ => self.proceed(cx, io, socket, bytes).map(|turn| {
                 let (Turn::Done(used) | Turn::Yielded(used)) = turn;
-                if used < bytes.len() && self.phase == Phase::Open {
+                if used < bytes.len() && self.takes_input() {
                     let work = self.work();
                     work.input = bytes[used..].to_vec();
-                    work.yielded = matches!(turn, Turn::Yielded(_));
+                    work.yielded |= matches!(turn, Turn::Yielded(_));
                 }
             }),
         };
@@ -192,10 +217,10 @@ impl Connection {
         work.yielded = false;
         let input = std::mem::take(&mut work.input);
         if cx.draining {
-            self.end_stream(cx);
+            self.end_bulk(cx);
         }
         let result = match self.phase {
-            Phase::Open => self.proceed_owned(cx, io, socket, input),
+            Phase::Open | Phase::Streaming => self.proceed_owned(cx, io, socket, input),
             _ => self.flush(cx, io, socket).map(drop),
         };
         if self.settle(cx, io, socket, result) == Flow::More {
@@ -206,7 +231,7 @@ impl Connection {
     /// A graceful stop begins.
     pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         // With an answer on its way the stream is ended behind it.
-        if self.waits() || !self.end_stream(cx) {
+        if self.waits() || !self.end_bulk(cx) {
             return;
         }
         let result = self.flush(cx, io, socket).map(drop);
@@ -216,7 +241,7 @@ impl Connection {
 
     /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
     /// there was one.
-    fn end_stream(&mut self, cx: &mut Context) -> bool {
+    fn end_bulk(&mut self, cx: &mut Context) -> bool {
         let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
@@ -239,6 +264,9 @@ impl Connection {
                 "The request head took too long to arrive."
             }
             (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
+            (Phase::Streaming, wait) if wait != Wait::Room => {
+                return self.expire_stream(cx, io, socket);
+            }
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, socket);
@@ -253,13 +281,14 @@ impl Connection {
     }
 
     /// When the connection is to be looked at, if that has changed.
-    pub(crate) fn deadline_ms(&mut self, cx: &Context) -> Option<u64> {
+    pub(crate) fn deadline_ms(&mut self, cx: &mut Context) -> Option<u64> {
         let now_ms = cx.now_ms;
         let limits = &cx.settings.limits;
         let before = self.wait;
         let (wait, deadline_ms) = match (self.phase, self.work.as_deref()) {
             (Phase::Free, _) => return None,
             (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
+            (Phase::Streaming, _) => self.stream_deadline(cx),
             (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
             (_, Some(Work { incoming: Some(incoming), .. })) => {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
@@ -269,8 +298,8 @@ impl Connection {
             (_, None) => (Wait::Request, now_ms + limits.keep_alive_timeout_ms),
         };
         self.wait = wait;
-        let keeps = wait == before && matches!(wait, Wait::Head | Wait::Linger);
-        (!keeps).then_some(deadline_ms)
+        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room | Wait::Heartbeat);
+        (renews || wait != before).then_some(deadline_ms)
     }
 
     /// Closes the socket and frees the record.
@@ -287,6 +316,7 @@ impl Connection {
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context) {
         cx.connections(self.role).sub(1);
+        self.leave_stream(cx);
         if let Some(work) = self.work.take() {
             cx.settle_backlog(work.backlog);
         }
@@ -313,13 +343,34 @@ impl Connection {
     ) -> Result<(), Gone> {
         let turn = self.proceed(cx, io, socket, &input)?;
         let (Turn::Done(used) | Turn::Yielded(used)) = turn;
-        if used < input.len() && self.phase == Phase::Open {
+        if used < input.len() && self.takes_input() {
             input.drain(..used);
             let work = self.work();
             work.input = input;
-            work.yielded = matches!(turn, Turn::Yielded(_));
+            work.yielded |= matches!(turn, Turn::Yielded(_));
         }
         Ok(())
+    }
+
+    /// Whether what comes in may still mean something.
+    fn takes_input(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Streaming)
+    }
+
+    /// Whether so much came in behind a held request that no more is read before it is answered.
+    fn holds_too_much(&self) -> bool {
+        let bytes = self.work.as_ref().map_or(0, |work| work.input.len());
+        bytes >= http1::HEAD_BYTES_MAX && self.is_held()
+    }
+
+    /// What was received and not used.
+    fn take_input(&mut self) -> Vec<u8> {
+        self.work.as_mut().map(|work| std::mem::take(&mut work.input)).unwrap_or_default()
+    }
+
+    /// Leaves the rest for the next turn.
+    fn yield_turn(&mut self) {
+        self.work().yielded = true;
     }
 
     /// Answers what `input` asks, in order, until it is used up, the socket is full or the turn
@@ -333,18 +384,29 @@ impl Connection {
     ) -> Result<Turn, Gone> {
         let mut at = 0;
         let mut yielded = false;
-        while self.phase == Phase::Open && !yielded {
+        while !yielded {
             let rest = &input[at..];
-            let progress = match self.work.as_mut().and_then(|work| work.incoming.take()) {
-                Some(incoming) => self.take_body(cx, incoming, rest),
-                None if rest.is_empty() => break,
-                None => self.take_head(cx, rest),
+            let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
+            let progress = match (self.phase, incoming) {
+                (Phase::Open, Some(incoming)) => self.take_body(cx, incoming, rest),
+                (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, rest),
+                // What is due goes first: an answer that was held, what was just subscribed to.
+                (Phase::Streaming, _) if self.is_busy() => {
+                    self.pump(cx, io, socket)?;
+                    if self.is_busy() { break } else { continue }
+                }
+                (Phase::Streaming, _) if !rest.is_empty() => self.hear(cx, socket, rest),
+                _ => break,
             };
             match progress {
                 Progress::Used(used) => at += used,
                 Progress::Starved(used) => {
                     at += used;
                     break;
+                }
+                Progress::Stream(used, opening) => {
+                    at += used;
+                    self.open_stream(cx, io, socket, *opening);
                 }
             }
             if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
@@ -353,6 +415,9 @@ impl Connection {
             // At the end of the input there may still be an answer due, and nothing to come back
             // for.
             yielded = cx.cost >= TURN_COST_MAX && at < input.len();
+        }
+        if self.phase == Phase::Streaming && !self.waits() {
+            self.pump(cx, io, socket)?;
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;
@@ -372,8 +437,10 @@ impl Connection {
                 }
                 // The deadline of a head is that head's alone.
                 self.wait = Wait::Request;
-                self.request(cx, &input[..len], len == input.len());
-                Progress::Used(len)
+                match self.request(cx, &input[..len], len == input.len()) {
+                    Some(opening) => Progress::Stream(len, opening),
+                    None => Progress::Used(len),
+                }
             }
             Ok(Scan::Partial { scanned }) => {
                 self.work().scanned = scanned;
@@ -386,18 +453,23 @@ impl Connection {
         }
     }
 
-    /// One whole head: answers it, or prepares for its body. `last` says that nothing has been
-    /// received after it: what was asked before a graceful stop is answered.
-    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) {
+    /// One whole head: answers it, or prepares for its body, or for the stream it asks for. `last`
+    /// says that nothing has been received after it: what was asked before a graceful stop is
+    /// answered.
+    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) -> Option<Box<Opening>> {
         cx.stats.requests.add(1);
         cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
         let head = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
-            Err(refusal) => return self.refuse(cx, &refusal),
+            Err(refusal) => {
+                self.refuse(cx, &refusal);
+                return None;
+            }
         };
         let keep_alive = head.keep_alive && !(cx.draining && last);
         match route::begin(cx, self.role, &head, bytes, keep_alive) {
+            Next::Stream(opening) => return Some(opening),
             Next::Answered if !keep_alive => self.phase = Phase::Closing,
             Next::Answered => {}
             Next::Refused => self.phase = Phase::Refusing,
@@ -414,6 +486,7 @@ impl Connection {
                 self.work().incoming = Some(incoming);
             }
         }
+        None
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
@@ -437,8 +510,10 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                self.finish_body(cx, incoming, used == input.len());
-                Progress::Used(used)
+                match self.finish_body(cx, incoming, used == input.len()) {
+                    Some(opening) => Progress::Stream(used, opening),
+                    None => Progress::Used(used),
+                }
             }
             Err(refusal) => {
                 self.refuse(cx, &refusal);
@@ -447,7 +522,12 @@ impl Connection {
         }
     }
 
-    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming, last: bool) {
+    fn finish_body(
+        &mut self,
+        cx: &mut Context,
+        incoming: Incoming,
+        last: bool,
+    ) -> Option<Box<Opening>> {
         let keep_alive = incoming.keep_alive && !(cx.draining && last);
         if !keep_alive {
             self.phase = Phase::Closing;
@@ -458,14 +538,22 @@ impl Connection {
         let http10 = incoming.http10;
         let shape = Shape { role: self.role, head_only: false, keep_alive, http10, origin: None };
         incoming.sink.finish(cx, shape);
+        None
     }
 
     /// A request whose body means nothing to us is answered once the body has gone by.
-    fn answer_after_body(&mut self, cx: &mut Context, head: &[u8], keep_alive: bool) {
+    fn answer_after_body(
+        &mut self,
+        cx: &mut Context,
+        bytes: &[u8],
+        keep_alive: bool,
+    ) -> Option<Box<Opening>> {
         let mut slots = FieldSlots::new();
         // It was parsed before: it parses again.
-        if let Ok(head) = http1::parse(head, &mut slots) {
-            route::answer(cx, self.role, &head, keep_alive);
+        let head = http1::parse(bytes, &mut slots).ok()?;
+        match route::answer(cx, self.role, &head, bytes, keep_alive) {
+            Next::Stream(opening) => Some(opening),
+            _ => None,
         }
     }
 
@@ -526,8 +614,9 @@ impl Connection {
                 io.resume(socket);
             }
             Phase::Free => return Flow::Closed,
-            Phase::Open | Phase::Lingering => {}
+            Phase::Open | Phase::Streaming | Phase::Lingering => {}
         }
+        self.shrink_extra();
         match self.work.as_deref() {
             Some(work) if work.yielded => {
                 // Comes back as soon as the others have had their turn.
@@ -535,6 +624,7 @@ impl Connection {
                 return Flow::Pause;
             }
             Some(work) if work.incoming.is_none() && work.input.is_empty() => self.work = None,
+            _ if self.holds_too_much() => return Flow::Pause,
             _ => {}
         }
         Flow::More
@@ -562,5 +652,5 @@ impl Incoming {
 /// What a request costs besides the bytes of its answer.
 const REQUEST_COST: usize = 256;
 
-// The record is what an idle connection costs; the reader's cursor will still fit a cache line.
-const _: () = assert!(size_of::<Connection>() <= 32);
+// The record is what an idle connection costs, and a reader: one cache line.
+const _: () = assert!(size_of::<Connection>() <= 64);

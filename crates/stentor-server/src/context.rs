@@ -4,13 +4,19 @@
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
-use crate::limits::{BACKLOG_BYTES_MAX, GATHER_BYTES};
+use crate::limits::{BACKLOG_BYTES_MAX, GATHER_BYTES, NEWS_USUAL};
+use crate::mailbox::Mailbox;
 use crate::output::{Backlog, Output};
 use crate::response::{Preamble, Reply, Shape};
+use crate::route::Next;
 use crate::stats::{Counter, Stats};
+use crate::stream::Transport;
+use crate::stream::batch::Batches;
+use crate::stream::feeds::Feeds;
 use std::sync::Arc;
-use stentor_hub::{Draft, Hub, Precondition, PublishError, Published};
-use stentor_io::{Gone, Role};
+use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
+use stentor_io::{Gone, Rng, Role};
+use stentor_wire::status::Status;
 
 /// Connections of the public listeners: they read.
 pub(crate) const PUBLIC: Role = 0;
@@ -54,6 +60,14 @@ pub(crate) struct Context {
     preambles: [Preamble; 2],
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
+    /// What the connections of this worker read.
+    pub(crate) feeds: Feeds,
+    pub(crate) batches: Batches,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// News on their way from the mailbox to the feeds.
+    news: Vec<(News, u64)>,
+    /// Chance: who goes first, who comes back when.
+    pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
     pub(crate) cost: usize,
     /// Counts the settings this worker has gone by.
@@ -77,15 +91,38 @@ pub(crate) struct Exchange<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) settings: &'a Settings,
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) feeds: &'a Feeds,
+    pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
     pub(crate) draining: bool,
     /// Changes whenever the settings may have.
     pub(crate) generation: u64,
 }
 
+impl Exchange<'_> {
+    /// Refuses a request for a stream: the status, and the reason.
+    pub(crate) fn refuse_stream(&mut self, (status, reason): (Status, String)) -> Next {
+        self.reply.refuse(status, &reason);
+        Next::Answered
+    }
+}
+
 impl Context {
-    pub(crate) fn new(shared: Arc<Shared>, settings: Arc<Settings>, stats: Arc<Stats>) -> Context {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        settings: Arc<Settings>,
+        stats: Arc<Stats>,
+        mailbox: Arc<Mailbox>,
+        seed: u64,
+    ) -> Context {
+        let listener = shared.hub.add_listener(Arc::clone(&mailbox) as Arc<dyn Listener>);
         Context {
+            feeds: Feeds::new(listener),
+            batches: Batches::default(),
+            mailbox,
+            news: Vec::new(),
+            rng: Rng::new(seed),
             shared,
             settings,
             stats,
@@ -109,6 +146,15 @@ impl Context {
         }
     }
 
+    /// Takes what was published out of the mailbox and into the feeds.
+    pub(crate) fn hear_news(&mut self) {
+        self.mailbox.swap_news(&mut self.news);
+        for (news, published_us) in self.news.drain(..) {
+            self.feeds.hear(news, published_us);
+        }
+        self.news.shrink_to(NEWS_USUAL);
+    }
+
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
@@ -120,6 +166,13 @@ impl Context {
         for preamble in &mut self.preambles {
             preamble.renew(self.unix_s, &self.settings);
         }
+    }
+
+    /// Takes note of what a stream was sent in one go.
+    pub(crate) fn count_stream(&mut self, bytes: usize, messages: usize) {
+        self.cost += bytes + SEND_COST;
+        self.stats.bytes_streams.add(bytes as u64);
+        self.stats.deliveries.add(messages as u64);
     }
 
     /// Takes note of bytes that are now kept for one connection; refuses if there are too many.
@@ -151,6 +204,9 @@ impl Context {
             shared: &self.shared,
             settings: &self.settings,
             scratch: &mut self.scratch,
+            rng: &mut self.rng,
+            feeds: &self.feeds,
+            now_ms: self.now_ms,
             unix_s: self.unix_s,
             draining: self.draining,
             generation: self.generation,
@@ -166,6 +222,15 @@ impl Context {
         }
     }
 
+    /// The counter of those who read in some way.
+    pub(crate) fn readers(&self, transport: Transport) -> &Counter {
+        match transport {
+            Transport::Sse => &self.stats.readers_sse,
+            Transport::WebSocket | Transport::Echo => &self.stats.readers_websocket,
+            Transport::LongPoll => &self.stats.readers_long_poll,
+        }
+    }
+
     /// Keeps count of what connections do.
     pub(crate) fn note(&self, before: Activity, after: Activity) {
         if before == after {
@@ -175,6 +240,7 @@ impl Context {
             Activity::Waiting => None,
             Activity::Reading => Some(&self.stats.connections_reading),
             Activity::Writing => Some(&self.stats.connections_writing),
+            Activity::Behind => Some(&self.stats.readers_behind),
         };
         if let Some(counter) = counter(before) {
             counter.sub(1);
@@ -184,3 +250,6 @@ impl Context {
         }
     }
 }
+
+/// What sending costs a turn, beside the bytes.
+const SEND_COST: usize = 256;

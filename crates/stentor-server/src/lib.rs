@@ -19,7 +19,9 @@ mod route;
 mod server;
 mod slab;
 mod stats;
+mod stream;
 mod timers;
+mod transport;
 mod worker;
 
 #[cfg(test)]

@@ -37,6 +37,27 @@ pub(crate) const DRAIN_IDLE_MS: u64 = 500;
 /// close. More than a second, after which the kernel repeats its part of a handshake.
 pub(crate) const DRAIN_ACCEPT_MS: u64 = 1_500;
 
+/// The longest a long-poll is held, whatever it asks for: proxies think a minute is enough.
+pub(crate) const HELD_MS_MAX: u64 = 60_000;
+
+/// Readers visited in one turn of a fan-out before requests have theirs: about a millisecond.
+pub(crate) const VISITS_PER_TURN: usize = 128;
+
+/// Of these, readers of one topic before those of another have theirs.
+pub(crate) const VISITS_AT_ONCE: usize = 32;
+
+/// The longest frame or message taken from a WebSocket that may give commands.
+pub(crate) const COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest taken from one whose messages mean nothing.
+pub(crate) const IGNORED_BYTES_MAX: usize = 4 * 1024;
+
+/// The longest message that is sent back by the echo page.
+pub(crate) const ECHO_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Messages a worker is usually told of at once: an estimate that saves growing, not a limit.
+pub(crate) const NEWS_USUAL: usize = 1_024;
+
 /// How long a publisher's stream of lines may be silent.
 pub(crate) const BULK_SILENCE_MS: u64 = 60_000;
 

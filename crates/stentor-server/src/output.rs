@@ -10,20 +10,27 @@ use crate::limits::{GATHER_BYTES, SHARE_BYTES_MIN};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_hub::Message;
+use stentor_hub::{Message, News, StreamForm};
 use stentor_io::{Backend, Gone, Socket};
 use stentor_wire::negotiate::Encoding;
 
-/// A body that is sent from the message it belongs to.
+/// Bytes that are sent from the message they belong to.
 #[derive(Debug)]
-struct SharedBody {
-    message: Arc<Message>,
-    encoding: Encoding,
+pub(crate) enum Body {
+    /// The value in one of its encodings.
+    Value { message: Arc<Message>, encoding: Encoding },
+    /// What a stream makes of it.
+    Streamed { news: News, form: StreamForm },
 }
 
-impl SharedBody {
+impl Body {
     fn bytes(&self) -> &[u8] {
-        self.message.form(self.encoding).map_or(&[], |form| form.body)
+        match self {
+            Body::Value { message, encoding } => {
+                message.form(*encoding).map_or(&[], |form| form.body)
+            }
+            Body::Streamed { news, form } => news.streamed(*form).unwrap_or_default(),
+        }
     }
 }
 
@@ -32,7 +39,7 @@ impl SharedBody {
 pub(crate) struct Output {
     bytes: Vec<u8>,
     /// Bodies that go between `bytes`, each before the byte at the given offset.
-    shared: Vec<(usize, SharedBody)>,
+    shared: Vec<(usize, Body)>,
     shared_bytes: usize,
 }
 
@@ -46,6 +53,11 @@ impl Output {
         self.bytes.len() + self.shared_bytes
     }
 
+    /// The bytes, if nothing else was gathered.
+    pub(crate) fn plain(&mut self) -> Option<&mut Vec<u8>> {
+        self.shared.is_empty().then_some(&mut self.bytes)
+    }
+
     /// Where heads and small bodies are written to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -56,8 +68,8 @@ impl Output {
         if body.len() < SHARE_BYTES_MIN {
             self.bytes.extend_from_slice(body);
         } else {
-            let body_of = SharedBody { message: Arc::clone(message), encoding };
-            self.shared.push((self.bytes.len(), body_of));
+            let shared = Body::Value { message: Arc::clone(message), encoding };
+            self.shared.push((self.bytes.len(), shared));
             self.shared_bytes += body.len();
         }
     }
@@ -127,10 +139,11 @@ impl Output {
     }
 }
 
+/// A part of what is still to be sent.
 #[derive(Debug)]
-enum Piece {
+pub(crate) enum Piece {
     Own(Box<[u8]>),
-    Shared(SharedBody),
+    Shared(Body),
 }
 
 impl Piece {
@@ -140,6 +153,13 @@ impl Piece {
             Piece::Shared(body) => body.bytes(),
         }
     }
+}
+
+/// What is left of a piece behind an offset.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) piece: Piece,
+    pub(crate) offset: usize,
 }
 
 /// What one connection has still to be sent: at most what one gathering made. Large bodies are
@@ -154,6 +174,23 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
+    /// What a stream's reader has still to be sent, if a message was cut; it waits for room in any
+    /// case. `kept_bytes` are those it keeps beside that.
+    pub(crate) fn of_stream(rest: Option<Rest>, kept_bytes: usize) -> Backlog {
+        let own_bytes = match &rest {
+            Some(Rest { piece: Piece::Own(bytes), .. }) => bytes.len(),
+            _ => 0,
+        };
+        let offset = rest.as_ref().map_or(0, |rest| rest.offset);
+        let pieces = rest.into_iter().map(|rest| rest.piece).collect();
+        Backlog { pieces, offset, own_bytes: own_bytes + kept_bytes }
+    }
+
+    /// So many bytes beside it are kept no longer.
+    pub(crate) fn release(&mut self, kept_bytes: usize) {
+        self.own_bytes -= kept_bytes;
+    }
+
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes

@@ -141,6 +141,23 @@ impl Reply<'_> {
         self.stats.bytes_heads.add(fields.len() as u64 + 2);
     }
 
+    /// The head of an answer that goes on until the connection ends.
+    pub(crate) fn endless(&mut self, status: Status, fields: &[u8]) {
+        self.shape.keep_alive = false;
+        self.empty(status, fields);
+    }
+
+    /// The head after which the connection speaks another protocol (RFC 9110 section 15.2.2).
+    pub(crate) fn switch(&mut self, fields: &[u8]) {
+        let out = self.out.bytes();
+        let from = out.len();
+        out.extend_from_slice(Status::SWITCHING_PROTOCOLS.line());
+        out.extend_from_slice(&self.preamble.fields);
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"\r\n");
+        self.stats.bytes_heads.add((out.len() - from) as u64);
+    }
+
     /// A refusal: the status and one line that says what was wrong.
     pub(crate) fn refuse(&mut self, status: Status, reason: &str) {
         self.refuse_with(status, b"", reason);

@@ -3,8 +3,11 @@
 use crate::context::{CONTROL, Context, Exchange};
 use crate::endpoint::{self, Sink};
 use crate::response::Shape;
+use crate::stream::Opening;
+use crate::transport::{EVENTS, long_poll, sse, websocket};
 use stentor_io::Role;
 use stentor_wire::http1::{BodyLength, Head, Method, Version};
+use stentor_wire::negotiate::accepts_events;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -17,6 +20,8 @@ pub(crate) enum Next {
     Refused,
     /// It is answered when its body is complete.
     Body(Sink),
+    /// Its answer has begun, or is held back, and goes on for as long as the connection does.
+    Stream(Box<Opening>),
 }
 
 /// Begins one request; `bytes` is the head as it was received.
@@ -32,8 +37,7 @@ pub(crate) fn begin(
         return endpoint::publish::begin(cx, head, keep_alive);
     }
     if bodyless {
-        answer(cx, role, head, keep_alive);
-        return Next::Answered;
+        return answer(cx, role, head, bytes, keep_alive);
     }
     let bytes_max = cx.settings.limits.message_bytes_max as u64;
     match head.body {
@@ -44,25 +48,48 @@ pub(crate) fn begin(
             Next::Refused
         }
         _ if !is_read(head.method) && head.method != Method::Delete => {
-            answer(cx, role, head, false);
+            answer(cx, role, head, bytes, false);
             Next::Refused
         }
         _ => Next::Body(Sink::discard(bytes)),
     }
 }
 
-/// Answers a request that has no body, or whose body has gone by.
-pub(crate) fn answer(cx: &mut Context, role: Role, head: &Head<'_>, keep_alive: bool) {
-    let cors = &cx.settings.cors;
-    let origin = head.origin.filter(|origin| role != CONTROL && cors.lists(origin));
-    let mut x = cx.exchange(Shape { origin, ..shape(role, head, keep_alive) });
+/// Answers a request that has no body, or whose body has gone by; `bytes` is its head.
+pub(crate) fn answer(
+    cx: &mut Context,
+    role: Role,
+    head: &Head<'_>,
+    bytes: &[u8],
+    keep_alive: bool,
+) -> Next {
+    let mut x = exchange(cx, role, head, keep_alive);
     let (path, query) = target::split(head.target);
     match head.method {
         Method::Options => options(&mut x, role, head),
         Method::Delete if role == CONTROL => endpoint::publish::delete(&mut x, head, path),
-        Method::Get | Method::Head => read(&mut x, role, head, path, query),
+        Method::Get | Method::Head => return read(&mut x, head, bytes, path, query),
         _ => not_allowed(&mut x, role, path),
     }
+    Next::Answered
+}
+
+/// Answers a GET of a topic that was held, now that there is something new.
+pub(crate) fn answer_held(cx: &mut Context, role: Role, head: &Head<'_>, keep_alive: bool) {
+    let mut x = exchange(cx, role, head, keep_alive);
+    endpoint::value::get(&mut x, head, target::split(head.target).0);
+}
+
+/// What is needed to answer, with the origin if it is one of those that are listed.
+pub(crate) fn exchange<'a>(
+    cx: &'a mut Context,
+    role: Role,
+    head: &Head<'a>,
+    keep_alive: bool,
+) -> Exchange<'a> {
+    let cors = &cx.settings.cors;
+    let origin = head.origin.filter(|origin| role != CONTROL && cors.lists(origin));
+    cx.exchange(Shape { origin, ..shape(role, head, keep_alive) })
 }
 
 /// The shape of the answer to `head`, for those who are not pages of other origins.
@@ -80,38 +107,90 @@ fn is_read(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
 
-fn read(x: &mut Exchange<'_>, role: Role, head: &Head<'_>, path: &[u8], query: Option<&[u8]>) {
+fn read(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    bytes: &[u8],
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Next {
+    if path == EVENTS && head.method == Method::Get {
+        return match () {
+            () if websocket::is_asked_for(head) => websocket::open(x, head, path, query),
+            () if accepts_events(head.accept) => sse::open(x, head, path, query),
+            () => long_poll::many(x, head, bytes, path, query),
+        };
+    }
+    if path == websocket::ECHO && x.reply.shape.role == CONTROL && websocket::is_asked_for(head) {
+        return websocket::open(x, head, path, query);
+    }
     if path.starts_with(b"/-/") {
-        return reserved(x, role, head, path, query);
+        reserved(x, head, path, query);
+        return Next::Answered;
     }
     for lookup in &x.settings.lookups {
         if let Some(names) = head.target.strip_prefix(lookup.path.as_bytes()) {
-            return endpoint::values::lookup(x, head, lookup, names);
+            endpoint::values::lookup(x, head, lookup, names);
+            return Next::Answered;
         }
     }
-    endpoint::value::get(x, head, path);
+    if head.method == Method::Get {
+        topic(x, head, bytes, path, query)
+    } else {
+        endpoint::value::get(x, head, path);
+        Next::Answered
+    }
 }
 
-/// The server's own pages. All but the many-values one are on the control listener only.
-fn reserved(x: &mut Exchange<'_>, role: Role, head: &Head<'_>, path: &[u8], query: Option<&[u8]>) {
-    match (path, role) {
+/// GET of a topic, which says what it is to be: a stream, a long-poll, or the value.
+fn topic(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    bytes: &[u8],
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Next {
+    if head.upgrade.is_some() && websocket::is_asked_for(head) {
+        return websocket::open(x, head, path, query);
+    }
+    if accepts_events(head.accept) {
+        return sse::open(x, head, path, query);
+    }
+    if long_poll::may_be_asked_for(head, query)
+        && let Some(held) = long_poll::hold(x, head, bytes, path, query)
+    {
+        return held;
+    }
+    endpoint::value::get(x, head, path);
+    Next::Answered
+}
+
+/// The server's own pages. Those for reading are public, all others on the control listener only.
+fn reserved(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8], query: Option<&[u8]>) {
+    match (path, x.reply.shape.role) {
         (b"/-/values", _) => endpoint::values::many(x, head, query),
         (b"/-/status", CONTROL) => endpoint::status::status(x, head),
         (b"/-/metrics", CONTROL) => endpoint::metrics::metrics(x),
         (b"/-/healthz", CONTROL) => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         (b"/-/readyz", CONTROL) => endpoint::status::ready(x),
         (b"/-/topics", CONTROL) => endpoint::topics::topics(x, query),
-        (b"/-/publish", CONTROL) => not_allowed(x, role, path),
+        (b"/-/publish", CONTROL) => not_allowed(x, CONTROL, path),
+        (EVENTS, role) => not_allowed(x, role, path),
+        (websocket::ECHO, CONTROL) => {
+            let fields = b"Upgrade: websocket\r\n";
+            x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
+        }
         #[cfg(test)]
         (b"/-/panic", _) => panic!("a panic for the tests"),
         (_, CONTROL) => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page; there are /-/values, /-/publish, /-/status, /-/metrics, /-/healthz, \
-             /-/readyz and /-/topics.",
+            "No such page; there are /-/values, /-/events, /-/publish, /-/status, /-/metrics, \
+             /-/healthz, /-/readyz, /-/topics and /-/echo.",
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page here; /-/values is public, all others are on the control listener.",
+            "No such page here; /-/values and /-/events are public, all others are on the control \
+             listener.",
         ),
     }
 }
@@ -136,6 +215,7 @@ fn options(x: &mut Exchange<'_>, role: Role, head: &Head<'_>) {
 pub(crate) fn not_allowed(x: &mut Exchange<'_>, role: Role, path: &[u8]) {
     let reason = match (role, path) {
         (CONTROL, b"/-/publish") => "Lines of messages are POSTed here.",
+        (_, EVENTS) => "Streams are read here, with GET.",
         (CONTROL, _) => "This method means nothing here.",
         _ => "The public listener only answers reads; publish on the control listener.",
     };
@@ -145,6 +225,7 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, role: Role, path: &[u8]) {
 fn allow(role: Role, path: &[u8]) -> &'static [u8] {
     match (role, path) {
         (CONTROL, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
+        (_, EVENTS) => b"Allow: GET, OPTIONS\r\n",
         (CONTROL, path) if !path.starts_with(b"/-/") => {
             b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
         }

@@ -12,7 +12,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
-use stentor_hub::{Draft, Epoch, Hub, Precondition, PublishError, Published};
+use stentor_hub::{DeleteError, Draft, Epoch, Hub, Precondition, PublishError, Published};
 use stentor_io::{BindError, Epoll, Listener, Reservation, Role};
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -119,18 +119,20 @@ impl Server {
         &self.control
     }
 
-    /// The topics and their values.
-    #[must_use]
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.shared.hub
-    }
-
     /// Publishes from within the process.
     ///
     /// # Errors
     /// As [`Hub::publish`].
     pub fn publish(&self, topic: &str, draft: Draft) -> Result<Published, PublishError> {
         self.shared.publish(topic, draft, Precondition::None, stentor_io::unix_s())
+    }
+
+    /// Deletes a topic from within the process.
+    ///
+    /// # Errors
+    /// As [`Hub::delete`].
+    pub fn delete(&self, topic: &str) -> Result<(), DeleteError> {
+        self.shared.hub.delete(topic, Precondition::None, stentor_io::unix_s()).map(drop)
     }
 
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
@@ -200,8 +202,10 @@ impl Server {
             starters.push(starter);
             let shared = Arc::clone(&self.shared);
             let stats = Arc::clone(&self.shared.workers[index]);
-            let worker = Worker::new(shared, Arc::clone(&settings), stats);
             let mailbox = Arc::clone(&self.mailboxes[index]);
+            let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
+            let settings_of = Arc::clone(&settings);
+            let worker = Worker::new(shared, settings_of, stats, Arc::clone(&mailbox), seed);
             let (addresses, pin) = (Arc::clone(addresses), settings.pin);
             let bound = bound.clone();
             let thread = thread::Builder::new()
@@ -295,7 +299,7 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
     for _ in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             loop {
-                turn(&mut worker, &mut io, mailbox)?;
+                turn(&mut worker, &mut io)?;
                 if worker.has_ended() {
                     return Ok(());
                 }
@@ -308,20 +312,18 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
                 worker.recover(&mut io);
                 // A wake-up may have gone by in the turn that broke off.
                 mailbox.waker().take();
-                mailbox.take().into_iter().for_each(|order| worker.obey(&mut io, order));
+                worker.attend(&mut io);
             }
         }
     }
     Err(io::Error::other("too many panics"))
 }
 
-fn turn(worker: &mut Worker, io: &mut Epoll, mailbox: &Mailbox) -> io::Result<()> {
+fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
     let deadline_ms = worker.next_deadline_ms();
     let woken = io.turn(worker, deadline_ms)?;
     if woken {
-        for order in mailbox.take() {
-            worker.obey(io, order);
-        }
+        worker.attend(io);
     }
     worker.after_turn(io);
     Ok(())

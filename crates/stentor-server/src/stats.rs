@@ -23,16 +23,61 @@ impl Counter {
     }
 }
 
+/// How long something took, counted by how long: with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [Counter; BOUNDS_US.len() + 1],
+    sum_us: Counter,
+}
+
+impl Histogram {
+    /// Counts one that took so long.
+    pub(crate) fn observe(&self, us: u64) {
+        self.buckets[BOUNDS_US.partition_point(|&bound| bound < us)].add(1);
+        self.sum_us.add(us);
+    }
+}
+
+/// The sum of histograms at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// How many took at most each bound and more than the one before; the last, more than any.
+    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
+    pub(crate) sum_us: u64,
+}
+
+impl Times {
+    fn add(&mut self, histogram: &Histogram) {
+        for (total, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *total = total.wrapping_add(bucket.value());
+        }
+        self.sum_us = self.sum_us.wrapping_add(histogram.sum_us.value());
+    }
+}
+
+/// The bounds of a histogram's buckets, in microseconds: a tenth of a millisecond to ten seconds.
+pub(crate) const BOUNDS_US: [u64; 11] =
+    [100, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000, 10_000_000];
+
 macro_rules! stats {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The counters of one worker, on cache lines of their own.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct Stats { $($(#[doc = $doc])+ pub(crate) $name: Counter,)+ }
+        pub(crate) struct Stats {
+            $($(#[doc = $doc])+ pub(crate) $name: Counter,)+
+            /// From the publishing of a message until the last of its readers on this worker was
+            /// visited.
+            pub(crate) fan_outs: Histogram,
+        }
 
         /// The sum over all workers at one moment.
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-        pub(crate) struct Totals { $($(#[doc = $doc])+ pub(crate) $name: u64,)+ }
+        pub(crate) struct Totals {
+            $($(#[doc = $doc])+ pub(crate) $name: u64,)+
+            #[serde(skip)]
+            pub(crate) fan_outs: Times,
+        }
 
         impl Totals {
             /// Adds up what the workers have counted.
@@ -40,6 +85,7 @@ macro_rules! stats {
                 let mut totals = Totals::default();
                 for worker in workers {
                     $(totals.$name = totals.$name.wrapping_add(worker.$name.value());)+
+                    totals.fan_outs.add(&worker.fan_outs);
                 }
                 totals
             }
@@ -56,6 +102,22 @@ stats! {
     connections_reading,
     /// Of the open connections, those with an answer that waits for the peer to read.
     connections_writing,
+    /// Readers of Server-Sent Events.
+    readers_sse,
+    /// WebSockets.
+    readers_websocket,
+    /// Long-polls that are held.
+    readers_long_poll,
+    /// Of the readers, those whose socket takes no more for now.
+    readers_behind,
+    /// Messages sent to readers of streams: each counts once for each reader.
+    deliveries,
+    /// Messages left out since a newer one of the same topic was sent instead.
+    conflated,
+    /// Readers told that messages are missing.
+    gaps,
+    /// Bytes of streams, heads excepted.
+    bytes_streams,
     /// Bytes kept for clients that do not read.
     backlog_bytes,
     /// Connections cut because too much was kept already.

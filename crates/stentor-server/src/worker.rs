@@ -6,10 +6,14 @@
 use crate::config::Settings;
 use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
-use crate::limits::{DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS};
-use crate::mailbox::Order;
+use crate::limits::{
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS, VISITS_AT_ONCE,
+    VISITS_PER_TURN,
+};
+use crate::mailbox::{Mailbox, Order};
 use crate::slab::Slab;
 use crate::stats::Stats;
+use crate::stream::feeds::{Entry, FeedId, Visit};
 use crate::timers::Wheel;
 use std::sync::Arc;
 use stentor_io::{Backend, Flow, Handler, Role, Socket};
@@ -47,9 +51,16 @@ enum Drain {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, settings: Arc<Settings>, stats: Arc<Stats>) -> Worker {
+    /// `seed` makes the chance of this worker different from that of others.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        settings: Arc<Settings>,
+        stats: Arc<Stats>,
+        mailbox: Arc<Mailbox>,
+        seed: u64,
+    ) -> Worker {
         Worker {
-            cx: Context::new(shared, settings, stats),
+            cx: Context::new(shared, settings, stats, mailbox, seed),
             connections: Slab::new(),
             open: 0,
             wheel: Wheel::new(),
@@ -61,6 +72,9 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        if self.cx.feeds.is_passing() {
+            return Some(0);
+        }
         let drain = match self.drain {
             Drain::No => None,
             Drain::Emptying { listeners_until_ms, .. } => Some(listeners_until_ms),
@@ -73,15 +87,18 @@ impl Worker {
         }
     }
 
-    /// Does what is due after the events of a turn: deadlines, the graceful stop.
+    /// Does what is due after the events of a turn: a slice of a fan-out, deadlines, the graceful
+    /// stop.
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.unix_s());
         for _ in 0..EXPIRIES_PER_TURN {
             let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
             let socket = Socket::from_index(index as u32);
+            self.cx.cost = 0;
             self.with(socket, |connection, cx| connection.expire(cx, io, socket));
         }
+        self.fan_out(io);
         match self.drain {
             Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
                 io.close_listeners();
@@ -97,6 +114,54 @@ impl Worker {
         match self.drain {
             Drain::Ending { until_ms } => self.open == 0 || until_ms <= self.cx.now_ms,
             _ => false,
+        }
+    }
+
+    /// Empties the mailbox.
+    pub(crate) fn attend<B: Backend>(&mut self, io: &mut B) {
+        self.cx.hear_news();
+        for order in self.cx.mailbox.take_orders() {
+            self.obey(io, order);
+        }
+    }
+
+    /// Visits some of the readers for whom there is news. The rest have their turn after whatever
+    /// else has happened meanwhile: a fan-out to many holds nobody up.
+    fn fan_out<B: Backend>(&mut self, io: &mut B) {
+        if !self.cx.feeds.is_passing() {
+            return;
+        }
+        let mut visits = 0;
+        while visits < VISITS_PER_TURN {
+            let Some(feed) = self.cx.feeds.next_pass() else {
+                self.cx.batches.forget();
+                return;
+            };
+            for _ in 0..VISITS_AT_ONCE {
+                visits += 1;
+                match self.cx.feeds.next_visit(feed) {
+                    Some(Visit::Reader(entry)) => self.visit(io, feed, entry),
+                    Some(Visit::Over { published_us }) => {
+                        self.cx.stats.fan_outs.observe(io.now_us().saturating_sub(published_us));
+                        let connections = &mut self.connections;
+                        self.cx.feeds.tidy(|feed, Entry { socket, generation }| {
+                            let connection = connections.at(socket.index());
+                            connection.is_some_and(|reader| reader.is_reader(feed, generation))
+                        });
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, entry: Entry) {
+        let Entry { socket, generation } = entry;
+        let Some(connection) = self.connections.at(socket.index()) else { return };
+        if connection.is_due(generation, self.cx.feeds.latest_seq(feed)) {
+            self.cx.cost = 0;
+            self.with(socket, |connection, cx| connection.deliver(cx, io, socket));
         }
     }
 
@@ -155,7 +220,7 @@ impl Worker {
         self.cx.note(before, connection.activity());
         if connection.is_free() {
             self.open -= 1;
-        } else if let Some(deadline_ms) = connection.deadline_ms(&self.cx) {
+        } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {
             self.wheel.set(&mut self.connections, socket.index(), deadline_ms, self.cx.now_ms);
         }
         Some(result)

@@ -1,10 +1,15 @@
 //! Talking to a running server: addresses, topics in URLs, and answers.
+//!
+//! Topics and ids are bytes of somebody else's choice. They enter a URL escaped, each by the rules
+//! of its place: what is harmless in a path may separate parameters in a query.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::io::Read;
 use std::time::Duration;
 
+use ureq::config::ConfigBuilder;
 use ureq::http::Response;
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use crate::Failure;
@@ -37,15 +42,41 @@ impl BaseUrl {
     /// The URL of a topic: every byte of its name that could be taken for syntax is escaped.
     pub(crate) fn topic(&self, topic: &str) -> String {
         let mut url = self.0.clone();
-        for byte in topic.bytes() {
-            if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
-                url.push(char::from(byte));
-            } else {
-                // Writing to a string cannot fail.
-                let _ = write!(url, "%{byte:02X}");
-            }
+        escape(&mut url, topic, b"/-._~!$&'()*+,;=:@");
+        url
+    }
+
+    /// The URL of the stream of many topics, with these parameters in its query.
+    pub(crate) fn events<'p>(
+        &self,
+        parameters: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> String {
+        let mut url = self.page("/-/events");
+        for (i, (name, value)) in parameters.into_iter().enumerate() {
+            url.push(if i == 0 { '?' } else { '&' });
+            url.push_str(name);
+            url.push('=');
+            escape(&mut url, value, b"/-._~*,:@");
         }
         url
+    }
+}
+
+/// Appends `text`, escaping every byte but letters, digits and those in `plain`.
+fn escape(url: &mut String, text: &str, plain: &[u8]) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(url, "%{byte:02X}");
+        }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -57,17 +88,27 @@ pub(crate) fn parse_topic(text: &str) -> Result<String, String> {
     Err("a topic is a path, such as /quotes/aapl".to_owned())
 }
 
-/// A client that keeps its connections and goes straight to the server it was told. Every status
-/// is an answer, not an error.
+/// A client that keeps its connections. `answer_timeout` is for all of an exchange.
 pub(crate) fn agent(answer_timeout: Option<Duration>) -> Agent {
-    let config = Agent::config_builder()
+    config().timeout_global(answer_timeout).build().new_agent()
+}
+
+/// A client for answers that never end. The head has to come soon; after it, only a silence of
+/// `silence_max` is an error.
+pub(crate) fn stream_agent(silence_max: Duration) -> Agent {
+    let config = config().timeout_recv_response(Some(HEAD_TIMEOUT));
+    config.timeout_per_read(Some(silence_max)).build().new_agent()
+}
+
+/// What all clients have in common: they go straight to the server they were told, and every
+/// status is an answer, not an error.
+fn config() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .proxy(None)
         .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(answer_timeout)
-        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
-    config.build().new_agent()
+        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")))
 }
 
 /// The whole body of an answer.
@@ -78,19 +119,25 @@ pub(crate) fn body(answer: &mut Response<Body>) -> Result<Vec<u8>, ureq::Error> 
     Ok(data)
 }
 
-/// What a refusal says: the status, and the server's reason.
+/// What a refusal says: the status, and the server's reason. A reason that goes on and on is cut.
 pub(crate) fn refusal(what: &str, answer: &mut Response<Body>) -> Failure {
-    let reason = body(answer).unwrap_or_default();
+    let mut reason = Vec::new();
+    // Whatever came of it before an error is better than nothing.
+    let _ = answer.body_mut().as_reader().take(REASON_BYTES_MAX).read_to_end(&mut reason);
     let reason = String::from_utf8_lossy(&reason);
     Failure::Failed(format!("{what}: {}: {}", answer.status(), reason.trim_end()))
 }
 
 /// What a request without an answer says.
 pub(crate) fn unreachable(server: &BaseUrl, error: &ureq::Error) -> Failure {
-    Failure::Failed(format!("no answer from {}: {error}", server.0))
+    Failure::Failed(format!("no answer from {server}: {error}"))
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A reason is a sentence; this is a page.
+const REASON_BYTES_MAX: u64 = 4 * 1024;
 
 /// Above any message a server can be configured to take.
 const BODY_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -121,6 +168,11 @@ mod tests {
         let server = BaseUrl::parse("h:1").unwrap();
         assert_eq!(server.topic("/quotes/aapl"), "http://h:1/quotes/aapl");
         assert_eq!(server.topic("/a b?c#d%41/é"), "http://h:1/a%20b%3Fc%23d%2541/%C3%A9");
+        let parameters = [("topic", "/a b&c=d+é"), ("topic", "/quotes/*"), ("since", "1f-2#%")];
+        assert_eq!(
+            server.events(parameters),
+            "http://h:1/-/events?topic=/a%20b%26c%3Dd%2B%C3%A9&topic=/quotes/*&since=1f-2%23%25"
+        );
         assert!(parse_topic("quotes").is_err());
         assert!(parse_topic("/").is_err());
     }

@@ -79,7 +79,7 @@ fn a_refused_publish_changes_nothing() {
     assert_eq!(hub.counts(), before);
     assert_eq!(hub.value("/a").unwrap().data(), b"four");
     assert_eq!(publish(&hub, "/a", "x").id.seq, 3, "no number was used up");
-    hub.delete("/b", Precondition::None).unwrap();
+    hub.delete("/b", Precondition::None, 0).unwrap();
     assert!(publish(&hub, "/c", "c").created, "there is room again");
 }
 
@@ -111,9 +111,10 @@ fn preconditions() {
     }
     assert!(hub.publish("/a", Draft::new(*b"2"), IfMatch(tag), 0).is_ok());
     assert_eq!(hub.publish("/a", Draft::new(*b"3"), IfMatch(tag), 0).unwrap_err(), PRECONDITION);
-    assert_eq!(hub.delete("/a", IfMatch(tag)).unwrap_err(), DeleteError::PreconditionFailed);
-    assert_eq!(hub.delete("/b", IfMatch(tag)).unwrap_err(), DeleteError::NotFound);
-    assert_eq!(hub.delete("/a", IfMatch(star)).unwrap().data(), b"2");
+    assert_eq!(hub.delete("/a", IfMatch(tag), 0).unwrap_err(), DeleteError::PreconditionFailed);
+    assert_eq!(hub.delete("/b", IfMatch(tag), 0).unwrap_err(), DeleteError::NotFound);
+    let deletion = hub.delete("/a", IfMatch(star), 0).unwrap();
+    assert_eq!((deletion.topic(), deletion.seq()), ("/a", 3));
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn what_is_no_longer_kept_is_freed() {
     publish(&hub, "/a", "3");
     assert!(first.upgrade().is_none());
     assert!(second.upgrade().is_some());
-    hub.delete("/a", Precondition::None).unwrap();
+    hub.delete("/a", Precondition::None, 0).unwrap();
     assert!(second.upgrade().is_none());
 }
 
@@ -188,14 +189,18 @@ fn deleting_and_coming_back() {
     publish(&hub, "/a", "1");
     publish(&hub, "/a", "2");
     publish(&hub, "/ab", "3");
-    assert_eq!(hub.delete("/a", Precondition::None).unwrap().data(), b"2");
+    let deletion = hub.delete("/a", Precondition::None, 1001).unwrap();
+    assert_eq!((deletion.topic(), deletion.seq()), ("/a", 4), "a deletion takes a number");
+    assert!(deletion.message.is_deletion() && deletion.message.data().is_empty());
+    assert_eq!(deletion.message.published_at(), 1001);
     assert!(hub.value("/a").is_none());
-    assert_eq!(hub.delete("/a", Precondition::None).unwrap_err(), DeleteError::NotFound);
+    assert_eq!(hub.delete("/a", Precondition::None, 0).unwrap_err(), DeleteError::NotFound);
     assert_eq!(names(&hub.topics("", None, 10)), ["/ab"]);
     let counts = hub.counts();
     assert_eq!((counts.topics, counts.messages_kept, counts.bytes_kept), (1, 1, 1));
+    assert_eq!((counts.published_total, hub.seq()), (3, 4));
     let back = publish(&hub, "/a", "4");
-    assert_eq!((back.created, back.id.seq, back.replaced.is_none()), (true, 4, true));
+    assert_eq!((back.created, back.id.seq, back.replaced.is_none()), (true, 5, true));
     assert_eq!(history(&hub, "/a"), 1);
 }
 
@@ -270,13 +275,22 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 #[derive(Default)]
 struct Model {
     seq: u64,
+    published: u64,
     topics: std::collections::BTreeMap<usize, Vec<(u64, usize)>>,
 }
 
 impl Model {
     fn publish(&mut self, topic: usize, bytes: usize) {
         self.seq += 1;
+        self.published += 1;
         self.topics.entry(topic).or_default().push((self.seq, bytes));
+    }
+
+    /// Whether there was something to delete.
+    fn delete(&mut self, topic: usize) -> bool {
+        let deleted = self.topics.remove(&topic).is_some();
+        self.seq += u64::from(deleted);
+        deleted
     }
 
     fn trim(&mut self, history: u32, history_bytes: usize) {
@@ -294,7 +308,7 @@ impl Model {
         assert_eq!(hub.counts().bytes_kept, kept.map(|(_, bytes)| bytes).sum::<usize>());
         assert_eq!(
             (hub.counts().topics, hub.counts().published_total),
-            (self.topics.len(), self.seq)
+            (self.topics.len(), self.published)
         );
         let listed = hub.topics("", None, 100);
         assert_eq!(listed.len(), self.topics.len());
@@ -328,8 +342,8 @@ proptest! {
                     }
                 }
                 Operation::Delete { topic } => {
-                    let done = hub.delete(&format!("/t/{topic}"), Precondition::None).is_ok();
-                    prop_assert_eq!(done, model.topics.remove(&topic).is_some());
+                    let done = hub.delete(&format!("/t/{topic}"), Precondition::None, 0).is_ok();
+                    prop_assert_eq!(done, model.delete(topic));
                 }
                 Operation::SetRules { history: messages, history_bytes: bytes } => {
                     hub.set_rules(vec![rule("/t/*", messages, bytes)]);
@@ -381,7 +395,7 @@ fn everybody_at_once() {
     assert_eq!(counts.topics, listed.len());
     assert_eq!(counts.messages_kept, listed.iter().map(|info| info.history).sum::<usize>());
     for info in listed {
-        hub.delete(&info.name, Precondition::None).unwrap();
+        hub.delete(&info.name, Precondition::None, 0).unwrap();
     }
     let empty = hub.counts();
     assert_eq!((empty.topics, empty.messages_kept, empty.bytes_kept), (0, 0, 0));
@@ -392,8 +406,8 @@ fn write(hub: &Hub, names: &[String], writer: u64, rounds: u64, published: &Atom
     for round in 0..rounds {
         let name = &names[((round * 7 + writer) % 4) as usize];
         if (round + writer).is_multiple_of(5) {
-            let _ = hub.delete(name, Precondition::None);
-            if hub.delete(&own, Precondition::None).is_ok() {
+            let _ = hub.delete(name, Precondition::None, 0);
+            if hub.delete(&own, Precondition::None, 0).is_ok() {
                 assert!(hub.value(&own).is_none(), "deleted for its writer at once");
             }
         }

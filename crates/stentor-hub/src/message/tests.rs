@@ -41,7 +41,8 @@ fn the_head_of_a_small_value() {
     assert_eq!(
         head(&small, Encoding::Identity),
         "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\nETag: \"5f3a09c1-42\"\r\n\
-         Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n\r\n"
+         Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n\
+         Vary: Accept\r\n\r\n"
     );
     assert_eq!(small.form(Encoding::Identity).unwrap().body, b"12.5");
     assert!(small.form(Encoding::Gzip).is_none());
@@ -56,7 +57,7 @@ fn the_heads_of_a_compressible_value() {
         head(&long, Encoding::Identity),
         "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 600\r\n\
          ETag: \"5f3a09c1-42\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
-         Cache-Control: no-cache\r\nVary: Accept-Encoding\r\n\r\n"
+         Cache-Control: no-cache\r\nVary: Accept, Accept-Encoding\r\n\r\n"
     );
     for encoding in COMPRESSED {
         assert!(long.form(encoding).is_none());
@@ -69,7 +70,7 @@ fn the_heads_of_a_compressible_value() {
                 "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
                  Content-Encoding: {}\r\nETag: \"5f3a09c1-42{}\"\r\n\
                  Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
-                 Cache-Control: no-cache\r\nVary: Accept-Encoding\r\n\r\n",
+                 Cache-Control: no-cache\r\nVary: Accept, Accept-Encoding\r\n\r\n",
                 form.body.len(),
                 encoding.token(),
                 encoding.suffix()
@@ -176,7 +177,7 @@ fn a_publishers_gzip_is_kept_as_it_is() {
     assert!(head(&small, Encoding::Gzip).contains("\r\nETag: \"5f3a09c1-42.gz\"\r\n"));
     assert!(!small.compressible());
     for encoding in [Encoding::Identity, Encoding::Gzip] {
-        assert!(head(&small, encoding).ends_with("\r\nVary: Accept-Encoding\r\n\r\n"));
+        assert!(head(&small, encoding).ends_with("\r\nVary: Accept, Accept-Encoding\r\n\r\n"));
     }
     assert!(!small.ask(Encoding::Gzip));
 

@@ -83,6 +83,12 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "message_bytes_max", false),
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
+    ("streams", "heartbeat", false),
+    ("streams", "ping", false),
+    ("streams", "retry", false),
+    ("streams", "stall_timeout", false),
+    ("streams", "drain_spread", false),
+    ("streams", "topics_max", false),
     ("cors", "origins", true),
 ];
 
@@ -147,6 +153,7 @@ struct Layer {
     server_header: Option<bool>,
     drain: Option<Millis<0, HOUR>>,
     limits: LimitsLayer,
+    streams: StreamsLayer,
     cors: CorsLayer,
     topics: Option<Vec<RuleLayer>>,
     lookup: Option<Vec<LookupLayer>>,
@@ -162,6 +169,17 @@ struct LimitsLayer {
     message_bytes_max: Option<Bytes<1, { 256 * MIB }>>,
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct StreamsLayer {
+    heartbeat: Option<Millis<0, DAY>>,
+    ping: Option<Millis<0, DAY>>,
+    retry: Option<Millis<10, HOUR>>,
+    stall_timeout: Option<Millis<10, DAY>>,
+    drain_spread: Option<Millis<0, HOUR>>,
+    topics_max: Option<Count<1, 100_000>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -215,6 +233,13 @@ impl Layer {
         set(&mut limits.message_bytes_max, from.message_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
+        let (streams, from) = (&mut settings.streams, self.streams);
+        set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
+        set(&mut streams.ping_ms, from.ping, |time| time.0);
+        set(&mut streams.retry_ms, from.retry, |time| time.0);
+        set(&mut streams.stall_timeout_ms, from.stall_timeout, |time| time.0);
+        set(&mut streams.drain_spread_ms, from.drain_spread, |time| time.0);
+        set(&mut streams.topics_max, from.topics_max, |count| to_usize(count.0));
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Settings {
     pub drain_ms: u64,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
+    /// How streams are kept alive, and how they end.
+    pub streams: Streams,
     /// Which web pages of other origins may read.
     pub cors: Cors,
     /// How topics are kept; the first rule whose pattern matches is used.
@@ -66,6 +68,23 @@ pub struct Limits {
     pub topics_max: usize,
     /// How many names one look-up may ask for.
     pub names_max: usize,
+}
+
+/// How streams are kept alive, and how they end.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// How long Server-Sent Events may be silent before a comment is sent; 0: for ever.
+    pub heartbeat_ms: u64,
+    /// How often WebSockets are pinged; 0: never.
+    pub ping_ms: u64,
+    /// When a reader whose stream has ended comes back; a random time up to as long is added.
+    pub retry_ms: u64,
+    /// How long a reader may take nothing of what is due to it.
+    pub stall_timeout_ms: u64,
+    /// Over what time a graceful stop spreads the ends of streams; half of `drain_ms` at most.
+    pub drain_spread_ms: u64,
+    /// How many topics and patterns one stream may be of.
+    pub topics_max: usize,
 }
 
 /// Cross-origin reads (the CORS protocol of the Fetch standard).
@@ -202,6 +221,7 @@ impl Default for Settings {
             server_header: true,
             drain_ms: 10_000,
             limits: Limits::default(),
+            streams: Streams::default(),
             cors: Cors::default(),
             topics: Vec::new(),
             lookups: Vec::new(),
@@ -220,6 +240,19 @@ impl Default for Limits {
             message_bytes_max: 1024 * 1024,
             topics_max: 2_000_000,
             names_max: 1_000,
+        }
+    }
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            heartbeat_ms: 15_000,
+            ping_ms: 25_000,
+            retry_ms: 2_000,
+            stall_timeout_ms: 300_000,
+            drain_spread_ms: 5_000,
+            topics_max: 1_000,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::context::Exchange;
 use crate::endpoint::status::Report;
+use crate::stats::{BOUNDS_US, Times};
 use std::fmt::Write;
 
 /// `GET /-/metrics`
@@ -15,6 +16,7 @@ fn text(report: &Report) -> String {
     connections(&mut page, report);
     answers(&mut page, report);
     values(&mut page, report);
+    streams(&mut page, report);
     process(&mut page, report);
     page.0
 }
@@ -56,7 +58,11 @@ fn answers(page: &mut Page, report: &Report) {
     page.counter("responses_compressed_total", help, c.answers_compressed);
     page.counter("lookups_total", "Names looked up many at a time.", c.lookups);
     page.counter("received_bytes_total", "Bytes received.", c.bytes_in);
-    let kinds = [("{kind=\"heads\"}", c.bytes_heads), ("{kind=\"bodies\"}", c.bytes_bodies)];
+    let kinds = [
+        ("{kind=\"heads\"}", c.bytes_heads),
+        ("{kind=\"bodies\"}", c.bytes_bodies),
+        ("{kind=\"streams\"}", c.bytes_streams),
+    ];
     page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
 }
 
@@ -68,6 +74,25 @@ fn values(page: &mut Page, report: &Report) {
     page.gauge("messages_kept", "Messages in memory.", report.messages_kept as u64);
     let help = "Data of the messages in memory.";
     page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
+}
+
+fn streams(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    let kinds = [
+        ("{kind=\"sse\"}", c.readers_sse),
+        ("{kind=\"websocket\"}", c.readers_websocket),
+        ("{kind=\"long_poll\"}", c.readers_long_poll),
+    ];
+    page.family("readers", "gauge", "Readers by kind.", &kinds);
+    let help = "Of the readers, those whose socket takes no more for now.";
+    page.gauge("readers_behind", help, c.readers_behind);
+    let help = "Messages sent to readers, each counted once for each reader.";
+    page.counter("deliveries_total", help, c.deliveries);
+    let help = "Messages left out since a newer one of the topic was sent instead.";
+    page.counter("conflated_total", help, c.conflated);
+    page.counter("gaps_total", "Times readers were told that messages are missing.", c.gaps);
+    let help = "From the publishing of a message until the last reader of a worker was visited.";
+    page.histogram("fan_out_seconds", help, &c.fan_outs);
 }
 
 fn process(page: &mut Page, report: &Report) {
@@ -90,6 +115,25 @@ impl Page {
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    /// A histogram of times: cumulative buckets, sum and count.
+    fn histogram(&mut self, name: &str, help: &str, times: &Times) {
+        let mut count = 0;
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} histogram");
+        for (bucket, bound_us) in times.buckets.iter().zip(BOUNDS_US) {
+            count += bucket;
+            let bound_s = bound_us as f64 / 1e6;
+            let _ = writeln!(self.0, "stentor_{name}_bucket{{le=\"{bound_s}\"}} {count}");
+        }
+        count += times.buckets[BOUNDS_US.len()];
+        let sum_s = times.sum_us as f64 / 1e6;
+        let _ = writeln!(
+            self.0,
+            "stentor_{name}_bucket{{le=\"+Inf\"}} {count}\nstentor_{name}_sum {sum_s}\n\
+             stentor_{name}_count {count}"
+        );
     }
 
     /// One metric with its samples: labels in braces, value.

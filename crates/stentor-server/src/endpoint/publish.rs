@@ -161,10 +161,10 @@ impl Upload {
         let mut x = cx.exchange(shape);
         match self.publish(x.shared, bytes_max, x.unix_s) {
             Ok(published) => {
-                let id = published.id.text();
+                let (id, readers) = (published.id.text(), published.readers);
                 let status = if published.created { Status::CREATED } else { Status::OK };
                 let etag = format!("ETag: \"{}\"\r\n", id.as_str());
-                let body = format!("{{\"id\":\"{}\",\"readers\":0}}\n", id.as_str());
+                let body = format!("{{\"id\":\"{id}\",\"readers\":{readers}}}\n", id = id.as_str());
                 x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
             }
             Err((status, reason)) => {
@@ -230,7 +230,7 @@ pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
     if let Err(reason) = target::check_topic(&topic) {
         return x.reply.refuse(Status::BAD_REQUEST, reason);
     }
-    match x.shared.hub.delete(&topic, condition.borrowed()) {
+    match x.shared.hub.delete(&topic, condition.borrowed(), x.unix_s) {
         Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
         Err(error) => {
             let status = match error {

@@ -93,8 +93,7 @@ fn not_modified(x: &mut Exchange<'_>, message: &Message, encoding: Encoding) {
     fields.extend_from_slice(b"\"\r\nCache-Control: ");
     fields.extend_from_slice(message.cache_control().as_bytes());
     fields.extend_from_slice(b"\r\n");
-    if message.varies() {
-        fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
-    }
+    let also: &[u8] = if message.varies() { b", Accept-Encoding" } else { b"" };
+    fields.extend_from_slice(&[b"Vary: Accept", also, b"\r\n"].concat());
     x.reply.empty(Status::NOT_MODIFIED, fields);
 }

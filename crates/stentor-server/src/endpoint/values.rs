@@ -6,11 +6,9 @@
 use crate::config::Lookup;
 use crate::context::Exchange;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::io::Write;
-use stentor_hub::{Embed, Message};
+use stentor_hub::Message;
 use stentor_wire::http1::Head;
 use stentor_wire::lookup::{Template, json_string, names};
 use stentor_wire::negotiate::tag_matches;
@@ -188,7 +186,7 @@ impl Shape<'_> {
                 json_string(body, name);
                 body.push(b':');
                 match message {
-                    Some(message) => embed(body, message),
+                    Some(message) => message.write_json(body),
                     None => body.extend_from_slice(b"null"),
                 }
             }
@@ -198,19 +196,6 @@ impl Shape<'_> {
                 }
                 line.write(body, name, message.map_or(&[], Message::data));
             }
-        }
-    }
-}
-
-/// A value as JSON can hold it.
-fn embed(body: &mut Vec<u8>, message: &Message) {
-    match message.embed() {
-        Embed::Json => body.extend_from_slice(message.data()),
-        Embed::Text => json_string(body, std::str::from_utf8(message.data()).unwrap_or_default()),
-        Embed::Bytes => {
-            body.extend_from_slice(b"{\"base64\":\"");
-            body.extend_from_slice(STANDARD.encode(message.data()).as_bytes());
-            body.extend_from_slice(b"\"}");
         }
     }
 }

@@ -16,6 +16,7 @@ mod faults;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
 use client::{Script, Scripted};
@@ -49,7 +50,9 @@ impl World {
             workers: vec![Arc::clone(&stats)],
             started_unix_s: 0,
         });
-        let worker = Worker::new(Arc::clone(&shared), Arc::new(settings), stats);
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let settings = Arc::new(settings);
+        let worker = Worker::new(Arc::clone(&shared), settings, stats, mailbox, seed);
         let world = World { sim: Sim::new(seed, faults), worker, shared, jobs };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
@@ -65,8 +68,10 @@ impl World {
     /// One turn of the loop. Returns false if only time can change anything.
     fn turn(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
+        self.worker.attend(&mut self.sim);
+        let passes = self.worker.next_deadline_ms() == Some(0);
         self.worker.after_turn(&mut self.sim);
-        busy
+        busy || passes
     }
 
     fn settle_some(&mut self, turns: usize) {

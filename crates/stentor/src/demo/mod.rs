@@ -47,10 +47,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     lifecycle::log_to_stderr(Level::WARN);
     let mut signals = Signals::register()?;
     let server = lifecycle::start(args.server.settings(None)?)?;
-    let page = Draft::new(PAGE.as_bytes()).with_content_type(html()?);
-    let page = server.publish("/demo", page).map_err(|error| Failure::Failed(error.to_string()))?;
+    publish(&server, "/demo/stentor.js", CLIENT, "text/javascript; charset=utf-8")?;
+    let page = publish(&server, "/demo", PAGE, "text/html; charset=utf-8")?;
     let scene = Scene { days: days.len(), first, last, speed: args.speed };
-    greet(&introduction(&base_url(&server), page.id, &scene));
+    greet(&introduction(&base_url(&server), page, &scene));
 
     let (stop, stopped) = mpsc::channel();
     let pause = Duration::from_secs_f64(1.0 / args.speed);
@@ -133,8 +133,12 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn html() -> Result<ContentType, Failure> {
-    ContentType::parse("text/html; charset=utf-8").map_err(|e| Failure::Failed(e.to_owned()))
+/// Publishes a file of the demo.
+fn publish(server: &Server, topic: &str, data: &str, content_type: &str) -> Result<Id, Failure> {
+    let content_type = ContentType::parse(content_type).map_err(|e| Failure::Failed(e.into()))?;
+    let draft = Draft::new(data.as_bytes()).with_content_type(content_type);
+    let published = server.publish(topic, draft);
+    published.map(|published| published.id).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {
@@ -155,6 +159,9 @@ fn parse_date(text: &str) -> Result<String, String> {
 }
 
 const PAGE: &str = include_str!("page.html");
+
+/// The browser client, as it is published for others.
+const CLIENT: &str = include_str!("../../../../clients/js/stentor.js");
 
 const EXAMPLES: &str = "\
 Examples:

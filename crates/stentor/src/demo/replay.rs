@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use stentor_hub::{ContentType, Draft, Precondition};
+use stentor_hub::{ContentType, Draft};
 use stentor_server::Server;
 
 use super::prices::{Day, Quote};
@@ -19,7 +19,7 @@ pub(super) fn run(
     for step in steps(days) {
         for topic in step.unlisted {
             // Not having been there is as good.
-            let _ = server.hub().delete(&topic, Precondition::None);
+            let _ = server.delete(&topic);
         }
         for quote in &step.day.quotes {
             let draft = Draft::new(quote.json().into_bytes()).with_content_type(ContentType::JSON);

@@ -1,0 +1,308 @@
+/**
+ * Stentor in the browser: many live values over one connection.
+ *
+ * Each topic or pattern is a reader with a cursor, the id up to which it has seen all. A message
+ * goes to the readers it is news to, and a new connection is asked for what follows the cursor:
+ * nothing is lost without a gap, and nothing comes twice.
+ *
+ * SSE is read with fetch: an EventSource hides named events, heartbeats and the server's reasons.
+ */
+
+const ANSWER_MS = 10_000
+const WAIT_S = 25
+const SILENT = new Error('The server does not answer.')
+
+let page
+
+/** All on the page's own server share one connection. */
+export const watch = (...watched) => (page ??= connect()).watch(...watched)
+
+export const connect = (server, options) => new Connection(server, options)
+
+class Connection {
+  #url
+  #auto
+  #transport
+  #state
+  #readers = new Map() // By topic or pattern: { since, floor, last, watchers }.
+  #cursor // Of all readers.
+  #attempt // While there are readers.
+  #alarm
+  #settling
+  #wake
+  #subscribe // While a WebSocket is open.
+  #streamed = false
+  #failures = 0
+  #retry_ms = 2_000
+
+  constructor(server = '', { transport = 'auto', since, mode } = {}) {
+    this.#url = new URL(server.replace(/\/$/, '') + '/-/events', globalThis.location?.href)
+    if (mode) this.#url.searchParams.set('mode', mode)
+    this.#auto = transport === 'auto'
+    this.#transport = this.#auto ? 'sse' : transport
+    this.#cursor = since
+    this.#show('connecting')
+  }
+
+  watch(topic, callback, handlers) {
+    let reader = this.#readers.get(topic)
+    if (!reader) {
+      const since = this.#attempt ? undefined : this.#cursor
+      reader = { since, last: new Map(), watchers: new Set() }
+      this.#readers.set(topic, reader)
+      this.#change()
+    }
+    // Async: what a callback throws is reported, and stops nobody else.
+    let ready = false
+    const all = { ...handlers, callback }
+    const hear = async (name, ...news) => {
+      if (ready && reader.watchers.has(hear)) all[name]?.(...news)
+    }
+    reader.watchers.add(hear)
+    queueMicrotask(() => {
+      ready = true
+      hear('onState', this.#state)
+      for (const message of reader.last.values()) hear('callback', message.data, message)
+    })
+    return () => {
+      if (!reader.watchers.delete(hear) || reader.watchers.size) return
+      this.#readers.delete(topic)
+      this.#change()
+    }
+  }
+
+  close() {
+    this.#show('closed')
+    for (const { watchers } of this.#readers.values()) watchers.clear()
+    this.#readers.clear()
+    this.#change()
+  }
+
+  /** Many changes in a row make one connection. */
+  #change() {
+    this.#settling ??= setTimeout(() => {
+      this.#settling = undefined
+      const any = this.#readers.size
+      if (!this.#attempt) this.#run()
+      else if (any && this.#subscribe) this.#subscribe()
+      else this.#attempt.abort(null) // No problem, only another list.
+      if (!any) this.#wake?.()
+    }, 5)
+  }
+
+  async #run() {
+    while (this.#readers.size) {
+      const attempt = (this.#attempt = new AbortController())
+      const { signal } = attempt
+      const failed = (error) => (signal.aborted ? signal.reason : error)
+      const problem = await this.#connect(signal).catch(failed)
+      clearTimeout(this.#alarm)
+      attempt.abort()
+      if (problem) await this.#recover(problem)
+    }
+    this.#attempt = this.#cursor = undefined
+  }
+
+  async #connect(signal) {
+    if (this.#transport === 'websocket') return this.#websocket(signal)
+    const readers = new Map(this.#readers)
+    await this.#catchUp(signal, readers)
+    if (this.#transport === 'sse') return this.#stream(signal, readers)
+    const wait = this.#state.state === 'open' ? WAIT_S : 0
+    const items = await this.#ask(signal, readers, this.#cursor, wait)
+    for (const item of items) this.#cursor = this.#take(item, readers) ?? this.#cursor
+  }
+
+  /** Waits, longer each time, in step with nobody; `auto` may try the other way. */
+  async #recover(problem) {
+    const most = Math.min(30_000, this.#retry_ms * 2 ** this.#failures++)
+    if (this.#auto) {
+      const hopeless = problem === SILENT || (!this.#streamed && this.#failures % 3 === 0)
+      this.#transport = this.#transport === 'sse' && hopeless ? 'poll' : 'sse'
+    }
+    this.#show('waiting', problem.message)
+    await new Promise((resolve) => {
+      this.#wake = resolve
+      globalThis.addEventListener?.('online', resolve)
+      setTimeout(resolve, most * (0.5 + Math.random() / 2))
+    })
+    globalThis.removeEventListener?.('online', this.#wake)
+  }
+
+  /** Gives up unless something is heard in time. */
+  #expect(ms, problem = SILENT) {
+    clearTimeout(this.#alarm)
+    this.#alarm = setTimeout(() => this.#attempt.abort(problem), ms)
+  }
+
+  #heard() {
+    clearTimeout(this.#alarm)
+    this.#failures = 0
+    if (this.#state.state !== 'open') this.#show('open')
+  }
+
+  #show(state, reason) {
+    this.#state = { state, transport: this.#transport, reason }
+    tell(this.#readers, 'onState', this.#state)
+  }
+
+  /** With `wait` a long-poll's items, else a stream's text. */
+  async #ask(signal, readers, since, wait) {
+    const isPoll = wait !== undefined
+    this.#expect(ANSWER_MS + (isPoll && wait * 1000))
+    const url = new URL(this.#url)
+    for (const topic of readers.keys()) url.searchParams.append('topic', topic)
+    if (since) url.searchParams.set('since', since)
+    if (isPoll) url.searchParams.set('wait', wait)
+    const headers = { Accept: isPoll ? 'application/json' : 'text/event-stream' }
+    const response = await fetch(url, { headers, cache: 'no-store', signal })
+    if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+    if (!isPoll) return response.body.pipeThrough(new TextDecoderStream()).getReader()
+    const items = response.status === 204 ? [] : await response.json()
+    this.#heard()
+    return items
+  }
+
+  /**
+   * Brings new readers to the cursor of the others: a stream from there would hide their older
+   * values, and one without a cursor skip what the others are due.
+   */
+  async #catchUp(signal, readers) {
+    const isBehind = ({ since }) => !since || older(since, this.#cursor)
+    const behind = new Map([...readers].filter(([, reader]) => isBehind(reader)))
+    if (!this.#cursor || !behind.size) return
+    let since, items
+    do {
+      items = await this.#ask(signal, behind, since, 0)
+      for (const item of items) since = this.#take(item, behind) ?? since
+    } while (items.length && older(since, this.#cursor))
+    for (const reader of behind.values()) if (isBehind(reader)) reader.since = this.#cursor
+  }
+
+  async #stream(signal, readers) {
+    const chunks = await this.#ask(signal, readers, this.#cursor)
+    let rest = ''
+    let data = []
+    let quiet_ms = 0
+    for (;;) {
+      const asked_ms = performance.now()
+      const { done, value } = await chunks.read()
+      if (done) throw new Error('The stream has ended.')
+      this.#streamed = true
+      this.#heard()
+      const lines = value.split('\n')
+      lines[0] = rest + lines[0]
+      rest = lines.pop()
+      for (const line of lines) {
+        if (line.startsWith('data: ')) data.push(line.slice(6))
+        if (line.startsWith('retry: ')) this.#retry_ms = +line.slice(7)
+        // Heartbeats tell how long this server may be silent.
+        if (line === ':') quiet_ms = Math.max(30_000, 3 * (performance.now() - asked_ms))
+        if (line || !data.length) continue
+        this.#cursor = this.#take(JSON.parse(data.join('\n')), readers) ?? this.#cursor
+        data = []
+      }
+      if (quiet_ms) this.#expect(quiet_ms, new Error('The line is dead.'))
+    }
+  }
+
+  #websocket(signal) {
+    this.#expect(ANSWER_MS)
+    const socket = new WebSocket(this.#url.href.replace('http', 'ws'), 'stentor.v1')
+    const send = (command) => socket.send(JSON.stringify(command))
+    let known = new Map()
+    return new Promise((_, fail) => {
+      signal.onabort = () => fail(signal.reason)
+      socket.onclose = ({ code }) => fail(new Error(`The WebSocket was closed (${code}).`))
+      socket.onmessage = ({ data }) => this.#take(JSON.parse(data), known)
+      socket.onopen = () => {
+        this.#heard()
+        this.#subscribe = () => {
+          const minus = (a, b) => [...a.keys()].filter((topic) => a.get(topic) !== b.get(topic))
+          const unsubscribe = minus(known, this.#readers)
+          if (unsubscribe.length) send({ unsubscribe })
+          const fresh = minus(this.#readers, known)
+          const cursor = (topic) => this.#readers.get(topic).since
+          // Those without one are last: a value must not overtake what another reader is due.
+          for (const since of [...new Set(fresh.map(cursor))].sort()) {
+            send({ subscribe: fresh.filter((topic) => cursor(topic) === since), since })
+          }
+          known = new Map(this.#readers)
+        }
+        this.#subscribe()
+      }
+    }).finally(() => {
+      socket.onopen = socket.onmessage = this.#subscribe = undefined
+      socket.close()
+    })
+  }
+
+  /** Gives an item to those it is news to; returns its id. All but a WebSocket have one order. */
+  #take(item, readers) {
+    if (item.error) return this.#show('open', item.error)
+    // A publisher's own events may be called gap or delete too.
+    const gap = item.gap ?? (item.reason && item)
+    if (gap) return this.#gap(gap, readers)
+    const isValue = 'data' in item
+    const message = isValue ? decode(item) : item.delete ?? item
+    const { topic, id } = message
+    for (const [pattern, reader] of readers) {
+      const isMeant = matches(pattern, topic)
+      const moves = isMeant || this.#transport !== 'websocket'
+      if (moves && !older(id, reader.since)) reader.since = id
+      const seen = reader.last.get(topic)?.id ?? reader.floor
+      if (!isMeant || id === seen || older(id, seen)) continue
+      if (isValue) {
+        reader.last.set(topic, message)
+        tell([reader], 'callback', message.data, message)
+      } else {
+        reader.last.delete(topic)
+        reader.floor = id
+        tell([reader], 'onDelete', message)
+      }
+    }
+    return id
+  }
+
+  /** Where ids begin anew, the old must not hide the new. */
+  #gap(gap, readers) {
+    if (gap.reason !== 'history' && gap.reason !== 'many') {
+      this.#cursor = undefined
+      for (const reader of this.#readers.values()) {
+        if (epoch(reader.since) !== epoch(gap.since)) continue
+        reader.since = reader.floor = undefined
+        reader.last.clear()
+      }
+    }
+    tell(readers, 'onGap', gap)
+  }
+}
+
+function tell(readers, handler, ...news) {
+  for (const { watchers } of readers.values()) {
+    for (const hear of watchers) hear(handler, ...news)
+  }
+}
+
+const epoch = (id) => id?.split('-')[0]
+
+/** In one epoch; the SEQ may be beyond 2 ** 53. */
+function older(a, b) {
+  if (!a || !b || epoch(a) !== epoch(b)) return false
+  return a.length < b.length || (a.length === b.length && a < b)
+}
+
+/** `*` is one segment, `**` at the end any rest. */
+function matches(pattern, topic) {
+  const wanted = pattern.split('/')
+  const names = topic.split('/')
+  const fits = (name, i) => i in names && (/^\*\*?$/.test(name) || name === names[i])
+  return wanted.every(fits) && (names.length === wanted.length || wanted.at(-1) === '**')
+}
+
+/** An object that is not JSON is the envelope's way to write bytes. */
+function decode(message) {
+  const { type, data } = message
+  if (data?.base64 === undefined || /[/+]json\s*(;|$)/i.test(type)) return message
+  return { ...message, data: Uint8Array.from(atob(data.base64), (c) => c.charCodeAt(0)) }
+}

@@ -1,0 +1,361 @@
+//! Filters: what a reader wants to be told of, and a tree that finds who wants a topic.
+//!
+//! Every publish asks whether anybody listens, so the question must not cost more as readers come.
+//! Filters that name one topic are found by one look-up in a hash table. Patterns sit in a tree
+//! with one level for each segment, so that a name is walked once for all of them together and
+//! patterns that cannot match any more are left behind at the segment that tells.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use stentor_wire::target::check_topic;
+
+use crate::pattern::{ONE, Pattern, is_wild, segments};
+
+/// A topic or a pattern: what a reader wants to be told of.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Filter {
+    /// This topic, which need not exist yet.
+    Topic(Box<str>),
+    /// Every topic that the pattern matches, also those to come.
+    Pattern(Pattern),
+}
+
+impl Filter {
+    /// Takes a text with a segment `*` or `**` for a pattern, any other for a topic.
+    ///
+    /// # Errors
+    ///
+    /// One plain sentence, with the text in it, if it could never match a topic.
+    pub fn parse(text: &str) -> Result<Filter, String> {
+        if segments(text).any(is_wild) {
+            return Pattern::parse(text).map(Filter::Pattern);
+        }
+        check_topic(text).map_err(|reason| format!("topic {text:?}: {reason}"))?;
+        Ok(Filter::Topic(text.into()))
+    }
+
+    /// Whether `topic` is one of those meant.
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> bool {
+        match self {
+            Filter::Topic(name) => **name == *topic,
+            Filter::Pattern(pattern) => pattern.matches(topic),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Filter::Topic(name) => name,
+            Filter::Pattern(pattern) => pattern.as_str(),
+        })
+    }
+}
+
+/// Values by filter; finds all those whose filter matches a topic.
+#[derive(Debug)]
+pub struct Filters<T> {
+    topics: Map<T>,
+    patterns: Node<T>,
+    len: usize,
+}
+
+impl<T> Filters<T> {
+    /// Without any filter.
+    #[must_use]
+    pub fn new() -> Filters<T> {
+        Filters { topics: Map::default(), patterns: Node::default(), len: 0 }
+    }
+
+    /// How many filters there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no filter.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The value of exactly this filter.
+    #[must_use]
+    pub fn get(&self, filter: &Filter) -> Option<&T> {
+        match filter {
+            Filter::Topic(name) => self.topics.get(name),
+            Filter::Pattern(pattern) => {
+                let mut node = &self.patterns;
+                for segment in pattern.segments() {
+                    node = node.child(segment)?;
+                }
+                node.ending(pattern).as_ref()
+            }
+        }
+    }
+
+    /// The value of exactly this filter, to be changed.
+    pub fn get_mut(&mut self, filter: &Filter) -> Option<&mut T> {
+        match filter {
+            Filter::Topic(name) => self.topics.get_mut(name),
+            Filter::Pattern(pattern) => {
+                let mut node = &mut self.patterns;
+                for segment in pattern.segments() {
+                    node = node.child_mut(segment)?;
+                }
+                node.ending_mut(pattern).as_mut()
+            }
+        }
+    }
+
+    /// Puts a value in. Returns the one this filter had before.
+    pub fn insert(&mut self, filter: &Filter, value: T) -> Option<T> {
+        let before = match filter {
+            Filter::Topic(name) => self.topics.insert(name.clone(), value),
+            Filter::Pattern(pattern) => {
+                let mut node = &mut self.patterns;
+                for segment in pattern.segments() {
+                    node = node.child_or_new(segment);
+                }
+                node.ending_mut(pattern).replace(value)
+            }
+        };
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    /// Takes a value out, and with it whatever part of the tree held nothing else.
+    pub fn remove(&mut self, filter: &Filter) -> Option<T> {
+        let removed = match filter {
+            Filter::Topic(name) => self.topics.remove(name),
+            Filter::Pattern(pattern) => self.patterns.remove(&mut pattern.segments(), pattern),
+        };
+        self.len -= usize::from(removed.is_some());
+        removed
+    }
+
+    /// Shows `f` the value of every filter that matches `topic`, in no particular order.
+    pub fn matching<'a>(&'a self, topic: &str, mut f: impl FnMut(&'a T)) {
+        if self.is_empty() {
+            return;
+        }
+        if let Some(value) = self.topics.get(topic) {
+            f(value);
+        }
+        if !self.patterns.is_empty() {
+            self.patterns.matching(topic.strip_prefix('/'), &mut f);
+        }
+    }
+}
+
+impl<T> Default for Filters<T> {
+    fn default() -> Filters<T> {
+        Filters::new()
+    }
+}
+
+/// A position after some segments. The depth of the tree, and so that of every recursion, is
+/// bounded by the length of a name: 256 segments.
+#[derive(Debug)]
+struct Node<T> {
+    /// Of the pattern that ends here.
+    here: Option<T>,
+    /// Of the pattern that goes on with `**`.
+    rest: Option<T>,
+    /// Where `*` leads.
+    one: Option<Box<Node<T>>>,
+    /// Where a segment leads that stands for itself.
+    named: Map<Node<T>>,
+}
+
+impl<T> Node<T> {
+    fn child(&self, segment: &str) -> Option<&Node<T>> {
+        if segment == ONE { self.one.as_deref() } else { self.named.get(segment) }
+    }
+
+    fn child_mut(&mut self, segment: &str) -> Option<&mut Node<T>> {
+        if segment == ONE { self.one.as_deref_mut() } else { self.named.get_mut(segment) }
+    }
+
+    fn child_or_new(&mut self, segment: &str) -> &mut Node<T> {
+        if segment == ONE {
+            self.one.get_or_insert_default()
+        } else {
+            self.named.entry(segment.into()).or_default()
+        }
+    }
+
+    fn ending(&self, pattern: &Pattern) -> &Option<T> {
+        if pattern.has_rest() { &self.rest } else { &self.here }
+    }
+
+    fn ending_mut(&mut self, pattern: &Pattern) -> &mut Option<T> {
+        if pattern.has_rest() { &mut self.rest } else { &mut self.here }
+    }
+
+    /// Removes what `pattern` ends in, whose segments below this node are `left`.
+    fn remove<'p>(
+        &mut self,
+        left: &mut impl Iterator<Item = &'p str>,
+        pattern: &Pattern,
+    ) -> Option<T> {
+        let Some(segment) = left.next() else { return self.ending_mut(pattern).take() };
+        let child = self.child_mut(segment)?;
+        let removed = child.remove(left, pattern);
+        if child.is_empty() {
+            if segment == ONE {
+                self.one = None;
+            } else {
+                self.named.remove(segment);
+            }
+        }
+        removed
+    }
+
+    fn is_empty(&self) -> bool {
+        let ends = self.here.is_some() || self.rest.is_some();
+        !ends && self.one.is_none() && self.named.is_empty()
+    }
+
+    /// `left` is what the name has below this node; `None` if it ends here.
+    fn matching<'a>(&'a self, left: Option<&str>, f: &mut impl FnMut(&'a T)) {
+        let Some(left) = left else { return self.here.iter().for_each(f) };
+        self.rest.iter().for_each(&mut *f);
+        let (segment, left) = match left.split_once('/') {
+            Some((segment, left)) => (segment, Some(left)),
+            None => (left, None),
+        };
+        if let Some(child) = self.named.get(segment) {
+            child.matching(left, f);
+        }
+        if let Some(child) = &self.one {
+            child.matching(left, f);
+        }
+    }
+}
+
+impl<T> Default for Node<T> {
+    fn default() -> Node<T> {
+        Node { here: None, rest: None, one: None, named: Map::default() }
+    }
+}
+
+type Map<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filter(text: &str) -> Filter {
+        Filter::parse(text).unwrap()
+    }
+
+    fn found<'a>(filters: &'a Filters<String>, topic: &str) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        filters.matching(topic, |value| found.push(value.as_str()));
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn topics_and_patterns_are_told_apart() {
+        for topic in ["/a", "/a*", "/***", "/a/b*c/d"] {
+            assert_eq!(filter(topic), Filter::Topic(topic.into()));
+            assert!(filter(topic).matches(topic) && !filter(topic).matches("/a/x"));
+        }
+        for pattern in ["/*", "/**", "/a/*/b", "/a/**"] {
+            assert_eq!(filter(pattern), Filter::Pattern(Pattern::parse(pattern).unwrap()));
+            assert_eq!(filter(pattern).to_string(), pattern);
+        }
+        for bad in ["", "*", "a", "/", "/a/", "//a", "/**/b", "/-/x", "/a\n", "/*/../b"] {
+            let error = Filter::parse(bad).unwrap_err();
+            assert!(error.contains(&format!("{bad:?}: ")) || error.contains("stand"), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_by_filter() {
+        let mut filters = Filters::new();
+        assert!(filters.is_empty());
+        for text in ["/a", "/*", "/**", "/a/*", "/a/**", "/*/b", "/a/b"] {
+            assert_eq!(filters.insert(&filter(text), text.to_owned()), None);
+            assert_eq!(filters.get(&filter(text)).map(String::as_str), Some(text));
+        }
+        assert_eq!(filters.len(), 7);
+        assert_eq!(found(&filters, "/a"), ["/*", "/**", "/a"]);
+        assert_eq!(found(&filters, "/a/b"), ["/**", "/*/b", "/a/*", "/a/**", "/a/b"]);
+        assert_eq!(found(&filters, "/x/b"), ["/**", "/*/b"]);
+        assert_eq!(found(&filters, "/a/b/c"), ["/**", "/a/**"]);
+        assert_eq!(filters.get(&filter("/a/x")), None);
+        assert_eq!(filters.get(&filter("/x/*")), None);
+        assert_eq!(filters.get_mut(&filter("/x/*")), None);
+        assert_eq!(filters.insert(&filter("/a/*"), "new".into()).as_deref(), Some("/a/*"));
+        filters.get_mut(&filter("/a/*")).unwrap().push('!');
+        assert_eq!(found(&filters, "/a/x"), ["/**", "/a/**", "new!"]);
+        assert_eq!(filters.len(), 7, "replacing adds none");
+    }
+
+    #[test]
+    fn what_is_removed_leaves_nothing() {
+        let texts = ["/a/*/c", "/a/*/**", "/a/*", "/*/b/**", "/a", "/**"];
+        let mut filters = Filters::new();
+        for text in texts {
+            filters.insert(&filter(text), text.to_owned());
+        }
+        assert_eq!(filters.remove(&filter("/a/*/d")), None);
+        assert_eq!(filters.remove(&filter("/a/**")), None);
+        for (left, text) in (0..texts.len()).rev().zip(texts) {
+            assert_eq!(filters.remove(&filter(text)).as_deref(), Some(text));
+            assert_eq!(filters.remove(&filter(text)), None);
+            assert_eq!(filters.len(), left);
+        }
+        assert!(filters.patterns.is_empty(), "no empty branch stays");
+    }
+
+    #[test]
+    fn long_filters_are_no_trouble() {
+        let long = filter(&"/*".repeat(256));
+        let mut filters = Filters::new();
+        filters.insert(&long, "long".to_owned());
+        assert_eq!(found(&filters, &"/a".repeat(256)), ["long"]);
+        assert!(found(&filters, &"/a".repeat(255)).is_empty());
+        assert!(filters.remove(&long).is_some() && filters.patterns.is_empty());
+    }
+
+    proptest! {
+        /// A map that is searched from end to end finds the same.
+        #[test]
+        fn any_filters_match_what_they_say(
+            changes in proptest::collection::vec(
+                (any::<bool>(), "(/([ab]|\\*|a\\*)){1,3}(/\\*\\*)?"), 0..30),
+            topics in proptest::collection::vec("(/([abc]|a\\*|\\*)){1,4}", 1..10),
+        ) {
+            let mut filters = Filters::new();
+            let mut plain = std::collections::BTreeMap::new();
+            for (add, text) in changes {
+                let filter = filter(&text);
+                if add {
+                    prop_assert_eq!(filters.insert(&filter, text.clone()), plain.remove(&text));
+                    plain.insert(text.clone(), text);
+                } else {
+                    prop_assert_eq!(filters.remove(&filter), plain.remove(&text));
+                }
+                prop_assert_eq!(filters.len(), plain.len());
+            }
+            for topic in &topics {
+                let matching = plain.keys().filter(|text| filter(text).matches(topic));
+                let wanted: Vec<&str> = matching.map(String::as_str).collect();
+                prop_assert_eq!(found(&filters, topic), wanted);
+            }
+            for text in plain.keys() {
+                prop_assert_eq!(filters.get(&filter(text)), Some(text));
+                filters.remove(&filter(text));
+            }
+            prop_assert!(filters.is_empty() && filters.patterns.is_empty());
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The forms of a message that streams are sent: the exact bytes, made once for all readers.
+//!
+//! A topic may have half a million readers, and each of them is sent the same bytes. They are made
+//! when the first reader needs them and stay beside the message as long as it is kept. Most
+//! messages are needed in one form or none, so the forms are a list with one entry for each that
+//! was really made: a few steps to walk, and nothing to pay for those that nobody asked for.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use stentor_wire::lookup::json_string;
+use stentor_wire::sse;
+use stentor_wire::websocket::{self, Opcode};
+
+use crate::field;
+use crate::news::News;
+
+/// A message of at most this many bytes is deflated where it is first needed; a larger one only
+/// where [`News::deflate`] is called. In bytes.
+pub const DEFLATE_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// What a stream is sent of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum StreamForm {
+    /// An event of an SSE stream of one topic.
+    Sse,
+    /// A WebSocket frame with the data: text if it is text by its content type and in fact.
+    Frame,
+    /// The same, compressed (RFC 7692).
+    FrameDeflated,
+    /// The JSON that names the topic: an element of a long-poll's array.
+    Envelope,
+    /// An event of an SSE stream of many topics: the envelope.
+    EnvelopeSse,
+    /// A WebSocket text frame with the envelope.
+    EnvelopeFrame,
+    /// The same, compressed (RFC 7692).
+    EnvelopeFrameDeflated,
+}
+
+impl StreamForm {
+    fn is_deflated(self) -> bool {
+        matches!(self, StreamForm::FrameDeflated | StreamForm::EnvelopeFrameDeflated)
+    }
+}
+
+impl News {
+    /// The bytes to send in that form, made at the first call and never changed. Always there if
+    /// the form is not a deflated one. A deflated one is there if it is smaller than the plain one,
+    /// and the message is either at most [`DEFLATE_INLINE_BYTES_MAX`] long or went through
+    /// [`News::deflate`]; if not, send the plain one.
+    #[must_use]
+    pub fn streamed(&self, form: StreamForm) -> Option<&[u8]> {
+        let message = &self.message;
+        if form.is_deflated() {
+            if !message.compressible() {
+                return None;
+            }
+            if message.data().len() > DEFLATE_INLINE_BYTES_MAX {
+                return message.rare().streamed.find(form);
+            }
+        }
+        message.rare().streamed.find_or_make(form, || self.render(form))
+    }
+
+    /// Notes that a reader would rather have this deflated form. True if the caller should now have
+    /// [`News::deflate`] run: once for each message and form, if it is too large to be deflated
+    /// where it is needed.
+    #[must_use]
+    pub fn ask_deflated(&self, form: StreamForm) -> bool {
+        let message = &self.message;
+        let large = message.data().len() > DEFLATE_INLINE_BYTES_MAX;
+        form.is_deflated() && large && message.compressible() && message.rare().streamed.ask(form)
+    }
+
+    /// Makes a deflated form: slow if the message is large, so not for a worker thread.
+    pub fn deflate(&self, form: StreamForm) {
+        if form.is_deflated() && self.message.compressible() {
+            self.message.rare().streamed.find_or_make(form, || self.render(form));
+        }
+    }
+
+    /// `None` if deflating does not make it smaller.
+    fn render(&self, form: StreamForm) -> Option<Box<[u8]>> {
+        let mut out = Vec::new();
+        match form {
+            StreamForm::Sse => self.write_event(&mut out),
+            StreamForm::Envelope => out = self.envelope(),
+            StreamForm::EnvelopeSse => self.write_envelope_event(&mut out),
+            StreamForm::Frame | StreamForm::FrameDeflated => {
+                let (opcode, payload) = self.frame_content();
+                write_frame(&mut out, opcode, form.is_deflated(), &payload)?;
+            }
+            StreamForm::EnvelopeFrame | StreamForm::EnvelopeFrameDeflated => {
+                write_frame(&mut out, Opcode::Text, form.is_deflated(), &self.envelope())?;
+            }
+        }
+        Some(out.into_boxed_slice())
+    }
+
+    fn write_event(&self, out: &mut Vec<u8>) {
+        let id = self.message.id().text();
+        let id = Some(id.as_str());
+        if self.message.is_deletion() {
+            return sse::event(out, id, Some("delete"), text(&self.place()));
+        }
+        match str::from_utf8(self.message.data()) {
+            Ok(data) => sse::event(out, id, self.message.event(), data),
+            Err(_) => sse::binary_event(out, id, self.message.data()),
+        }
+    }
+
+    fn write_envelope_event(&self, out: &mut Vec<u8>) {
+        if self.message.is_deletion() {
+            return self.write_event(out);
+        }
+        let id = self.message.id().text();
+        sse::event(out, Some(id.as_str()), self.message.event(), text(&self.envelope()));
+    }
+
+    /// What a frame of a stream of this one topic carries.
+    fn frame_content(&self) -> (Opcode, Cow<'_, [u8]>) {
+        if self.message.is_deletion() {
+            return (Opcode::Text, Cow::Owned(self.envelope()));
+        }
+        let (content_type, data) = (self.message.content_type(), self.message.data());
+        let promises_text = field::is_text(content_type) || field::is_json(content_type);
+        // A peer must fail a connection on which text is not UTF-8 (RFC 6455, 8.1).
+        let is_text = promises_text && str::from_utf8(data).is_ok();
+        (if is_text { Opcode::Text } else { Opcode::Binary }, Cow::Borrowed(data))
+    }
+
+    /// The JSON object that says all there is to say.
+    fn envelope(&self) -> Vec<u8> {
+        let message = &self.message;
+        if message.is_deletion() {
+            return [br#"{"delete":"#, &self.place()[..], b"}"].concat();
+        }
+        let mut out = Vec::with_capacity(message.data().len() + ENVELOPE_BYTES_USUAL);
+        self.write_place(&mut out);
+        out.extend_from_slice(br#","type":"#);
+        json_string(&mut out, message.content_type());
+        out.extend_from_slice(br#","data":"#);
+        message.write_json(&mut out);
+        if let Some(event) = message.event() {
+            out.extend_from_slice(br#","event":"#);
+            json_string(&mut out, event);
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// Topic and id as a JSON object.
+    fn place(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_place(&mut out);
+        out.push(b'}');
+        out
+    }
+
+    /// The same without the brace at its end.
+    fn write_place(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"topic":"#);
+        json_string(out, self.topic());
+        out.extend_from_slice(br#","id":"#);
+        json_string(out, self.message.id().text().as_str());
+    }
+}
+
+/// `None` if it was to be deflated and that does not make it smaller.
+fn write_frame(out: &mut Vec<u8>, opcode: Opcode, deflated: bool, payload: &[u8]) -> Option<()> {
+    if deflated {
+        let payload = websocket::deflate(payload, WINDOW_BITS)?;
+        websocket::frame(out, opcode, true, &payload);
+    } else {
+        websocket::frame(out, opcode, false, payload);
+    }
+    Some(())
+}
+
+fn text(json: &[u8]) -> &str {
+    str::from_utf8(json).expect("JSON is made of text only")
+}
+
+/// The forms made so far.
+#[derive(Debug, Default)]
+pub(crate) struct Streamed {
+    first: Link,
+    /// One bit for each deflated form that was asked for.
+    asked: AtomicU8,
+}
+
+type Link = OnceLock<Box<Made>>;
+
+#[derive(Debug)]
+struct Made {
+    form: StreamForm,
+    /// `None` if the form is not worth it.
+    bytes: Option<Box<[u8]>>,
+    next: Link,
+}
+
+impl Streamed {
+    fn find(&self, form: StreamForm) -> Option<&[u8]> {
+        let mut link = &self.first;
+        while let Some(made) = link.get() {
+            if made.form == form {
+                return made.bytes.as_deref();
+            }
+            link = &made.next;
+        }
+        None
+    }
+
+    /// If another thread appends at the same moment, its form is waited for and walked past.
+    fn find_or_make(
+        &self,
+        form: StreamForm,
+        make: impl Fn() -> Option<Box<[u8]>>,
+    ) -> Option<&[u8]> {
+        let mut link = &self.first;
+        loop {
+            let made =
+                link.get_or_init(|| Box::new(Made { form, bytes: make(), next: Link::new() }));
+            if made.form == form {
+                return made.bytes.as_deref();
+            }
+            link = &made.next;
+        }
+    }
+
+    /// Whether this is the first time.
+    fn ask(&self, form: StreamForm) -> bool {
+        let bit = 1 << form as u8;
+        self.asked.load(Ordering::Relaxed) & bit == 0
+            && self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+}
+
+/// The largest window there is (RFC 7692, 7.1.2.1). One deflated form serves all readers; those
+/// who asked for a smaller window are sent the plain form.
+const WINDOW_BITS: u8 = 15;
+
+/// Room for what an envelope has beside its data: an estimate that saves growing, not a limit.
+const ENVELOPE_BYTES_USUAL: usize = 128;
+
+#[cfg(test)]
+mod tests;

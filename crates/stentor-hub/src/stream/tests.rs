@@ -1,0 +1,281 @@
+//! Every form byte for byte, and that it is made once.
+
+use flate2::{Decompress, FlushDecompress};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{ContentType, Draft, Epoch, EventName, Hub, Limits, Precondition};
+
+const PLAIN: [StreamForm; 5] = [
+    StreamForm::Sse,
+    StreamForm::Frame,
+    StreamForm::Envelope,
+    StreamForm::EnvelopeSse,
+    StreamForm::EnvelopeFrame,
+];
+const DEFLATED: [StreamForm; 2] = [StreamForm::FrameDeflated, StreamForm::EnvelopeFrameDeflated];
+
+/// The first message of a hub, as news.
+fn news(topic: &str, draft: Draft) -> News {
+    let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
+    hub.publish(topic, draft, Precondition::None, 0).unwrap();
+    first(&hub, topic)
+}
+
+fn first(hub: &Hub, topic: &str) -> News {
+    let span = crate::Span { since: 0, upto: u64::MAX, mode: crate::Mode::All };
+    let mut news = Vec::new();
+    hub.missed(topic, span, usize::MAX, &mut news);
+    news.remove(0)
+}
+
+fn deletion(topic: &str) -> News {
+    let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
+    hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap();
+    hub.delete(topic, Precondition::None, 0).unwrap()
+}
+
+fn draft(content_type: &str, data: &[u8]) -> Draft {
+    Draft::new(data).with_content_type(ContentType::parse(content_type).unwrap())
+}
+
+fn text(data: &str) -> Draft {
+    Draft::new(data.as_bytes()).with_content_type(ContentType::TEXT)
+}
+
+fn lossy(news: &News, form: StreamForm) -> String {
+    String::from_utf8_lossy(news.streamed(form).unwrap()).into_owned()
+}
+
+/// First byte and payload of a frame.
+fn unframed(frame: &[u8]) -> (u8, &[u8]) {
+    let (length, payload) = match frame[1] {
+        126 => (usize::from(u16::from_be_bytes([frame[2], frame[3]])), &frame[4..]),
+        127 => (u64::from_be_bytes(frame[2..10].try_into().unwrap()) as usize, &frame[10..]),
+        short => (usize::from(short), &frame[2..]),
+    };
+    assert_eq!(payload.len(), length);
+    (frame[0], payload)
+}
+
+fn inflated(payload: &[u8], room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(room + 64);
+    let whole = [payload, b"\0\0\xff\xff"].concat();
+    Decompress::new(false).decompress_vec(&whole, &mut out, FlushDecompress::Sync).unwrap();
+    out
+}
+
+#[test]
+fn a_text() {
+    let news = news("/a", text("line1\nline2"));
+    assert_eq!(lossy(&news, StreamForm::Sse), "id: 5f3a09c1-1\ndata: line1\ndata: line2\n\n");
+    assert_eq!(lossy(&news, StreamForm::Frame), "\u{fffd}\u{b}line1\nline2");
+    let envelope = "{\"topic\":\"/a\",\"id\":\"5f3a09c1-1\",\"type\":\"text/plain; charset=utf-8\",\
+                    \"data\":\"line1\\nline2\"}";
+    assert_eq!(lossy(&news, StreamForm::Envelope), envelope);
+    assert_eq!(
+        lossy(&news, StreamForm::EnvelopeSse),
+        format!("id: 5f3a09c1-1\ndata: {envelope}\n\n")
+    );
+    let frame = news.streamed(StreamForm::EnvelopeFrame).unwrap();
+    assert_eq!(unframed(frame), (0x81, envelope.as_bytes()));
+}
+
+#[test]
+fn json_with_a_name() {
+    let named = draft("application/json", b"{\"a\":\r\n1}");
+    let news = news("/\"q\"", named.with_event(EventName::parse("ti\"ck").unwrap()));
+    let sse = "id: 5f3a09c1-1\nevent: ti\"ck\ndata: {\"a\":\ndata: 1}\n\n";
+    assert_eq!(lossy(&news, StreamForm::Sse), sse);
+    let envelope = "{\"topic\":\"/\\\"q\\\"\",\"id\":\"5f3a09c1-1\",\"type\":\"application/json\",\
+                    \"data\":{\"a\":\r\n1},\"event\":\"ti\\\"ck\"}";
+    assert_eq!(lossy(&news, StreamForm::Envelope), envelope);
+    assert!(lossy(&news, StreamForm::EnvelopeSse).starts_with("id: 5f3a09c1-1\nevent: ti\"ck\n"));
+    let frame = news.streamed(StreamForm::Frame).unwrap();
+    assert_eq!(unframed(frame), (0x81, &b"{\"a\":\r\n1}"[..]));
+}
+
+#[test]
+fn bytes() {
+    let news = news("/a", draft("text/plain", b"\xff\0"));
+    assert_eq!(lossy(&news, StreamForm::Sse), "id: 5f3a09c1-1\nevent: base64\ndata: /wA=\n\n");
+    assert!(lossy(&news, StreamForm::Envelope).ends_with("\"data\":{\"base64\":\"/wA=\"}}"));
+    assert_eq!(unframed(news.streamed(StreamForm::Frame).unwrap()), (0x82, &b"\xff\0"[..]));
+}
+
+#[test]
+fn only_what_is_said_to_be_text_is_a_text_frame() {
+    for (content_type, data, is_text) in [
+        ("text/csv", &b"a,b"[..], true),
+        ("TEXT/x", b"", true),
+        ("application/json", b"[]", true),
+        ("application/json", b"broken", true),
+        ("a/b+json", b"1", true),
+        ("application/octet-stream", b"ascii", false),
+        ("image/svg+xml", b"<svg/>", false),
+        ("text/plain", b"\xed\xa0\x80", false),
+        ("application/json", b"\"\xff\"", false),
+    ] {
+        let news = news("/a", draft(content_type, data));
+        let opcode = if is_text { 0x81 } else { 0x82 };
+        assert_eq!(unframed(news.streamed(StreamForm::Frame).unwrap()), (opcode, data));
+    }
+}
+
+#[test]
+fn a_deletion_in_every_form() {
+    let news = deletion("/\"a\"");
+    let place = "{\"topic\":\"/\\\"a\\\"\",\"id\":\"5f3a09c1-2\"}";
+    for form in [StreamForm::Sse, StreamForm::EnvelopeSse] {
+        let event = format!("id: 5f3a09c1-2\nevent: delete\ndata: {place}\n\n");
+        assert_eq!(lossy(&news, form), event);
+    }
+    let object = format!("{{\"delete\":{place}}}");
+    assert_eq!(lossy(&news, StreamForm::Envelope), object);
+    for form in [StreamForm::Frame, StreamForm::EnvelopeFrame] {
+        assert_eq!(unframed(news.streamed(form).unwrap()), (0x81, object.as_bytes()));
+    }
+    assert!(DEFLATED.iter().all(|form| news.streamed(*form).is_none()));
+}
+
+#[test]
+fn what_shrinks_is_deflated() {
+    let data = "hello ".repeat(100);
+    let news = news("/a", text(&data));
+    let (first, payload) = unframed(news.streamed(StreamForm::FrameDeflated).unwrap());
+    assert_eq!(first, 0xc1, "FIN, RSV1, text");
+    assert!(payload.len() < 100);
+    assert_eq!(inflated(payload, data.len()), data.as_bytes());
+    let envelope = news.streamed(StreamForm::Envelope).unwrap();
+    let (first, payload) = unframed(news.streamed(StreamForm::EnvelopeFrameDeflated).unwrap());
+    assert_eq!(first, 0xc1);
+    assert_eq!(inflated(payload, envelope.len()), envelope);
+    assert!(DEFLATED.iter().all(|form| !news.ask_deflated(*form)), "it was done at once");
+}
+
+#[test]
+fn what_does_not_shrink_or_is_small_is_not() {
+    let mut state = 1_u32;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    let noise: Vec<u8> = noise.take(1_000).collect();
+    for draft in [
+        draft("text/plain", &noise),
+        text(&"a".repeat(crate::COMPRESS_BYTES_MIN - 1)),
+        draft("image/png", &[0; 1_000]),
+    ] {
+        let news = news("/a", draft);
+        assert!(news.streamed(StreamForm::FrameDeflated).is_none());
+        news.deflate(StreamForm::FrameDeflated);
+        assert!(news.streamed(StreamForm::FrameDeflated).is_none());
+        assert!(!news.ask_deflated(StreamForm::FrameDeflated));
+        assert!(news.streamed(StreamForm::Frame).is_some());
+    }
+}
+
+#[test]
+fn the_large_wait_for_somebody_who_has_time() {
+    let at_once = news("/a", text(&"a".repeat(DEFLATE_INLINE_BYTES_MAX)));
+    assert!(at_once.streamed(StreamForm::FrameDeflated).is_some());
+    let large = news("/a", text(&"a".repeat(DEFLATE_INLINE_BYTES_MAX + 1)));
+    for form in DEFLATED {
+        assert!(large.streamed(form).is_none());
+        assert!(large.ask_deflated(form) && !large.ask_deflated(form), "asked for once each");
+        assert!(large.streamed(form).is_none());
+        large.deflate(form);
+        assert!(large.streamed(form).is_some());
+    }
+    large.deflate(StreamForm::Frame);
+    assert!(!large.ask_deflated(StreamForm::Frame));
+    assert!(large.message.rare().streamed.find(StreamForm::Frame).is_none(), "it is not deflated");
+}
+
+#[test]
+fn only_what_was_asked_for_is_made() {
+    let news = news("/a", text(&"hello ".repeat(100)));
+    news.streamed(StreamForm::EnvelopeFrameDeflated).unwrap();
+    let streamed = &news.message.rare().streamed;
+    let made = PLAIN.iter().chain(&DEFLATED).filter(|form| streamed.find(**form).is_some());
+    assert_eq!(made.collect::<Vec<_>>(), [&StreamForm::EnvelopeFrameDeflated]);
+}
+
+#[test]
+fn streams_do_not_change_what_the_value_varies_by() {
+    let news = news("/a", text("short"));
+    PLAIN.iter().for_each(|form| assert!(news.streamed(*form).is_some()));
+    assert!(!news.message.varies());
+}
+
+#[test]
+fn forms_are_made_once_from_many_threads() {
+    for round in 0..20 {
+        let news = news("/a", text(&"hello ".repeat(100)));
+        let all = [&PLAIN[..], &DEFLATED[..]].concat();
+        let addresses: Vec<_> = std::thread::scope(|scope| {
+            let threads = [0, 1, 2, 3].map(|thread| {
+                let (news, mut forms) = (&news, all.clone());
+                forms.rotate_left((round + 2 * thread) % all.len());
+                scope.spawn(move || {
+                    assert!(forms.iter().all(|form| news.streamed(*form).is_some()));
+                    PLAIN.map(|form| news.streamed(form).unwrap().as_ptr() as usize)
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).to_vec()
+        });
+        assert!(addresses.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+}
+
+proptest! {
+    /// Whatever was published, a reader gets it back, and nothing a publisher chose speaks for
+    /// the server.
+    #[test]
+    fn any_message_comes_back(
+        data in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..400),
+            "[a-z\\r\\n\":{} \\\\\u{7f}\u{2028}]{0,400}".prop_map(String::into_bytes),
+        ],
+        content_type in prop_oneof![Just("text/plain"), Just("application/json"), Just("x/y")],
+        topic in "/[a-z\"\\\\ \u{e9}]{1,9}",
+        event in proptest::option::of("[a-z\"\\\\\u{2028}]{1,9}"),
+    ) {
+        let mut draft = draft(content_type, &data);
+        if let Some(event) = event.as_deref().and_then(|event| EventName::parse(event).ok()) {
+            draft = draft.with_event(event);
+        }
+        let news = news(&topic, draft);
+        let envelope: serde_json::Value =
+            serde_json::from_slice(news.streamed(StreamForm::Envelope).unwrap()).unwrap();
+        prop_assert_eq!(&envelope["topic"], &topic);
+        prop_assert_eq!(&envelope["id"], "5f3a09c1-1");
+        prop_assert_eq!(&envelope["type"], content_type);
+        prop_assert_eq!(envelope.get("event").and_then(|name| name.as_str()), news.message.event());
+        prop_assert!(envelope.get("delete").is_none() && envelope.get("gap").is_none());
+
+        let (_, payload) = unframed(news.streamed(StreamForm::Frame).unwrap());
+        prop_assert_eq!(payload, &data[..]);
+        let sse = news.streamed(StreamForm::Sse).unwrap();
+        let ends = sse.windows(2).filter(|pair| pair == b"\n\n").count();
+        prop_assert!(sse.ends_with(b"\n\n") && ends == 1, "one event");
+        for form in [StreamForm::Sse, StreamForm::EnvelopeSse] {
+            let mut decoder = sse::Decoder::new(1 << 20);
+            decoder.push(news.streamed(form).unwrap());
+            let Some(Ok(sse::Item::Event { id, name, data: got })) = decoder.next() else {
+                panic!("no event");
+            };
+            prop_assert_eq!(id.as_deref(), Some("5f3a09c1-1"));
+            if form == StreamForm::EnvelopeSse {
+                prop_assert_eq!(name.as_deref(), news.message.event());
+                let again: serde_json::Value = serde_json::from_str(&got).unwrap();
+                prop_assert_eq!(&again, &envelope);
+            } else if let Ok(text) = str::from_utf8(&data) {
+                prop_assert_eq!(name.as_deref(), news.message.event());
+                prop_assert_eq!(got, text.replace("\r\n", "\n").replace('\r', "\n"));
+            } else {
+                prop_assert_eq!(name.as_deref(), Some("base64"));
+            }
+        }
+    }
+}

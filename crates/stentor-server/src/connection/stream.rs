@@ -1,0 +1,471 @@
+//! A connection that reads a stream: how it begins, what it is sent, how it ends.
+//!
+//! [`Connection::pump`] is the whole of it. Whatever happens to a reader (it has just begun, there
+//! is news, there is room again, another turn has come) is a reason to pump: to send what lies
+//! between its cursor and now, until there is nothing more, or no room, or the turn has cost its
+//! share. It comes from a replay of history first, and from the worker's log after that.
+
+use super::{Connection, Phase, Wait};
+use crate::context::Context;
+use crate::limits::TURN_COST_MAX;
+use crate::output::Backlog;
+use crate::stream::batch::{Key, Sent};
+use crate::stream::feeds::{Entry, FeedId, Feeds};
+use crate::stream::replay::Replay;
+use crate::stream::{Gap, Held, MANY, Opening, Reader, Start, Transport};
+use crate::transport::{sse, websocket};
+use std::io::IoSlice;
+use std::sync::Arc;
+use stentor_hub::{Filter, Id, Mode, News, Span};
+use stentor_io::{Backend, Gone, Socket};
+use stentor_wire::sse::{HEARTBEAT, retry};
+use stentor_wire::websocket::{Decoder, Opcode, frame};
+
+/// What few readers have, or none for long.
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    /// What it reads if that is not one feed, in the order of the feeds' numbers.
+    pub(super) subscriptions: Vec<(FeedId, Filter)>,
+    /// Feeds it has entered and will read once it has caught up with those it reads already.
+    pub(super) joining: Option<Joining>,
+    pub(super) replay: Option<Box<Replay>>,
+    /// A frame that is not complete.
+    pub(super) decoder: Option<Box<Decoder>>,
+    pub(super) held: Option<Held>,
+    /// What a long-poll's answer is to say first.
+    pub(super) gap: Option<Gap>,
+}
+
+/// Subscriptions that are about to count.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) subscriptions: Vec<(FeedId, Filter)>,
+    pub(super) start: Start,
+    /// Once it has been sent everything up to this number, they do.
+    pub(super) seq: u64,
+}
+
+impl Extra {
+    fn is_empty(&self) -> bool {
+        self.subscriptions.is_empty()
+            && self.joining.is_none()
+            && self.replay.is_none()
+            && self.decoder.is_none()
+            && self.held.is_none()
+            && self.gap.is_none()
+    }
+}
+
+impl Connection {
+    /// The head of the answer is written, or held: enters the feeds. What is due is pumped later.
+    pub(super) fn open_stream<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+        opening: Opening,
+    ) {
+        let Opening { reader, mut filters, start, held } = opening;
+        let generation = self.reader.generation.wrapping_add(1);
+        self.reader = Reader { generation, ..reader };
+        self.phase = Phase::Streaming;
+        cx.readers(self.reader.transport).add(1);
+        if self.reader.transport != Transport::LongPoll {
+            io.hold_little(socket);
+        }
+        let hub = Arc::clone(&cx.shared.hub);
+        let entry = Entry { socket, generation };
+        cx.cost += filters.len() * NAME_COST;
+        let single = filters.len() == 1 && !self.reader.commands;
+        if single {
+            self.reader.feed = cx.feeds.join(&hub, &filters[0], entry);
+        } else {
+            filters.sort_unstable_by_key(Filter::to_string);
+            filters.dedup();
+            let join = |filter: &Filter| (cx.feeds.join(&hub, filter, entry), filter.clone());
+            let mut subscriptions: Vec<_> = filters.iter().map(join).collect();
+            subscriptions.sort_unstable_by_key(|(feed, _)| *feed);
+            self.extra().subscriptions = subscriptions;
+        }
+        if let Some(held) = held {
+            self.extra().held = Some(held);
+        }
+        if !filters.is_empty() && (self.reader.is_enveloped || !self.is_held()) {
+            self.begin_replay(cx, filters, start, hub.seq());
+        }
+    }
+
+    /// The stream is over for whatever reason: leaves the feeds.
+    pub(super) fn leave_stream(&mut self, cx: &mut Context) {
+        if self.phase != Phase::Streaming {
+            return;
+        }
+        cx.readers(self.reader.transport).sub(1);
+        let hub = Arc::clone(&cx.shared.hub);
+        if self.reader.feed != MANY {
+            cx.feeds.leave(&hub, self.reader.feed);
+        }
+        let Extra { subscriptions, joining, .. } = *self.extra.take().unwrap_or_default();
+        let joining = joining.map(|joining| joining.subscriptions).unwrap_or_default();
+        for (feed, _) in subscriptions.into_iter().chain(joining) {
+            cx.feeds.leave(&hub, feed);
+        }
+        let generation = self.reader.generation.wrapping_add(1);
+        self.reader = Reader { generation, ..Reader::default() };
+    }
+
+    /// The time has come for something to be said, or to end.
+    pub(super) fn expire_stream<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) {
+        match (self.wait, self.reader.transport) {
+            (Wait::News, _) | (Wait::Farewell, Transport::LongPoll) => {
+                self.wait = Wait::Request;
+                return self.go_on_held(cx, io, socket);
+            }
+            (Wait::Heartbeat, _) => cx.out.bytes().extend_from_slice(HEARTBEAT),
+            (Wait::Ping, _) if !self.reader.owes_pong => {
+                // The next one is due as long after this one.
+                self.wait = Wait::Request;
+                self.reader.owes_pong = true;
+                frame(cx.out.bytes(), Opcode::Ping, false, b"");
+            }
+            (Wait::Frame, _) => {
+                self.end_websocket(cx, 1008, "The message took too long to arrive.")
+            }
+            (Wait::Farewell, transport) if !self.waits() => {
+                let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
+                match transport {
+                    Transport::Sse => {
+                        retry(cx.out.bytes(), retry_ms);
+                        self.finish_stream(cx);
+                    }
+                    _ => self.end_websocket(cx, 1012, "The server is about to stop."),
+                }
+            }
+            _ => {
+                cx.stats.timeouts.add(1);
+                return self.abort(cx, io, socket);
+            }
+        }
+        let result = self.flush(cx, io, socket).map(drop);
+        let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// Whether what is under way must come to its end before more input is looked at: a long-poll
+    /// until it is answered, a subscription until its first messages are sent.
+    pub(super) fn is_busy(&self) -> bool {
+        let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
+        self.is_held()
+            || self.phase == Phase::Streaming
+                && self.reader.commands
+                && self.extra.as_deref().is_some_and(joins)
+    }
+
+    /// Whether an entry of a feed's list stands for this connection as it is now.
+    pub(crate) fn is_reader(&self, feed: FeedId, generation: u32) -> bool {
+        let reads = |extra: &Extra| {
+            let joining = extra.joining.iter().flat_map(|joining| &joining.subscriptions);
+            extra.subscriptions.iter().chain(joining).any(|(id, _)| *id == feed)
+        };
+        self.generation_is(generation)
+            && (self.reader.feed == feed || self.extra.as_deref().is_some_and(reads))
+    }
+
+    /// Whether a message of this number is worth a visit. Who waits comes back by itself.
+    pub(crate) fn is_due(&self, generation: u32, seq: u64) -> bool {
+        self.generation_is(generation) && self.reader.cursor < seq && !self.waits()
+    }
+
+    fn generation_is(&self, generation: u32) -> bool {
+        self.phase == Phase::Streaming && self.reader.generation == generation
+    }
+
+    /// Whether this is a long-poll that waits for its answer.
+    pub(super) fn is_held(&self) -> bool {
+        self.phase == Phase::Streaming && self.reader.transport == Transport::LongPoll
+    }
+
+    pub(super) fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Gives back what is no longer needed.
+    pub(super) fn shrink_extra(&mut self) {
+        if self.extra.as_deref().is_some_and(Extra::is_empty) {
+            self.extra = None;
+        }
+    }
+
+    /// There is news: sends it.
+    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+        if self.is_held() {
+            return self.go_on_held(cx, io, socket);
+        }
+        let result = self.pump(cx, io, socket);
+        // Whether to read on has not changed by this.
+        let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// Sends what is due, until there is nothing more, or no room, or the turn has cost its share.
+    /// A long-poll that is answered by it is open for its next request afterwards.
+    pub(super) fn pump<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) -> Result<(), Gone> {
+        if self.is_held() {
+            return self.pump_held(cx, io, socket);
+        }
+        while self.phase == Phase::Streaming && !self.waits() {
+            if cx.cost >= TURN_COST_MAX {
+                self.yield_turn();
+                break;
+            }
+            let replays = self.extra.as_ref().is_some_and(|extra| extra.replay.is_some());
+            let goes_on = match replays {
+                true => self.pump_replay(cx, io, socket)?,
+                false if !self.log_is_complete(cx) => {
+                    let since = self.reader.cursor;
+                    let (filters, upto) = (self.filters(cx), cx.shared.hub.seq());
+                    self.begin_replay(cx, filters, Start::After(since), upto);
+                    true
+                }
+                false => self.pump_log(cx, io, socket)? || self.finish_joining(cx),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        self.flush(cx, io, socket).map(drop)
+    }
+
+    /// Whether the log has everything behind the cursor.
+    pub(super) fn log_is_complete(&self, cx: &Context) -> bool {
+        let cursor = self.reader.cursor;
+        if self.reader.feed != MANY {
+            return cx.feeds.is_complete(self.reader.feed, cursor);
+        }
+        let Some(extra) = self.extra.as_deref() else { return true };
+        cx.feeds.has_forgotten_nothing(cursor)
+            || extra.subscriptions.iter().all(|(feed, _)| cx.feeds.is_complete(*feed, cursor))
+    }
+
+    /// What it reads.
+    pub(super) fn filters(&self, cx: &Context) -> Vec<Filter> {
+        if self.reader.feed != MANY {
+            return vec![cx.feeds.filter(self.reader.feed).clone()];
+        }
+        let subscriptions = self.extra.as_deref().map(|extra| extra.subscriptions.iter());
+        subscriptions.into_iter().flatten().map(|(_, filter)| filter.clone()).collect()
+    }
+
+    pub(super) fn begin_replay(
+        &mut self,
+        cx: &mut Context,
+        filters: Vec<Filter>,
+        start: Start,
+        upto: u64,
+    ) {
+        let span = match start {
+            Start::After(since) => Span { since, upto, mode: self.reader.mode },
+            Start::Values | Start::Gap(_) => Span { since: 0, upto, mode: Mode::Latest },
+        };
+        if let Start::Gap(gap) = start {
+            self.tell_gap(cx, &gap);
+        }
+        let resumes = matches!(start, Start::After(_));
+        self.extra().replay = Some(Box::new(Replay::new(filters, span, resumes)));
+    }
+
+    /// Says that messages are missing.
+    fn tell_gap(&mut self, cx: &mut Context, gap: &Gap) {
+        cx.stats.gaps.add(1);
+        match self.reader.transport {
+            Transport::Sse => sse::gap(cx.out.bytes(), gap),
+            Transport::WebSocket | Transport::Echo => websocket::gap(cx.out.bytes(), gap),
+            Transport::LongPoll => self.extra().gap = Some(*gap),
+        }
+    }
+
+    /// Collects from history, or sends what was collected. Returns whether to go on at once.
+    fn pump_replay<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) -> Result<bool, Gone> {
+        if !self.collect(cx) {
+            self.yield_turn();
+            return Ok(false);
+        }
+        let forms = self.reader.forms();
+        if cx.out.plain().is_none() && !self.flush(cx, io, socket)? {
+            return Ok(false);
+        }
+        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
+            return Ok(true);
+        };
+        if replay.rest().is_empty() {
+            if replay.is_over() {
+                self.reader.cursor = self.reader.cursor.max(replay.upto_seq());
+                self.extra().replay = None;
+            }
+            return Ok(true);
+        }
+        let batch = &mut cx.batches.own;
+        batch.begin(cx.out.bytes());
+        batch.extend(replay.rest(), forms, &cx.shared.compressor);
+        let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
+        let sent = batch.sent(bytes);
+        let is_whole = bytes == batch.bytes().len();
+        replay.advance(sent.messages);
+        let prefix = batch.prefix();
+        cx.count_stream(bytes.saturating_sub(prefix), sent.messages);
+        if !is_whole {
+            self.keep_rest(cx, sent)?;
+        }
+        Ok(is_whole)
+    }
+
+    /// Has the replay collect, and tells of a gap once it has. Returns whether it has.
+    pub(super) fn collect(&mut self, cx: &mut Context) -> bool {
+        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
+            return true;
+        };
+        if !replay.is_collected() {
+            cx.cost += replay.collect(&cx.shared.hub) * NAME_COST;
+            if !replay.is_collected() {
+                return false;
+            }
+        }
+        let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
+        if replay.take_gap() {
+            self.tell_gap(cx, &Gap { reason: "history", since: Some(since) });
+        }
+        true
+    }
+
+    /// Sends what the log has behind the cursor. Returns whether to go on at once.
+    fn pump_log<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) -> Result<bool, Gone> {
+        let Reader { cursor, feed, mode, .. } = self.reader;
+        let first_seq = match feed {
+            MANY => self.due_to_many(&cx.feeds).next().map(News::seq),
+            feed => cx.feeds.due(feed, cursor).next().map(News::seq),
+        };
+        let Some(first_seq) = first_seq else { return Ok(false) };
+        if cx.out.len() > 0 && !self.flush(cx, io, socket)? {
+            return Ok(false);
+        }
+        let last_seq = if feed == MANY { cx.feeds.heard_seq() } else { cx.feeds.latest_seq(feed) };
+        let forms = self.reader.forms();
+        let key = Key { feed, first_seq, last_seq, forms, mode };
+        let Context { batches, feeds, shared, .. } = cx;
+        let compressor = &shared.compressor;
+        let batch = if feed == MANY { &mut batches.own } else { batches.shared(forms) };
+        match feed {
+            MANY => batch.gather(key, self.due_to_many(feeds), compressor),
+            feed if !batch.is_for(&key) => batch.gather(key, feeds.due(feed, cursor), compressor),
+            _ => {}
+        }
+        let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
+        if bytes == batch.bytes().len() {
+            self.reader.cursor = batch.upto_seq();
+            let (messages, conflated) = (batch.messages(), batch.conflated());
+            cx.stats.conflated.add(conflated);
+            cx.count_stream(bytes, messages);
+            return Ok(true);
+        }
+        let sent = batch.sent(bytes);
+        cx.count_stream(bytes, sent.messages);
+        self.keep_rest(cx, sent)?;
+        Ok(false)
+    }
+
+    /// What the log has behind the cursor for a reader of several feeds.
+    pub(super) fn due_to_many<'c>(
+        &'c self,
+        feeds: &'c Feeds,
+    ) -> impl DoubleEndedIterator<Item = &'c News> + Clone {
+        let subscriptions =
+            self.extra.as_deref().map_or(&[][..], |extra| extra.subscriptions.as_slice());
+        let is_mine =
+            move |feed| subscriptions.binary_search_by_key(&feed, |(feed, _)| *feed).is_ok();
+        feeds.due_to_many(self.reader.cursor, is_mine)
+    }
+
+    /// The socket took only a part: keeps the rest of the message that was cut, and waits for room.
+    /// Whatever is behind it is asked for again then.
+    fn keep_rest(&mut self, cx: &mut Context, sent: Sent) -> Result<(), Gone> {
+        let replay = self.extra.as_mut().and_then(|extra| extra.replay.as_mut());
+        if let (None, Some(cursor)) = (&replay, sent.cursor) {
+            self.reader.cursor = cursor;
+        }
+        let kept_bytes = replay.as_ref().map_or(0, |replay| replay.kept_bytes());
+        let mut backlog = Backlog::of_stream(sent.rest, kept_bytes);
+        if cx.keep_backlog(&backlog).is_err() {
+            // What was collected can be collected again.
+            if let Some(replay) = replay {
+                replay.forget();
+            }
+            backlog.release(kept_bytes);
+            cx.keep_backlog(&backlog)?;
+        }
+        self.work().backlog = Some(Box::new(backlog));
+        Ok(())
+    }
+
+    /// With everything sent that was heard of: lets new subscriptions count. Returns whether there
+    /// were any.
+    fn finish_joining(&mut self, cx: &mut Context) -> bool {
+        let Some(Joining { subscriptions, start, seq }) =
+            self.extra.as_mut().and_then(|extra| extra.joining.take())
+        else {
+            return false;
+        };
+        let upto = self.reader.cursor.max(seq).max(cx.feeds.heard_seq());
+        self.reader.cursor = upto;
+        let filters = subscriptions.iter().map(|(_, filter)| filter.clone()).collect();
+        let all = &mut self.extra().subscriptions;
+        all.extend(subscriptions);
+        all.sort_unstable_by_key(|(feed, _)| *feed);
+        self.begin_replay(cx, filters, start, upto);
+        true
+    }
+
+    /// What the stream's deadline is for, and when it is.
+    pub(super) fn stream_deadline(&self, cx: &mut Context) -> (Wait, u64) {
+        let streams = &cx.settings.streams;
+        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let held = self.extra.as_deref().and_then(|extra| extra.held.as_ref());
+        let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
+        let every = |ms| if ms == 0 { NEVER_MS } else { ms };
+        match self.reader.transport {
+            _ if cx.draining => {
+                let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
+                let spread_ms = if held.is_some() { 0 } else { spread_ms };
+                (Wait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
+            }
+            _ if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
+            Transport::LongPoll => (Wait::News, held.map_or(now_ms, |held| held.deadline_ms)),
+            _ if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
+            Transport::Sse => (Wait::Heartbeat, now_ms + every(streams.heartbeat_ms)),
+            Transport::WebSocket | Transport::Echo => (Wait::Ping, now_ms + every(streams.ping_ms)),
+        }
+    }
+}
+
+/// What a name costs that is looked at in a replay.
+pub(super) const NAME_COST: usize = 64;
+
+/// Further than any clock goes.
+const NEVER_MS: u64 = 1 << 40;

@@ -1,0 +1,146 @@
+//! What a WebSocket's client says (RFC 6455), and what is said to it beside messages.
+//!
+//! Clients have little to say: they answer pings, they close, and those that speak `stentor.v1`
+//! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
+//! connection with the code the RFC has for it.
+
+use super::stream::Joining;
+use super::{Connection, Phase, Progress};
+use crate::context::Context;
+use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
+use crate::stream::feeds::{Entry, FeedId};
+use crate::stream::{Start, Transport};
+use crate::transport::TOO_MANY_TOPICS;
+use std::collections::HashSet;
+use std::sync::Arc;
+use stentor_hub::Filter;
+use stentor_io::Socket;
+use stentor_wire::events::{Command, parse_command};
+use stentor_wire::lookup::json_string;
+use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
+
+impl Connection {
+    /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
+    /// streams send means nothing; what comes behind a held request is kept for afterwards.
+    pub(super) fn hear(&mut self, cx: &mut Context, socket: Socket, input: &[u8]) -> Progress {
+        let message_bytes_max = match self.reader.transport {
+            Transport::Sse => return Progress::Used(input.len()),
+            Transport::LongPoll => return Progress::Starved(0),
+            Transport::Echo => ECHO_BYTES_MAX,
+            Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
+            Transport::WebSocket => IGNORED_BYTES_MAX,
+        };
+        self.reader.owes_pong = false;
+        let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
+        let decoder = self.extra().decoder.get_or_insert_default();
+        match decoder.next(input, &rules) {
+            Ok((used, None)) => {
+                if decoder.is_idle() {
+                    self.extra().decoder = None;
+                }
+                Progress::Starved(used)
+            }
+            Ok((used, Some(received))) => {
+                cx.cost += used + super::REQUEST_COST;
+                self.received(cx, socket, received);
+                Progress::Used(used)
+            }
+            Err(Violation { code, reason }) => {
+                self.end_websocket(cx, code, reason);
+                Progress::Used(input.len())
+            }
+        }
+    }
+
+    /// One whole frame or message.
+    fn received(&mut self, cx: &mut Context, socket: Socket, received: Received) {
+        match received {
+            Received::Ping(data) => {
+                websocket::frame(cx.out.bytes(), Opcode::Pong, false, &data);
+            }
+            Received::Close(code) => {
+                match code {
+                    Some(code) => websocket::close_frame(cx.out.bytes(), code, ""),
+                    None => websocket::frame(cx.out.bytes(), Opcode::Close, false, b""),
+                }
+                self.finish_stream(cx);
+            }
+            Received::Text(text) if self.reader.commands => self.command(cx, socket, &text),
+            Received::Text(text) if self.reader.transport == Transport::Echo => {
+                self.echo(cx, Opcode::Text, text.as_bytes());
+            }
+            Received::Binary(data) if self.reader.transport == Transport::Echo => {
+                self.echo(cx, Opcode::Binary, &data);
+            }
+            Received::Text(_) | Received::Binary(_) | Received::Pong => {}
+        }
+    }
+
+    /// Ends the connection with a code and a reason.
+    pub(super) fn end_websocket(&mut self, cx: &mut Context, code: u16, reason: &str) {
+        websocket::close_frame(cx.out.bytes(), code, reason);
+        self.finish_stream(cx);
+    }
+
+    /// The last words are written: nothing more is read or sent.
+    pub(super) fn finish_stream(&mut self, cx: &mut Context) {
+        self.leave_stream(cx);
+        self.phase = Phase::Refusing;
+    }
+
+    fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
+        let window_bits = self.reader.window_bits;
+        let deflated = if window_bits == 0 { None } else { websocket::deflate(data, window_bits) };
+        let payload = deflated.as_deref().unwrap_or(data);
+        websocket::frame(cx.out.bytes(), opcode, deflated.is_some(), payload);
+    }
+
+    /// Subscribes and unsubscribes. A command that is not understood changes nothing.
+    fn command(&mut self, cx: &mut Context, socket: Socket, text: &str) {
+        if let Err(reason) = self.obey(cx, socket, text) {
+            let mut error = b"{\"error\":".to_vec();
+            json_string(&mut error, &reason);
+            error.push(b'}');
+            websocket::frame(cx.out.bytes(), Opcode::Text, false, &error);
+        }
+    }
+
+    fn obey(&mut self, cx: &mut Context, socket: Socket, text: &str) -> Result<(), String> {
+        let topics_max = cx.settings.streams.topics_max;
+        let Command { subscribe, unsubscribe, since } = parse_command(text, topics_max)?;
+        let parse = |names: Vec<String>| -> Result<HashSet<Filter>, String> {
+            names.iter().map(|name| Filter::parse(name)).collect()
+        };
+        let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
+        let subscriptions = &mut self.extra().subscriptions;
+        let stay = subscriptions.iter().filter(|(_, filter)| !unsubscribe.contains(filter));
+        let stay = stay.inspect(|(_, filter)| _ = subscribe.remove(filter)).count();
+        if stay + subscribe.len() > topics_max {
+            return Err(format!("At most {topics_max} topics may be subscribed to at once."));
+        }
+        if !cx.feeds.has_room_for(subscribe.len(), cx.settings.limits.topics_max) {
+            return Err(TOO_MANY_TOPICS.to_owned());
+        }
+        cx.cost += (subscribe.len() + unsubscribe.len()) * super::stream::NAME_COST;
+        let hub = Arc::clone(&cx.shared.hub);
+        subscriptions.retain(|(feed, filter)| {
+            let stays = !unsubscribe.contains(filter);
+            if !stays {
+                cx.feeds.leave(&hub, *feed);
+            }
+            stays
+        });
+        if subscribe.is_empty() {
+            return Ok(());
+        }
+        let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
+        let entry = Entry { socket, generation: self.reader.generation };
+        let join = |filter: Filter| (cx.feeds.join(&hub, &filter, entry), filter);
+        let subscriptions: Vec<(FeedId, Filter)> = subscribe.into_iter().map(join).collect();
+        // Everything up to this number is in the mailbox by now, as far as it was read before.
+        let seq = hub.seq();
+        cx.hear_news();
+        self.extra().joining = Some(Joining { subscriptions, start, seq });
+        Ok(())
+    }
+}

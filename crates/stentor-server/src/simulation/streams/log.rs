@@ -1,0 +1,189 @@
+//! What was published: the model that readers are checked against.
+//!
+//! The log hears of every message where it gets its number, and knows from the publishers what
+//! each must be. From the rules alone it works out what history has lost by now, so that it can
+//! tell a gap that had to be from one that hides a mistake.
+
+use super::super::World;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+use stentor_hub::{Filter, Listener, Message, News, Pattern, Rule};
+
+/// The topics of a run: name, messages kept, bytes kept.
+pub(super) const TOPICS: [(&str, u32, usize); 6] = [
+    ("/one/a", 1, 1 << 20),
+    ("/one/b", 1, 1 << 20),
+    ("/few/a", 3, 1 << 20),
+    ("/many/a", 32, 1 << 20),
+    ("/many/late", 32, 1 << 20),
+    ("/bytes/a", 100, 500),
+];
+
+/// What readers may ask for beside the topics themselves.
+pub(super) const PATTERNS: [&str; 5] = ["/**", "/*/a", "/one/*", "/few/**", "/none/*"];
+
+/// The rules by which the hub keeps these topics.
+pub(super) fn rules() -> Vec<Rule> {
+    let rule = |(name, history, history_bytes): &(&str, u32, usize)| {
+        let pattern = Pattern::parse(name).unwrap();
+        Rule { history: *history, history_bytes: *history_bytes, ..Rule::new(pattern) }
+    };
+    TOPICS.iter().map(rule).collect()
+}
+
+/// Whether one of `filters` wants `topic`.
+pub(super) fn wants(filters: &[String], topic: &str) -> bool {
+    filters.iter().any(|filter| Filter::parse(filter).unwrap().matches(topic))
+}
+
+/// A message or a deletion.
+pub(super) struct Entry {
+    pub(super) topic: String,
+    pub(super) message: Arc<Message>,
+    /// History has it no more.
+    pub(super) is_lost: bool,
+}
+
+/// Everything that was ever published, by number.
+pub(super) struct Log {
+    recorder: Arc<Recorder>,
+    entries: BTreeMap<u64, Entry>,
+    topics: BTreeMap<String, Topic>,
+    by_data: HashMap<Vec<u8>, u64>,
+    /// What publishers are about to publish: the topic and the content type of each datum.
+    sent: HashMap<Vec<u8>, (String, String)>,
+    /// The last number at which a deleted topic came back.
+    pub(super) undone: u64,
+}
+
+#[derive(Default)]
+struct Topic {
+    seqs: Vec<u64>,
+    /// What history has: number and bytes.
+    kept: VecDeque<(u64, usize)>,
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<News>>);
+
+impl Listener for Recorder {
+    fn tell(&self, news: &News) {
+        self.0.lock().unwrap().push(news.clone());
+    }
+}
+
+impl Log {
+    /// Listens to everything, and begins with the values that are there.
+    pub(super) fn attach(world: &World) -> Log {
+        let recorder = Arc::new(Recorder::default());
+        let hub = &world.shared.hub;
+        let id = hub.add_listener(Arc::clone(&recorder) as Arc<dyn Listener>);
+        let nobody = Arc::new(AtomicU32::new(0));
+        hub.listen(id, &Filter::parse("/**").unwrap(), nobody);
+        let mut log = Log {
+            recorder,
+            entries: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            by_data: HashMap::new(),
+            sent: HashMap::new(),
+            undone: 0,
+        };
+        for topic in ["/small", "/large", "/text"] {
+            let message = hub.value(topic).unwrap();
+            log.expect(topic, message.data(), message.content_type());
+            log.add(topic, message);
+        }
+        log
+    }
+
+    /// A publisher is about to publish this.
+    pub(super) fn expect(&mut self, topic: &str, data: &[u8], content_type: &str) {
+        self.sent.insert(data.to_vec(), (topic.to_owned(), content_type.to_owned()));
+    }
+
+    /// Takes note of what was published since the last time.
+    pub(super) fn absorb(&mut self) {
+        let told = std::mem::take(&mut *self.recorder.0.lock().unwrap());
+        for news in told {
+            self.add(news.topic(), Arc::clone(&news.message));
+        }
+    }
+
+    fn add(&mut self, topic: &str, message: Arc<Message>) {
+        let seq = message.seq();
+        assert_eq!(seq, self.seq() + 1, "numbers have no holes");
+        let entry = self.topics.entry(topic.to_owned()).or_default();
+        let before = entry.seqs.last().map(|seq| &self.entries[seq].message);
+        let came_back = before.is_some_and(|before| before.is_deletion());
+        let mut lost = Vec::new();
+        if message.is_deletion() {
+            lost.extend(entry.kept.drain(..));
+        } else {
+            let data = message.data();
+            let sent = self.sent.get(data).expect("nobody published this");
+            assert_eq!((sent.0.as_str(), sent.1.as_str()), (topic, message.content_type()));
+            assert!(self.by_data.insert(data.to_vec(), seq).is_none(), "published twice");
+            if came_back {
+                self.undone = seq;
+                lost.push((entry.seqs[entry.seqs.len() - 1], 0));
+            }
+            let rule = TOPICS.iter().find(|(name, ..)| *name == topic);
+            let (history, bytes_max) = rule.map_or((32, 1 << 20), |rule| (rule.1, rule.2));
+            entry.kept.push_back((seq, data.len()));
+            let bytes = |kept: &VecDeque<(u64, usize)>| kept.iter().map(|kept| kept.1).sum();
+            while entry.kept.len() > 1
+                && (entry.kept.len() > history as usize || bytes(&entry.kept) > bytes_max)
+            {
+                lost.extend(entry.kept.pop_front());
+            }
+        }
+        entry.seqs.push(seq);
+        for (seq, _) in lost {
+            self.entries.get_mut(&seq).unwrap().is_lost = true;
+        }
+        self.entries.insert(seq, Entry { topic: topic.to_owned(), message, is_lost: false });
+    }
+
+    /// The last number.
+    pub(super) fn seq(&self) -> u64 {
+        self.entries.last_key_value().map_or(0, |(&seq, _)| seq)
+    }
+
+    pub(super) fn entry(&self, seq: u64) -> &Entry {
+        self.entries.get(&seq).unwrap_or_else(|| panic!("{seq} was never published"))
+    }
+
+    /// The number of the message with this data.
+    pub(super) fn seq_of(&self, data: &[u8]) -> u64 {
+        let seq = self.by_data.get(data);
+        *seq.unwrap_or_else(|| panic!("never published: {:?}", String::from_utf8_lossy(data)))
+    }
+
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        self.topics.keys().map(String::as_str)
+    }
+
+    /// The numbers of a topic above `after` and below `before`.
+    pub(super) fn between(&self, topic: &str, after: u64, before: u64) -> &[u64] {
+        let Some(Topic { seqs, .. }) = self.topics.get(topic) else { return &[] };
+        let from = seqs.partition_point(|&seq| seq <= after);
+        &seqs[from..seqs.partition_point(|&seq| seq < before).max(from)]
+    }
+
+    /// The last of a topic's up to and including `upto`.
+    pub(super) fn newest(&self, topic: &str, upto: u64) -> Option<(u64, &Entry)> {
+        let seq = *self.between(topic, 0, upto.saturating_add(1)).last()?;
+        Some((seq, self.entry(seq)))
+    }
+
+    /// Whether history has lost something above `since` that was of one of these topics.
+    pub(super) fn has_lost(&self, since: u64, is_meant: impl Fn(&str) -> bool) -> bool {
+        self.entries.range(since + 1..).any(|(_, entry)| entry.is_lost && is_meant(&entry.topic))
+    }
+
+    /// Whether a topic's readers who name no mode want the newest only.
+    pub(super) fn conflates(topic: &str) -> bool {
+        TOPICS.iter().any(|(name, history, _)| *name == topic && *history == 1)
+    }
+}

@@ -1,0 +1,303 @@
+//! The oracle: what one reader has seen, and whether that may be so.
+//!
+//! A view judges each thing as it arrives: a message must have been published, must be wanted, must
+//! not have come before, and must not leave out anything that the reader is owed unless a gap was
+//! told first and history has really lost it. At rest it says what is still missing.
+
+use super::log::{Log, wants};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a reader, or a subscription, begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum From {
+    /// With the values: it was asked for when this was the last number.
+    Values { asked: u64 },
+    /// Behind what it has seen.
+    After(u64),
+}
+
+/// A gap as it is told: reason, and cursor.
+pub(super) type Gap = (String, Option<String>);
+
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) filters: Vec<String>,
+    /// As asked for: only the newest, all, or by the topic's rule.
+    latest: Option<bool>,
+    from: From,
+    /// The last number when the stream had certainly begun.
+    begun: Option<u64>,
+    /// Numbers grow over the whole stream.
+    is_ordered: bool,
+    last_seq: u64,
+    gaps: usize,
+    /// The gap that must come first.
+    expected: Option<Gap>,
+    tracks: BTreeMap<String, Track>,
+    coming: Option<Coming>,
+}
+
+/// What was seen of a topic.
+#[derive(Debug)]
+struct Track {
+    last: Option<u64>,
+    from: From,
+    begun: Option<u64>,
+    /// Gaps told before `last`.
+    gaps: usize,
+}
+
+/// A command that may or may not have been obeyed yet.
+#[derive(Debug)]
+struct Coming {
+    filters: Vec<String>,
+    joined: Vec<String>,
+    from: From,
+    expected: Option<Gap>,
+    restarted: BTreeSet<String>,
+}
+
+impl View {
+    pub(super) fn new(filters: Vec<String>, latest: Option<bool>, from: From) -> View {
+        let last_seq = if let From::After(seq) = from { seq } else { 0 };
+        View {
+            filters,
+            latest,
+            from,
+            begun: None,
+            is_ordered: true,
+            last_seq,
+            gaps: 0,
+            expected: None,
+            tracks: BTreeMap::new(),
+            coming: None,
+        }
+    }
+
+    /// The same, if the first thing to come must be this gap.
+    pub(super) fn expecting(mut self, gap: Option<Gap>) -> View {
+        self.expected = gap;
+        self
+    }
+
+    /// The reader may change what it subscribes to.
+    pub(super) fn with_commands(mut self) -> View {
+        self.is_ordered = false;
+        self
+    }
+
+    /// The stream has begun by now.
+    pub(super) fn begin(&mut self, log: &Log) {
+        self.begun.get_or_insert(log.seq());
+    }
+
+    /// The reader comes back with the last number it has seen: what it has seen still holds.
+    pub(super) fn resume(&mut self) {
+        let seq = self.last_seq;
+        // A topic of which it has seen nothing yet begins there, too.
+        self.from = From::After(seq);
+        for track in self.tracks.values_mut().filter(|track| track.last.is_none()) {
+            track.from = From::After(seq);
+        }
+    }
+
+    /// The last number seen on a stream in order.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// A command was sent: the filters it leaves, and those of them that begin anew.
+    pub(super) fn command(
+        &mut self,
+        filters: Vec<String>,
+        joined: Vec<String>,
+        from: From,
+        expected: Option<Gap>,
+    ) {
+        assert!(self.coming.is_none());
+        // Whom nobody joins nobody tells of a gap.
+        let expected = expected.filter(|_| !joined.is_empty());
+        let restarted = BTreeSet::new();
+        self.coming = Some(Coming { filters, joined, from, expected, restarted });
+    }
+
+    /// The command was obeyed.
+    pub(super) fn obeyed(&mut self, log: &Log) {
+        let Coming { filters, joined, from, expected, restarted } = self.coming.take().unwrap();
+        assert_eq!(expected, None, "a subscription was not told of its gap");
+        let (joins, stays): (Vec<_>, Vec<_>) =
+            filters.iter().cloned().partition(|filter| joined.contains(filter));
+        self.filters = filters;
+        self.tracks.retain(|topic, _| wants(&self.filters, topic));
+        let begun = Some(log.seq());
+        for topic in log.topics().filter(|topic| wants(&joins, topic)) {
+            if !restarted.contains(topic) && !wants(&stays, topic) {
+                let track = Track { last: None, from, begun, gaps: self.gaps };
+                self.tracks.insert(topic.to_owned(), track);
+            }
+        }
+    }
+
+    /// A message or a deletion has come.
+    pub(super) fn message(&mut self, log: &Log, seq: u64) {
+        let entry = log.entry(seq);
+        let topic = entry.topic.as_str();
+        assert_eq!(self.expected, None, "{seq} came before the gap");
+        if self.is_ordered {
+            assert!(seq > self.last_seq, "{seq} after {}: out of order, or twice", self.last_seq);
+        }
+        self.last_seq = self.last_seq.max(seq);
+        let is_coming =
+            self.coming.as_ref().is_some_and(|coming| wants(&coming.filters, topic));
+        assert!(wants(&self.filters, topic) || is_coming, "{topic} is not wanted: {self:#?}");
+        let begins = self.begins_anew(topic);
+        let conflates = self.conflates(topic);
+        let track = self.tracks.get(topic);
+        let continued = match track {
+            Some(track) => follows(log, topic, seq, track, self.gaps, conflates),
+            None => begins_well(log, topic, seq, self.from, self.gaps > 0, conflates),
+        };
+        let restarts = match (&continued, begins) {
+            (Ok(()), _) if self.tracks.contains_key(topic) || begins.is_none() => false,
+            (_, Some(from)) => {
+                begins_well(log, topic, seq, from, self.gaps > 0, conflates).unwrap_or_else(
+                    |reason| panic!("{reason}; {continued:?}; {self:#?}"),
+                );
+                true
+            }
+            (Err(reason), None) => panic!("{reason}; {self:#?}"),
+            _ => false,
+        };
+        if restarts && let Some(coming) = &mut self.coming {
+            coming.restarted.insert(topic.to_owned());
+        }
+        let track = Track { last: Some(seq), from: self.from, begun: self.begun, gaps: self.gaps };
+        self.tracks.insert(topic.to_owned(), track);
+    }
+
+    /// Where the topic may begin anew, because of a command under way.
+    fn begins_anew(&self, topic: &str) -> Option<From> {
+        let coming = self.coming.as_ref()?;
+        let may = wants(&coming.joined, topic) && !coming.restarted.contains(topic);
+        may.then_some(coming.from)
+    }
+
+    fn conflates(&self, topic: &str) -> bool {
+        self.latest.unwrap_or_else(|| Log::conflates(topic))
+    }
+
+    /// The word that something is missing has come.
+    pub(super) fn gap(&mut self, log: &Log, gap: Gap, epoch: &str) {
+        self.gaps += 1;
+        if self.expected.as_ref() == Some(&gap) {
+            self.expected = None;
+            return;
+        }
+        let coming = self.coming.as_mut();
+        if let Some(coming) = coming.filter(|coming| coming.expected.as_ref() == Some(&gap)) {
+            coming.expected = None;
+            return;
+        }
+        assert_eq!(self.expected, None, "another gap came: {gap:?}");
+        assert_eq!(gap.0, "history", "nobody asked for this gap");
+        let since = gap.1.as_deref().and_then(|since| since.strip_prefix(epoch));
+        let since: u64 = since.and_then(|seq| seq[1..].parse().ok()).expect("our own cursor");
+        if self.is_ordered {
+            assert!(since >= self.last_seq, "a gap behind {since} after {}", self.last_seq);
+        }
+        let mut filters = self.filters.clone();
+        filters.extend(self.coming.iter().flat_map(|coming| coming.filters.clone()));
+        // The hub says "gap" of a pattern if any topic came back while it looked.
+        let may_be_wrong = filters.iter().any(|text| text.contains('*')) && log.undone > since;
+        let is_owed = |topic: &str| wants(&filters, topic) && !self.conflates(topic);
+        let has_lost = log.has_lost(since, is_owed);
+        assert!(has_lost || may_be_wrong, "a gap behind {since} though nothing is lost: {self:#?}");
+    }
+
+    /// What the reader should have seen by now and has not; `None` if nothing.
+    pub(super) fn missing(&self, log: &Log) -> Option<String> {
+        if self.expected.is_some() || self.coming.is_some() {
+            return Some(format!("a gap, or an answer: {self:#?}"));
+        }
+        log.topics().filter(|topic| wants(&self.filters, topic)).find_map(|topic| {
+            let (seq, entry) = log.newest(topic, u64::MAX)?;
+            let track = self.tracks.get(topic);
+            let (from, begun) =
+                track.map_or((self.from, self.begun), |track| (track.from, track.begun));
+            let is_seen = match (track.and_then(|track| track.last), from) {
+                (Some(last), _) => last == seq,
+                (None, From::After(since)) => seq <= since,
+                (None, From::Values { .. }) => {
+                    entry.message.is_deletion() && begun.is_some_and(|begun| seq <= begun)
+                }
+            };
+            (!is_seen).then(|| format!("{seq} of {topic}: {self:#?}"))
+        })
+    }
+}
+
+type Judgement = Result<(), String>;
+
+/// Whether `seq` may come behind what was seen of the topic.
+fn follows(
+    log: &Log,
+    topic: &str,
+    seq: u64,
+    track: &Track,
+    gaps: usize,
+    conflates: bool,
+) -> Judgement {
+    let gap = gaps > track.gaps;
+    match track.last {
+        Some(last) if seq <= last => Err(format!("{seq} of {topic} after {last}")),
+        Some(last) => leaves_nothing_out(log, topic, last, seq, gap, conflates),
+        None => begins_well(log, topic, seq, track.from, gap, conflates),
+    }
+}
+
+/// Whether `seq` may be the first of the topic.
+fn begins_well(
+    log: &Log,
+    topic: &str,
+    seq: u64,
+    from: From,
+    gap: bool,
+    conflates: bool,
+) -> Judgement {
+    match from {
+        From::After(since) if seq <= since => Err(format!("{seq} was seen before {since}")),
+        From::After(since) => leaves_nothing_out(log, topic, since, seq, gap, conflates),
+        From::Values { asked } => {
+            let next = log.between(topic, seq, u64::MAX).first();
+            let was_current = next.is_none_or(|&next| next > asked);
+            if log.entry(seq).message.is_deletion() && seq <= asked {
+                return Err(format!("the deletion {seq} of {topic} is older than the reader"));
+            }
+            let error = || format!("{seq} of {topic} was no more the value when {asked} was");
+            was_current.then_some(()).ok_or_else(error)
+        }
+    }
+}
+
+fn leaves_nothing_out(
+    log: &Log,
+    topic: &str,
+    after: u64,
+    before: u64,
+    gap: bool,
+    conflates: bool,
+) -> Judgement {
+    let missing = log.between(topic, after, before);
+    let is_excused = |&seq: &u64| gap && log.entry(seq).is_lost;
+    match missing.iter().find(|seq| !is_excused(seq)) {
+        Some(seq) if !conflates => {
+            let how = if gap { "though history has it" } else { "without a gap" };
+            Err(format!("{seq} of {topic} is missing between {after} and {before} {how}"))
+        }
+        _ => Ok(()),
+    }
+}

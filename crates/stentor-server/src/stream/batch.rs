@@ -1,0 +1,223 @@
+//! Messages that leave in one write.
+//!
+//! A batch is the bytes of several messages, one behind the other, with a mark at the end of each.
+//! All readers of a feed who have seen as much of it are due the same bytes, so a batch that was
+//! gathered for one is sent to the next as it is. If a socket takes only a part, the marks tell
+//! which message was cut: the rest of that one message is the reader's backlog, and whatever is
+//! behind it stays where it was, in the log and in history.
+
+use super::feeds::FeedId;
+use crate::compressor::Compressor;
+use crate::limits::GATHER_BYTES;
+use crate::output::{Body, Piece, Rest};
+use std::collections::HashSet;
+use stentor_hub::{Mode, News, StreamForm};
+
+/// The form a reader gets messages in, and the smaller one if it takes that too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Forms {
+    pub(crate) plain: StreamForm,
+    pub(crate) deflated: Option<StreamForm>,
+}
+
+/// What a batch was gathered for: whoever is due the same can be sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key {
+    pub(crate) feed: FeedId,
+    /// The first and the last message of the feed that are due.
+    pub(crate) first_seq: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) forms: Forms,
+    pub(crate) mode: Mode,
+}
+
+/// Bytes of messages, and where each of them ends.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// Bytes before the first message that are not of any: a response head, a gap event.
+    prefix: usize,
+    marks: Vec<Mark>,
+    /// Whoever was sent all of it has seen everything up to this number.
+    upto_seq: u64,
+    /// Messages left out since newer ones of their topics follow.
+    conflated: u64,
+    key: Option<Key>,
+}
+
+#[derive(Debug)]
+struct Mark {
+    end: usize,
+    news: News,
+    form: StreamForm,
+}
+
+/// How far a reader got with a batch.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// Messages that left, the last of them perhaps in part.
+    pub(crate) messages: usize,
+    /// The number of the last of them.
+    pub(crate) cursor: Option<u64>,
+    /// What is left of the last, or of the prefix.
+    pub(crate) rest: Option<Rest>,
+}
+
+impl Batch {
+    /// Whether it is what `key` stands for.
+    pub(crate) fn is_for(&self, key: &Key) -> bool {
+        self.key.as_ref() == Some(key)
+    }
+
+    /// Gathers what is due, oldest first, up to a full write.
+    pub(crate) fn gather<'n>(
+        &mut self,
+        key: Key,
+        due: impl DoubleEndedIterator<Item = &'n News> + Clone,
+        compressor: &Compressor,
+    ) {
+        self.clear();
+        self.key = Some(key);
+        self.upto_seq = key.last_seq;
+        let mut superseded = superseded(key.mode, due.clone());
+        for news in due {
+            if superseded.remove(&news.seq()) {
+                self.conflated += 1;
+            } else if self.bytes.len() >= GATHER_BYTES {
+                self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.news.seq());
+                return;
+            } else {
+                self.add(news, key.forms, compressor);
+            }
+        }
+    }
+
+    /// Puts bytes in front of the messages: takes them out of `prefix`.
+    pub(crate) fn begin(&mut self, prefix: &mut Vec<u8>) {
+        self.clear();
+        std::mem::swap(&mut self.bytes, prefix);
+        self.prefix = self.bytes.len();
+    }
+
+    /// Gathers messages as they are, oldest first, up to a full write.
+    pub(crate) fn extend(&mut self, news: &[News], forms: Forms, compressor: &Compressor) {
+        for news in news {
+            if self.bytes.len() >= GATHER_BYTES {
+                return;
+            }
+            self.add(news, forms, compressor);
+        }
+    }
+
+    fn add(&mut self, news: &News, forms: Forms, compressor: &Compressor) {
+        let deflated = forms.deflated.and_then(|form| match news.streamed(form) {
+            Some(bytes) => Some((form, bytes)),
+            None => {
+                compressor.ask_deflated(news, form);
+                None
+            }
+        });
+        // The plain form always exists.
+        let (form, bytes) = deflated
+            .unwrap_or_else(|| (forms.plain, news.streamed(forms.plain).unwrap_or_default()));
+        self.bytes.extend_from_slice(bytes);
+        self.marks.push(Mark { end: self.bytes.len(), news: news.clone(), form });
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes before the first message.
+    pub(crate) fn prefix(&self) -> usize {
+        self.prefix
+    }
+
+    /// Messages in it.
+    pub(crate) fn messages(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Messages left out since newer ones of their topics follow.
+    pub(crate) fn conflated(&self) -> u64 {
+        self.conflated
+    }
+
+    pub(crate) fn upto_seq(&self) -> u64 {
+        self.upto_seq
+    }
+
+    /// What it means that only the first `sent` bytes left.
+    pub(crate) fn sent(&self, sent: usize) -> Sent {
+        let whole = self.marks.partition_point(|mark| mark.end <= sent);
+        let begin = if whole == 0 { self.prefix } else { self.marks[whole - 1].end };
+        let seq_before = |n: usize| n.checked_sub(1).map(|n| self.marks[n].news.seq());
+        if sent < begin {
+            let piece = Piece::Own(self.bytes[sent..begin].into());
+            return Sent { messages: 0, cursor: None, rest: Some(Rest { piece, offset: 0 }) };
+        }
+        match self.marks.get(whole) {
+            Some(mark) if sent > begin => {
+                let body = Body::Streamed { news: mark.news.clone(), form: mark.form };
+                let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
+                Sent { messages: whole + 1, cursor: seq_before(whole + 1), rest: Some(rest) }
+            }
+            _ => Sent { messages: whole, cursor: seq_before(whole), rest: None },
+        }
+    }
+
+    /// Forgets everything; a large buffer is given back.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * GATHER_BYTES);
+        self.prefix = 0;
+        self.marks.clear();
+        self.upto_seq = 0;
+        self.conflated = 0;
+        self.key = None;
+    }
+}
+
+/// The messages, by number, that a newer one of the same topic makes worthless: all older ones for
+/// those who want the latest; those of topics that keep no history for those who leave it to the
+/// topic.
+fn superseded<'n>(
+    mode: Mode,
+    due: impl DoubleEndedIterator<Item = &'n News> + Clone,
+) -> HashSet<u64> {
+    let mut superseded = HashSet::new();
+    if mode == Mode::All || due.clone().nth(1).is_none() {
+        return superseded;
+    }
+    let mut seen = HashSet::new();
+    for news in due.rev() {
+        let newer = !seen.insert(news.topic());
+        if newer && (mode == Mode::Latest || news.message.conflates()) {
+            superseded.insert(news.seq());
+        }
+    }
+    superseded
+}
+
+/// The batches of a worker: one for each form that is shared, and one that is put together for a
+/// single reader.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    shared: [Batch; FORMS],
+    pub(crate) own: Batch,
+}
+
+impl Batches {
+    /// The batch shared by readers of these forms.
+    pub(crate) fn shared(&mut self, forms: Forms) -> &mut Batch {
+        &mut self.shared[forms.deflated.unwrap_or(forms.plain) as usize]
+    }
+
+    /// Gives up what shared batches keep alive, once nobody is being visited.
+    pub(crate) fn forget(&mut self) {
+        self.shared.iter_mut().for_each(Batch::clear);
+    }
+}
+
+/// As many as [`StreamForm`] has.
+const FORMS: usize = 7;

@@ -1,0 +1,354 @@
+//! Who reads what on this worker, what was published of it lately, and whose turn it is.
+//!
+//! A [`Feed`] is one filter, a topic or a pattern, with those of the worker's connections that read
+//! it. The hub tells the worker of every message that one of its feeds wants; the message enters
+//! the log, and a [`Pass`] over the feed's readers begins, or the one under way is followed by
+//! another. A pass is walked in slices, a few readers a turn, so a fan-out to many never holds up a
+//! request. Each pass begins elsewhere, so that the same readers are not always last.
+//!
+//! Readers are cursors: what is due to one is whatever the log has after its cursor. The log is
+//! short and bounded. A reader that has fallen out of it reads the hub's history instead (see
+//! `replay`), so no reader's slowness costs anything here.
+//!
+//! Leaving is lazy. A connection that leaves is only counted; its entry stays in the list, is
+//! passed over since its generation is no longer that of the connection, and goes when half of a
+//! list is such. So nothing here needs to know where in a list a connection stands.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use stentor_hub::{Filter, Filters, Hub, ListenerId, News};
+use stentor_io::Socket;
+
+/// A feed of this worker, for as long as somebody reads it.
+pub(crate) type FeedId = u32;
+
+/// A place in a feed's list: a connection, and which of its lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Entry {
+    pub(crate) socket: Socket,
+    pub(crate) generation: u32,
+}
+
+/// All feeds of a worker.
+pub(crate) struct Feeds {
+    listener: ListenerId,
+    index: Filters<FeedId>,
+    feeds: Vec<Option<Feed>>,
+    vacant: Vec<FeedId>,
+    /// What was published lately and wanted here, in the one order.
+    log: VecDeque<Logged>,
+    log_bytes: usize,
+    /// The number of the last message that left the log.
+    forgotten_seq: u64,
+    /// Feeds with readers that have not been visited yet, in the order of their turns.
+    passing: VecDeque<FeedId>,
+    /// Feeds of whose entries most have left.
+    sparse: Vec<FeedId>,
+}
+
+struct Logged {
+    news: News,
+    feeds: Box<[FeedId]>,
+}
+
+/// The readers of one filter.
+struct Feed {
+    filter: Filter,
+    entries: Vec<Entry>,
+    /// Entries whose connections still read; the hub shows it to publishers.
+    readers: Arc<AtomicU32>,
+    /// The part of the log that is this feed's.
+    recent: VecDeque<News>,
+    /// Every message of this feed with a larger number is in `recent`.
+    complete_since: u64,
+    pass: Option<Pass>,
+    /// Messages came that the pass under way, if there is one, may not bring to everybody: when
+    /// the oldest of them was published.
+    due_us: Option<u64>,
+    /// Where the next pass begins.
+    rotation: usize,
+    /// Whether it stands in line for its readers to be visited.
+    is_passing: bool,
+    /// Whether it stands in line to be tidied.
+    is_sparse: bool,
+}
+
+/// A walk over the readers a feed had when it began. Those who join meanwhile stand behind `end`
+/// and need no visit: they read the value after they had joined.
+#[derive(Clone, Copy)]
+struct Pass {
+    start: usize,
+    end: usize,
+    visited: usize,
+    /// When the oldest message it is for was published.
+    published_us: u64,
+}
+
+/// What a visit in a pass is to do.
+pub(crate) enum Visit {
+    Reader(Entry),
+    /// The pass is over; its oldest message was published at this time.
+    Over {
+        published_us: u64,
+    },
+}
+
+impl Feeds {
+    pub(crate) fn new(listener: ListenerId) -> Feeds {
+        Feeds {
+            listener,
+            index: Filters::new(),
+            feeds: Vec::new(),
+            vacant: Vec::new(),
+            log: VecDeque::new(),
+            log_bytes: 0,
+            forgotten_seq: 0,
+            passing: VecDeque::new(),
+            sparse: Vec::new(),
+        }
+    }
+
+    /// Enters a connection into the feed of `filter`, which is made if there is none. Every message
+    /// published from now on will be in the log.
+    pub(crate) fn join(&mut self, hub: &Hub, filter: &Filter, entry: Entry) -> FeedId {
+        let id = match self.index.get(filter) {
+            Some(&id) => id,
+            None => self.open(hub, filter),
+        };
+        let feed = self.feed_mut(id);
+        feed.readers.store(feed.readers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        feed.entries.push(entry);
+        id
+    }
+
+    /// A connection reads the feed no more. Without readers there is no feed.
+    pub(crate) fn leave(&mut self, hub: &Hub, id: FeedId) {
+        let feed = self.feed_mut(id);
+        let left = feed.readers.load(Ordering::Relaxed) - 1;
+        feed.readers.store(left, Ordering::Relaxed);
+        if left == 0 {
+            if let Some(feed) = self.feeds[id as usize].take() {
+                hub.ignore(self.listener, &feed.filter);
+                self.index.remove(&feed.filter);
+            }
+            self.vacant.push(id);
+        } else if feed.entries.len() > 2 * left as usize + SPARE_ENTRIES
+            && !std::mem::replace(&mut feed.is_sparse, true)
+        {
+            self.sparse.push(id);
+        }
+    }
+
+    /// Whether so many feeds more may be made, if there are to be at most `max`.
+    pub(crate) fn has_room_for(&self, feeds: usize, max: usize) -> bool {
+        self.index.len() + feeds <= max
+    }
+
+    /// The filter of a feed.
+    pub(crate) fn filter(&self, id: FeedId) -> &Filter {
+        &self.feed(id).filter
+    }
+
+    /// Takes note of a message that was published at `published_us`.
+    pub(crate) fn hear(&mut self, news: News, published_us: u64) {
+        let mut wanted = Vec::new();
+        self.index.matching(news.topic(), |&id| wanted.push(id));
+        if wanted.is_empty() {
+            // The last reader left while the message was on its way.
+            return;
+        }
+        for &id in &wanted {
+            let feed = self.feed_mut(id);
+            feed.recent.push_back(news.clone());
+            feed.due_us.get_or_insert(published_us);
+            if !std::mem::replace(&mut feed.is_passing, true) {
+                self.passing.push_back(id);
+            }
+        }
+        self.log_bytes += cost(&news);
+        self.log.push_back(Logged { news, feeds: wanted.into() });
+        while self.log.len() > LOG_MESSAGES_MAX || self.log_bytes > LOG_BYTES_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    /// Whether there are readers to be visited.
+    pub(crate) fn is_passing(&self) -> bool {
+        !self.passing.is_empty()
+    }
+
+    /// The feed whose readers are to be visited next; it then goes behind the others.
+    pub(crate) fn next_pass(&mut self) -> Option<FeedId> {
+        while let Some(id) = self.passing.pop_front() {
+            // Its last reader may have left since.
+            let Some(Some(feed)) = self.feeds.get_mut(id as usize) else { continue };
+            if feed.pass.is_none() {
+                feed.begin_pass();
+            }
+            feed.is_passing = feed.pass.is_some();
+            if feed.is_passing {
+                self.passing.push_back(id);
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next step of the pass over a feed; `None` if there is none any more.
+    pub(crate) fn next_visit(&mut self, id: FeedId) -> Option<Visit> {
+        let feed = self.feeds.get_mut(id as usize)?.as_mut()?;
+        let pass = feed.pass.as_mut()?;
+        if pass.visited < pass.end {
+            let at = pass.start + pass.visited;
+            pass.visited += 1;
+            return Some(Visit::Reader(
+                feed.entries[if at < pass.end { at } else { at - pass.end }],
+            ));
+        }
+        let published_us = pass.published_us;
+        feed.pass = None;
+        Some(Visit::Over { published_us })
+    }
+
+    /// The number of the last message of a feed that was heard of.
+    pub(crate) fn latest_seq(&self, id: FeedId) -> u64 {
+        self.feed(id).recent.back().map_or(0, News::seq)
+    }
+
+    /// The number of the last message of any feed that was heard of.
+    pub(crate) fn heard_seq(&self) -> u64 {
+        self.log.back().map_or(self.forgotten_seq, |logged| logged.news.seq())
+    }
+
+    /// Whether the log has all there is of a feed after `cursor`.
+    pub(crate) fn is_complete(&self, id: FeedId, cursor: u64) -> bool {
+        self.feed(id).complete_since <= cursor
+    }
+
+    /// Whether the log has all there is of any feed after `cursor`.
+    pub(crate) fn has_forgotten_nothing(&self, cursor: u64) -> bool {
+        self.forgotten_seq <= cursor
+    }
+
+    /// What a feed has after `cursor`, oldest first.
+    pub(crate) fn due(
+        &self,
+        id: FeedId,
+        cursor: u64,
+    ) -> impl DoubleEndedIterator<Item = &News> + Clone {
+        let recent = &self.feed(id).recent;
+        recent.range(recent.partition_point(|news| news.seq() <= cursor)..)
+    }
+
+    /// What those feeds that `is_mine` have after `cursor`, oldest first.
+    pub(crate) fn due_to_many(
+        &self,
+        cursor: u64,
+        is_mine: impl Fn(FeedId) -> bool + Clone,
+    ) -> impl DoubleEndedIterator<Item = &News> + Clone {
+        let from = self.log.partition_point(|logged| logged.news.seq() <= cursor);
+        let mine = move |logged: &&Logged| logged.feeds.iter().any(|&id| is_mine(id));
+        self.log.range(from..).filter(mine).map(|logged| &logged.news)
+    }
+
+    /// Tidies lists of which most have left: `is_reader` says whether an entry still stands for
+    /// somebody who reads the feed. To be called between passes: during one, positions in the list
+    /// mean something, and that list waits for its end.
+    pub(crate) fn tidy(&mut self, mut is_reader: impl FnMut(FeedId, Entry) -> bool) {
+        let feeds = &mut self.feeds;
+        self.sparse.retain(|&id| {
+            let Some(Some(feed)) = feeds.get_mut(id as usize) else { return false };
+            if feed.pass.is_none() {
+                feed.tidy(|entry| is_reader(id, entry));
+            }
+            feed.is_sparse
+        });
+    }
+
+    fn open(&mut self, hub: &Hub, filter: &Filter) -> FeedId {
+        let readers = Arc::new(AtomicU32::new(0));
+        let complete_since = hub.listen(self.listener, filter, Arc::clone(&readers));
+        let feed = Feed {
+            filter: filter.clone(),
+            entries: Vec::new(),
+            readers,
+            recent: VecDeque::new(),
+            complete_since,
+            pass: None,
+            due_us: None,
+            rotation: 0,
+            is_passing: false,
+            is_sparse: false,
+        };
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.feeds.push(None);
+            (self.feeds.len() - 1) as FeedId
+        });
+        self.feeds[id as usize] = Some(feed);
+        self.index.insert(filter, id);
+        id
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(logged) = self.log.pop_front() else { return };
+        let seq = logged.news.seq();
+        self.log_bytes -= cost(&logged.news);
+        self.forgotten_seq = seq;
+        for &id in &logged.feeds {
+            // The number may be another feed's by now, which has not got this message.
+            if let Some(Some(feed)) = self.feeds.get_mut(id as usize)
+                && feed.recent.front().is_some_and(|oldest| oldest.seq() == seq)
+            {
+                feed.recent.pop_front();
+                feed.complete_since = seq;
+            }
+        }
+    }
+
+    /// A feed is there as long as somebody reads it, and only readers speak of it.
+    fn feed(&self, id: FeedId) -> &Feed {
+        self.feeds[id as usize].as_ref().expect("a feed that is read exists")
+    }
+
+    fn feed_mut(&mut self, id: FeedId) -> &mut Feed {
+        self.feeds[id as usize].as_mut().expect("a feed that is read exists")
+    }
+}
+
+impl Feed {
+    /// Begins a pass, if anything is due.
+    fn begin_pass(&mut self) {
+        let Some(published_us) = self.due_us.take() else { return };
+        let end = self.entries.len();
+        let start = if end == 0 { 0 } else { self.rotation % end };
+        self.rotation = start + end / 3 + 1;
+        self.pass = Some(Pass { start, end, visited: 0, published_us });
+    }
+
+    fn tidy(&mut self, mut is_reader: impl FnMut(Entry) -> bool) {
+        self.is_sparse = false;
+        self.entries.retain(|&entry| is_reader(entry));
+        // Whoever left and came back within one stream would stand here twice.
+        self.entries.sort_unstable();
+        self.entries.dedup();
+        self.entries.shrink_to(self.entries.len() * 2);
+    }
+}
+
+/// What a message in the log keeps alive, roughly.
+fn cost(news: &News) -> usize {
+    news.message.data().len() + LOGGED_BYTES
+}
+
+/// Bounds of the log: beyond them, history is asked.
+const LOG_MESSAGES_MAX: usize = 4_096;
+const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What a message takes besides its data.
+const LOGGED_BYTES: usize = 256;
+
+/// Entries of those who have left that are not worth tidying away.
+const SPARE_ENTRIES: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,2 @@
+//! What a feed promises its readers.
+

@@ -1,0 +1,156 @@
+//! Streams, as far as they are not a connection's own: who reads what, what is due to whom.
+//!
+//! A reader is a cursor: the number of the last message it has seen. What it is sent comes from the
+//! worker's log (`feeds`), gathered into batches that many readers share (`batch`), or, if its
+//! cursor is older than the log, from the hub's history (`replay`). How it is sent is up to the
+//! transports; when, to the connection (`connection/stream.rs`).
+
+pub(crate) mod batch;
+pub(crate) mod feeds;
+pub(crate) mod replay;
+
+use crate::stream::batch::Forms;
+use crate::stream::feeds::FeedId;
+use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
+
+/// What a connection that reads a stream is, beside its work: part of its record.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    /// Everything up to this number was sent, or passed over by conflation.
+    pub(crate) cursor: u64,
+    /// The one feed it reads; [`MANY`] if there may be several.
+    pub(crate) feed: FeedId,
+    /// Which life of the record this is: entries of former lives mean nothing.
+    pub(crate) generation: u32,
+    pub(crate) transport: Transport,
+    pub(crate) mode: Mode,
+    /// Messages come with the name of their topic.
+    pub(crate) is_enveloped: bool,
+    /// The window it inflates frames with, in bits (RFC 7692 section 7.1.2); 0 if it does not.
+    pub(crate) window_bits: u8,
+    /// It may subscribe and unsubscribe while connected.
+    pub(crate) commands: bool,
+    /// It was sent a ping and has not given a sign of life since.
+    pub(crate) owes_pong: bool,
+}
+
+/// How messages get to the reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    /// Server-Sent Events.
+    Sse,
+    WebSocket,
+    /// A WebSocket that sends back what it is sent.
+    Echo,
+    /// One answer, as soon as there is something to say.
+    LongPoll,
+}
+
+/// A stream that is about to begin: its answer's head is written.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) reader: Reader,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) start: Start,
+    /// A long-poll's request.
+    pub(crate) held: Option<Held>,
+}
+
+/// Where a reader begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// With the current values.
+    Values,
+    /// After what it has seen before.
+    After(u64),
+    /// With the current values, and the word that something may be missing before them: the cursor
+    /// it named is none of ours.
+    Gap(Gap),
+}
+
+/// Why messages are missing, and the cursor behind which they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    pub(crate) reason: &'static str,
+    /// Unknown if the reader named none that can be read.
+    pub(crate) since: Option<Id>,
+}
+
+/// A request that is held until there is something to answer.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The head as it was received: it is answered as if it came when there was something.
+    pub(crate) head: Box<[u8]>,
+    pub(crate) keep_alive: bool,
+    /// When to answer that there was nothing.
+    pub(crate) deadline_ms: u64,
+}
+
+/// The window of deflated frames that many readers share.
+const WINDOW_BITS: u8 = 15;
+
+/// Stands for more than one feed, or none.
+pub(crate) const MANY: FeedId = FeedId::MAX;
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader::new(Transport::Sse)
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(transport: Transport) -> Reader {
+        Reader {
+            cursor: 0,
+            feed: MANY,
+            generation: 0,
+            transport,
+            mode: Mode::ByRule,
+            is_enveloped: false,
+            window_bits: 0,
+            commands: false,
+            owes_pong: false,
+        }
+    }
+
+    /// The forms its messages are sent in.
+    pub(crate) fn forms(&self) -> Forms {
+        let (plain, deflated) = match (self.transport, self.is_enveloped) {
+            (Transport::Sse, false) => (StreamForm::Sse, None),
+            (Transport::Sse, true) => (StreamForm::EnvelopeSse, None),
+            (Transport::LongPoll, _) => (StreamForm::Envelope, None),
+            (_, false) => (StreamForm::Frame, Some(StreamForm::FrameDeflated)),
+            (_, true) => (StreamForm::EnvelopeFrame, Some(StreamForm::EnvelopeFrameDeflated)),
+        };
+        // Shared frames are deflated with the largest window: a smaller one cannot take them.
+        Forms { plain, deflated: deflated.filter(|_| self.window_bits == WINDOW_BITS) }
+    }
+}
+
+impl Start {
+    /// What a reader means by the cursor it names; an empty one is none.
+    pub(crate) fn parse(hub: &Hub, cursor: Option<&[u8]>) -> Start {
+        let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else {
+            return Start::Values;
+        };
+        let id = std::str::from_utf8(cursor).ok().and_then(|text| text.parse::<Id>().ok());
+        match id {
+            None => Start::Gap(Gap { reason: "malformed", since: None }),
+            Some(id) if id.epoch != hub.epoch() => {
+                Start::Gap(Gap { reason: "epoch", since: Some(id) })
+            }
+            Some(id) if id.seq > hub.seq() => Start::Gap(Gap { reason: "future", since: Some(id) }),
+            Some(id) => Start::After(id.seq),
+        }
+    }
+}
+
+impl Gap {
+    /// As a JSON object: the data of the gap event.
+    pub(crate) fn json(&self) -> String {
+        match self.since {
+            Some(since) => format!("{{\"reason\":\"{}\",\"since\":\"{since}\"}}", self.reason),
+            None => format!("{{\"reason\":\"{}\"}}", self.reason),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Long-poll: a GET that is answered when there is something new, or when its time is up.
+//!
+//! The request is held as its bytes. When the time has come it is answered as any other GET is, so
+//! there is no second way to write an answer.
+
+use crate::context::Exchange;
+use crate::limits::HELD_MS_MAX;
+use crate::route::Next;
+use crate::stream::{Gap, Held, Opening, Reader, Start, Transport};
+use crate::transport::{Wanted, no_topic};
+use stentor_hub::{Filter, Message};
+use stentor_wire::http1::Head;
+use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
+
+/// Whether a request for a value may be one to be held.
+pub(crate) fn may_be_asked_for(head: &Head<'_>, query: Option<&[u8]>) -> bool {
+    let waits = |query| memchr::memmem::find(query, b"wait=").is_some();
+    head.prefer.is_some() || query.is_some_and(waits)
+}
+
+/// Holds a GET of a topic if there is nothing new for the client yet; `None` if it is to be
+/// answered now, as it stands.
+pub(crate) fn hold(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    bytes: &[u8],
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Option<Next> {
+    let wanted = match Wanted::of(x, head, path, query) {
+        Ok(wanted) => wanted,
+        Err(refused) => return Some(x.refuse_stream(refused)),
+    };
+    let wait_s = wanted.wait_s.or_else(|| head.prefer.and_then(prefer_wait_s))?;
+    let [Filter::Topic(topic)] = wanted.filters.as_slice() else { return None };
+    // Before the value is read: whatever comes later is news.
+    let seq = x.shared.hub.seq();
+    let news = x
+        .shared
+        .hub
+        .with_value(topic, |value| value.is_some_and(|value| is_news(head, wanted.start, value)));
+    if news || wait_s == 0 {
+        return None;
+    }
+    let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
+    let held = held(x, bytes, wait_s);
+    let (filters, start) = (wanted.filters, wanted.start);
+    Some(Next::Stream(Box::new(Opening { reader, filters, start, held: Some(held) })))
+}
+
+/// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
+pub(crate) fn many(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    bytes: &[u8],
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Next {
+    let wanted = match Wanted::of(x, head, path, query) {
+        Ok(wanted) if wanted.filters.is_empty() => return x.refuse_stream(no_topic()),
+        Ok(wanted) => wanted,
+        Err(refused) => return x.refuse_stream(refused),
+    };
+    let wait_s = wanted.wait_s.or_else(|| head.prefer.and_then(prefer_wait_s)).unwrap_or(0);
+    let reader =
+        Reader { mode: wanted.mode, is_enveloped: true, ..Reader::new(Transport::LongPoll) };
+    let held = held(x, bytes, wait_s);
+    let (filters, start) = (wanted.filters, wanted.start);
+    Next::Stream(Box::new(Opening { reader, filters, start, held: Some(held) }))
+}
+
+fn held(x: &Exchange<'_>, bytes: &[u8], wait_s: u64) -> Held {
+    let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
+    let keep_alive = x.reply.shape.keep_alive;
+    Held { head: bytes.into(), keep_alive, deadline_ms: x.now_ms + wait_ms }
+}
+
+/// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor
+/// that is none of ours has seen nothing.
+fn is_news(head: &Head<'_>, start: Start, value: &Message) -> bool {
+    match (start, head.if_none_match) {
+        (Start::After(seq), _) => value.seq() > seq,
+        (Start::Values, Some(tags)) => !tag_matches(tags, value.id().text().as_bytes()),
+        (Start::Values, None) | (Start::Gap(_), _) => true,
+    }
+}
+
+/// What an array says of messages that are missing.
+pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
+    out.extend_from_slice(b"{\"gap\":");
+    out.extend_from_slice(gap.json().as_bytes());
+    out.push(b'}');
+}

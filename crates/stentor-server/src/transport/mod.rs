@@ -1,0 +1,86 @@
+//! How streams begin, one file for each way: from a request to a head that was answered and an
+//! [`Opening`](crate::stream::Opening).
+
+pub(crate) mod long_poll;
+pub(crate) mod sse;
+pub(crate) mod websocket;
+
+use crate::context::Exchange;
+use crate::endpoint::BAD_PATH;
+use crate::stream::Start;
+use stentor_hub::{Filter, Mode};
+use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
+use stentor_wire::http1::Head;
+use stentor_wire::status::Status;
+use stentor_wire::target;
+
+/// The page for streams of many topics.
+pub(crate) const EVENTS: &[u8] = b"/-/events";
+
+/// What a request wants to read, whatever the transport.
+pub(crate) struct Wanted {
+    pub(crate) filters: Vec<Filter>,
+    /// Messages come with the names of their topics.
+    pub(crate) is_enveloped: bool,
+    pub(crate) start: Start,
+    pub(crate) mode: Mode,
+    pub(crate) wait_s: Option<u64>,
+}
+
+impl Wanted {
+    /// Reads path, query and cursor.
+    ///
+    /// # Errors
+    /// The status, and one sentence.
+    pub(crate) fn of(
+        x: &Exchange<'_>,
+        head: &Head<'_>,
+        path: &[u8],
+        query: Option<&[u8]>,
+    ) -> Result<Wanted, (Status, String)> {
+        let wanted = Wanted::read(x, head, path, query.unwrap_or_default());
+        let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
+        if !x.feeds.has_room_for(wanted.filters.len(), x.settings.limits.topics_max) {
+            return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
+        }
+        Ok(wanted)
+    }
+
+    fn read(
+        x: &Exchange<'_>,
+        head: &Head<'_>,
+        path: &[u8],
+        query: &[u8],
+    ) -> Result<Wanted, String> {
+        let is_enveloped = path == EVENTS;
+        let (query, filters) = if is_enveloped {
+            let mut query = parse_query(query, x.settings.streams.topics_max)?;
+            let topics = std::mem::take(&mut query.topics);
+            let filters = topics.iter().map(|topic| Filter::parse(topic));
+            (query, filters.collect::<Result<_, _>>()?)
+        } else {
+            let topic = target::decode(path).map_err(|_| BAD_PATH)?;
+            target::check_topic(&topic)?;
+            (parse_topic_query(query)?, vec![Filter::Topic(topic.into())])
+        };
+        let EventsQuery { since, latest, wait_s, .. } = query;
+        let header = head.last_event_id.filter(|id| !id.is_empty());
+        let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
+        let mode = match latest {
+            None => Mode::ByRule,
+            Some(true) => Mode::Latest,
+            Some(false) => Mode::All,
+        };
+        Ok(Wanted { filters, is_enveloped, start, mode, wait_s })
+    }
+}
+
+/// As many different topics are read as may exist.
+pub(crate) const TOO_MANY_TOPICS: &str =
+    "As many topics are read as this server may have (limits.topics_max).";
+
+/// What `/-/events` says to those who name no topic.
+fn no_topic() -> (Status, String) {
+    let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
+    (Status::BAD_REQUEST, reason.to_owned())
+}

@@ -1,0 +1,51 @@
+//! Server-Sent Events (WHATWG HTML, section 9.2): a response that does not end.
+//!
+//! It has no length and is not chunked. The bytes of an event are then the same for every reader,
+//! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
+
+use crate::context::Exchange;
+use crate::route::Next;
+use crate::stream::{Gap, Opening, Reader, Transport};
+use crate::transport::{Wanted, no_topic};
+use stentor_io::Rng;
+use stentor_wire::http1::Head;
+use stentor_wire::sse;
+use stentor_wire::status::Status;
+
+/// Begins a stream of events, if the request is a good one.
+pub(crate) fn open(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> Next {
+    let wanted = match Wanted::of(x, head, path, query) {
+        Ok(wanted) if wanted.filters.is_empty() => return x.refuse_stream(no_topic()),
+        Ok(wanted) => wanted,
+        Err(refused) => return x.refuse_stream(refused),
+    };
+    x.reply.endless(
+        Status::OK,
+        b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+          X-Accel-Buffering: no\r\nVary: Accept\r\n",
+    );
+    let retry_ms = spread_ms(x.rng, x.settings.streams.retry_ms);
+    sse::retry(x.reply.out.bytes(), retry_ms);
+    let reader = Reader {
+        mode: wanted.mode,
+        is_enveloped: wanted.is_enveloped,
+        ..Reader::new(Transport::Sse)
+    };
+    let (filters, start) = (wanted.filters, wanted.start);
+    Next::Stream(Box::new(Opening { reader, filters, start, held: None }))
+}
+
+/// A time to come back after: those who left together do not come back together.
+pub(crate) fn spread_ms(rng: &mut Rng, base_ms: u64) -> u64 {
+    base_ms + rng.next_u64() % (base_ms + 1)
+}
+
+/// The event that says that something is missing.
+pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
+    sse::event(out, None, Some("gap"), &gap.json());
+}

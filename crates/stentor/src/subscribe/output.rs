@@ -1,0 +1,172 @@
+//! What `stentor sub` prints of a stream.
+//!
+//! Messages go to standard output and nothing else does, unless JSON lines are asked for: then
+//! gaps and deletions are lines among them, since a program that reads them must not miss these.
+//! For people they go to standard error, as does what becomes of the connection.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Interruption;
+use crate::Failure;
+
+/// Prints events.
+pub(super) struct Output<O, N> {
+    out: O,
+    notices: N,
+    json: bool,
+    with_topic: bool,
+}
+
+impl<O: Write, N: Write> Output<O, N> {
+    /// `json` asks for JSON lines, `with_topic` for the topic before each plain value.
+    pub(super) fn new(out: O, notices: N, json: bool, with_topic: bool) -> Output<O, N> {
+        Output { out, notices, json, with_topic }
+    }
+
+    /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
+    /// ours.
+    pub(super) fn event(&mut self, name: Option<&str>, data: &str) -> Result<(), Interruption> {
+        if self.json {
+            return Ok(self.line(name, data)?);
+        }
+        match name {
+            Some("gap") => {
+                let reason = parse::<Gap<'_>>(data)?.sentence();
+                self.told(&reason)
+            }
+            Some("delete") => {
+                let Deletion { topic } = parse(data)?;
+                self.told(&format!("{} was deleted", topic.escape_debug()))
+            }
+            // Any other name was the publisher's to choose.
+            _ => self.value(&parse(data)?),
+        }
+    }
+
+    /// Makes sure that everything printed so far can be seen.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Says something about the connection. That nobody may be there to hear it is no failure.
+    pub(super) fn notice(&mut self, text: &str) {
+        let _ = writeln!(self.notices, "stentor: {text}");
+    }
+
+    /// A notice that has its place among the messages.
+    fn told(&mut self, text: &str) -> Result<(), Interruption> {
+        self.flush()?;
+        self.notice(text);
+        Ok(())
+    }
+
+    /// An event as the server sent it, on one line. A line break in JSON is always white space
+    /// between tokens: strings escape theirs.
+    fn line(&mut self, name: Option<&str>, data: &str) -> io::Result<()> {
+        let data = match data.contains(['\n', '\r']) {
+            true => Cow::Owned(data.replace(['\n', '\r'], " ")),
+            false => Cow::Borrowed(data),
+        };
+        match name {
+            Some(name @ ("gap" | "delete")) => writeln!(self.out, "{{\"{name}\":{data}}}"),
+            _ => writeln!(self.out, "{data}"),
+        }
+    }
+
+    fn value(&mut self, envelope: &Envelope<'_>) -> Result<(), Interruption> {
+        let data = envelope.content()?;
+        if self.with_topic {
+            write!(self.out, "{}\t", envelope.topic)?;
+        }
+        self.out.write_all(&data)?;
+        if !data.ends_with(b"\n") {
+            self.out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// A message of a stream of many topics.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    topic: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    content_type: Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+/// Data that is not text.
+#[derive(Deserialize)]
+struct Bytes<'a> {
+    #[serde(borrow)]
+    base64: Cow<'a, str>,
+}
+
+impl Envelope<'_> {
+    /// The data as it was published. JSON is embedded as it is, and may look like the two forms of
+    /// other data: the content type tells.
+    fn content(&self) -> Result<Cow<'_, [u8]>, Interruption> {
+        let raw = self.data.get();
+        if is_json(&self.content_type) {
+            return Ok(Cow::Borrowed(raw.as_bytes()));
+        }
+        if raw.starts_with('"') {
+            return Ok(Cow::Owned(parse::<String>(raw)?.into_bytes()));
+        }
+        let Bytes { base64 } = parse(raw)?;
+        Ok(Cow::Owned(STANDARD.decode(base64.as_bytes()).map_err(unclear)?))
+    }
+}
+
+/// Messages were missed.
+#[derive(Deserialize)]
+struct Gap<'a> {
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow)]
+    since: Option<Cow<'a, str>>,
+}
+
+impl Gap<'_> {
+    fn sentence(&self) -> String {
+        let since = self.since.as_deref().unwrap_or("the start").escape_debug();
+        match &*self.reason {
+            "history" => format!("messages after {since} are lost: history is shorter"),
+            "epoch" => format!("messages after {since} are lost: the server has begun anew"),
+            "future" => format!("messages may be lost: {since} was not published yet"),
+            "malformed" => "messages may be lost: what to go on after is no id".to_owned(),
+            "many" => format!("messages after {since} are lost: too many topics to go back for"),
+            reason => format!("messages after {since} are lost: {}", reason.escape_debug()),
+        }
+    }
+}
+
+/// A topic has no value any more.
+#[derive(Deserialize)]
+struct Deletion<'a> {
+    #[serde(borrow)]
+    topic: Cow<'a, str>,
+}
+
+/// Whether the server embeds data of this type as it is, if it is JSON indeed.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(&*essence, "application/json" | "text/json") || essence.ends_with("+json")
+}
+
+fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Interruption> {
+    serde_json::from_str(json).map_err(unclear)
+}
+
+fn unclear(error: impl ToString) -> Interruption {
+    let reason = format!("an event is unclear: {}", error.to_string());
+    Interruption::Final(Failure::Failed(reason))
+}
