@@ -163,19 +163,20 @@ class Connection {
     return items
   }
 
-  /**
-   * Brings new readers to the cursor of the others: a stream from there would hide their older
-   * values, and one without a cursor skip what the others are due.
-   */
+  /** Brings new readers to the others' cursor: a stream from there hides their older values. */
   async #catchUp(signal, readers) {
     const isBehind = ({ since }) => !since || older(since, this.#cursor)
     const behind = new Map([...readers].filter(([, reader]) => isBehind(reader)))
     if (!this.#cursor || !behind.size) return
-    let since, items
+    // Told when all is there: who has heard a part must not begin anew.
+    const items = []
+    let since
     do {
-      items = await this.#ask(signal, behind, since, 0)
-      for (const item of items) since = this.#take(item, behind) ?? since
-    } while (items.length && older(since, this.#cursor))
+      const more = await this.#ask(signal, behind, since, 0)
+      items.push(...more)
+      since = (more.at(-1)?.delete ?? more.at(-1))?.id
+    } while (older(since, this.#cursor))
+    for (const item of items) this.#take(item, behind)
     for (const reader of behind.values()) if (isBehind(reader)) reader.since = this.#cursor
   }
 
@@ -240,9 +241,9 @@ class Connection {
   /** Gives an item to those it is news to; returns its id. All but a WebSocket have one order. */
   #take(item, readers) {
     if (item.error) return this.#show('open', item.error)
-    // A publisher's own events may be called gap or delete too.
+    // Not told by the event's name, which may be a publisher's.
     const gap = item.gap ?? (item.reason && item)
-    if (gap) return this.#gap(gap, readers)
+    if (gap) return this.#gap(gap)
     const isValue = 'data' in item
     const message = isValue ? decode(item) : item.delete ?? item
     const { topic, id } = message
@@ -265,7 +266,7 @@ class Connection {
   }
 
   /** Where ids begin anew, the old must not hide the new. */
-  #gap(gap, readers) {
+  #gap(gap) {
     if (gap.reason !== 'history' && gap.reason !== 'many') {
       this.#cursor = undefined
       for (const reader of this.#readers.values()) {
@@ -274,7 +275,7 @@ class Connection {
         reader.last.clear()
       }
     }
-    tell(readers, 'onGap', gap)
+    tell(this.#readers, 'onGap', gap)
   }
 }
 

@@ -1,0 +1,88 @@
+/** A place in the server's one order of messages: `EPOCH-SEQ`. */
+export type Id = string
+
+/** A published message. */
+export interface Message<T = unknown> {
+  topic: string
+  id: Id
+  /** The content type it was published with. */
+  type: string
+  /** The event name, if it was published with one. */
+  event?: string
+  /** What JSON types hold; a string of any other UTF-8; else a `Uint8Array`. */
+  data: T
+}
+
+/** Messages may have been missed: a notice, after which the values go on. */
+export interface Gap {
+  /**
+   * `history`: too long away. `epoch`: the server began anew. `future`, `malformed`: the cursor
+   * is not one of this server. `many`: too many topics to replay.
+   */
+  reason: 'history' | 'epoch' | 'future' | 'malformed' | 'many'
+  /** The cursor that could not be served. */
+  since?: Id
+}
+
+/** A topic that was deleted, and the place of its deletion in the order. */
+export interface Deletion {
+  topic: string
+  id: Id
+}
+
+export type Transport = 'sse' | 'websocket' | 'poll'
+
+/** How the connection is. */
+export interface State {
+  /** `waiting`: it failed and will be tried again by itself. */
+  state: 'connecting' | 'open' | 'waiting' | 'closed'
+  /** What is in use, or is tried next. */
+  transport: Transport
+  /** What went wrong, in a sentence. */
+  reason?: string
+}
+
+export interface Handlers {
+  onGap?: (gap: Gap) => void
+  onDelete?: (deletion: Deletion) => void
+  /** Called with the state as it is, and with every change. */
+  onState?: (state: State) => void
+}
+
+/** Ends a watch; to call it again does nothing. */
+export type Stop = () => void
+
+export interface Options {
+  /** Default `auto`: SSE, and long-poll where streams do not come through. */
+  transport?: 'auto' | Transport
+  /** A cursor: the topics watched at first are continued behind it. */
+  since?: Id
+  /** `latest` skips values that were overtaken; without it each topic's rule decides. */
+  mode?: 'all' | 'latest'
+}
+
+export interface Connection {
+  /** As the function `watch`, on this connection. */
+  watch<T = unknown>(
+    topic: string,
+    callback: (value: T, message: Message<T>) => void,
+    handlers?: Handlers,
+  ): Stop
+  /** Ends all its watches and the connection. */
+  close(): void
+}
+
+/**
+ * Watches a topic, or all that match a pattern (`*` is one segment, `**` at the end any rest), of
+ * the server that the page came from. All these watches share one connection.
+ *
+ * The callback gets the current value, if there is one, and then every message.
+ */
+export function watch<T = unknown>(
+  topic: string,
+  callback: (value: T, message: Message<T>) => void,
+  handlers?: Handlers,
+): Stop
+
+/** Makes a connection of its own; `server` is a URL, by default that of the page's server. */
+export function connect(server?: string, options?: Options): Connection

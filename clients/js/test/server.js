@@ -1,0 +1,211 @@
+/**
+ * A server of the contract, small enough to be believed: one order of messages, a history for each
+ * topic, SSE and long-poll over real sockets, and a WebSocket that needs no network. What a test
+ * wants to go wrong it says with `fault`.
+ */
+
+import { createServer } from 'node:http'
+
+export class Server {
+  epoch = '5f3a09c1'
+  seq = 0n
+  kept = 32 // Messages in the history of a topic.
+  topics = new Map() // name → { messages, trimmed }
+  streams = new Set() // { wants(topic), give(item), end() }
+  requests = [] // What was asked, one { kind, topics, since, wait, mode } for each request.
+  commands = [] // What came over WebSockets.
+  /** For each request: 'refuse', 'hold' (no answer), 'buffer' (no body) or nothing. */
+  fault = () => undefined
+
+  async start() {
+    this.http = createServer((request, response) => this.#answer(request, response))
+    await new Promise((resolve) => this.http.listen(0, '127.0.0.1', resolve))
+    this.url = `http://127.0.0.1:${this.http.address().port}`
+    return this
+  }
+
+  async stop() {
+    this.cut()
+    this.http.closeAllConnections()
+    await new Promise((resolve) => this.http.close(resolve))
+  }
+
+  id(seq = this.seq) {
+    return `${this.epoch}-${seq}`
+  }
+
+  publish(topic, data, { type = 'application/json', event } = {}) {
+    this.seq += 1n
+    this.#add({ topic, id: this.id(), type, data, event })
+    return this.id()
+  }
+
+  delete(topic) {
+    this.seq += 1n
+    this.#add({ delete: { topic, id: this.id() } })
+    return this.id()
+  }
+
+  /** A restart without what was kept. */
+  restart(epoch, seq = 0n) {
+    Object.assign(this, { epoch, seq })
+    this.topics.clear()
+    this.cut()
+  }
+
+  /** Resets every stream. */
+  cut() {
+    for (const stream of [...this.streams]) stream.end()
+  }
+
+  #add(item) {
+    const { topic } = item.delete ?? item
+    const kept = this.topics.get(topic) ?? { messages: [], trimmed: 0n }
+    this.topics.set(topic, kept)
+    kept.messages.push({ seq: this.seq, item })
+    if (kept.messages.length > this.kept) kept.trimmed = kept.messages.shift().seq
+    for (const stream of this.streams) if (stream.wants(topic)) stream.give(item)
+  }
+
+  /** What a reader with this cursor is sent at once. */
+  due(patterns, since, mode) {
+    const meant = [...this.topics].filter(([topic]) => wants(patterns, topic)).map(([, t]) => t)
+    const current = () => meant.map((t) => t.messages.at(-1)).filter(({ item }) => !item.delete)
+    const sorted = (entries) => entries.sort((a, b) => Number(a.seq - b.seq)).map((e) => e.item)
+    if (!since) return sorted(current())
+    const [, epoch, digits] = /^([0-9a-f]{8})-(\d+)$/.exec(since) ?? []
+    const reason = !epoch ? 'malformed'
+      : epoch !== this.epoch ? 'epoch'
+      : BigInt(digits) > this.seq ? 'future' : undefined
+    if (reason) {
+      return [{ gap: epoch ? { reason, since } : { reason } }, ...sorted(current())]
+    }
+    const seq = BigInt(digits)
+    const gap = meant.some((t) => t.trimmed > seq) ? [{ gap: { reason: 'history', since } }] : []
+    const missed = meant.flatMap((t) => t.messages.filter((m) => m.seq > seq)
+      .slice(mode === 'latest' ? -1 : 0))
+    return [...gap, ...sorted(missed)]
+  }
+
+  #answer(request, response) {
+    const url = new URL(request.url, this.url)
+    const get = (name) => url.searchParams.get(name) ?? undefined
+    const topics = url.searchParams.getAll('topic')
+    const kind = request.headers.accept === 'text/event-stream' ? 'sse' : 'poll'
+    const asked = { kind, topics, since: get('since'), wait: get('wait'), mode: get('mode') }
+    this.requests.push(asked)
+    const fault = this.fault(asked)
+    if (fault === 'hold') return
+    if (fault === 'refuse') return response.writeHead(503).end('Overloaded.\n')
+    if (url.pathname !== '/-/events') return response.writeHead(404).end('No such page.\n')
+    if (kind === 'sse') this.#stream(response, asked, fault)
+    else this.#poll(response, asked)
+  }
+
+  #stream(response, { topics, since, mode }, fault) {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    response.flushHeaders()
+    if (fault === 'buffer') return
+    const stream = {
+      wants: (topic) => wants(topics, topic),
+      give: (item) => response.write(event(item)),
+      end: () => response.destroy(),
+      write: (text) => response.write(text),
+    }
+    response.on('close', () => this.streams.delete(stream))
+    response.write('retry: 2417\n\n')
+    this.due(topics, since, mode).forEach(stream.give)
+    this.streams.add(stream)
+  }
+
+  #poll(response, { topics, since, wait, mode }) {
+    const end = (items) => {
+      this.streams.delete(stream)
+      clearTimeout(timer)
+      const body = items.length ? JSON.stringify(items) : ''
+      response.writeHead(body ? 200 : 204, { 'Content-Type': 'application/json' }).end(body)
+    }
+    const stream = {
+      wants: (topic) => wants(topics, topic),
+      give: (item) => end([item]),
+      end: () => response.destroy(),
+    }
+    const due = this.due(topics, since, mode)
+    let timer
+    if (due.length || wait === '0') return end(due)
+    timer = setTimeout(() => end([]), wait * 1000)
+    this.streams.add(stream)
+    response.on('close', () => this.streams.delete(stream) && clearTimeout(timer))
+  }
+
+  /** The class for `globalThis.WebSocket`: each one is a connection to this server. */
+  webSocket() {
+    const server = this
+    return class {
+      constructor(url, protocol) {
+        server.requests.push({ kind: 'websocket', url, protocol })
+        const fault = server.fault({ kind: 'websocket' })
+        const subscribed = new Map()
+        this.stream = {
+          wants: (topic) => wants([...subscribed.keys()], topic),
+          // Bytes on their way: they arrive in order, and not at all if the line breaks.
+          give: (item) => setImmediate(() => this.readyState === 1 && this.#hear(item)),
+          end: () => this.#closed(1006),
+        }
+        this.subscribed = subscribed
+        this.readyState = 0
+        if (fault === 'hold') return
+        setImmediate(() => {
+          if (this.readyState !== 0) return
+          if (fault) return this.#closed(1006)
+          this.readyState = 1
+          server.streams.add(this.stream)
+          this.onopen?.({})
+        })
+      }
+
+      #hear(item) {
+        this.onmessage?.({ data: JSON.stringify(item) })
+      }
+
+      #closed(code) {
+        if (this.readyState === 3) return
+        this.readyState = 3
+        server.streams.delete(this.stream)
+        setImmediate(() => this.onclose?.({ code }))
+      }
+
+      close() {
+        this.#closed(1000)
+      }
+
+      send(text) {
+        if (this.readyState === 0) throw new Error('not open yet')
+        if (this.readyState === 3) return // As browsers do.
+        const { subscribe = [], unsubscribe = [], since } = JSON.parse(text)
+        server.commands.push(JSON.parse(text))
+        for (const pattern of unsubscribe) this.subscribed.delete(pattern)
+        for (const pattern of subscribe) this.subscribed.set(pattern)
+        server.due(subscribe, since).forEach(this.stream.give)
+      }
+    }
+  }
+}
+
+/** An item as an event of SSE; JSON over several lines, as a publisher may have written it. */
+function event(item) {
+  const name = item.gap ? 'gap' : item.delete ? 'delete' : item.event
+  const { id } = item.delete ?? item
+  const lines = JSON.stringify(item.gap ?? item.delete ?? item, null, 1).split('\n')
+  const field = (name, value) => (value ? `${name}: ${value}\n` : '')
+  return field('id', id) + field('event', name) + lines.map((l) => field('data', l)).join('') + '\n'
+}
+
+/** By regular expression, so that it is another way than the client's. */
+function wants(patterns, topic) {
+  return patterns.some((pattern) => {
+    const literal = pattern.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
+    const source = literal.replace(/\/\*\*$/, '/.+').replace(/\/\*(?=\/|$)/g, '/[^/]+')
+    return new RegExp(`^${source}$`).test(topic)
+  })
+}

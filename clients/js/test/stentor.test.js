@@ -1,0 +1,595 @@
+/** The rules of the client, each on every transport it holds for. */
+
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { connect, watch } from '../stentor.js'
+import { closing, quiet, serve, sleep, until, waits } from './support.js'
+
+const TRANSPORTS = ['sse', 'websocket', 'poll']
+
+/** A connection that is closed at the end, whatever becomes of the test. */
+const open = (server, options) => closing(connect(server.url, options))
+
+/** Watches, and keeps what comes. */
+function keep(live, topic, handlers = {}) {
+  const kept = { values: [], messages: [], gaps: [], deleted: [], states: [] }
+  kept.stop = live.watch(topic, (value, message) => {
+    kept.values.push(value)
+    kept.messages.push(message)
+  }, {
+    onGap: (gap) => kept.gaps.push(gap),
+    onDelete: (deletion) => kept.deleted.push(deletion),
+    onState: (state) => kept.states.push(state),
+    ...handlers,
+  })
+  return kept
+}
+
+/** A test for each transport. */
+function each(name, body) {
+  for (const transport of TRANSPORTS) {
+    test(`${name} (${transport})`, async () => {
+      const server = await serve()
+      await body(server, open(server, { transport }), transport)
+    })
+  }
+}
+
+test('the module is under 4 KB compressed, as it is read', () => {
+  const source = readFileSync(new URL('../stentor.js', import.meta.url))
+  const bytes = gzipSync(source, { level: 9 }).length
+  assert.ok(bytes < 4096, `${bytes} bytes`)
+  assert.doesNotMatch(source.toString(), /^import|require\(/m, 'no dependencies')
+  assert.ok(source.toString().split('\n').every((line) => line.length <= 100))
+})
+
+each('the current value comes first, then every message in order', async (server, live) => {
+  server.publish('/a', 1)
+  server.publish('/a', 2)
+  const a = keep(live, '/a')
+  await until(() => a.values.length === 1)
+  for (let n = 3; n <= 20; n++) server.publish('/a', n)
+  await until(() => a.values.at(-1) === 20)
+  assert.deepEqual(a.values, Array.from({ length: 19 }, (_, i) => i + 2))
+  assert.deepEqual(a.messages[0], {
+    topic: '/a', id: '5f3a09c1-2', type: 'application/json', data: 2,
+  })
+  assert.equal(a.states[0].state, 'connecting')
+  assert.equal(a.states.at(-1).state, 'open')
+})
+
+each('values are JSON, strings and bytes', async (server, live) => {
+  const table = [
+    [{ a: [null, 1.5] }, 'application/json', { a: [null, 1.5] }],
+    [null, 'text/json; charset=utf-8', null],
+    [false, 'application/vnd.x+json', false],
+    [{ base64: 'AA==' }, 'application/json', { base64: 'AA==' }],
+    ['zwei\nZeilen, 雪 🎉', 'text/plain', 'zwei\nZeilen, 雪 🎉'],
+    ['', 'text/plain', ''],
+    [{ base64: 'AP8Q' }, 'application/octet-stream', Uint8Array.of(0, 255, 16)],
+    [{ base64: '' }, 'application/jsonp', Uint8Array.of()],
+  ]
+  const all = keep(live, '/t/*')
+  await until(() => all.states.at(-1)?.state === 'open')
+  table.forEach(([data, type], i) => server.publish(`/t/${i}`, data, { type }))
+  await until(() => all.values.length === table.length)
+  assert.deepEqual(all.values, table.map(([, , value]) => value))
+})
+
+each('a publisher may call events as it likes', async (server, live) => {
+  const a = keep(live, '/a')
+  const events = ['gap', 'delete', 'error', 'open', 'message', 'goal']
+  server.publish('/a', 'first')
+  await until(() => a.values.length)
+  for (const event of events) server.publish('/a', event, { event })
+  await until(() => a.values.length === events.length + 1)
+  assert.deepEqual(a.messages.map(({ event }) => event), [undefined, ...events])
+  assert.deepEqual([a.gaps, a.deleted], [[], []])
+})
+
+each('patterns are matched as the server does', async (server, live) => {
+  const patterns = ['/q/a', '/q/*', '/q/**', '/**', '/*/a', '/q/a*', '/*/*/c/**']
+  const topics = ['/q', '/q/a', '/q/ab', '/q/a/b', '/x/a', '/1/2/c', '/1/2/c/d/e', '/q/a*']
+  const kept = patterns.map((pattern) => keep(live, pattern))
+  topics.forEach((topic) => server.publish(topic, topic))
+  await until(() => kept[3].values.length === topics.length)
+  await quiet()
+  assert.deepEqual(kept.map(({ values }) => values.toSorted()), [
+    ['/q/a'], ['/q/a', '/q/a*', '/q/ab'], ['/q/a', '/q/a*', '/q/a/b', '/q/ab'],
+    topics.toSorted(), ['/q/a', '/x/a'], ['/q/a*'], ['/1/2/c/d/e'],
+  ])
+})
+
+each('many watches are one connection', async (server, live) => {
+  const kept = Array.from({ length: 50 }, (_, i) => keep(live, `/t/${i}`))
+  for (let i = 0; i < 50; i++) server.publish(`/t/${i}`, i)
+  await until(() => kept.every(({ values }, i) => values[0] === i))
+  await quiet()
+  assert.equal(server.streams.size, 1)
+  if (kept[0].states.at(-1).transport !== 'poll') assert.equal(server.requests.length, 1)
+})
+
+each('a late watch has the last known values at once', async (server, live) => {
+  const first = keep(live, '/q/*')
+  server.publish('/q/a', 1)
+  server.publish('/q/b', 1)
+  server.publish('/q/b', 2)
+  await until(() => first.values.length >= 2 && first.values.at(-1) === 2)
+  const asked = server.requests.length
+  const late = keep(live, '/q/*')
+  assert.deepEqual(late.values, [], 'not before watch has returned')
+  await Promise.resolve()
+  const heard = late.messages.map(({ topic, data }) => [topic, data])
+  assert.deepEqual(heard, [['/q/a', 1], ['/q/b', 2]])
+  assert.equal(late.states.length, 1)
+  server.publish('/q/a', 3)
+  await until(() => late.values.at(-1) === 3 && first.values.at(-1) === 3)
+  assert.deepEqual(late.values, [1, 2, 3])
+  assert.ok(first.states.at(-1).transport === 'poll' || server.requests.length === asked)
+})
+
+each('a watch within a callback hears the message once', async (server, live) => {
+  let inner
+  keep(live, '/a')
+  live.watch('/a', () => { inner ??= keep(live, '/a') })
+  server.publish('/a', 1)
+  await until(() => inner?.values.length)
+  await quiet()
+  assert.deepEqual(inner.values, [1])
+})
+
+each('a new topic brings its older value, and costs the others nothing', async (server, live) => {
+  server.publish('/old', 'old')
+  const a = keep(live, '/a')
+  await until(() => server.streams.size)
+  server.publish('/a', 1)
+  await until(() => a.values.length === 1)
+  // While the new list is on its way the old topic goes on.
+  const old = keep(live, '/old')
+  const none = keep(live, '/none')
+  for (let n = 2; n < 30; n++) {
+    server.publish('/a', n)
+    await sleep(1)
+  }
+  await until(() => a.values.at(-1) === 29 && old.values.length)
+  assert.deepEqual(a.values, Array.from({ length: 29 }, (_, i) => i + 1))
+  server.publish('/none', 'first')
+  await until(() => none.values.length)
+  assert.deepEqual([old.values, none.values], [['old'], ['first']])
+  assert.deepEqual([a.gaps, old.gaps, none.gaps], [[], [], []])
+})
+
+each('after a broken line it goes on where it was', async (server, live) => {
+  server.publish('/quiet', 0)
+  const a = keep(live, '/a')
+  const q = keep(live, '/quiet')
+  await until(() => q.values.length)
+  for (let n = 1; n <= 10; n++) {
+    server.publish('/a', n)
+    if (n % 3 === 0) server.cut()
+    await sleep(n % 3 === 0 ? 5 : 1)
+  }
+  await until(() => a.values.at(-1) === 10)
+  assert.deepEqual(a.values, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+  assert.deepEqual([q.values, a.gaps], [[0], []])
+  assert.equal(a.states.at(-1).state, 'open')
+})
+
+each('what fell out of history is a gap', async (server, live) => {
+  server.kept = 3
+  const a = keep(live, '/a')
+  await until(() => server.streams.size)
+  const since = server.publish('/a', 1)
+  await until(() => a.values.length === 1)
+  server.fault = () => 'refuse'
+  server.cut()
+  for (let n = 2; n <= 9; n++) server.publish('/a', n)
+  await until(() => a.states.at(-1).state === 'waiting')
+  server.fault = () => undefined
+  await until(() => a.values.at(-1) === 9)
+  assert.deepEqual(a.values, [1, 7, 8, 9])
+  assert.deepEqual(a.gaps, [{ reason: 'history', since }])
+})
+
+each('a server that began anew is a gap, and its small numbers count', async (server, live) => {
+  const a = keep(live, '/a')
+  await until(() => server.streams.size)
+  for (let n = 1; n <= 5; n++) server.publish('/a', n)
+  await until(() => a.values.at(-1) === 5)
+  server.restart('0000beef')
+  server.publish('/a', 'anew')
+  await until(() => a.values.at(-1) === 'anew')
+  server.publish('/a', 'next')
+  await until(() => a.values.at(-1) === 'next')
+  assert.deepEqual(a.gaps, [{ reason: 'epoch', since: '5f3a09c1-5' }])
+  server.cut()
+  await sleep(50)
+  server.publish('/a', 'last')
+  await until(() => a.values.at(-1) === 'last')
+  assert.deepEqual(a.values.slice(-3), ['anew', 'next', 'last'])
+  assert.equal(a.gaps.length, 1, 'the cursor is of the new epoch')
+})
+
+each('ids that went back are a gap, and not silence', async (server, live) => {
+  const a = keep(live, '/a')
+  await until(() => server.streams.size)
+  for (let n = 1; n <= 5; n++) server.publish('/a', n)
+  await until(() => a.values.at(-1) === 5)
+  server.restart('5f3a09c1')
+  server.publish('/a', 'less')
+  await until(() => a.values.at(-1) === 'less')
+  assert.deepEqual(a.gaps.map(({ reason }) => reason), ['future'])
+})
+
+for (const transport of TRANSPORTS) {
+  test(`a cursor of the caller's is honoured, a bad one is a gap (${transport})`, async () => {
+    const server = await serve()
+    for (let n = 1; n <= 4; n++) server.publish('/a', n)
+    const good = keep(open(server, { transport, since: server.id(2) }), '/a')
+    const bad = keep(open(server, { transport, since: 'nonsense' }), '/a')
+    const empty = keep(open(server, { transport, since: 'nonsense' }), '/empty')
+    await until(() => good.values.length === 2 && bad.values.length === 1 && empty.gaps.length)
+    const asked = server.requests.length
+    await quiet()
+    assert.deepEqual([good.values, bad.values], [[3, 4], [4]])
+    assert.deepEqual([good.gaps, bad.gaps], [[], [{ reason: 'malformed' }]])
+    assert.ok(server.requests.length - asked < 5, 'it does not ask again and again')
+  })
+}
+
+each('deletions are told; what follows is a value again', async (server, live) => {
+  const a = keep(live, '/*')
+  await until(() => server.streams.size)
+  server.publish('/a', 1)
+  await until(() => a.values.length)
+  const id = server.delete('/a')
+  await until(() => a.deleted.length)
+  assert.deepEqual(a.deleted, [{ topic: '/a', id }])
+  const late = keep(live, '/*')
+  server.publish('/a', 2)
+  await until(() => a.values.length === 2)
+  assert.deepEqual(late.values, [2], 'a deleted value is not known any more')
+})
+
+each('what comes again is not told again, deleted or not', async (server, live, transport) => {
+  if (transport === 'poll') return
+  const q = keep(live, '/q/*')
+  await until(() => server.streams.size)
+  const [stream] = server.streams
+  const value = (topic, n) => ({ topic, id: server.id(n), type: 'application/json', data: n })
+  for (const item of [
+    value('/q/a', 1), value('/q/a', 1), { delete: { topic: '/q/a', id: server.id(4) } },
+    value('/q/a', 1), value('/q/a', 3), value('/q/b', 5), value('/q/a', 6), value('/q/b', 5),
+  ]) stream.give(item)
+  await until(() => q.values.at(-1) === 6)
+  await quiet()
+  assert.deepEqual([q.values, q.deleted.length], [[1, 5, 6], 1])
+})
+
+test('WebSocket: a cursor does not go back', async () => {
+  const server = await serve()
+  server.seq = 9n
+  const q = keep(open(server, { transport: 'websocket' }), '/q/*')
+  await until(() => server.streams.size)
+  const [stream] = server.streams
+  for (const [topic, n] of [['/q/a', 5], ['/q/b', 3]]) {
+    stream.give({ topic, id: server.id(n), type: 'application/json', data: n })
+  }
+  await until(() => q.values.length === 2)
+  server.cut()
+  await until(() => server.commands.length === 2)
+  assert.equal(server.commands[1].since, server.id(5))
+})
+
+test('a stream that makes no sense is closed, and another one opened', async () => {
+  const server = await serve()
+  const a = keep(open(server), '/a')
+  await until(() => server.streams.size)
+  const [broken] = server.streams
+  broken.write('data: {"topic":\n\n')
+  await until(() => a.states.some(({ state }) => state === 'waiting'))
+  await until(() => a.states.at(-1).state === 'open')
+  await until(() => server.streams.size === 1 && !server.streams.has(broken))
+})
+
+each('numbers beyond 2 ** 53 keep their order', async (server, live) => {
+  server.seq = 2n ** 53n - 2n
+  const a = keep(live, '/a')
+  await until(() => server.streams.size)
+  for (let n = 1; n <= 6; n++) server.publish('/a', n)
+  await until(() => a.values.at(-1) === 6)
+  server.cut()
+  server.publish('/a', 7)
+  await until(() => a.values.at(-1) === 7)
+  assert.deepEqual(a.values, [1, 2, 3, 4, 5, 6, 7])
+})
+
+each('a stopped watch hears nothing; the last one ends the connection', async (server, live) => {
+  const a = keep(live, '/a')
+  const twin = keep(live, '/a')
+  const b = keep(live, '/b')
+  await until(() => server.streams.size)
+  server.publish('/a', 1)
+  await until(() => a.values.length && twin.values.length)
+  a.stop()
+  a.stop()
+  server.publish('/a', 2)
+  await until(() => twin.values.length === 2)
+  assert.deepEqual(a.values, [1])
+  twin.stop()
+  await until(() => {
+    const last = server.commands.at(-1) ?? { unsubscribe: server.requests.at(-1).topics }
+    return last.unsubscribe?.[0] === (server.commands.length ? '/a' : '/b')
+  })
+  b.stop()
+  await until(() => !server.streams.size)
+  const again = keep(live, '/a')
+  await until(() => again.values.length)
+  assert.deepEqual(again.values, [2])
+  live.close()
+  await until(() => !server.streams.size)
+  assert.equal(again.states.at(-1).state, 'closed')
+})
+
+each('a topic that is stopped and watched again has its value again', async (server, live) => {
+  const other = keep(live, '/other')
+  const a = keep(live, '/a')
+  server.publish('/a', 1)
+  server.publish('/other', 1)
+  await until(() => a.values.length && other.values.length)
+  a.stop()
+  const again = keep(live, '/a')
+  await until(() => again.values.length)
+  await quiet()
+  assert.deepEqual([again.values, other.values], [[1], [1]])
+})
+
+each('mode and since are asked for', async (server, live, transport) => {
+  const mode = 'latest'
+  const a = keep(open(server, { transport, mode, since: server.id(0n) }), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  const [{ url, mode: asked, since = server.commands[0].since }] = server.requests
+  assert.deepEqual([asked ?? new URL(url).searchParams.get('mode'), since], [mode, server.id(0n)])
+})
+
+test('waits grow from one second to thirty, jittered, and start anew after success', async () => {
+  const server = await serve()
+  server.fault = () => 'refuse'
+  const a = keep(open(server, { transport: 'sse' }), '/a')
+  await until(() => server.requests.length === 7)
+  const isPause = (ms) => ms > 900 && !Number.isInteger(ms) // Only jitter makes fractions.
+  const pauses = waits.filter(isPause)
+  const most = [2, 4, 8, 16, 30, 30].map((s) => s * 1000)
+  most.forEach((ms, i) => assert.ok(pauses[i] > ms / 2 - 1 && pauses[i] <= ms, `${pauses}`))
+  assert.ok(pauses.slice(0, 6).some((ms, i) => ms !== most[i]), 'jitter')
+  assert.equal(a.states.at(-1).reason, '503 Overloaded.\n')
+  server.fault = () => undefined
+  await until(() => a.states.at(-1).state === 'open')
+  waits.length = 0
+  server.cut()
+  await until(() => a.states.at(-1).state === 'waiting')
+  const [pause] = waits.filter(isPause)
+  assert.ok(pause > 2417 / 2 - 1 && pause <= 2417, `${pause}: the server has said retry: 2417`)
+})
+
+test('when the network is back it does not wait any longer', async () => {
+  const server = await serve()
+  const listeners = new Set()
+  globalThis.addEventListener = (name, f) => name === 'online' && listeners.add(f)
+  globalThis.removeEventListener = (_, f) => listeners.delete(f)
+  try {
+    server.fault = () => 'refuse'
+    const a = keep(open(server, { transport: 'sse' }), '/a')
+    await until(() => waits.some((ms) => ms > 8_000 && !Number.isInteger(ms)))
+    server.fault = () => undefined
+    assert.equal(listeners.size, 1)
+    for (const f of listeners) f()
+    await until(() => server.streams.size)
+    await until(() => a.states.at(-1).state === 'open')
+    assert.equal(listeners.size, 0)
+  } finally {
+    delete globalThis.addEventListener
+    delete globalThis.removeEventListener
+  }
+})
+
+for (const fault of ['hold', 'buffer']) {
+  test(`auto: a proxy that keeps the stream to itself (${fault}) means long-poll`, async () => {
+    const server = await serve()
+    server.fault = ({ kind }) => (kind === 'sse' ? fault : undefined)
+    const a = keep(open(server), '/a')
+    server.publish('/a', 1)
+    await until(() => a.values.length)
+    const kinds = server.requests.map(({ kind }) => kind)
+    assert.deepEqual(kinds.slice(0, 2), ['sse', 'poll'])
+    assert.equal(a.states.at(-1).transport, 'poll')
+    server.publish('/a', 2)
+    await until(() => a.values.length === 2)
+    assert.equal(kinds.filter((kind) => kind === 'sse').length, 1, 'and it stays with that')
+  })
+}
+
+test('auto: streams that are refused three times mean long-poll, until that fails', async () => {
+  const server = await serve()
+  server.fault = ({ kind }) => (kind === 'sse' ? 'refuse' : undefined)
+  const a = keep(open(server), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  const kinds = () => server.requests.map(({ kind }) => kind)
+  assert.deepEqual(kinds().slice(0, 4), ['sse', 'sse', 'sse', 'poll'])
+  server.fault = () => undefined
+  await until(() => server.streams.size)
+  server.cut()
+  await until(() => a.states.at(-1).transport === 'sse' && a.states.at(-1).state === 'open')
+  assert.equal(kinds().at(-1), 'sse')
+})
+
+test('auto: a server that was away is streamed from when it is back', async () => {
+  const server = await serve()
+  const a = keep(open(server), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  server.fault = () => 'refuse'
+  server.cut()
+  await until(() => server.requests.length > 6)
+  assert.ok(server.requests.every(({ kind }) => kind === 'sse'), 'streams do work here')
+})
+
+test('a line without heartbeats, where there were some, is given up', async () => {
+  const server = await serve()
+  const a = keep(open(server), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  const [stream] = server.streams
+  stream.write(':\n\n')
+  await until(() => waits.some((ms) => ms >= 30_000), 'a wait for the next heartbeat')
+  await until(() => a.states.some(({ reason }) => reason === 'The line is dead.'))
+  await until(() => a.states.at(-1).state === 'open')
+  assert.equal(a.states.at(-1).transport, 'sse', 'SSE has worked, so it is tried again')
+})
+
+test('a stream may be silent for ever where there are no heartbeats', async () => {
+  const server = await serve()
+  const a = keep(open(server), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  await sleep(400)
+  assert.equal(server.requests.length, 1)
+})
+
+test('a stream split at every byte is the same stream', async () => {
+  const server = await serve()
+  const body = new TextEncoder().encode(
+    'retry: 99\n\nid: 5f3a09c1-1\nevent: ß\ndata: {"topic":"/a","id":"5f3a09c1-1",\n' +
+    'data: "type":"text/plain","event":"ß","data":"雪🎉"}\n\n:\n\n' +
+    'event: gap\ndata: {"reason":"history","since":"5f3a09c1-0"}\n\n' +
+    'id: 5f3a09c1-2\nevent: delete\ndata: {"topic":"/a","id":"5f3a09c1-2"}\n\n',
+  )
+  const real = globalThis.fetch
+  const serveBytes = (sizes) => {
+    globalThis.fetch = async () => {
+      const chunks = []
+      for (let at = 0; at < body.length; at += sizes) chunks.push(body.slice(at, at + sizes))
+      return new Response(new ReadableStream({
+        pull: (controller) => {
+          if (chunks.length) controller.enqueue(chunks.shift())
+        },
+      }))
+    }
+  }
+  try {
+    for (const size of [1, 2, 3, 7, 64, body.length]) {
+      serveBytes(size)
+      const a = keep(open(server, { transport: 'sse' }), '/a')
+      await until(() => a.deleted.length)
+      assert.deepEqual(a.values, ['雪🎉'])
+      assert.equal(a.messages[0].event, 'ß')
+      assert.deepEqual(a.gaps, [{ reason: 'history', since: '5f3a09c1-0' }])
+    }
+  } finally {
+    globalThis.fetch = real
+  }
+})
+
+test('WebSocket: topics come and go without a new connection', async () => {
+  const server = await serve()
+  const live = open(server, { transport: 'websocket' })
+  const a = keep(live, '/a')
+  await until(() => server.commands.length === 1)
+  const b = keep(live, '/b')
+  keep(live, '/c')
+  await until(() => server.commands.length === 2)
+  b.stop()
+  await until(() => server.commands.length === 3)
+  assert.deepEqual(server.commands, [
+    { subscribe: ['/a'] }, { subscribe: ['/b', '/c'] }, { unsubscribe: ['/b'] },
+  ])
+  const [{ url, protocol }] = server.requests
+  assert.equal(url, `${server.url.replace('http', 'ws')}/-/events`)
+  assert.equal(protocol, 'stentor.v1')
+  assert.equal(server.requests.length, 1)
+  assert.equal(a.states.at(-1).transport, 'websocket')
+})
+
+test('WebSocket: each topic is continued at its own cursor, those without one last', async () => {
+  const server = await serve()
+  const live = open(server, { transport: 'websocket' })
+  for (const topic of ['/none', '/a', '/q/*']) keep(live, topic)
+  const first = server.publish('/a', 1)
+  const second = server.publish('/q/x', 1)
+  await until(() => server.commands.length)
+  await quiet()
+  server.commands.length = 0
+  server.cut()
+  await until(() => server.commands.length === 3)
+  assert.deepEqual(server.commands, [
+    { subscribe: ['/a'], since: first },
+    { subscribe: ['/q/*'], since: second },
+    { subscribe: ['/none'] },
+  ])
+})
+
+test('WebSocket: one that never opens is given up, and an error frame is told', async () => {
+  const server = await serve()
+  server.fault = () => 'hold'
+  const a = keep(open(server, { transport: 'websocket' }), '/a')
+  await until(() => a.states.some(({ state }) => state === 'waiting'))
+  server.fault = () => undefined
+  await until(() => server.streams.size)
+  const [stream] = server.streams
+  stream.give({ error: 'That is no topic.' })
+  await until(() => a.states.at(-1).reason === 'That is no topic.')
+})
+
+test('long-poll: it asks once without waiting, then holds for 25 seconds', async () => {
+  const server = await serve()
+  const a = keep(open(server, { transport: 'poll' }), '/a')
+  await until(() => server.requests.length === 2)
+  assert.deepEqual(server.requests.map(({ wait }) => wait), ['0', '25'])
+  assert.equal(a.states.at(-1).state, 'open')
+  server.publish('/a', 1)
+  await until(() => a.values.length)
+  await until(() => server.requests.at(-1).since === server.id())
+})
+
+test('the shared connection needs a page; a base may have a path', async () => {
+  const server = await serve()
+  assert.throws(() => watch('/a', () => {}), /Invalid URL/)
+  const a = keep(closing(connect(`${server.url}/below/`, { transport: 'sse' })), '/a')
+  await until(() => a.states.at(-1)?.reason?.startsWith('404'))
+  globalThis.location = { href: `${server.url}/some/page?x#y` }
+  try {
+    const values = []
+    const stops = ['/a', '/b'].map((topic) => watch(topic, (value) => values.push(value)))
+    server.publish('/a', 1)
+    server.publish('/b', 2)
+    await until(() => values.length === 2)
+    assert.equal(server.streams.size, 1)
+    stops.forEach((stop) => stop())
+    await until(() => !server.streams.size)
+  } finally {
+    delete globalThis.location
+  }
+})
+
+test('a callback that throws is reported, and stops nobody else', async () => {
+  const server = await serve()
+  const script = `
+    import { connect } from ${JSON.stringify(new URL('../stentor.js', import.meta.url).href)}
+    const thrown = []
+    process.on('unhandledRejection', (error) => thrown.push(error.message))
+    const live = connect(${JSON.stringify(server.url)})
+    live.watch('/a', (value) => { throw new Error('mine ' + value) })
+    live.watch('/a', (value) => {
+      if (value === 2) setTimeout(() => { console.log(thrown.join()); process.exit() })
+    })`
+  server.publish('/a', 1)
+  const output = new Promise((resolve, reject) => {
+    execFile(process.execPath, ['--input-type=module', '-e', script], (error, out) => {
+      if (error) reject(error)
+      else resolve(out)
+    })
+  })
+  await until(() => server.streams.size)
+  server.publish('/a', 2)
+  assert.equal(await output, 'mine 1,mine 2\n')
+})

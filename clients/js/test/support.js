@@ -1,0 +1,57 @@
+/**
+ * What the tests share: time that runs faster, and waiting for what must come.
+ *
+ * The client's own waits are seconds; here they are that many hundredths. Every wait asked for is
+ * written down, so that tests look at what was asked and never at a clock.
+ */
+
+import { afterEach } from 'node:test'
+import { Server } from './server.js'
+
+const FASTER = 100
+const PATIENCE_MS = 10_000
+const real = globalThis.setTimeout
+
+/** The waits that were asked for, in milliseconds. */
+export const waits = []
+globalThis.setTimeout = (f, ms = 0, ...rest) => {
+  waits.push(ms)
+  return real(f, ms / FASTER, ...rest)
+}
+
+export const sleep = (ms) => new Promise((resolve) => real(resolve, ms))
+
+/** Waits until `probe` is true. */
+export async function until(probe, what = probe.toString()) {
+  for (let waited_ms = 0; !(await probe()); waited_ms += 2) {
+    if (waited_ms > PATIENCE_MS) throw new Error(`It never came: ${what}`)
+    await sleep(2)
+  }
+}
+
+/** Long enough for what must not come. */
+export const quiet = () => sleep(40)
+
+const cleanups = []
+afterEach(async () => {
+  // Connections are younger than their server, and close first.
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
+  waits.length = 0
+})
+
+/** A server that ends with the test, and is the one WebSockets reach. */
+export async function serve() {
+  const server = await new Server().start()
+  cleanups.push(() => server.stop())
+  globalThis.WebSocket = server.webSocket()
+  return server
+}
+
+/** Ends a connection with the test, even one that failed. */
+export function closing(live) {
+  cleanups.push(() => {
+    live.close()
+    return sleep(5)
+  })
+  return live
+}
