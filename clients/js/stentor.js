@@ -1,9 +1,6 @@
 /**
- * Stentor in the browser: many live values over one connection.
- *
- * Each topic or pattern is a reader with a cursor, the id up to which it has seen all. A message
- * goes to the readers it is news to, and a new connection is asked for what follows the cursor:
- * nothing is lost without a gap, and nothing comes twice.
+ * Many live values over one connection. Each topic or pattern is a reader with a cursor, the id up
+ * to which it has seen all; a new connection is asked for what follows it.
  *
  * SSE is read with fetch: an EventSource hides named events, heartbeats and the server's reasons.
  */
@@ -110,10 +107,11 @@ class Connection {
     if (this.#transport === 'sse') return this.#stream(signal, readers)
     const wait = this.#state.state === 'open' ? WAIT_S : 0
     const items = await this.#ask(signal, readers, this.#cursor, wait)
-    for (const item of items) this.#cursor = this.#take(item, readers) ?? this.#cursor
+    for (const item of items) this.#take(item, readers)
+    this.#seen(items.cursor, readers)
   }
 
-  /** Waits, longer each time, in step with nobody; `auto` may try the other way. */
+  /** Waits, longer each time; `auto` may try the other way. */
   async #recover(problem) {
     const most = Math.min(30_000, this.#retry_ms * 2 ** this.#failures++)
     if (this.#auto) {
@@ -159,6 +157,7 @@ class Connection {
     if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
     if (!isPoll) return response.body.pipeThrough(new TextDecoderStream()).getReader()
     const items = response.status === 204 ? [] : await response.json()
+    items.cursor = response.headers.get('etag')?.slice(1, -1)
     this.#heard()
     return items
   }
@@ -174,7 +173,7 @@ class Connection {
     do {
       const more = await this.#ask(signal, behind, since, 0)
       items.push(...more)
-      since = (more.at(-1)?.delete ?? more.at(-1))?.id
+      since = more.cursor
     } while (older(since, this.#cursor))
     for (const item of items) this.#take(item, behind)
     for (const reader of behind.values()) if (isBehind(reader)) reader.since = this.#cursor
@@ -184,6 +183,7 @@ class Connection {
     const chunks = await this.#ask(signal, readers, this.#cursor)
     let rest = ''
     let data = []
+    let id
     let quiet_ms = 0
     for (;;) {
       const asked_ms = performance.now()
@@ -199,9 +199,12 @@ class Connection {
         if (line.startsWith('retry: ')) this.#retry_ms = +line.slice(7)
         // Heartbeats tell how long this server may be silent.
         if (line === ':') quiet_ms = Math.max(30_000, 3 * (performance.now() - asked_ms))
-        if (line || !data.length) continue
-        this.#cursor = this.#take(JSON.parse(data.join('\n')), readers) ?? this.#cursor
+        if (line.startsWith('id: ')) id = line.slice(4)
+        if (line) continue
+        if (data.length) this.#take(JSON.parse(data.join('\n')), readers)
+        if (id) this.#seen(id, readers)
         data = []
+        id = undefined
       }
       if (quiet_ms) this.#expect(quiet_ms, new Error('The line is dead.'))
     }
@@ -238,9 +241,13 @@ class Connection {
     })
   }
 
-  /** Gives an item to those it is news to; returns its id. All but a WebSocket have one order. */
+  /** Gives an item to those it is news to. */
   #take(item, readers) {
     if (item.error) return this.#show('open', item.error)
+    if (item.cursor) {
+      for (const reader of readers.values()) reader.since ??= item.cursor
+      return
+    }
     // Not told by the event's name, which may be a publisher's.
     const gap = item.gap ?? (item.reason && item)
     if (gap) return this.#gap(gap)
@@ -249,8 +256,7 @@ class Connection {
     const { topic, id } = message
     for (const [pattern, reader] of readers) {
       const isMeant = matches(pattern, topic)
-      const moves = isMeant || this.#transport !== 'websocket'
-      if (moves && !older(id, reader.since)) reader.since = id
+      if (isMeant && !older(id, reader.since)) reader.since = id
       const seen = reader.last.get(topic)?.id ?? reader.floor
       if (!isMeant || id === seen || older(id, seen)) continue
       if (isValue) {
@@ -262,7 +268,12 @@ class Connection {
         tell([reader], 'onDelete', message)
       }
     }
-    return id
+  }
+
+  /** All there is up to this id, which only a WebSocket does not say. */
+  #seen(id, readers) {
+    this.#cursor = id
+    for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id
   }
 
   /** Where ids begin anew, the old must not hide the new. */
@@ -287,7 +298,7 @@ function tell(readers, handler, ...news) {
 
 const epoch = (id) => id?.split('-')[0]
 
-/** In one epoch; the SEQ may be beyond 2 ** 53. */
+/** The SEQ may be beyond 2 ** 53. */
 function older(a, b) {
   if (!a || !b || epoch(a) !== epoch(b)) return false
   return a.length < b.length || (a.length === b.length && a < b)

@@ -114,7 +114,10 @@ export class Server {
     }
     response.on('close', () => this.streams.delete(stream))
     response.write('retry: 2417\n\n')
-    this.due(topics, since, mode).forEach(stream.give)
+    const due = this.due(topics, since, mode)
+    due.forEach(stream.give)
+    // Whoever has no cursor that leads on is told one.
+    if (!due.some((item) => !item.gap) && (due.length || !since)) stream.write(`id: ${this.id()}\n\n`)
     this.streams.add(stream)
   }
 
@@ -123,7 +126,8 @@ export class Server {
       this.streams.delete(stream)
       clearTimeout(timer)
       const body = items.length ? JSON.stringify(items) : ''
-      response.writeHead(body ? 200 : 204, { 'Content-Type': 'application/json' }).end(body)
+      const headers = { 'Content-Type': 'application/json', ETag: `"${this.id()}"` }
+      response.writeHead(body ? 200 : 204, headers).end(body)
     }
     const stream = {
       wants: (topic) => wants(topics, topic),
@@ -186,7 +190,10 @@ export class Server {
         server.commands.push(JSON.parse(text))
         for (const pattern of unsubscribe) this.subscribed.delete(pattern)
         for (const pattern of subscribe) this.subscribed.set(pattern)
-        server.due(subscribe, since).forEach(this.stream.give)
+        const due = server.due(subscribe, since)
+        due.forEach(this.stream.give)
+        const isTold = due.some((item) => !item.gap) || (since && !due.length)
+        if (subscribe.length && !isTold) this.stream.give({ cursor: server.id() })
       }
     }
   }

@@ -269,11 +269,35 @@ each('what comes again is not told again, deleted or not', async (server, live, 
   assert.deepEqual([q.values, q.deleted.length], [[1, 5, 6], 1])
 })
 
+each('a line that breaks before the first message loses none', async (server, live, transport) => {
+  server.publish('/other', 0)
+  const a = keep(live, '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  await quiet()
+  server.fault = () => 'refuse'
+  server.cut()
+  for (let n = 1; n <= 3; n++) server.publish('/a', n)
+  await until(() => a.states.at(-1).state === 'waiting')
+  server.fault = () => undefined
+  await until(() => a.values.at(-1) === 3)
+  assert.deepEqual([a.values, a.gaps], [[1, 2, 3], []], transport)
+})
+
+each('a gap with nothing behind it is told once', async (server, _, transport) => {
+  const a = keep(open(server, { transport, since: '0badcafe-7' }), '/a')
+  await until(() => a.gaps.length)
+  await quiet()
+  server.cut()
+  await quiet()
+  assert.equal(a.gaps.length, 1)
+})
+
 test('WebSocket: a cursor does not go back', async () => {
   const server = await serve()
-  server.seq = 9n
   const q = keep(open(server, { transport: 'websocket' }), '/q/*')
-  await until(() => server.streams.size)
+  await until(() => server.commands.length === 1)
+  await quiet()
+  server.seq = 9n
   const [stream] = server.streams
   for (const [topic, n] of [['/q/a', 5], ['/q/b', 3]]) {
     stream.give({ topic, id: server.id(n), type: 'application/json', data: n })
