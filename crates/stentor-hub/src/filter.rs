@@ -26,10 +26,17 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// One plain sentence, with the text in it, if it could never match a topic.
+    /// One plain sentence, with the text in it, if it could never match a topic, or is a pattern of
+    /// more than 32 segments.
     pub fn parse(text: &str) -> Result<Filter, String> {
         if segments(text).any(is_wild) {
-            return Pattern::parse(text).map(Filter::Pattern);
+            let pattern = Pattern::parse(text)?;
+            if segments(text).count() > SEGMENTS_MAX {
+                return Err(format!(
+                    "pattern {text:?}: a pattern may have at most {SEGMENTS_MAX} segments."
+                ));
+            }
+            return Ok(Filter::Pattern(pattern));
         }
         check_topic(text).map_err(|reason| format!("topic {text:?}: {reason}"))?;
         Ok(Filter::Topic(text.into()))
@@ -41,6 +48,21 @@ impl Filter {
         match self {
             Filter::Topic(name) => **name == *topic,
             Filter::Pattern(pattern) => pattern.matches(topic),
+        }
+    }
+}
+
+impl Filter {
+    /// What it takes, roughly, to be told of what it matches: its part in [`Filters`], once in the
+    /// hub and once with the listener. In bytes.
+    #[must_use]
+    pub fn cost_bytes(&self) -> usize {
+        match self {
+            Filter::Topic(name) => TOPIC_COST_BYTES + 3 * name.len(),
+            Filter::Pattern(pattern) => {
+                let text = pattern.as_str();
+                TOPIC_COST_BYTES + 3 * text.len() + NODE_COST_BYTES * segments(text).count()
+            }
         }
     }
 }
@@ -157,7 +179,7 @@ impl<T> Default for Filters<T> {
 }
 
 /// A position after some segments. The depth of the tree, and so that of every recursion, is
-/// bounded by the length of a name: 256 segments.
+/// bounded by [`SEGMENTS_MAX`].
 #[derive(Debug)]
 struct Node<T> {
     /// Of the pattern that ends here.
@@ -167,7 +189,7 @@ struct Node<T> {
     /// Where `*` leads.
     one: Option<Box<Node<T>>>,
     /// Where a segment leads that stands for itself.
-    named: Map<Node<T>>,
+    named: Named<T>,
 }
 
 impl<T> Node<T> {
@@ -183,7 +205,7 @@ impl<T> Node<T> {
         if segment == ONE {
             self.one.get_or_insert_default()
         } else {
-            self.named.entry(segment.into()).or_default()
+            self.named.get_or_new(segment)
         }
     }
 
@@ -238,11 +260,79 @@ impl<T> Node<T> {
 
 impl<T> Default for Node<T> {
     fn default() -> Node<T> {
-        Node { here: None, rest: None, one: None, named: Map::default() }
+        Node { here: None, rest: None, one: None, named: Named::None }
+    }
+}
+
+/// Nodes by segment. Most positions of most patterns have one way on, and a table for it would be
+/// many times as large.
+#[derive(Debug)]
+enum Named<T> {
+    None,
+    One(Box<str>, Box<Node<T>>),
+    Many(Map<Node<T>>),
+}
+
+impl<T> Named<T> {
+    fn get(&self, segment: &str) -> Option<&Node<T>> {
+        match self {
+            Named::One(name, node) => (**name == *segment).then_some(node),
+            Named::Many(map) => map.get(segment),
+            Named::None => None,
+        }
+    }
+
+    fn get_mut(&mut self, segment: &str) -> Option<&mut Node<T>> {
+        match self {
+            Named::One(name, node) => (**name == *segment).then_some(node),
+            Named::Many(map) => map.get_mut(segment),
+            Named::None => None,
+        }
+    }
+
+    fn get_or_new(&mut self, segment: &str) -> &mut Node<T> {
+        if let Named::One(name, _) = self
+            && **name != *segment
+            && let Named::One(name, node) = std::mem::replace(self, Named::None)
+        {
+            *self = Named::Many(Map::from_iter([(name, *node)]));
+        }
+        if let Named::None = self {
+            *self = Named::One(segment.into(), Box::default());
+        }
+        match self {
+            Named::One(_, node) => node,
+            Named::Many(map) => map.entry(segment.into()).or_default(),
+            Named::None => unreachable!("it was just filled"),
+        }
+    }
+
+    fn remove(&mut self, segment: &str) {
+        match self {
+            Named::One(name, _) if **name == *segment => *self = Named::None,
+            Named::Many(map) => {
+                map.remove(segment);
+                if map.is_empty() {
+                    *self = Named::None;
+                }
+            }
+            Named::One(..) | Named::None => {}
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Named::None)
     }
 }
 
 type Map<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
+
+/// Estimates for [`Filter::cost_bytes`].
+const TOPIC_COST_BYTES: usize = 512;
+const NODE_COST_BYTES: usize = 256;
+
+/// The most segments of a pattern that is read: each of them takes a node.
+const SEGMENTS_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -318,11 +408,13 @@ mod tests {
 
     #[test]
     fn long_filters_are_no_trouble() {
-        let long = filter(&"/*".repeat(256));
+        let long = filter(&"/*".repeat(SEGMENTS_MAX));
         let mut filters = Filters::new();
         filters.insert(&long, "long".to_owned());
-        assert_eq!(found(&filters, &"/a".repeat(256)), ["long"]);
-        assert!(found(&filters, &"/a".repeat(255)).is_empty());
+        assert_eq!(found(&filters, &"/a".repeat(SEGMENTS_MAX)), ["long"]);
+        assert!(found(&filters, &"/a".repeat(SEGMENTS_MAX - 1)).is_empty());
+        assert!(found(&filters, &"/a".repeat(256)).is_empty());
+        assert!(Filter::parse(&"/*".repeat(SEGMENTS_MAX + 1)).is_err());
         assert!(filters.remove(&long).is_some() && filters.patterns.is_empty());
     }
 

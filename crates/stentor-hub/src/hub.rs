@@ -22,7 +22,7 @@ use stentor_wire::target::check_topic;
 use crate::filter::Filter;
 use crate::graveyard::Graveyard;
 use crate::id::{Epoch, Id};
-use crate::listeners::{Listener, ListenerId, Listeners};
+use crate::listeners::{Listener, ListenerId, Listeners, Told};
 use crate::message::{Draft, Message};
 use crate::news::News;
 use crate::rules::{Rule, Rules, Terms};
@@ -187,8 +187,10 @@ impl Hub {
             }
         };
         sequence.subtract(&evicted);
-        let readers = self.announce(&mut sequence, topic, &message);
+        let told = self.announce(&mut sequence, topic, &message);
         drop(sequence);
+        told.wake();
+        let readers = told.readers;
         Ok(Published { id: message.id(), created: known.is_none(), message, replaced, readers })
     }
 
@@ -222,8 +224,9 @@ impl Hub {
         let evicted = known.clear();
         sequence.topics -= 1;
         sequence.subtract(&evicted);
-        self.announce(&mut sequence, known, &deletion.message);
+        let told = self.announce(&mut sequence, known, &deletion.message);
         drop(sequence);
+        told.wake();
         Ok(deletion)
     }
 
@@ -288,6 +291,12 @@ impl Hub {
         self.seq.load(Ordering::Acquire)
     }
 
+    /// The same, but of everything up to it the listeners have been told, too. Takes the lock.
+    #[must_use]
+    pub fn told_seq(&self) -> u64 {
+        self.sequence().seq
+    }
+
     /// Adds a listener, which is told of nothing yet. There is no way to take it back.
     pub fn add_listener(&self, listener: Arc<dyn Listener>) -> ListenerId {
         self.sequence().listeners.add(listener)
@@ -321,7 +330,12 @@ impl Hub {
     ///
     /// In this order: who reads the number and finds the message in history has not been told of
     /// a newer one before, so a reader that begins there loses none.
-    fn announce(&self, sequence: &mut Sequence, topic: &Arc<Topic>, message: &Arc<Message>) -> u64 {
+    fn announce(
+        &self,
+        sequence: &mut Sequence,
+        topic: &Arc<Topic>,
+        message: &Arc<Message>,
+    ) -> Told {
         sequence.seq = message.seq();
         self.seq.store(sequence.seq, Ordering::Release);
         sequence.listeners.tell(topic, message)

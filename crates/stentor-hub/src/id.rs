@@ -80,11 +80,12 @@ impl fmt::Display for Id {
 impl FromStr for Id {
     type Err = InvalidId;
 
-    /// Only the canonical spelling is taken: no sign, no leading zero, no number below 1.
+    /// Only the canonical spelling is taken: no sign, no leading zero. The number 0, which no message
+    /// has, is a place too: before the first.
     fn from_str(text: &str) -> Result<Id, InvalidId> {
         let (epoch, seq) = text.split_once('-').ok_or(InvalidId)?;
         let epoch = Epoch::parse(epoch).ok_or(InvalidId)?;
-        if !seq.starts_with(|first: char| matches!(first, '1'..='9')) {
+        if seq != "0" && !seq.starts_with(|first: char| matches!(first, '1'..='9')) {
             return Err(InvalidId);
         }
         let seq = seq.parse().map_err(|_| InvalidId)?;
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        for seq in [1, 9, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+        for seq in [0, 1, 9, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             for epoch in [0, 1, 0x00ab_cdef, u32::MAX] {
                 let id = Id { epoch: Epoch(epoch), seq };
                 assert_eq!(id.to_string(), format!("{epoch:08x}-{seq}"));
@@ -153,7 +154,7 @@ mod tests {
             "-",
             "5f3a09c1",
             "5f3a09c1-",
-            "5f3a09c1-0",
+            "5f3a09c1-00",
             "5f3a09c1-01",
             "5f3a09c1-+1",
             "5f3a09c1--1",

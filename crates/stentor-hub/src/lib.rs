@@ -48,4 +48,4 @@ pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
 pub use news::{Mode, News, Span};
 pub use pattern::Pattern;
 pub use rules::Rule;
-pub use stream::{DEFLATE_INLINE_BYTES_MAX, StreamForm};
+pub use stream::{DEFLATE_BYTES_MAX, StreamForm};

@@ -18,6 +18,10 @@ pub trait Listener: Send + Sync {
     /// Takes news. Called inside the sequencing point, in order, while every publisher waits: it
     /// must be quick, must not panic, and must not call the hub.
     fn tell(&self, news: &News);
+
+    /// Called once it was told, outside of the sequencing point: the time for what takes longer,
+    /// such as to wake a thread.
+    fn wake(&self) {}
 }
 
 /// Names a listener to the hub it was added to.
@@ -72,22 +76,39 @@ impl Listeners {
         }
     }
 
-    /// Tells everybody who wants it. Returns the number of readers.
-    pub(crate) fn tell(&mut self, topic: &Arc<Topic>, message: &Arc<Message>) -> u64 {
-        let mut readers = 0;
+    /// Tells everybody who wants it.
+    pub(crate) fn tell(&mut self, topic: &Arc<Topic>, message: &Arc<Message>) -> Told {
+        let mut told = Told::default();
         let mut news = None;
         self.filters.matching(topic.name(), |interests| {
             let news = news.get_or_insert_with(|| News::new(topic.clone(), message.clone()));
             for interest in interests {
-                readers += u64::from(interest.readers.load(Ordering::Relaxed));
+                told.readers += u64::from(interest.readers.load(Ordering::Relaxed));
                 let entry = &mut self.all[interest.id.0 as usize];
                 if entry.told != news.seq() {
                     entry.told = news.seq();
                     entry.listener.tell(news);
+                    told.listeners.push(Arc::clone(&entry.listener));
                 }
             }
         });
-        readers
+        told
+    }
+}
+
+/// Who was told of a message.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Told {
+    listeners: Vec<Arc<dyn Listener>>,
+    /// The readers who stand behind them.
+    pub(crate) readers: u64,
+}
+
+impl Told {
+    /// To be called outside of the sequencing point.
+    pub(crate) fn wake(&self) {
+        self.listeners.iter().for_each(|listener| listener.wake());
     }
 }
 

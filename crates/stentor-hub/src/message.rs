@@ -22,7 +22,7 @@ use crate::encode::{self, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::id::Id;
 use crate::rules::Terms;
-use crate::stream::Streamed;
+use crate::stream::{StreamForm, Streamed};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.
@@ -434,6 +434,11 @@ impl Message {
 
     fn coded(&self) -> Option<&Coded> {
         self.rare.get()?.coded.get().map(|coded| &**coded)
+    }
+
+    /// A form for streams, if it was made before.
+    pub(crate) fn known_stream(&self, form: StreamForm) -> Option<&[u8]> {
+        self.rare.get()?.streamed.find(form)
     }
 
     /// What few messages have; made here if it is not there yet.

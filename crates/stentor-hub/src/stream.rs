@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use stentor_wire::lookup::json_string;
 use stentor_wire::sse;
@@ -16,9 +15,10 @@ use stentor_wire::websocket::{self, Opcode};
 use crate::field;
 use crate::news::News;
 
-/// A message of at most this many bytes is deflated where it is first needed; a larger one only
-/// where [`News::deflate`] is called. In bytes.
-pub const DEFLATE_INLINE_BYTES_MAX: usize = 16 * 1024;
+/// A message of at most this many bytes is deflated, where it is first needed: within a
+/// millisecond, once. A larger one would hold up a worker's other connections, and elsewhere it
+/// would be ready only after its readers had been sent the plain one. In bytes.
+pub const DEFLATE_BYTES_MAX: usize = 32 * 1024;
 
 /// What a stream is sent of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,10 +47,10 @@ impl StreamForm {
 }
 
 impl News {
-    /// The bytes to send in that form, made at the first call and never changed. Always there if
-    /// the form is not a deflated one. A deflated one is there if it is smaller than the plain one,
-    /// and the message is either at most [`DEFLATE_INLINE_BYTES_MAX`] long or went through
-    /// [`News::deflate`]; if not, send the plain one.
+    /// The bytes to send in that form, made at the first call, never changed, and kept as long as
+    /// the message is. Always there if the form is not a deflated one. A deflated one is there if
+    /// it is smaller than the plain one, and the message at most [`DEFLATE_BYTES_MAX`] long; if
+    /// not, send the plain one.
     #[must_use]
     pub fn streamed(&self, form: StreamForm) -> Option<&[u8]> {
         let message = &self.message;
@@ -58,27 +58,20 @@ impl News {
             if !message.compressible() {
                 return None;
             }
-            if message.data().len() > DEFLATE_INLINE_BYTES_MAX {
-                return message.rare().streamed.find(form);
+            if message.data().len() > DEFLATE_BYTES_MAX {
+                return None;
             }
         }
         message.rare().streamed.find_or_make(form, || self.render(form))
     }
 
-    /// Notes that a reader would rather have this deflated form. True if the caller should now have
-    /// [`News::deflate`] run: once for each message and form, if it is too large to be deflated
-    /// where it is needed.
-    #[must_use]
-    pub fn ask_deflated(&self, form: StreamForm) -> bool {
-        let message = &self.message;
-        let large = message.data().len() > DEFLATE_INLINE_BYTES_MAX;
-        form.is_deflated() && large && message.compressible() && message.rare().streamed.ask(form)
-    }
-
-    /// Makes a deflated form: slow if the message is large, so not for a worker thread.
-    pub fn deflate(&self, form: StreamForm) {
-        if form.is_deflated() && self.message.compressible() {
-            self.message.rare().streamed.find_or_make(form, || self.render(form));
+    /// Appends the bytes of a form that is not a deflated one, without keeping them: for readers
+    /// that come one by one, as they do to history.
+    pub fn append(&self, form: StreamForm, out: &mut Vec<u8>) {
+        match self.message.known_stream(form) {
+            Some(bytes) => out.extend_from_slice(bytes),
+            // Only deflated forms may not be worth it.
+            None => out.extend_from_slice(&self.render(form).unwrap_or_default()),
         }
     }
 
@@ -188,8 +181,6 @@ fn text(json: &[u8]) -> &str {
 #[derive(Debug, Default)]
 pub(crate) struct Streamed {
     first: Link,
-    /// One bit for each deflated form that was asked for.
-    asked: AtomicU8,
 }
 
 type Link = OnceLock<Box<Made>>;
@@ -203,7 +194,7 @@ struct Made {
 }
 
 impl Streamed {
-    fn find(&self, form: StreamForm) -> Option<&[u8]> {
+    pub(crate) fn find(&self, form: StreamForm) -> Option<&[u8]> {
         let mut link = &self.first;
         while let Some(made) = link.get() {
             if made.form == form {
@@ -229,13 +220,6 @@ impl Streamed {
             }
             link = &made.next;
         }
-    }
-
-    /// Whether this is the first time.
-    fn ask(&self, form: StreamForm) -> bool {
-        let bit = 1 << form as u8;
-        self.asked.load(Ordering::Relaxed) & bit == 0
-            && self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 

@@ -74,6 +74,8 @@ struct Pipe {
     /// The server has been told so.
     end_delivered: bool,
     reset: bool,
+    /// It was the server that reset it.
+    cut: bool,
     /// The client does not read: its window stays full.
     stalled: bool,
     /// The server sent FIN.
@@ -148,10 +150,16 @@ impl Sim {
         pipe.server_finished || pipe.closed || pipe.reset
     }
 
-    /// Whether the network broke this connection.
+    /// Whether this connection broke, whoever broke it.
     #[must_use]
     pub fn was_reset(&self, client: Client) -> bool {
         self.pipes[client.0].reset
+    }
+
+    /// Whether it was the server that broke this connection.
+    #[must_use]
+    pub fn was_cut(&self, client: Client) -> bool {
+        self.pipes[client.0].cut
     }
 
     /// Moves the clock.
@@ -255,7 +263,8 @@ impl Sim {
     }
 
     fn room(&self, pipe: &Pipe) -> usize {
-        if pipe.stalled {
+        // As the kernel: a broken socket is always writable.
+        if pipe.stalled && !pipe.reset {
             return 0;
         }
         self.faults.window_bytes
@@ -324,6 +333,7 @@ impl Backend for Sim {
         pipe.closed = true;
         if !pipe.upstream.is_empty() {
             // As the kernel: closing on unread bytes is a reset, which overtakes what was sent.
+            pipe.cut |= !pipe.reset;
             pipe.reset = true;
             pipe.downstream.clear();
         }
@@ -331,7 +341,9 @@ impl Backend for Sim {
     }
 
     fn abort(&mut self, socket: Socket) {
-        self.pipe_of(socket).reset = true;
+        let pipe = self.pipe_of(socket);
+        pipe.cut |= !pipe.reset;
+        pipe.reset = true;
         self.close(socket);
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Weak};
 use std::thread;
-use stentor_hub::{Message, News, StreamForm};
+use stentor_hub::Message;
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 /// A handle to the compressing thread, which ends with the last handle.
@@ -19,27 +19,8 @@ pub(crate) struct Compressor {
     jobs: SyncSender<Job>,
 }
 
-/// Something to be made smaller.
-#[derive(Debug)]
-enum Job {
-    /// A value; one that nobody holds any more need not be compressed.
-    Value(Weak<Message>, Encoding),
-    /// A message as WebSocket frames that many readers share.
-    Frame(News, StreamForm),
-}
-
-impl Job {
-    fn run(self) {
-        match self {
-            Job::Value(message, encoding) => {
-                if let Some(message) = message.upgrade() {
-                    message.compress(encoding);
-                }
-            }
-            Job::Frame(news, form) => news.deflate(form),
-        }
-    }
-}
+/// A message that nobody holds any more need not be compressed.
+type Job = (Weak<Message>, Encoding);
 
 impl Compressor {
     /// Starts the thread.
@@ -49,7 +30,11 @@ impl Compressor {
     pub(crate) fn start() -> io::Result<Compressor> {
         let (jobs, queue) = mpsc::sync_channel::<Job>(COMPRESS_QUEUE);
         thread::Builder::new().name("compressor".to_owned()).spawn(move || {
-            queue.into_iter().for_each(Job::run);
+            for (message, encoding) in queue {
+                if let Some(message) = message.upgrade() {
+                    message.compress(encoding);
+                }
+            }
         })?;
         Ok(Compressor { jobs })
     }
@@ -71,16 +56,8 @@ impl Compressor {
         }
     }
 
-    /// A reader would like `news` in a deflated form that does not exist: makes it so, if that is
-    /// worth it. Should the queue be full, all get the plain form.
-    pub(crate) fn ask_deflated(&self, news: &News, form: StreamForm) {
-        if news.ask_deflated(form) {
-            let _ = self.jobs.try_send(Job::Frame(news.clone(), form));
-        }
-    }
-
     fn enqueue(&self, message: &Arc<Message>, encoding: Encoding) -> bool {
-        self.jobs.try_send(Job::Value(Arc::downgrade(message), encoding)).is_ok()
+        self.jobs.try_send((Arc::downgrade(message), encoding)).is_ok()
     }
 }
 
@@ -92,7 +69,13 @@ pub(crate) struct Jobs(mpsc::Receiver<Job>);
 impl Jobs {
     /// Does the next job, if there is one.
     pub(crate) fn run_one(&self) -> bool {
-        self.0.try_recv().map(Job::run).is_ok()
+        let job = self.0.try_recv();
+        if let Ok((message, encoding)) = &job
+            && let Some(message) = message.upgrade()
+        {
+            message.compress(*encoding);
+        }
+        job.is_ok()
     }
 }
 

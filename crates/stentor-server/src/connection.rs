@@ -78,6 +78,8 @@ enum Wait {
     Ping,
     /// A stream's time to go, while the server is stopping.
     Farewell,
+    /// That time has come: it goes as soon as what is under way has left.
+    Leave,
 }
 
 /// What is unfinished.
@@ -218,6 +220,9 @@ impl Connection {
         let input = std::mem::take(&mut work.input);
         if cx.draining {
             self.end_bulk(cx);
+        }
+        if self.wait == Wait::Leave && self.phase == Phase::Streaming {
+            self.say_farewell(cx);
         }
         let result = match self.phase {
             Phase::Open | Phase::Streaming => self.proceed_owned(cx, io, socket, input),
@@ -393,7 +398,7 @@ impl Connection {
                 // What is due goes first: an answer that was held, what was just subscribed to.
                 (Phase::Streaming, _) if self.is_busy() => {
                     self.pump(cx, io, socket)?;
-                    if self.is_busy() { break } else { continue }
+                    if self.is_busy() || self.waits() { break } else { continue }
                 }
                 (Phase::Streaming, _) if !rest.is_empty() => self.hear(cx, socket, rest),
                 _ => break,

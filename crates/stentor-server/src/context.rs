@@ -175,10 +175,14 @@ impl Context {
         self.stats.deliveries.add(messages as u64);
     }
 
+    /// Whether so many bytes more may be kept for those who do not read.
+    pub(crate) fn may_keep(&self, bytes: usize) -> bool {
+        self.stats.backlog_bytes.value() + bytes as u64 <= BACKLOG_BYTES_MAX as u64
+    }
+
     /// Takes note of bytes that are now kept for one connection; refuses if there are too many.
     pub(crate) fn keep_backlog(&mut self, backlog: &Backlog) -> Result<(), Gone> {
-        if self.stats.backlog_bytes.value() + backlog.own_bytes() as u64 > BACKLOG_BYTES_MAX as u64
-        {
+        if !self.may_keep(backlog.own_bytes()) {
             self.stats.backlog_refused.add(1);
             return Err(Gone);
         }

@@ -62,10 +62,12 @@ impl Mailbox {
 }
 
 impl Listener for Mailbox {
-    /// Called at the sequencing point: a push and, if the worker sleeps, a wake-up.
     fn tell(&self, news: &News) {
         let now_us = monotonic_us();
         self.contents().news.push((news.clone(), now_us));
+    }
+
+    fn wake(&self) {
         self.waker.wake();
     }
 }

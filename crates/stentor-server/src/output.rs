@@ -186,11 +186,6 @@ impl Backlog {
         Backlog { pieces, offset, own_bytes: own_bytes + kept_bytes }
     }
 
-    /// So many bytes beside it are kept no longer.
-    pub(crate) fn release(&mut self, kept_bytes: usize) {
-        self.own_bytes -= kept_bytes;
-    }
-
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes

@@ -7,7 +7,7 @@ use crate::config::Settings;
 use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS, VISITS_AT_ONCE,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE,
     VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
@@ -72,7 +72,7 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        if self.cx.feeds.is_passing() {
+        if self.cx.feeds.is_passing() || self.cx.feeds.is_sparse() {
             return Some(0);
         }
         let drain = match self.drain {
@@ -99,6 +99,10 @@ impl Worker {
             self.with(socket, |connection, cx| connection.expire(cx, io, socket));
         }
         self.fan_out(io);
+        let connections = &mut self.connections;
+        self.cx.feeds.tidy(|feed, Entry { socket, stamp }| {
+            connections.at(socket.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
+        });
         match self.drain {
             Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
                 io.close_listeners();
@@ -128,39 +132,32 @@ impl Worker {
     /// Visits some of the readers for whom there is news. The rest have their turn after whatever
     /// else has happened meanwhile: a fan-out to many holds nobody up.
     fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        if !self.cx.feeds.is_passing() {
-            return;
-        }
-        let mut visits = 0;
-        while visits < VISITS_PER_TURN {
+        let (mut visits, mut cost) = (0, 0);
+        while visits < VISITS_PER_TURN && cost < TURN_COST_MAX {
             let Some(feed) = self.cx.feeds.next_pass() else {
                 self.cx.batches.forget();
                 return;
             };
             for _ in 0..VISITS_AT_ONCE {
                 visits += 1;
+                self.cx.cost = 0;
                 match self.cx.feeds.next_visit(feed) {
-                    Some(Visit::Reader(entry)) => self.visit(io, feed, entry),
+                    Some(Visit::Reader(entry)) => self.visit(io, feed, entry.socket),
                     Some(Visit::Over { published_us }) => {
-                        self.cx.stats.fan_outs.observe(io.now_us().saturating_sub(published_us));
-                        let connections = &mut self.connections;
-                        self.cx.feeds.tidy(|feed, Entry { socket, generation }| {
-                            let connection = connections.at(socket.index());
-                            connection.is_some_and(|reader| reader.is_reader(feed, generation))
-                        });
+                        let us = io.now_us().saturating_sub(published_us);
+                        self.cx.stats.fan_outs.observe(us);
                         break;
                     }
                     None => break,
                 }
+                cost += self.cx.cost;
             }
         }
     }
 
-    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, entry: Entry) {
-        let Entry { socket, generation } = entry;
+    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, socket: Socket) {
         let Some(connection) = self.connections.at(socket.index()) else { return };
-        if connection.is_due(generation, self.cx.feeds.latest_seq(feed)) {
-            self.cx.cost = 0;
+        if connection.is_due(self.cx.feeds.latest_seq(feed)) {
             self.with(socket, |connection, cx| connection.deliver(cx, io, socket));
         }
     }
@@ -193,6 +190,7 @@ impl Worker {
         io.refuse_new();
         self.cx.draining = true;
         let now_ms = io.now_ms();
+        self.cx.tick(now_ms, io.unix_s());
         let drain_ms = self.cx.settings.drain_ms;
         let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
         self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };

@@ -150,7 +150,6 @@ fn what_shrinks_is_deflated() {
     let (first, payload) = unframed(news.streamed(StreamForm::EnvelopeFrameDeflated).unwrap());
     assert_eq!(first, 0xc1);
     assert_eq!(inflated(payload, envelope.len()), envelope);
-    assert!(DEFLATED.iter().all(|form| !news.ask_deflated(*form)), "it was done at once");
 }
 
 #[test]
@@ -168,28 +167,31 @@ fn what_does_not_shrink_or_is_small_is_not() {
     ] {
         let news = news("/a", draft);
         assert!(news.streamed(StreamForm::FrameDeflated).is_none());
-        news.deflate(StreamForm::FrameDeflated);
-        assert!(news.streamed(StreamForm::FrameDeflated).is_none());
-        assert!(!news.ask_deflated(StreamForm::FrameDeflated));
         assert!(news.streamed(StreamForm::Frame).is_some());
     }
 }
 
 #[test]
-fn the_large_wait_for_somebody_who_has_time() {
-    let at_once = news("/a", text(&"a".repeat(DEFLATE_INLINE_BYTES_MAX)));
-    assert!(at_once.streamed(StreamForm::FrameDeflated).is_some());
-    let large = news("/a", text(&"a".repeat(DEFLATE_INLINE_BYTES_MAX + 1)));
+fn the_large_go_plain() {
+    let small = news("/a", text(&"a".repeat(DEFLATE_BYTES_MAX)));
+    let large = news("/a", text(&"a".repeat(DEFLATE_BYTES_MAX + 1)));
     for form in DEFLATED {
-        assert!(large.streamed(form).is_none());
-        assert!(large.ask_deflated(form) && !large.ask_deflated(form), "asked for once each");
-        assert!(large.streamed(form).is_none());
-        large.deflate(form);
-        assert!(large.streamed(form).is_some());
+        assert!(small.streamed(form).is_some() && large.streamed(form).is_none());
     }
-    large.deflate(StreamForm::Frame);
-    assert!(!large.ask_deflated(StreamForm::Frame));
-    assert!(large.message.rare().streamed.find(StreamForm::Frame).is_none(), "it is not deflated");
+}
+
+#[test]
+fn to_append_is_the_same_and_keeps_nothing() {
+    let news = news("/a", text("one\ntwo"));
+    for form in PLAIN {
+        let mut out = b"before ".to_vec();
+        news.append(form, &mut out);
+        assert!(news.message.known_stream(form).is_none());
+        assert_eq!(out.strip_prefix(b"before "), news.streamed(form));
+        out.clear();
+        news.append(form, &mut out);
+        assert_eq!(Some(&out[..]), news.streamed(form));
+    }
 }
 
 #[test]

@@ -7,11 +7,14 @@ use super::{Connection, Phase};
 use crate::context::Context;
 use crate::limits::MANY_BYTES_MAX;
 use crate::route;
-use crate::stream::{Held, MANY, Start};
+use crate::stream::replay::Replay;
+use crate::stream::{Gap, Held, MANY, Reader, Start};
 use crate::transport::long_poll;
-use stentor_hub::StreamForm;
-use stentor_io::{Backend, Flow, Gone, Socket};
+use stentor_hub::{Filter, Id, StreamForm};
+use stentor_io::{Backend, Flow, Gone, Role, Socket};
 use stentor_wire::http1::{self, FieldSlots, Head};
+use stentor_wire::status::Status;
+use stentor_wire::target;
 
 /// What there is to answer with.
 enum Answer {
@@ -27,11 +30,11 @@ impl Connection {
     /// There may be something to answer, or the time may be up: answers, and goes on with what came
     /// in behind the request.
     pub(super) fn go_on_held<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+        // Behind too much input nothing more was read.
+        let held_too_much = self.holds_too_much();
         let input = self.take_input();
         let result = self.proceed_owned(cx, io, socket, input);
-        let flow = self.settle(cx, io, socket, result);
-        if flow == Flow::More && !self.is_held() {
-            // Behind too much input nothing more was read.
+        if self.settle(cx, io, socket, result) == Flow::More && held_too_much {
             io.resume(socket);
         }
     }
@@ -45,7 +48,7 @@ impl Connection {
     ) -> Result<(), Gone> {
         let answer = match self.reader.is_enveloped {
             true => self.news_of_many(cx),
-            false => self.has_news(cx).then_some(Answer::Value),
+            false => self.has_new_value(cx).then_some(Answer::Value),
         };
         if self.waits() {
             return Ok(());
@@ -58,14 +61,27 @@ impl Connection {
         self.flush(cx, io, socket).map(drop)
     }
 
-    /// Whether something was published behind the cursor.
+    /// Whether one of several feeds has something behind the cursor.
     fn has_news(&self, cx: &Context) -> bool {
-        if self.reader.feed == MANY {
-            return self.due_to_many(&cx.feeds).next().is_some();
+        match self.reader.feed {
+            MANY => self.due_to_many(&cx.feeds).next().is_some(),
+            feed => cx.feeds.latest_seq(feed) > self.reader.cursor,
         }
-        // What was published between the look at the value and the entry into the feed is in the
-        // feed, too.
-        cx.feeds.latest_seq(self.reader.feed) > self.reader.cursor
+    }
+
+    /// Whether the one topic has another value than the one that was looked at.
+    fn has_new_value(&mut self, cx: &Context) -> bool {
+        let Reader { feed, cursor, .. } = self.reader;
+        if cx.feeds.latest_seq(feed) > cursor {
+            return true;
+        }
+        if cx.feeds.is_complete(feed, cursor) {
+            return false;
+        }
+        // The feed began after the value was looked at, and something may have come in between.
+        self.reader.cursor = cx.shared.hub.seq();
+        let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
+        cx.shared.hub.with_value(topic, |value| value.is_some_and(|value| value.seq() > cursor))
     }
 
     /// Looks for news by a replay; takes as many turns as it needs.
@@ -102,26 +118,13 @@ impl Connection {
         let Some(mut extra) = extra else { return };
         let Some(Held { head: bytes, keep_alive, .. }) = extra.held.take() else { return };
         let keep_alive = keep_alive && !cx.draining;
-        if let Answer::Many = answer {
-            let body = &mut cx.scratch.body;
-            body.push(b'[');
-            if let Some(gap) = &extra.gap {
-                long_poll::gap(body, gap);
-            }
-            let news = extra.replay.as_deref().map_or(&[][..], |replay| replay.rest());
-            for news in news {
-                if body.len() > MANY_BYTES_MAX {
-                    break;
-                }
-                if body.len() > 1 {
-                    body.push(b',');
-                }
-                body.extend_from_slice(news.streamed(StreamForm::Envelope).unwrap_or_default());
-            }
-            body.extend_from_slice(b"]");
+        let mut seq = self.reader.cursor;
+        if let (Answer::Many, Some(replay)) = (answer, &extra.replay) {
+            seq = write_array(&mut cx.scratch.body, extra.gap.as_ref(), replay);
         }
         self.extra = Some(extra);
-        let role = self.role;
+        let (role, many) = (self.role, self.reader.is_enveloped);
+        let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
         self.leave_stream(cx);
         self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
         let mut slots = FieldSlots::new();
@@ -129,24 +132,78 @@ impl Connection {
         let Ok(head) = http1::parse(&bytes, &mut slots) else { return };
         match answer {
             Answer::Value => route::answer_held(cx, role, &head, keep_alive),
-            Answer::Many => answer_array(cx, role, &head, keep_alive),
-            Answer::Nothing => answer_nothing(cx, role, &head, keep_alive),
+            Answer::Many => answer_array(cx, role, &head, keep_alive, cursor),
+            Answer::Nothing => answer_nothing(cx, role, &head, keep_alive, cursor),
         }
     }
 }
 
-fn answer_array(cx: &mut Context, role: stentor_io::Role, head: &Head<'_>, keep_alive: bool) {
+/// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
+/// up to which the client has then seen everything.
+fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, replay: &Replay) -> u64 {
+    body.push(b'[');
+    if let Some(gap) = gap {
+        long_poll::gap(body, gap);
+    }
+    let mut messages = 0;
+    for news in replay.rest() {
+        if body.len() > MANY_BYTES_MAX {
+            break;
+        }
+        if body.len() > 1 {
+            body.push(b',');
+        }
+        news.append(StreamForm::Envelope, body);
+        messages += 1;
+    }
+    body.push(b']');
+    replay.cursor_after(messages)
+}
+
+/// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
+/// message, and after a gap there need be none.
+fn answer_array(
+    cx: &mut Context,
+    role: Role,
+    head: &Head<'_>,
+    keep_alive: bool,
+    cursor: Option<Id>,
+) {
     let body = std::mem::take(&mut cx.scratch.body);
-    route::exchange(cx, role, head, keep_alive).reply.fresh("application/json", &body);
+    let fields = cursor_fields(cursor);
+    let mut x = route::exchange(cx, role, head, keep_alive);
+    x.reply.content(Status::OK, "application/json", fields.as_bytes(), &body);
     cx.scratch.body = body;
     cx.scratch.body.clear();
 }
 
-/// Those who asked by tag get what the GET itself says, 304; those who asked by cursor, 204.
-fn answer_nothing(cx: &mut Context, role: stentor_io::Role, head: &Head<'_>, keep_alive: bool) {
-    if head.prefer.is_some() && head.if_none_match.is_some() {
+/// Nobody else can use the answer; and where the client is now.
+fn cursor_fields(cursor: Option<Id>) -> String {
+    let etag = cursor.map(|cursor| format!("ETag: \"{cursor}\"\r\n")).unwrap_or_default();
+    format!("Cache-Control: no-store\r\n{etag}")
+}
+
+/// Those who asked by tag get what the GET itself says, 304, and so they do if there is no value
+/// still; those who asked by cursor get 204. Whoever asked for many is told where it is, since it
+/// may have had no cursor yet.
+fn answer_nothing(
+    cx: &mut Context,
+    role: Role,
+    head: &Head<'_>,
+    keep_alive: bool,
+    cursor: Option<Id>,
+) {
+    let by_tag = cursor.is_none() && head.prefer.is_some() && head.if_none_match.is_some();
+    if by_tag && has_value(cx, head) {
         return route::answer_held(cx, role, head, keep_alive);
     }
+    let status = if by_tag { Status::NOT_MODIFIED } else { Status::NO_CONTENT };
     let mut x = route::exchange(cx, role, head, keep_alive);
-    x.reply.empty(stentor_wire::status::Status::NO_CONTENT, b"");
+    x.reply.empty(status, cursor_fields(cursor).as_bytes());
+}
+
+/// Whether the topic that a request names has a value.
+fn has_value(cx: &Context, head: &Head<'_>) -> bool {
+    let topic = target::decode(target::split(head.target).0);
+    topic.is_ok_and(|topic| cx.shared.hub.with_value(&topic, |value| value.is_some()))
 }

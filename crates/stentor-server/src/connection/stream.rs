@@ -14,6 +14,7 @@ use crate::stream::feeds::{Entry, FeedId, Feeds};
 use crate::stream::replay::Replay;
 use crate::stream::{Gap, Held, MANY, Opening, Reader, Start, Transport};
 use crate::transport::{sse, websocket};
+use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_hub::{Filter, Id, Mode, News, Span};
@@ -25,7 +26,7 @@ use stentor_wire::websocket::{Decoder, Opcode, frame};
 #[derive(Debug, Default)]
 pub(super) struct Extra {
     /// What it reads if that is not one feed, in the order of the feeds' numbers.
-    pub(super) subscriptions: Vec<(FeedId, Filter)>,
+    pub(super) subscriptions: Vec<Subscription>,
     /// Feeds it has entered and will read once it has caught up with those it reads already.
     pub(super) joining: Option<Joining>,
     pub(super) replay: Option<Box<Replay>>,
@@ -36,10 +37,18 @@ pub(super) struct Extra {
     pub(super) gap: Option<Gap>,
 }
 
+/// One of several feeds that are read.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) feed: FeedId,
+    pub(super) stamp: u32,
+    pub(super) filter: Filter,
+}
+
 /// Subscriptions that are about to count.
 #[derive(Debug)]
 pub(super) struct Joining {
-    pub(super) subscriptions: Vec<(FeedId, Filter)>,
+    pub(super) subscriptions: Vec<Subscription>,
     pub(super) start: Start,
     /// Once it has been sent everything up to this number, they do.
     pub(super) seq: u64,
@@ -65,34 +74,49 @@ impl Connection {
         socket: Socket,
         opening: Opening,
     ) {
-        let Opening { reader, mut filters, start, held } = opening;
-        let generation = self.reader.generation.wrapping_add(1);
-        self.reader = Reader { generation, ..reader };
+        let Opening { reader, filters, start, held } = opening;
+        self.reader = Reader { stamp: self.reader.stamp, ..reader };
         self.phase = Phase::Streaming;
         cx.readers(self.reader.transport).add(1);
         if self.reader.transport != Transport::LongPoll {
             io.hold_little(socket);
         }
-        let hub = Arc::clone(&cx.shared.hub);
-        let entry = Entry { socket, generation };
         cx.cost += filters.len() * NAME_COST;
-        let single = filters.len() == 1 && !self.reader.commands;
-        if single {
-            self.reader.feed = cx.feeds.join(&hub, &filters[0], entry);
-        } else {
-            filters.sort_unstable_by_key(Filter::to_string);
-            filters.dedup();
-            let join = |filter: &Filter| (cx.feeds.join(&hub, filter, entry), filter.clone());
-            let mut subscriptions: Vec<_> = filters.iter().map(join).collect();
-            subscriptions.sort_unstable_by_key(|(feed, _)| *feed);
-            self.extra().subscriptions = subscriptions;
+        // Named twice, it is read once.
+        let filters: HashSet<Filter> = filters.into_iter().collect();
+        let filters: Vec<Filter> = filters.into_iter().collect();
+        let mut subscriptions = self.join(cx, socket, filters.iter().cloned());
+        match &subscriptions[..] {
+            [only] if !self.reader.commands => self.reader.feed = only.feed,
+            [] => {}
+            _ => {
+                subscriptions.sort_unstable_by_key(|subscription| subscription.feed);
+                self.extra().subscriptions = subscriptions;
+            }
         }
         if let Some(held) = held {
             self.extra().held = Some(held);
         }
         if !filters.is_empty() && (self.reader.is_enveloped || !self.is_held()) {
-            self.begin_replay(cx, filters, start, hub.seq());
+            let upto = cx.shared.hub.seq();
+            self.begin_replay(cx, filters, start, upto);
         }
+    }
+
+    /// Enters the feeds of `filters`.
+    pub(super) fn join(
+        &mut self,
+        cx: &mut Context,
+        socket: Socket,
+        filters: impl Iterator<Item = Filter>,
+    ) -> Vec<Subscription> {
+        let join = |filter| {
+            self.reader.stamp = self.reader.stamp.wrapping_add(1);
+            let stamp = self.reader.stamp;
+            let feed = cx.feeds.join(&cx.shared.hub, &filter, Entry { socket, stamp });
+            Subscription { feed, stamp, filter }
+        };
+        filters.map(join).collect()
     }
 
     /// The stream is over for whatever reason: leaves the feeds.
@@ -107,11 +131,10 @@ impl Connection {
         }
         let Extra { subscriptions, joining, .. } = *self.extra.take().unwrap_or_default();
         let joining = joining.map(|joining| joining.subscriptions).unwrap_or_default();
-        for (feed, _) in subscriptions.into_iter().chain(joining) {
+        for Subscription { feed, .. } in subscriptions.into_iter().chain(joining) {
             cx.feeds.leave(&hub, feed);
         }
-        let generation = self.reader.generation.wrapping_add(1);
-        self.reader = Reader { generation, ..Reader::default() };
+        self.reader = Reader { stamp: self.reader.stamp, ..Reader::default() };
     }
 
     /// The time has come for something to be said, or to end.
@@ -136,16 +159,12 @@ impl Connection {
             (Wait::Frame, _) => {
                 self.end_websocket(cx, 1008, "The message took too long to arrive.")
             }
-            (Wait::Farewell, transport) if !self.waits() => {
-                let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
-                match transport {
-                    Transport::Sse => {
-                        retry(cx.out.bytes(), retry_ms);
-                        self.finish_stream(cx);
-                    }
-                    _ => self.end_websocket(cx, 1012, "The server is about to stop."),
-                }
+            (Wait::Farewell, _) if self.waits() => {
+                // Whoever is merely behind is not cut: it goes when what is under way has left.
+                self.wait = Wait::Leave;
+                return;
             }
+            (Wait::Farewell, _) => self.say_farewell(cx),
             _ => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, socket);
@@ -153,6 +172,18 @@ impl Connection {
         }
         let result = self.flush(cx, io, socket).map(drop);
         let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// The last words of a stream whose server is stopping.
+    pub(super) fn say_farewell(&mut self, cx: &mut Context) {
+        let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
+        match self.reader.transport {
+            Transport::Sse => {
+                retry(cx.out.bytes(), retry_ms);
+                self.finish_stream(cx);
+            }
+            _ => self.end_websocket(cx, 1012, "The server is about to stop."),
+        }
     }
 
     /// Whether what is under way must come to its end before more input is looked at: a long-poll
@@ -166,22 +197,20 @@ impl Connection {
     }
 
     /// Whether an entry of a feed's list stands for this connection as it is now.
-    pub(crate) fn is_reader(&self, feed: FeedId, generation: u32) -> bool {
+    pub(crate) fn is_reader(&self, feed: FeedId, stamp: u32) -> bool {
         let reads = |extra: &Extra| {
             let joining = extra.joining.iter().flat_map(|joining| &joining.subscriptions);
-            extra.subscriptions.iter().chain(joining).any(|(id, _)| *id == feed)
+            let mut all = extra.subscriptions.iter().chain(joining);
+            all.any(|subscription| (subscription.feed, subscription.stamp) == (feed, stamp))
         };
-        self.generation_is(generation)
-            && (self.reader.feed == feed || self.extra.as_deref().is_some_and(reads))
+        self.phase == Phase::Streaming
+            && ((self.reader.feed, self.reader.stamp) == (feed, stamp)
+                || self.extra.as_deref().is_some_and(reads))
     }
 
-    /// Whether a message of this number is worth a visit. Who waits comes back by itself.
-    pub(crate) fn is_due(&self, generation: u32, seq: u64) -> bool {
-        self.generation_is(generation) && self.reader.cursor < seq && !self.waits()
-    }
-
-    fn generation_is(&self, generation: u32) -> bool {
-        self.phase == Phase::Streaming && self.reader.generation == generation
+    /// Whether a message of this number may be worth a visit. Who waits comes back by itself.
+    pub(crate) fn is_due(&self, seq: u64) -> bool {
+        self.phase == Phase::Streaming && self.reader.cursor < seq && !self.waits()
     }
 
     /// Whether this is a long-poll that waits for its answer.
@@ -235,7 +264,9 @@ impl Connection {
                     self.begin_replay(cx, filters, Start::After(since), upto);
                     true
                 }
-                false => self.pump_log(cx, io, socket)? || self.finish_joining(cx),
+                false if self.pump_log(cx, io, socket)? => true,
+                // With a message cut short there is more to be sent first.
+                false => !self.waits() && self.finish_joining(cx),
             };
             if !goes_on {
                 break;
@@ -252,7 +283,7 @@ impl Connection {
         }
         let Some(extra) = self.extra.as_deref() else { return true };
         cx.feeds.has_forgotten_nothing(cursor)
-            || extra.subscriptions.iter().all(|(feed, _)| cx.feeds.is_complete(*feed, cursor))
+            || extra.subscriptions.iter().all(|read| cx.feeds.is_complete(read.feed, cursor))
     }
 
     /// What it reads.
@@ -261,7 +292,7 @@ impl Connection {
             return vec![cx.feeds.filter(self.reader.feed).clone()];
         }
         let subscriptions = self.extra.as_deref().map(|extra| extra.subscriptions.iter());
-        subscriptions.into_iter().flatten().map(|(_, filter)| filter.clone()).collect()
+        subscriptions.into_iter().flatten().map(|read| read.filter.clone()).collect()
     }
 
     pub(super) fn begin_replay(
@@ -292,6 +323,19 @@ impl Connection {
         }
     }
 
+    /// Tells a reader that was sent nothing where it is: were it to lose the connection before the
+    /// first message, it could not say from where to resume, or would hear of the same gap again.
+    fn tell_cursor(&mut self, cx: &mut Context) {
+        let id = Id { epoch: cx.shared.hub.epoch(), seq: self.reader.cursor };
+        match self.reader.transport {
+            Transport::Sse => sse::cursor(cx.out.bytes(), id),
+            Transport::WebSocket if self.reader.is_enveloped => {
+                websocket::cursor(cx.out.bytes(), id);
+            }
+            _ => {}
+        }
+    }
+
     /// Collects from history, or sends what was collected. Returns whether to go on at once.
     fn pump_replay<B: Backend>(
         &mut self,
@@ -312,14 +356,18 @@ impl Connection {
         };
         if replay.rest().is_empty() {
             if replay.is_over() {
+                let knows_cursor = replay.has_told_cursor();
                 self.reader.cursor = self.reader.cursor.max(replay.upto_seq());
                 self.extra().replay = None;
+                if !knows_cursor {
+                    self.tell_cursor(cx);
+                }
             }
             return Ok(true);
         }
-        let batch = &mut cx.batches.own;
+        let batch = cx.batches.own();
         batch.begin(cx.out.bytes());
-        batch.extend(replay.rest(), forms, &cx.shared.compressor);
+        cx.cost += batch.extend(replay.rest(), forms);
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
@@ -344,8 +392,8 @@ impl Connection {
             }
         }
         let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
-        if replay.take_gap() {
-            self.tell_gap(cx, &Gap { reason: "history", since: Some(since) });
+        if let Some(reason) = replay.take_gap() {
+            self.tell_gap(cx, &Gap { reason, since: Some(since) });
         }
         true
     }
@@ -369,12 +417,11 @@ impl Connection {
         let last_seq = if feed == MANY { cx.feeds.heard_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode };
-        let Context { batches, feeds, shared, .. } = cx;
-        let compressor = &shared.compressor;
-        let batch = if feed == MANY { &mut batches.own } else { batches.shared(forms) };
+        let Context { batches, feeds, .. } = cx;
+        let batch = if feed == MANY { batches.own() } else { batches.shared(forms) };
         match feed {
-            MANY => batch.gather(key, self.due_to_many(feeds), compressor),
-            feed if !batch.is_for(&key) => batch.gather(key, feeds.due(feed, cursor), compressor),
+            MANY => batch.gather(key, self.due_to_many(feeds)),
+            feed if !batch.is_for(&key) => batch.gather(key, feeds.due(feed, cursor)),
             _ => {}
         }
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
@@ -386,6 +433,9 @@ impl Connection {
             return Ok(true);
         }
         let sent = batch.sent(bytes);
+        // What was left out counts once what was sent instead has begun to leave.
+        let conflated = if sent.messages == batch.messages() { batch.conflated() } else { 0 };
+        cx.stats.conflated.add(conflated);
         cx.count_stream(bytes, sent.messages);
         self.keep_rest(cx, sent)?;
         Ok(false)
@@ -399,7 +449,7 @@ impl Connection {
         let subscriptions =
             self.extra.as_deref().map_or(&[][..], |extra| extra.subscriptions.as_slice());
         let is_mine =
-            move |feed| subscriptions.binary_search_by_key(&feed, |(feed, _)| *feed).is_ok();
+            move |feed| subscriptions.binary_search_by_key(&feed, |read| read.feed).is_ok();
         feeds.due_to_many(self.reader.cursor, is_mine)
     }
 
@@ -410,16 +460,17 @@ impl Connection {
         if let (None, Some(cursor)) = (&replay, sent.cursor) {
             self.reader.cursor = cursor;
         }
-        let kept_bytes = replay.as_ref().map_or(0, |replay| replay.kept_bytes());
-        let mut backlog = Backlog::of_stream(sent.rest, kept_bytes);
-        if cx.keep_backlog(&backlog).is_err() {
-            // What was collected can be collected again.
-            if let Some(replay) = replay {
+        let mut kept_bytes = 0;
+        if let Some(replay) = replay {
+            // Never so much that the answers of others would be refused for it: what was collected
+            // can be collected again.
+            if !cx.may_keep(4 * replay.kept_bytes()) {
                 replay.forget();
             }
-            backlog.release(kept_bytes);
-            cx.keep_backlog(&backlog)?;
+            kept_bytes = replay.kept_bytes();
         }
+        let backlog = Backlog::of_stream(sent.rest, kept_bytes);
+        cx.keep_backlog(&backlog)?;
         self.work().backlog = Some(Box::new(backlog));
         Ok(())
     }
@@ -434,10 +485,10 @@ impl Connection {
         };
         let upto = self.reader.cursor.max(seq).max(cx.feeds.heard_seq());
         self.reader.cursor = upto;
-        let filters = subscriptions.iter().map(|(_, filter)| filter.clone()).collect();
+        let filters = subscriptions.iter().map(|read| read.filter.clone()).collect();
         let all = &mut self.extra().subscriptions;
         all.extend(subscriptions);
-        all.sort_unstable_by_key(|(feed, _)| *feed);
+        all.sort_unstable_by_key(|read| read.feed);
         self.begin_replay(cx, filters, start, upto);
         true
     }
@@ -450,6 +501,7 @@ impl Connection {
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
         let every = |ms| if ms == 0 { NEVER_MS } else { ms };
         match self.reader.transport {
+            _ if self.wait == Wait::Leave => (Wait::Leave, now_ms + NEVER_MS),
             _ if cx.draining => {
                 let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
                 let spread_ms = if held.is_some() { 0 } else { spread_ms };

@@ -4,11 +4,10 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::stream::Joining;
-use super::{Connection, Phase, Progress};
+use super::stream::{Joining, NAME_COST, Subscription};
+use super::{Connection, Phase, Progress, Wait};
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
-use crate::stream::feeds::{Entry, FeedId};
 use crate::stream::{Start, Transport};
 use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
@@ -33,15 +32,19 @@ impl Connection {
         self.reader.owes_pong = false;
         let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
-        match decoder.next(input, &rules) {
-            Ok((used, None)) => {
-                if decoder.is_idle() {
-                    self.extra().decoder = None;
-                }
-                Progress::Starved(used)
+        let result = decoder.next(input, &rules);
+        // A decoder that stays says that a frame, or a message, is on its way.
+        if decoder.is_idle() {
+            self.extra().decoder = None;
+            // The next one has a time of its own. A ping within a message buys that one none.
+            if self.wait == Wait::Frame {
+                self.wait = Wait::Request;
             }
+        }
+        match result {
+            Ok((used, None)) => Progress::Starved(used),
             Ok((used, Some(received))) => {
-                cx.cost += used + super::REQUEST_COST;
+                cx.cost += used + received.data_bytes() + super::REQUEST_COST;
                 self.received(cx, socket, received);
                 Progress::Used(used)
             }
@@ -113,17 +116,17 @@ impl Connection {
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
         let subscriptions = &mut self.extra().subscriptions;
-        let stay = subscriptions.iter().filter(|(_, filter)| !unsubscribe.contains(filter));
-        let stay = stay.inspect(|(_, filter)| _ = subscribe.remove(filter)).count();
+        cx.cost += (subscriptions.len() + subscribe.len() + unsubscribe.len()) * NAME_COST;
+        let stay = subscriptions.iter().filter(|read| !unsubscribe.contains(&read.filter));
+        let stay = stay.inspect(|read| _ = subscribe.remove(&read.filter)).count();
         if stay + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.feeds.has_room_for(subscribe.len(), cx.settings.limits.topics_max) {
+        if !cx.feeds.has_room_for(subscribe.iter(), cx.settings.limits.topics_max) {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
-        cx.cost += (subscribe.len() + unsubscribe.len()) * super::stream::NAME_COST;
         let hub = Arc::clone(&cx.shared.hub);
-        subscriptions.retain(|(feed, filter)| {
+        subscriptions.retain(|Subscription { feed, filter, .. }| {
             let stays = !unsubscribe.contains(filter);
             if !stays {
                 cx.feeds.leave(&hub, *feed);
@@ -134,11 +137,9 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let entry = Entry { socket, generation: self.reader.generation };
-        let join = |filter: Filter| (cx.feeds.join(&hub, &filter, entry), filter);
-        let subscriptions: Vec<(FeedId, Filter)> = subscribe.into_iter().map(join).collect();
-        // Everything up to this number is in the mailbox by now, as far as it was read before.
-        let seq = hub.seq();
+        let subscriptions = self.join(cx, socket, subscribe.into_iter());
+        // Everything up to this number has been told, so after this it is in the log.
+        let seq = hub.told_seq();
         cx.hear_news();
         self.extra().joining = Some(Joining { subscriptions, start, seq });
         Ok(())

@@ -18,7 +18,12 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
         Some(message) => found(x, head, message),
         // Only a name that is not in the table is worth checking.
         None => match target::check_topic(&topic) {
-            Ok(()) => x.reply.refuse(Status::NOT_FOUND, "Nothing has been published here."),
+            Ok(()) => {
+                // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
+                let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
+                let reason = "Nothing has been published here.";
+                x.reply.refuse_with(Status::NOT_FOUND, fields, reason);
+            }
             Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
         },
     });
@@ -93,7 +98,9 @@ fn not_modified(x: &mut Exchange<'_>, message: &Message, encoding: Encoding) {
     fields.extend_from_slice(b"\"\r\nCache-Control: ");
     fields.extend_from_slice(message.cache_control().as_bytes());
     fields.extend_from_slice(b"\r\n");
-    let also: &[u8] = if message.varies() { b", Accept-Encoding" } else { b"" };
-    fields.extend_from_slice(&[b"Vary: Accept", also, b"\r\n"].concat());
+    fields.extend_from_slice(match message.varies() {
+        true => &b"Vary: Accept, Accept-Encoding\r\n"[..],
+        false => b"Vary: Accept\r\n",
+    });
     x.reply.empty(Status::NOT_MODIFIED, fields);
 }

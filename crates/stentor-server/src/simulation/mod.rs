@@ -8,10 +8,14 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
-//! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many.
+//! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
+//!
+//! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
+//! and `STENTOR_SIM=requests` or `=streams` only one of the two.
 
 mod client;
 mod faults;
+mod streams;
 
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
@@ -37,6 +41,7 @@ struct World {
     worker: Worker,
     shared: Arc<Shared>,
     jobs: Jobs,
+    mailbox: Arc<Mailbox>,
 }
 
 impl World {
@@ -45,15 +50,16 @@ impl World {
         let epoch = Epoch::parse("0badcafe").unwrap();
         let stats = Arc::new(Stats::default());
         let shared = Arc::new(Shared {
-            hub: Arc::new(Hub::new(epoch, Vec::new(), stentor_hub::Limits::default())),
+            hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             workers: vec![Arc::clone(&stats)],
             started_unix_s: 0,
         });
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let settings = Arc::new(settings);
-        let worker = Worker::new(Arc::clone(&shared), settings, stats, mailbox, seed);
-        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs };
+        let own = Arc::clone(&mailbox);
+        let worker = Worker::new(Arc::clone(&shared), settings, stats, own, seed);
+        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, mailbox };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -92,6 +98,17 @@ impl World {
 
     fn totals(&self) -> Totals {
         Totals::sum(self.shared.workers.iter().map(AsRef::as_ref))
+    }
+
+    /// With all clients gone, nothing of them is left and nobody is counted.
+    fn check_nothing_is_left(&self) {
+        assert_eq!(self.sim.open_sockets(), 0, "connections are left");
+        let totals = self.totals();
+        let counted = totals.connections_public
+            + totals.connections_control
+            + totals.connections_reading
+            + totals.connections_writing;
+        assert_eq!(counted, 0, "connections are counted that are gone: {totals:?}");
     }
 
     /// Connects, sends and returns everything the server answers.
@@ -170,30 +187,35 @@ fn run(seed: u64) {
     world.settle();
     world.sim.sleep(PATIENCE_MS);
     world.worker.after_turn(&mut world.sim);
-    assert_eq!(world.sim.open_sockets(), 0, "seed {seed}: connections are left");
-    let totals = world.totals();
-    let counted = totals.connections_public
-        + totals.connections_control
-        + totals.connections_reading
-        + totals.connections_writing;
-    assert_eq!(counted, 0, "seed {seed}: connections are counted that are gone: {totals:?}");
+    world.check_nothing_is_left();
+}
+
+/// Runs many seeds, or the one that is asked for.
+fn run_seeds(name: &str, run: impl Fn(u64) + std::panic::RefUnwindSafe, seeds_by_default: u64) {
+    let asked = |name: &str| std::env::var(name).ok();
+    let number = |name: &str| asked(name).and_then(|text| text.parse::<u64>().ok());
+    if asked("STENTOR_SIM").is_some_and(|only| only != name) {
+        return;
+    }
+    if let Some(seed) = number("STENTOR_SEED") {
+        return run(seed);
+    }
+    let seeds = number("STENTOR_SEEDS").unwrap_or(seeds_by_default);
+    for seed in 0..seeds {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("seed {seed} failed; STENTOR_SIM={name} STENTOR_SEED={seed} runs it alone");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    println!("{name}: {seeds} seeds without a violation");
 }
 
 #[test]
 fn every_request_is_answered_once_in_order_with_the_right_bytes() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = number("STENTOR_SEED") {
-        return run(seed);
-    }
-    let seeds = number("STENTOR_SEEDS").unwrap_or(SEEDS_BY_DEFAULT);
-    for seed in 0..seeds {
-        let result = std::panic::catch_unwind(|| run(seed));
-        if let Err(panic) = result {
-            eprintln!("seed {seed} failed; STENTOR_SEED={seed} runs it alone");
-            std::panic::resume_unwind(panic);
-        }
-    }
-    println!("{seeds} seeds without a violation");
+    run_seeds("requests", run, 3_000);
 }
 
-const SEEDS_BY_DEFAULT: u64 = 3_000;
+#[test]
+fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() {
+    run_seeds("streams", streams::run, 1_000);
+}

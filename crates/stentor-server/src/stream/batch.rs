@@ -7,7 +7,6 @@
 //! behind it stays where it was, in the log and in history.
 
 use super::feeds::FeedId;
-use crate::compressor::Compressor;
 use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
 use std::collections::HashSet;
@@ -74,7 +73,6 @@ impl Batch {
         &mut self,
         key: Key,
         due: impl DoubleEndedIterator<Item = &'n News> + Clone,
-        compressor: &Compressor,
     ) {
         self.clear();
         self.key = Some(key);
@@ -87,7 +85,7 @@ impl Batch {
                 self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.news.seq());
                 return;
             } else {
-                self.add(news, key.forms, compressor);
+                self.add(news, key.forms);
             }
         }
     }
@@ -99,28 +97,37 @@ impl Batch {
         self.prefix = self.bytes.len();
     }
 
-    /// Gathers messages as they are, oldest first, up to a full write.
-    pub(crate) fn extend(&mut self, news: &[News], forms: Forms, compressor: &Compressor) {
+    /// Gathers messages as they are, oldest first, up to a full write. What is not deflated is not
+    /// kept beside the message: readers come to history one by one. Returns what that has cost.
+    pub(crate) fn extend(&mut self, news: &[News], forms: Forms) -> usize {
+        let mut cost = 0;
         for news in news {
-            if self.bytes.len() >= GATHER_BYTES {
-                return;
+            if self.bytes.len() >= GATHER_BYTES || cost >= GATHER_BYTES {
+                break;
             }
-            self.add(news, forms, compressor);
+            cost += news.message.data().len();
+            let deflated = forms.deflated.filter(|form| news.streamed(*form).is_some());
+            match deflated {
+                Some(_) => self.add(news, forms),
+                None => {
+                    news.append(forms.plain, &mut self.bytes);
+                    self.mark(news, forms.plain);
+                }
+            }
         }
+        cost
     }
 
-    fn add(&mut self, news: &News, forms: Forms, compressor: &Compressor) {
-        let deflated = forms.deflated.and_then(|form| match news.streamed(form) {
-            Some(bytes) => Some((form, bytes)),
-            None => {
-                compressor.ask_deflated(news, form);
-                None
-            }
-        });
+    fn add(&mut self, news: &News, forms: Forms) {
+        let deflated = forms.deflated.and_then(|form| Some((form, news.streamed(form)?)));
         // The plain form always exists.
         let (form, bytes) = deflated
             .unwrap_or_else(|| (forms.plain, news.streamed(forms.plain).unwrap_or_default()));
         self.bytes.extend_from_slice(bytes);
+        self.mark(news, form);
+    }
+
+    fn mark(&mut self, news: &News, form: StreamForm) {
         self.marks.push(Mark { end: self.bytes.len(), news: news.clone(), form });
     }
 
@@ -186,13 +193,14 @@ fn superseded<'n>(
     due: impl DoubleEndedIterator<Item = &'n News> + Clone,
 ) -> HashSet<u64> {
     let mut superseded = HashSet::new();
-    if mode == Mode::All || due.clone().nth(1).is_none() {
+    let conflates = |news: &News| mode == Mode::Latest || news.message.conflates();
+    if mode == Mode::All || due.clone().nth(1).is_none() || !due.clone().any(conflates) {
         return superseded;
     }
     let mut seen = HashSet::new();
     for news in due.rev() {
         let newer = !seen.insert(news.topic());
-        if newer && (mode == Mode::Latest || news.message.conflates()) {
+        if newer && conflates(news) {
             superseded.insert(news.seq());
         }
     }
@@ -204,20 +212,34 @@ fn superseded<'n>(
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     shared: [Batch; FORMS],
-    pub(crate) own: Batch,
+    own: Batch,
+    is_used: bool,
 }
 
 impl Batches {
     /// The batch shared by readers of these forms.
     pub(crate) fn shared(&mut self, forms: Forms) -> &mut Batch {
+        self.is_used = true;
         &mut self.shared[forms.deflated.unwrap_or(forms.plain) as usize]
     }
 
-    /// Gives up what shared batches keep alive, once nobody is being visited.
+    /// The batch for a single reader, who is due what nobody else is.
+    pub(crate) fn own(&mut self) -> &mut Batch {
+        self.is_used = true;
+        &mut self.own
+    }
+
+    /// Gives up what the batches keep alive, once nobody is to be visited.
     pub(crate) fn forget(&mut self) {
-        self.shared.iter_mut().for_each(Batch::clear);
+        if std::mem::take(&mut self.is_used) {
+            self.shared.iter_mut().for_each(Batch::clear);
+            self.own.clear();
+        }
     }
 }
 
 /// As many as [`StreamForm`] has.
 const FORMS: usize = 7;
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,9 @@
 //! short and bounded. A reader that has fallen out of it reads the hub's history instead (see
 //! `replay`), so no reader's slowness costs anything here.
 //!
-//! Leaving is lazy. A connection that leaves is only counted; its entry stays in the list, is
-//! passed over since its generation is no longer that of the connection, and goes when half of a
-//! list is such. So nothing here needs to know where in a list a connection stands.
+//! Leaving is lazy. A connection that leaves is only counted. Its entry stays in the list and is
+//! visited in vain, which does no harm, until half of the list is such; then it is tidied, a slice
+//! a turn. So nothing here needs to know where in a list a connection stands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +23,20 @@ use stentor_io::Socket;
 /// A feed of this worker, for as long as somebody reads it.
 pub(crate) type FeedId = u32;
 
-/// A place in a feed's list: a connection, and which of its lives.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A place in a feed's list: a connection that joined, perhaps in a former life of its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) socket: Socket,
-    pub(crate) generation: u32,
+    /// Which of its joinings this was: none has the number of another.
+    pub(crate) stamp: u32,
 }
 
 /// All feeds of a worker.
 pub(crate) struct Feeds {
     listener: ListenerId,
     index: Filters<FeedId>,
+    /// What the filters take, here and in the hub.
+    filter_bytes: usize,
     feeds: Vec<Option<Feed>>,
     vacant: Vec<FeedId>,
     /// What was published lately and wanted here, in the one order.
@@ -60,6 +63,8 @@ struct Feed {
     readers: Arc<AtomicU32>,
     /// The part of the log that is this feed's.
     recent: VecDeque<News>,
+    /// The number of the last message that was heard of, in `recent` still or not.
+    latest_seq: u64,
     /// Every message of this feed with a larger number is in `recent`.
     complete_since: u64,
     pass: Option<Pass>,
@@ -70,8 +75,16 @@ struct Feed {
     rotation: usize,
     /// Whether it stands in line for its readers to be visited.
     is_passing: bool,
-    /// Whether it stands in line to be tidied.
-    is_sparse: bool,
+    /// Where tidying the list has come to, if it is under way.
+    tidying: Option<Tidying>,
+}
+
+/// Entries before `write` are tidied, those from `read` on are not, and what is between has been
+/// moved to the front.
+#[derive(Clone, Copy, Default)]
+struct Tidying {
+    read: usize,
+    write: usize,
 }
 
 /// A walk over the readers a feed had when it began. Those who join meanwhile stand behind `end`
@@ -99,6 +112,7 @@ impl Feeds {
         Feeds {
             listener,
             index: Filters::new(),
+            filter_bytes: 0,
             feeds: Vec::new(),
             vacant: Vec::new(),
             log: VecDeque::new(),
@@ -129,20 +143,30 @@ impl Feeds {
         feed.readers.store(left, Ordering::Relaxed);
         if left == 0 {
             if let Some(feed) = self.feeds[id as usize].take() {
+                self.filter_bytes -= feed.filter.cost_bytes();
                 hub.ignore(self.listener, &feed.filter);
                 self.index.remove(&feed.filter);
             }
             self.vacant.push(id);
-        } else if feed.entries.len() > 2 * left as usize + SPARE_ENTRIES
-            && !std::mem::replace(&mut feed.is_sparse, true)
-        {
+        } else if feed.entries.len() > 2 * left as usize + SPARE_ENTRIES && feed.tidying.is_none() {
+            feed.tidying = Some(Tidying::default());
             self.sparse.push(id);
         }
     }
 
-    /// Whether so many feeds more may be made, if there are to be at most `max`.
-    pub(crate) fn has_room_for(&self, feeds: usize, max: usize) -> bool {
-        self.index.len() + feeds <= max
+    /// Whether all of `filters` may be read, if there are to be at most `feeds_max` feeds. Those
+    /// that are read already take nothing.
+    pub(crate) fn has_room_for<'f>(
+        &self,
+        filters: impl Iterator<Item = &'f Filter>,
+        feeds_max: usize,
+    ) -> bool {
+        let (mut feeds, mut bytes) = (self.index.len(), self.filter_bytes);
+        for filter in filters.filter(|filter| self.index.get(filter).is_none()) {
+            feeds += 1;
+            bytes += filter.cost_bytes();
+        }
+        feeds <= feeds_max && bytes <= FILTER_BYTES_MAX
     }
 
     /// The filter of a feed.
@@ -161,6 +185,7 @@ impl Feeds {
         for &id in &wanted {
             let feed = self.feed_mut(id);
             feed.recent.push_back(news.clone());
+            feed.latest_seq = news.seq();
             feed.due_us.get_or_insert(published_us);
             if !std::mem::replace(&mut feed.is_passing, true) {
                 self.passing.push_back(id);
@@ -213,7 +238,7 @@ impl Feeds {
 
     /// The number of the last message of a feed that was heard of.
     pub(crate) fn latest_seq(&self, id: FeedId) -> u64 {
-        self.feed(id).recent.back().map_or(0, News::seq)
+        self.feed(id).latest_seq
     }
 
     /// The number of the last message of any feed that was heard of.
@@ -252,17 +277,22 @@ impl Feeds {
         self.log.range(from..).filter(mine).map(|logged| &logged.news)
     }
 
-    /// Tidies lists of which most have left: `is_reader` says whether an entry still stands for
-    /// somebody who reads the feed. To be called between passes: during one, positions in the list
-    /// mean something, and that list waits for its end.
+    /// Whether there are lists of which most have left.
+    pub(crate) fn is_sparse(&self) -> bool {
+        !self.sparse.is_empty()
+    }
+
+    /// Tidies a slice of such lists: `is_reader` says whether an entry still stands for somebody
+    /// who reads the feed. During a pass positions in a list mean something, so it waits.
     pub(crate) fn tidy(&mut self, mut is_reader: impl FnMut(FeedId, Entry) -> bool) {
-        let feeds = &mut self.feeds;
+        let (feeds, mut left) = (&mut self.feeds, TIDIED_PER_TURN);
         self.sparse.retain(|&id| {
+            // The number may be another feed's by now, which is not to be tidied.
             let Some(Some(feed)) = feeds.get_mut(id as usize) else { return false };
             if feed.pass.is_none() {
-                feed.tidy(|entry| is_reader(id, entry));
+                feed.tidy(&mut left, |entry| is_reader(id, entry));
             }
-            feed.is_sparse
+            feed.tidying.is_some()
         });
     }
 
@@ -274,13 +304,15 @@ impl Feeds {
             entries: Vec::new(),
             readers,
             recent: VecDeque::new(),
+            latest_seq: 0,
             complete_since,
             pass: None,
             due_us: None,
             rotation: 0,
             is_passing: false,
-            is_sparse: false,
+            tidying: None,
         };
+        self.filter_bytes += filter.cost_bytes();
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.feeds.push(None);
             (self.feeds.len() - 1) as FeedId
@@ -301,7 +333,7 @@ impl Feeds {
                 && feed.recent.front().is_some_and(|oldest| oldest.seq() == seq)
             {
                 feed.recent.pop_front();
-                feed.complete_since = seq;
+                feed.complete_since = feed.complete_since.max(seq);
             }
         }
     }
@@ -326,13 +358,24 @@ impl Feed {
         self.pass = Some(Pass { start, end, visited: 0, published_us });
     }
 
-    fn tidy(&mut self, mut is_reader: impl FnMut(Entry) -> bool) {
-        self.is_sparse = false;
-        self.entries.retain(|&entry| is_reader(entry));
-        // Whoever left and came back within one stream would stand here twice.
-        self.entries.sort_unstable();
-        self.entries.dedup();
-        self.entries.shrink_to(self.entries.len() * 2);
+    /// Looks at up to `left` entries.
+    fn tidy(&mut self, left: &mut usize, mut is_reader: impl FnMut(Entry) -> bool) {
+        let Some(Tidying { mut read, mut write }) = self.tidying else { return };
+        while *left > 0 && read < self.entries.len() {
+            let entry = self.entries[read];
+            if is_reader(entry) {
+                self.entries[write] = entry;
+                write += 1;
+            }
+            read += 1;
+            *left -= 1;
+        }
+        self.tidying = Some(Tidying { read, write });
+        if read == self.entries.len() {
+            self.entries.truncate(write);
+            self.entries.shrink_to(write * 2);
+            self.tidying = None;
+        }
     }
 }
 
@@ -341,11 +384,18 @@ fn cost(news: &News) -> usize {
     news.message.data().len() + LOGGED_BYTES
 }
 
-/// Bounds of the log: beyond them, history is asked.
-const LOG_MESSAGES_MAX: usize = 4_096;
+/// Bounds of the log: beyond them, history is asked. Tests come to them sooner.
+const LOG_MESSAGES_MAX: usize = if cfg!(test) { 24 } else { 4_096 };
 const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a message takes besides its data.
 const LOGGED_BYTES: usize = 256;
+
+/// Bound of what the filters of all readers take. Whoever reads what others read as well is not
+/// refused.
+const FILTER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Entries looked at in one turn.
+const TIDIED_PER_TURN: usize = 2_048;
 
 /// Entries of those who have left that are not worth tidying away.
 const SPARE_ENTRIES: usize = 16;

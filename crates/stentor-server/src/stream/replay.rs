@@ -4,9 +4,9 @@
 //! it. It is the one way to catch up: after it the reader has seen everything up to a number,
 //! and the log has the rest.
 //!
-//! A pattern may stand for a million topics. So their names are walked a slice a turn, and at most
-//! [`KEPT_MAX`] messages are kept, the oldest: after they were sent, the walk begins anew behind
-//! them.
+//! A pattern may stand for a million topics. So their names are walked a slice a turn, and only so
+//! many messages are kept, the oldest: after they were sent, the walk begins anew behind them. That
+//! makes many walks of many names; beyond [`NAMES_MAX`] the reader is told of a gap instead.
 
 use stentor_hub::{Filter, Hub, News, Span};
 
@@ -22,13 +22,19 @@ pub(crate) struct Replay {
     bound_seq: u64,
     /// How far the walk is: the filter, and the name after which it goes on.
     walked: usize,
+    names: usize,
     after: Option<String>,
     /// The oldest first, once the walk is over.
     found: Vec<News>,
+    /// Their data.
+    found_bytes: usize,
     /// How many of them were sent.
     sent: usize,
     is_collected: bool,
-    has_gap: bool,
+    /// Why the reader must be told of a gap.
+    gap: Option<&'static str>,
+    /// The reader has a cursor of ours, or was sent a message, which is one.
+    has_told_cursor: bool,
 }
 
 impl Replay {
@@ -41,11 +47,14 @@ impl Replay {
             resumes,
             bound_seq: span.upto,
             walked: 0,
+            names: 0,
             after: None,
             found: Vec::new(),
+            found_bytes: 0,
             sent: 0,
             is_collected: false,
-            has_gap: false,
+            gap: None,
+            has_told_cursor: resumes,
         }
     }
 
@@ -59,6 +68,11 @@ impl Replay {
         self.span.since
     }
 
+    /// Whether the reader has a cursor of ours by now that brings it no further gap.
+    pub(crate) fn has_told_cursor(&self) -> bool {
+        self.has_told_cursor
+    }
+
     /// Whether there is no more collecting to do before [`Replay::rest`] means something.
     pub(crate) fn is_collected(&self) -> bool {
         self.is_collected
@@ -66,8 +80,9 @@ impl Replay {
 
     /// Collects a slice. Returns how many names were looked at.
     pub(crate) fn collect(&mut self, hub: &Hub) -> usize {
-        let mut names = 0;
+        let (mut names, mut has_gap) = (0, false);
         while names < NAMES_PER_SLICE {
+            let before = self.found.len();
             let Some(filter) = self.filters.get(self.walked) else {
                 self.finish_collecting();
                 break;
@@ -76,7 +91,7 @@ impl Replay {
             match filter {
                 Filter::Topic(topic) => {
                     names += 1;
-                    self.has_gap |= hub.missed(topic, span, usize::MAX, &mut self.found);
+                    has_gap |= hub.missed(topic, span, usize::MAX, &mut self.found);
                     self.walked += 1;
                 }
                 Filter::Pattern(pattern) => {
@@ -90,21 +105,30 @@ impl Replay {
                         &mut self.found,
                     );
                     names = NAMES_PER_SLICE;
-                    self.has_gap |= page.gap;
+                    has_gap |= page.gap;
                     self.walked += usize::from(page.next.is_none());
                     self.after = page.next;
                 }
             }
-            if self.found.len() >= 2 * KEPT_MAX {
-                self.keep_oldest();
-            }
+            self.found_bytes += self.found[before..].iter().map(data_bytes).sum::<usize>();
+            self.keep_oldest(2);
+        }
+        if has_gap && self.resumes {
+            self.gap = Some("history");
+        }
+        self.names += names;
+        if self.names > NAMES_MAX && !self.is_collected {
+            self.give_up();
         }
         names
     }
 
-    /// Whether something between was lost and the reader is to hear of it; to be asked once.
-    pub(crate) fn take_gap(&mut self) -> bool {
-        std::mem::take(&mut self.has_gap) && self.resumes
+    /// Why the reader is to hear of a gap, if it is; to be asked once.
+    pub(crate) fn take_gap(&mut self) -> Option<&'static str> {
+        let gap = self.gap.take();
+        // Until it is sent something, its old cursor would bring it the same gap again.
+        self.has_told_cursor &= gap.is_none();
+        gap
     }
 
     /// What is to be sent next, oldest first.
@@ -112,11 +136,21 @@ impl Replay {
         &self.found[self.sent..]
     }
 
+    /// Up to which number a reader has seen everything that was sent so many of the rest.
+    pub(crate) fn cursor_after(&self, messages: usize) -> u64 {
+        match self.rest().get(messages) {
+            Some(_) if messages == 0 => self.span.since,
+            Some(_) => self.rest()[messages - 1].seq(),
+            None => self.bound_seq,
+        }
+    }
+
     /// So many messages were sent.
     pub(crate) fn advance(&mut self, messages: usize) {
         self.sent += messages;
         if let Some(last) = self.sent.checked_sub(1) {
             self.span.since = self.found[last].seq();
+            self.has_told_cursor = true;
         }
     }
 
@@ -130,28 +164,26 @@ impl Replay {
         false
     }
 
-    /// Memory that what was collected takes.
+    /// What the collected messages take, or keep from being freed.
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.found.capacity() * size_of::<News>()
+        self.found.capacity() * size_of::<News>() + self.found_bytes
     }
 
     /// Drops what was collected; it will be collected again.
     pub(crate) fn forget(&mut self) {
         self.found = Vec::new();
+        self.found_bytes = 0;
         self.sent = 0;
         self.bound_seq = self.span.upto;
         self.walked = 0;
+        self.names = 0;
         self.after = None;
         self.is_collected = false;
     }
 
     fn finish_collecting(&mut self) {
-        if self.found.len() > KEPT_MAX {
-            self.keep_oldest();
-        }
-        self.found.sort_unstable_by_key(News::seq);
-        // A topic that two filters want was found twice.
-        self.found.dedup_by_key(|news| news.seq());
+        self.sort();
+        self.keep_oldest(1);
         if !self.resumes {
             self.found.retain(|news| !news.message.is_deletion());
         }
@@ -159,18 +191,56 @@ impl Replay {
         self.is_collected = true;
     }
 
-    fn keep_oldest(&mut self) {
-        self.found.sort_unstable_by_key(News::seq);
-        self.found.dedup_by_key(|news| news.seq());
-        if self.found.len() > KEPT_MAX {
-            self.found.truncate(KEPT_MAX);
-            self.bound_seq = self.found[KEPT_MAX - 1].seq();
+    /// Too many names: the reader goes on from where the log begins.
+    fn give_up(&mut self) {
+        self.forget();
+        self.gap = Some("many");
+        self.is_collected = true;
+    }
+
+    /// If there are `times` as many messages as are kept, or as many bytes, drops the newest.
+    fn keep_oldest(&mut self, times: usize) {
+        if self.found.len() <= times * KEPT_MAX && self.found_bytes <= times * KEPT_BYTES_MAX {
+            return;
         }
+        self.sort();
+        self.found_bytes = 0;
+        let (mut kept, mut bytes) = (0, 0);
+        for news in self.found.iter().take(KEPT_MAX) {
+            bytes += data_bytes(news);
+            // One is always kept: how large it may be is a setting.
+            if kept > 0 && bytes > KEPT_BYTES_MAX {
+                break;
+            }
+            (kept, self.found_bytes) = (kept + 1, bytes);
+        }
+        self.found.truncate(kept);
+        self.bound_seq = self.found.last().map_or(self.bound_seq, News::seq);
+    }
+
+    fn sort(&mut self) {
+        self.found.sort_unstable_by_key(News::seq);
+        // A topic that two filters want was found twice.
+        self.found.dedup_by_key(|news| news.seq());
     }
 }
 
-/// Names looked at in one turn: some 100 microseconds.
-const NAMES_PER_SLICE: usize = 1_000;
+fn data_bytes(news: &News) -> usize {
+    news.message.data().len()
+}
+
+/// Names looked at in one turn: some 100 microseconds. Tests come to this bound, and to the next,
+/// sooner.
+const NAMES_PER_SLICE: usize = if cfg!(test) { 3 } else { 1_000 };
+
+/// Names looked at before a reader is told that there are too many.
+const NAMES_MAX: usize = 100_000;
+
+/// The data of messages kept at once.
+const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Messages kept at once.
-const KEPT_MAX: usize = 4_096;
+const KEPT_MAX: usize = if cfg!(test) { 8 } else { 16_384 };
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl Wanted {
     ) -> Result<Wanted, (Status, String)> {
         let wanted = Wanted::read(x, head, path, query.unwrap_or_default());
         let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
-        if !x.feeds.has_room_for(wanted.filters.len(), x.settings.limits.topics_max) {
+        if !x.feeds.has_room_for(wanted.filters.iter(), x.settings.limits.topics_max) {
             return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
         }
         Ok(wanted)
@@ -77,7 +77,7 @@ impl Wanted {
 
 /// As many different topics are read as may exist.
 pub(crate) const TOO_MANY_TOPICS: &str =
-    "As many topics are read as this server may have (limits.topics_max).";
+    "More different topics are read here than there is room for (limits.topics_max).";
 
 /// What `/-/events` says to those who name no topic.
 fn no_topic() -> (Status, String) {

@@ -7,6 +7,7 @@ use crate::context::Exchange;
 use crate::route::Next;
 use crate::stream::{Gap, Opening, Reader, Transport};
 use crate::transport::{Wanted, no_topic};
+use stentor_hub::Id;
 use stentor_io::Rng;
 use stentor_wire::http1::Head;
 use stentor_wire::sse;
@@ -48,4 +49,11 @@ pub(crate) fn spread_ms(rng: &mut Rng, base_ms: u64) -> u64 {
 /// The event that says that something is missing.
 pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
     sse::event(out, None, Some("gap"), &gap.json());
+}
+
+/// An id without an event: from here the reader may resume (WHATWG HTML, section 9.2.6).
+pub(crate) fn cursor(out: &mut Vec<u8>, id: Id) {
+    out.extend_from_slice(b"id: ");
+    out.extend_from_slice(id.text().as_bytes());
+    out.extend_from_slice(b"\n\n");
 }

@@ -5,6 +5,7 @@ use crate::context::{CONTROL, Exchange};
 use crate::route::Next;
 use crate::stream::{Gap, Opening, Reader, Start, Transport};
 use crate::transport::Wanted;
+use stentor_hub::Id;
 use stentor_wire::http1::{Head, Method, Version};
 use stentor_wire::status::Status;
 use stentor_wire::websocket::{self, Opcode};
@@ -100,6 +101,12 @@ fn may_read(origin: &[u8], host: Option<&[u8]>, cors: &Cors, is_control: bool) -
 /// The frame that says that something is missing.
 pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
     let json = format!("{{\"gap\":{}}}", gap.json());
+    websocket::frame(out, Opcode::Text, false, json.as_bytes());
+}
+
+/// The frame that says from where the reader may resume.
+pub(crate) fn cursor(out: &mut Vec<u8>, id: Id) {
+    let json = format!("{{\"cursor\":\"{id}\"}}");
     websocket::frame(out, Opcode::Text, false, json.as_bytes());
 }
 

@@ -99,6 +99,17 @@ pub enum Received {
     Close(Option<u16>),
 }
 
+impl Received {
+    /// How many bytes of data it brings, unmasked and inflated.
+    pub fn data_bytes(&self) -> usize {
+        match self {
+            Received::Text(text) => text.len(),
+            Received::Binary(data) | Received::Ping(data) => data.len(),
+            Received::Pong | Received::Close(_) => 0,
+        }
+    }
+}
+
 /// Why a client's connection is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Violation {

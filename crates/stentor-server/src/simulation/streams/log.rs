@@ -131,7 +131,8 @@ impl Log {
             let rule = TOPICS.iter().find(|(name, ..)| *name == topic);
             let (history, bytes_max) = rule.map_or((32, 1 << 20), |rule| (rule.1, rule.2));
             entry.kept.push_back((seq, data.len()));
-            let bytes = |kept: &VecDeque<(u64, usize)>| kept.iter().map(|kept| kept.1).sum();
+            let bytes =
+                |kept: &VecDeque<(u64, usize)>| kept.iter().map(|kept| kept.1).sum::<usize>();
             while entry.kept.len() > 1
                 && (entry.kept.len() > history as usize || bytes(&entry.kept) > bytes_max)
             {
@@ -180,6 +181,16 @@ impl Log {
     /// Whether history has lost something above `since` that was of one of these topics.
     pub(super) fn has_lost(&self, since: u64, is_meant: impl Fn(&str) -> bool) -> bool {
         self.entries.range(since + 1..).any(|(_, entry)| entry.is_lost && is_meant(&entry.topic))
+    }
+
+    /// What happened to a topic: `-` a deletion, `!` lost by history.
+    pub(super) fn story(&self, topic: &str) -> String {
+        let one = |&seq: &u64| {
+            let Entry { message, is_lost, .. } = self.entry(seq);
+            let deletion = if message.is_deletion() { "-" } else { "" };
+            format!("{deletion}{seq}{}", if *is_lost { "!" } else { "" })
+        };
+        self.between(topic, 0, u64::MAX).iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
     /// Whether a topic's readers who name no mode want the newest only.

@@ -55,6 +55,17 @@ struct Coming {
     from: From,
     expected: Option<Gap>,
     restarted: BTreeSet<String>,
+    /// Gaps told before it was sent.
+    gaps: usize,
+}
+
+impl Coming {
+    /// Whether the topic is wanted throughout by a filter that the command does not touch.
+    fn leaves_alone(&self, topic: &str) -> bool {
+        let stays = |filter: &&String| !self.joined.contains(filter);
+        let mut staying = self.filters.iter().filter(stays);
+        staying.any(|filter| wants(std::slice::from_ref(filter), topic))
+    }
 }
 
 impl View {
@@ -106,10 +117,6 @@ impl View {
         self.last_seq
     }
 
-    pub(super) fn is_busy(&self) -> bool {
-        self.coming.is_some()
-    }
-
     /// A command was sent: the filters it leaves, and those of them that begin anew.
     pub(super) fn command(
         &mut self,
@@ -122,23 +129,26 @@ impl View {
         // Whom nobody joins nobody tells of a gap.
         let expected = expected.filter(|_| !joined.is_empty());
         let restarted = BTreeSet::new();
-        self.coming = Some(Coming { filters, joined, from, expected, restarted });
+        let gaps = self.gaps;
+        self.coming = Some(Coming { filters, joined, from, expected, restarted, gaps });
     }
 
     /// The command was obeyed.
     pub(super) fn obeyed(&mut self, log: &Log) {
-        let Coming { filters, joined, from, expected, restarted } = self.coming.take().unwrap();
+        let coming = self.coming.take().unwrap();
+        let is_new = |topic: &str| {
+            let joins = wants(&coming.joined, topic) && !coming.leaves_alone(topic);
+            joins && !coming.restarted.contains(topic)
+        };
+        let new: Vec<&str> = log.topics().filter(|topic| is_new(topic)).collect();
+        let Coming { filters, from, expected, gaps, .. } = coming;
         assert_eq!(expected, None, "a subscription was not told of its gap");
-        let (joins, stays): (Vec<_>, Vec<_>) =
-            filters.iter().cloned().partition(|filter| joined.contains(filter));
         self.filters = filters;
         self.tracks.retain(|topic, _| wants(&self.filters, topic));
         let begun = Some(log.seq());
-        for topic in log.topics().filter(|topic| wants(&joins, topic)) {
-            if !restarted.contains(topic) && !wants(&stays, topic) {
-                let track = Track { last: None, from, begun, gaps: self.gaps };
-                self.tracks.insert(topic.to_owned(), track);
-            }
+        for topic in new {
+            let track = Track { last: None, from, begun, gaps };
+            self.tracks.insert(topic.to_owned(), track);
         }
     }
 
@@ -151,39 +161,40 @@ impl View {
             assert!(seq > self.last_seq, "{seq} after {}: out of order, or twice", self.last_seq);
         }
         self.last_seq = self.last_seq.max(seq);
-        let is_coming =
-            self.coming.as_ref().is_some_and(|coming| wants(&coming.filters, topic));
-        assert!(wants(&self.filters, topic) || is_coming, "{topic} is not wanted: {self:#?}");
-        let begins = self.begins_anew(topic);
-        let conflates = self.conflates(topic);
-        let track = self.tracks.get(topic);
-        let continued = match track {
+        let is_coming = self.coming.as_ref().is_some_and(|coming| wants(&coming.filters, topic));
+        assert!(wants(&self.filters, topic) || is_coming, "{topic} is not wanted: {self:?}");
+        let (gap, conflates) = (self.gaps > 0, self.conflates(topic));
+        let has_begun = self.coming.as_ref().is_some_and(|new| new.restarted.contains(topic));
+        let continued = match self.tracks.get(topic) {
+            _ if !wants(&self.filters, topic) && !has_begun => Err("not yet wanted".to_owned()),
             Some(track) => follows(log, topic, seq, track, self.gaps, conflates),
-            None => begins_well(log, topic, seq, self.from, self.gaps > 0, conflates),
+            None => begins_well(log, topic, seq, (self.from, self.begun), gap, conflates),
         };
-        let restarts = match (&continued, begins) {
-            (Ok(()), _) if self.tracks.contains_key(topic) || begins.is_none() => false,
-            (_, Some(from)) => {
-                begins_well(log, topic, seq, from, self.gaps > 0, conflates).unwrap_or_else(
-                    |reason| panic!("{reason}; {continued:?}; {self:#?}"),
-                );
-                true
-            }
-            (Err(reason), None) => panic!("{reason}; {self:#?}"),
-            _ => false,
+        let begun_anew = match self.coming_for(topic) {
+            Some(from) => begins_well(log, topic, seq, (from, None), gap, conflates),
+            None => Err("no command is under way".to_owned()),
         };
-        if restarts && let Some(coming) = &mut self.coming {
+        if continued.is_err() && begun_anew.is_err() {
+            let history = log.story(topic);
+            panic!("{continued:?}, {begun_anew:?}: {self:?}; {topic} had {history}");
+        }
+        if begun_anew.is_ok()
+            && let Some(coming) = &mut self.coming
+            && (continued.is_err() || !coming.leaves_alone(topic))
+        {
             coming.restarted.insert(topic.to_owned());
         }
         let track = Track { last: Some(seq), from: self.from, begun: self.begun, gaps: self.gaps };
         self.tracks.insert(topic.to_owned(), track);
     }
 
-    /// Where the topic may begin anew, because of a command under way.
-    fn begins_anew(&self, topic: &str) -> Option<From> {
+    /// Where the topic may begin anew, because of a command under way: once if another filter
+    /// wants it throughout. If none does, what was sent before the command was obeyed may look
+    /// like the new beginning, which then comes behind it.
+    fn coming_for(&self, topic: &str) -> Option<From> {
         let coming = self.coming.as_ref()?;
-        let may = wants(&coming.joined, topic) && !coming.restarted.contains(topic);
-        may.then_some(coming.from)
+        let was_last = coming.leaves_alone(topic) && coming.restarted.contains(topic);
+        (wants(&coming.joined, topic) && !was_last).then_some(coming.from)
     }
 
     fn conflates(&self, topic: &str) -> bool {
@@ -215,13 +226,20 @@ impl View {
         let may_be_wrong = filters.iter().any(|text| text.contains('*')) && log.undone > since;
         let is_owed = |topic: &str| wants(&filters, topic) && !self.conflates(topic);
         let has_lost = log.has_lost(since, is_owed);
-        assert!(has_lost || may_be_wrong, "a gap behind {since} though nothing is lost: {self:#?}");
+        assert!(has_lost || may_be_wrong, "a gap behind {since} though nothing is lost: {self:?}");
+    }
+
+    /// A reader that had nothing to see was told where it is: whatever comes is newer.
+    pub(super) fn cursor(&mut self, log: &Log, seq: u64) {
+        assert!(seq <= log.seq(), "a cursor from the future");
+        assert!(!self.is_ordered || seq >= self.last_seq, "{seq} is where it was: {self:?}");
+        self.last_seq = self.last_seq.max(seq);
     }
 
     /// What the reader should have seen by now and has not; `None` if nothing.
     pub(super) fn missing(&self, log: &Log) -> Option<String> {
         if self.expected.is_some() || self.coming.is_some() {
-            return Some(format!("a gap, or an answer: {self:#?}"));
+            return Some(format!("a gap, or an answer: {self:?}"));
         }
         log.topics().filter(|topic| wants(&self.filters, topic)).find_map(|topic| {
             let (seq, entry) = log.newest(topic, u64::MAX)?;
@@ -231,11 +249,11 @@ impl View {
             let is_seen = match (track.and_then(|track| track.last), from) {
                 (Some(last), _) => last == seq,
                 (None, From::After(since)) => seq <= since,
-                (None, From::Values { .. }) => {
-                    entry.message.is_deletion() && begun.is_some_and(|begun| seq <= begun)
+                (None, From::Values { asked }) => {
+                    entry.message.is_deletion() && seq <= begun.unwrap_or(asked)
                 }
             };
-            (!is_seen).then(|| format!("{seq} of {topic}: {self:#?}"))
+            (!is_seen).then(|| format!("{seq} of {topic}: {self:?}"))
         })
     }
 }
@@ -255,7 +273,7 @@ fn follows(
     match track.last {
         Some(last) if seq <= last => Err(format!("{seq} of {topic} after {last}")),
         Some(last) => leaves_nothing_out(log, topic, last, seq, gap, conflates),
-        None => begins_well(log, topic, seq, track.from, gap, conflates),
+        None => begins_well(log, topic, seq, (track.from, track.begun), gap, conflates),
     }
 }
 
@@ -264,7 +282,7 @@ fn begins_well(
     log: &Log,
     topic: &str,
     seq: u64,
-    from: From,
+    (from, begun): (From, Option<u64>),
     gap: bool,
     conflates: bool,
 ) -> Judgement {
@@ -278,7 +296,8 @@ fn begins_well(
                 return Err(format!("the deletion {seq} of {topic} is older than the reader"));
             }
             let error = || format!("{seq} of {topic} was no more the value when {asked} was");
-            was_current.then_some(()).ok_or_else(error)
+            was_current.then_some(()).ok_or_else(error)?;
+            leaves_nothing_out(log, topic, begun.unwrap_or(seq), seq, gap, conflates)
         }
     }
 }

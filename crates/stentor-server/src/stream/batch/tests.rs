@@ -1,0 +1,120 @@
+//! Batches by themselves: what they gather, and what it means that a part of one left.
+
+use super::*;
+use std::sync::{Arc, Mutex};
+use stentor_hub::{
+    Draft, Epoch, Filter, Hub, Limits, Listener, Mode, Pattern, Precondition, Rule, StreamForm,
+};
+
+#[derive(Default)]
+struct Told(Mutex<Vec<News>>);
+
+impl Listener for Told {
+    fn tell(&self, news: &News) {
+        self.0.lock().unwrap().push(news.clone());
+    }
+}
+
+/// Publishes data to topics, of which `/one` keeps no history.
+fn news(messages: &[(&str, &[u8])]) -> Vec<News> {
+    let rule = Rule { history: 1, ..Rule::new(Pattern::parse("/one").unwrap()) };
+    let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), vec![rule], Limits::default());
+    let told = Arc::new(Told::default());
+    let id = hub.add_listener(Arc::clone(&told) as Arc<dyn Listener>);
+    hub.listen(id, &Filter::parse("/**").unwrap(), Arc::default());
+    for (topic, data) in messages {
+        hub.publish(topic, Draft::new(*data), Precondition::None, 0).unwrap();
+    }
+    let told = std::mem::take(&mut *told.0.lock().unwrap());
+    told
+}
+
+const FORMS: Forms = Forms { plain: StreamForm::Sse, deflated: None };
+
+fn gather(news: &[News], mode: Mode) -> Batch {
+    let (first_seq, last_seq) = (news[0].seq(), news[news.len() - 1].seq());
+    let mut batch = Batch::default();
+    batch.gather(Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, news.iter());
+    batch
+}
+
+fn seqs(batch: &Batch) -> Vec<u64> {
+    batch.marks.iter().map(|mark| mark.news.seq()).collect()
+}
+
+/// The bytes that a rest still has.
+fn left(rest: Option<&Rest>) -> Vec<u8> {
+    let Some(Rest { piece, offset }) = rest else { return Vec::new() };
+    let bytes = match piece {
+        Piece::Own(bytes) => bytes,
+        Piece::Shared(Body::Streamed { news, form }) => news.streamed(*form).unwrap(),
+        Piece::Shared(Body::Value { .. }) => panic!("a stream has no values"),
+    };
+    bytes[*offset..].to_vec()
+}
+
+#[test]
+fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() {
+    let news = news(&[("/a", b""), ("/one", b"12"), ("/b", b"\n\n"), ("/a", b"last")]);
+    for prefix in [&b""[..], b"p", b"a head and a gap"] {
+        let mut batch = Batch::default();
+        batch.begin(&mut prefix.to_vec());
+        batch.extend(&news, FORMS);
+        let all = batch.bytes().to_vec();
+        for cut in 0..=all.len() {
+            let sent = batch.sent(cut);
+            let unsent: Vec<u8> = news[sent.messages..]
+                .iter()
+                .flat_map(|news| news.streamed(StreamForm::Sse).unwrap().iter().copied())
+                .collect();
+            // What is cut in the prefix leaves the messages where they are.
+            let goes_on = [all[..cut].to_vec(), left(sent.rest.as_ref()), unsent].concat();
+            assert_eq!(goes_on, all, "cut at {cut} behind a prefix of {}", prefix.len());
+            let last = sent.messages.checked_sub(1).map(|last| news[last].seq());
+            assert_eq!(sent.cursor, last, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn who_wants_the_latest_is_sent_the_newest_of_each_topic() {
+    let news = news(&[("/a", b"1"), ("/one", b"2"), ("/a", b"3"), ("/one", b"4"), ("/b", b"5")]);
+    for (mode, expected) in [
+        (Mode::All, &[1, 2, 3, 4, 5][..]),
+        (Mode::ByRule, &[1, 3, 4, 5]),
+        (Mode::Latest, &[3, 4, 5]),
+    ] {
+        let batch = gather(&news, mode);
+        assert_eq!(seqs(&batch), expected, "{mode:?}");
+        assert_eq!(batch.conflated() as usize, 5 - expected.len());
+        assert_eq!((batch.messages(), batch.upto_seq()), (expected.len(), 5));
+    }
+}
+
+#[test]
+fn a_batch_ends_when_a_write_is_full_and_says_where() {
+    let large = vec![b'x'; GATHER_BYTES / 2];
+    let messages: Vec<_> = (0..5).map(|_| ("/a", large.as_slice())).collect();
+    let batch = gather(&news(&messages), Mode::All);
+    assert_eq!(seqs(&batch), [1, 2], "the second fills it");
+    assert_eq!(batch.upto_seq(), 2);
+}
+
+#[test]
+fn a_batch_is_for_its_key_until_it_is_cleared() {
+    let news = news(&[("/a", b"1"), ("/a", b"2")]);
+    let mut batch = gather(&news, Mode::All);
+    let key = Key { feed: 0, first_seq: 1, last_seq: 2, forms: FORMS, mode: Mode::All };
+    assert!(batch.is_for(&key));
+    for other in [
+        Key { feed: 1, ..key },
+        Key { first_seq: 2, ..key },
+        Key { last_seq: 3, ..key },
+        Key { mode: Mode::Latest, ..key },
+        Key { forms: Forms { plain: StreamForm::Frame, deflated: None }, ..key },
+    ] {
+        assert!(!batch.is_for(&other));
+    }
+    batch.clear();
+    assert!(!batch.is_for(&key) && batch.bytes().is_empty());
+}
