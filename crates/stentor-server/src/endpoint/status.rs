@@ -78,13 +78,21 @@ impl Report {
         let _ = writeln!(
             text,
             "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
-             Bytes: {} in, {} heads, {} bodies\nMemory: {} resident, {} own",
+             Bytes: {} in, {} heads, {} bodies, {} streams\n\
+             Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
+             Memory: {} resident, {} own",
             self.topics,
             self.messages_published,
             self.messages_kept,
             c.bytes_in,
             c.bytes_heads,
             c.bytes_bodies,
+            c.bytes_streams,
+            c.readers_sse,
+            c.readers_websocket,
+            c.readers_long_poll,
+            c.readers_behind,
+            c.deliveries,
             self.memory_resident_bytes,
             self.memory_anonymous_bytes,
         );

@@ -182,6 +182,8 @@ impl Poller {
                     self.last = Some(seq);
                 }
             }
+            // A stop does not wait for requests that are still on their way.
+            408 if draining => {}
             200 if self.plan.is_many => self.array(log, &answer),
             200 => self.value(log, &poll, &answer),
             404 if !self.plan.is_many => {
