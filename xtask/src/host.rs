@@ -1,7 +1,10 @@
 //! The host: which programs there are, and how those that are missing come.
+//!
+//! Libraries of Python count as programs here, under the names of their packages. They are looked
+//! for where Debian puts them: what another Python may have brought along is not relied upon.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where a program is.
@@ -36,13 +39,21 @@ pub(crate) fn prepare(programs: &[&str]) -> bool {
 }
 
 fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
-    programs.iter().copied().filter(|program| find(program).is_none()).collect()
+    programs.iter().copied().filter(|program| !is_installed(program)).collect()
+}
+
+fn is_installed(program: &str) -> bool {
+    match program.strip_prefix("python3-") {
+        Some(library) => Path::new("/usr/lib/python3/dist-packages").join(library).is_dir(),
+        None => find(program).is_some(),
+    }
 }
 
 /// The package of a program in Debian.
 fn package(program: &str) -> &str {
     match program {
         "chromedriver" => "chromium-driver",
+        "node" => "nodejs",
         other => other,
     }
 }

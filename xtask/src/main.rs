@@ -45,11 +45,24 @@ fn test(passed_on: &[&str]) -> Result<(), String> {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(targets);
     command.args(passed_on);
-    if host::prepare(&["curl", "chromium", "chromedriver"]) {
+    if host::prepare(TOOLS) {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
     }
+    browser_client()?;
     run(&mut command)
+}
+
+/// What the tests need of the host: programs, and libraries of Python.
+const TOOLS: &[&str] =
+    &["curl", "chromium", "chromedriver", "node", "python3-websockets", "python3-wsproto"];
+
+/// The tests of the browser client, where there is something to run them.
+fn browser_client() -> Result<(), String> {
+    match host::find("node") {
+        Some(node) => run(Command::new(node).arg("--test").current_dir(root().join("clients/js"))),
+        None => Ok(()),
+    }
 }
 
 /// The checks in the order of their cost, so that the cheapest failure is seen first.

@@ -80,8 +80,8 @@ impl fmt::Display for Id {
 impl FromStr for Id {
     type Err = InvalidId;
 
-    /// Only the canonical spelling is taken: no sign, no leading zero. The number 0, which no message
-    /// has, is a place too: before the first.
+    /// Only the canonical spelling is taken: no sign, no leading zero. The number 0, which no
+    /// message has, is a place too: before the first.
     fn from_str(text: &str) -> Result<Id, InvalidId> {
         let (epoch, seq) = text.split_once('-').ok_or(InvalidId)?;
         let epoch = Epoch::parse(epoch).ok_or(InvalidId)?;

@@ -74,7 +74,7 @@ impl Connection {
         socket: Socket,
         opening: Opening,
     ) {
-        let Opening { reader, filters, start, held } = opening;
+        let Opening { reader, mut filters, start, held } = opening;
         self.reader = Reader { stamp: self.reader.stamp, ..reader };
         self.phase = Phase::Streaming;
         cx.readers(self.reader.transport).add(1);
@@ -83,9 +83,9 @@ impl Connection {
         }
         cx.cost += filters.len() * NAME_COST;
         // Named twice, it is read once.
-        let filters: HashSet<Filter> = filters.into_iter().collect();
-        let filters: Vec<Filter> = filters.into_iter().collect();
-        let mut subscriptions = self.join(cx, socket, filters.iter().cloned());
+        let mut named = HashSet::new();
+        filters.retain(|filter| named.insert(filter.clone()));
+        let mut subscriptions = self.join(cx, socket, filters.clone());
         match &subscriptions[..] {
             [only] if !self.reader.commands => self.reader.feed = only.feed,
             [] => {}
@@ -108,7 +108,7 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         socket: Socket,
-        filters: impl Iterator<Item = Filter>,
+        filters: Vec<Filter>,
     ) -> Vec<Subscription> {
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
@@ -116,7 +116,7 @@ impl Connection {
             let feed = cx.feeds.join(&cx.shared.hub, &filter, Entry { socket, stamp });
             Subscription { feed, stamp, filter }
         };
-        filters.map(join).collect()
+        filters.into_iter().map(join).collect()
     }
 
     /// The stream is over for whatever reason: leaves the feeds.

@@ -111,15 +111,19 @@ impl Connection {
     fn obey(&mut self, cx: &mut Context, socket: Socket, text: &str) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
         let Command { subscribe, unsubscribe, since } = parse_command(text, topics_max)?;
-        let parse = |names: Vec<String>| -> Result<HashSet<Filter>, String> {
+        let parse = |names: Vec<String>| -> Result<Vec<Filter>, String> {
             names.iter().map(|name| Filter::parse(name)).collect()
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
         let subscriptions = &mut self.extra().subscriptions;
         cx.cost += (subscriptions.len() + subscribe.len() + unsubscribe.len()) * NAME_COST;
-        let stay = subscriptions.iter().filter(|read| !unsubscribe.contains(&read.filter));
-        let stay = stay.inspect(|read| _ = subscribe.remove(&read.filter)).count();
-        if stay + subscribe.len() > topics_max {
+        let leaving: HashSet<Filter> = unsubscribe.into_iter().collect();
+        let filters = subscriptions.iter().map(|read| read.filter.clone());
+        let mut read: HashSet<Filter> =
+            filters.filter(|filter| !leaving.contains(filter)).collect();
+        // What it reads already, or names twice, it does not join again.
+        subscribe.retain(|filter| read.insert(filter.clone()));
+        if read.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
         if !cx.feeds.has_room_for(subscribe.iter(), cx.settings.limits.topics_max) {
@@ -127,7 +131,7 @@ impl Connection {
         }
         let hub = Arc::clone(&cx.shared.hub);
         subscriptions.retain(|Subscription { feed, filter, .. }| {
-            let stays = !unsubscribe.contains(filter);
+            let stays = !leaving.contains(filter);
             if !stays {
                 cx.feeds.leave(&hub, *feed);
             }
@@ -137,7 +141,7 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let subscriptions = self.join(cx, socket, subscribe.into_iter());
+        let subscriptions = self.join(cx, socket, subscribe);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.told_seq();
         cx.hear_news();

@@ -245,7 +245,7 @@ fn following_topics() {
     let server = Server::start();
     let url = format!("http://{}", server.public.0);
     let follow = |args: &[&str]| {
-        let base = ["sub", "--interval", "10", "--server", &url];
+        let base = ["sub", "--server", &url];
         Child::spawn(&mut stentor([&base[..], args].concat()))
     };
     let prints = |child: &Child, expected: &str| {
@@ -286,8 +286,7 @@ fn a_follower_waits_for_a_server_that_is_away() {
     let (public, control) = (server.public.0.to_string(), server.control.0.to_string());
     server.control.put("/a", "text/plain", b"before").expect(201);
     let url = format!("http://{public}");
-    let mut follower =
-        Child::spawn(&mut stentor(["sub", "--interval", "10", "--server", &url, "/a"]));
+    let mut follower = Child::spawn(&mut stentor(["sub", "--server", &url, "/a"]));
     eventually("it prints the value", || (follower.out() == "before\n").then_some(()));
     drop(server);
     follower.logged("waiting for the server");

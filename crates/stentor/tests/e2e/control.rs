@@ -116,10 +116,16 @@ fn families(text: &str) -> HashMap<String, Family> {
         } else {
             let (sample, value) = line.rsplit_once(' ').expect("a sample has a value");
             let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
-            assert_eq!(name, current, "samples follow their family: {line}");
+            let family = families.get_mut(&current).expect("samples follow their family");
+            let part = name.strip_prefix(&current).expect("samples follow their family");
+            let is_part = match family.kind.as_str() {
+                "histogram" => matches!(part, "_bucket" | "_sum" | "_count"),
+                _ => part.is_empty(),
+            };
+            assert!(is_part, "{line}");
             assert!(labels.is_empty() || labels.ends_with("\"}"), "{line}");
             let value = value.parse().expect("a value is a number");
-            families.entry(current.clone()).or_default().samples.push((labels.to_owned(), value));
+            family.samples.push((format!("{part}{labels}"), value));
         }
     }
     families

@@ -1,9 +1,7 @@
 //! The demo in a real browser: real prices appear, and change.
 
-use crate::support::{Child, Client, PATIENCE, TempDir, Url, eventually, stentor, tool};
+use crate::support::{Browser, Child, Url, eventually, stentor, tool};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 /// A demo on ports of its own, and the address of its public listener.
@@ -104,86 +102,3 @@ fn a_browser_shows_prices_that_change() {
         (text(&mut browser, "state") == "Reconnecting").then_some(())
     });
 }
-
-/// A headless Chromium under a driver of its own (W3C WebDriver). Both end with the handle.
-struct Browser {
-    driver: Child,
-    address: SocketAddr,
-    session: String,
-    _profile: TempDir,
-}
-
-impl Browser {
-    /// `None` if there is no browser on this host.
-    fn start() -> Option<Browser> {
-        let (chromium, chromedriver) = (tool("chromium")?, tool("chromedriver")?);
-        let profile = TempDir::new();
-        let mut command = Command::new(chromedriver);
-        // What a browser writes goes with its profile.
-        let home = profile.path();
-        command.arg("--port=0").env("HOME", home).env("TMPDIR", home);
-        let mut driver = Child::spawn(&mut command);
-        let address = eventually("the driver says its port", || {
-            assert!(driver.is_running(), "{}{}", driver.out(), driver.err());
-            let out = driver.out();
-            let (_, rest) = out.split_once("started successfully on port ")?;
-            let port = rest.split_once('.')?.0;
-            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())))
-        });
-        let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
-        let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
-        let arguments: Vec<&str> = FLAGS.iter().copied().chain([data.as_str()]).collect();
-        let options = json!({"binary": chromium, "args": arguments});
-        let capabilities = json!({"alwaysMatch": {"goog:chromeOptions": options}});
-        let session = browser.post("", &json!({"capabilities": capabilities}));
-        browser.session = format!("/{}", session["sessionId"].as_str().expect("a session"));
-        Some(browser)
-    }
-
-    fn open(&mut self, url: &str) {
-        self.post("/url", &json!({"url": url}));
-    }
-
-    /// Runs a function's body in the page, and returns what it returns.
-    fn run(&mut self, script: &str) -> Value {
-        self.post("/execute/sync", &json!({"script": script, "args": []}))
-    }
-
-    fn post(&mut self, command: &str, parameters: &Value) -> Value {
-        let target = format!("/session{}{command}", self.session);
-        let body = parameters.to_string();
-        let fields = "Content-Type: application/json\r\n";
-        let mut driver = Client::connect(self.address);
-        let response = driver.ask("POST", &target, fields, body.as_bytes());
-        assert_eq!(response.status, 200, "{response:?} {}", self.driver.err());
-        response.json()["value"].clone()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // The driver ends the browser before it answers, and itself ends with its handle. A test
-        // that failed must not fail again here.
-        if let Ok(mut stream) = TcpStream::connect(self.address) {
-            let _ = stream.set_read_timeout(Some(PATIENCE));
-            let request =
-                format!("DELETE /session{} HTTP/1.1\r\nHost: localhost\r\n\r\n", self.session);
-            let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read(&mut [0; 1024]));
-        }
-    }
-}
-
-/// Nothing of the browser but the page: no graphics card, no traffic of its own.
-const FLAGS: &[&str] = &[
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--proxy-server=direct://",
-    "--window-size=1200,900",
-];

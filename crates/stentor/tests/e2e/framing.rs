@@ -526,7 +526,7 @@ const LAST: &[Answered] = &[
     (
         "an upgrade",
         b"GET /none HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-        &[404],
+        &[426],
     ),
     ("a tunnel", b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", &[405]),
     (

@@ -16,15 +16,25 @@
 mod support;
 
 mod bodies;
+mod browser;
 mod commands;
 mod connections;
 mod control;
+mod delivery;
 mod demo;
+mod draining;
 mod encodings;
+mod events;
 mod files;
 mod framing;
 mod lifecycle;
+mod long_poll;
 mod lookups;
 mod publishing;
+mod readers;
 mod reading;
+mod resume;
+mod side_by_side;
 mod slow;
+mod sse;
+mod websocket;

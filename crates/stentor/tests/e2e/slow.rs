@@ -1,6 +1,10 @@
 //! Clients that take their time: each kind of slowness has its deadline, and costs only itself.
 
-use crate::support::{Client, Ending, Server, eventually};
+use crate::support::{
+    Child, Client, Ending, EventStream, Reader, Server, Way, WebSocket, eventually, python,
+};
+use std::io::Write;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -131,4 +135,129 @@ fn an_unread_burst_of_small_answers_does_not_stop_the_others() {
         deaf.response().expect(200);
     }
     sending.join().unwrap();
+}
+
+/// A reader in another process, with a small receive buffer, that has its first event and reads no
+/// further until it is told to.
+fn stalled(server: &Server, target: &str) -> Option<Child> {
+    let (host, port) = (server.public.0.ip().to_string(), server.public.0.port().to_string());
+    let mut command = python("slow_reader.py")?;
+    command.args([host.as_str(), port.as_str(), target]).stdin(Stdio::piped());
+    let mut reader = Child::spawn(&mut command);
+    eventually("the reader has its first event", || {
+        assert!(reader.is_running(), "{}", reader.err());
+        reader.out().starts_with("open\n").then_some(())
+    });
+    Some(reader)
+}
+
+#[test]
+fn a_reader_of_the_latest_that_wakes_up_has_it_after_a_message_or_two() {
+    let server = Server::configured("[[topics]]\nmatch = '/quotes/*'\nhistory = 1\n");
+    for target in ["/quotes/a", "/-/events?topic=/quotes/*", "/kept?mode=latest"] {
+        let topic = if target.contains("quotes") { "/quotes/a" } else { "/kept" };
+        let padding = "x".repeat(8 * 1024);
+        server.publish(topic, "start");
+        let Some(mut reader) = stalled(&server, target) else { return };
+        for i in 0..300 {
+            server.publish(topic, &format!("{i} {padding}"));
+        }
+        server.publish(topic, "newest");
+        reader.input().write_all(b"go\n").unwrap();
+        eventually("the newest message comes", || reader.out().contains("newest").then_some(()));
+        let stale = reader.out().matches(&padding).count();
+        // What the kernel had taken already, and the one that was cut.
+        assert!(stale <= 2, "{target}: {stale} messages before the newest");
+    }
+    assert!(server.figure("counters/conflated") > 0);
+}
+
+#[test]
+fn readers_that_do_not_read_cost_no_more_than_history() {
+    let server = Server::start();
+    server.publish("/a", "start");
+    let mut deaf: Vec<EventStream> = Vec::new();
+    let mut deaf_sockets: Vec<WebSocket> = Vec::new();
+    for i in 0..40 {
+        let many = "/-/events?topic=/a&topic=/b&mode=all";
+        let target = if i % 2 == 0 { "/a?mode=all" } else { many };
+        deaf.push(EventStream::open(server.public, target, ""));
+        deaf_sockets.push(WebSocket::open(server.public, target, ""));
+    }
+    let mut live = Reader::open(Way::Events, server.public, "/a", "all", "");
+    assert_eq!(live.data(), "start");
+    let memory_before = server.figure("memory_resident_bytes");
+    let text = "x".repeat(16 * 1024);
+    // More than all kernels buffer for a reader: 3 GiB in all, if it were kept for each.
+    let count = 2_500;
+    for i in 0..count {
+        server.publish("/a", &format!("{i} {text}"));
+        // Nobody else waits for those that do not read.
+        assert_eq!(live.data().split_once(' ').unwrap().0, i.to_string());
+    }
+    let memory = server.figure("memory_resident_bytes").saturating_sub(memory_before);
+    assert!(memory < 64 * 1024 * 1024, "{memory} bytes more");
+    assert!(server.figure("counters/readers_behind") >= 80);
+    // When they read on they are told what they lost, and then have what is left.
+    for stream in &mut deaf {
+        let (mut gaps, mut last) = (0, String::new());
+        while !last.contains(&format!("{} x", count - 1)) {
+            let event = stream.event();
+            gaps += usize::from(event.name.as_deref() == Some("gap"));
+            last = event.data;
+        }
+        assert!(gaps >= 1);
+    }
+    for socket in &mut deaf_sockets {
+        let (mut gaps, mut last) = (0, String::new());
+        while !last.contains(&format!("{} x", count - 1)) {
+            last = socket.text();
+            gaps += usize::from(last.starts_with("{\"gap\":"));
+        }
+        assert!(gaps >= 1);
+    }
+    server.settled("readers_behind", 0);
+}
+
+#[test]
+fn a_reader_that_stalls_for_too_long_is_cut() {
+    let server = Server::configured("[streams]\nstall_timeout = '400ms'\n");
+    server.publish("/a", "start");
+    let deaf = EventStream::open(server.public, "/a", "");
+    let deaf_socket = WebSocket::open(server.public, "/-/events?topic=/a", "");
+    let mut live = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(live.data(), "start");
+    let text = "x".repeat(64 * 1024);
+    eventually("they are cut", || {
+        server.publish("/a", &text);
+        assert_eq!(live.data(), text);
+        let cut = server.figure("counters/readers_websocket") == 0
+            && server.figure("counters/readers_sse") == 1;
+        cut.then_some(())
+    });
+    assert_eq!(server.figure("counters/timeouts"), 2);
+    drop((deaf, deaf_socket));
+}
+
+#[test]
+fn a_reader_that_is_slow_but_reads_is_not_cut() {
+    let kept = "[[topics]]\nmatch = '/a'\nhistory = 1000\nhistory_bytes = '64MiB'\n";
+    let server = Server::configured(&format!("[streams]\nstall_timeout = '2s'\n{kept}"));
+    let text = "x".repeat(64 * 1024);
+    let mut slow = EventStream::open(server.public, "/a?mode=all", "");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..300 {
+                server.publish("/a", &text);
+            }
+            server.publish("/a", "end");
+        });
+        // Behind for twice as long as a stall may take.
+        for _ in 0..40 {
+            thread::sleep(Duration::from_millis(100));
+            slow.event();
+        }
+    });
+    while slow.event().data != "end" {}
+    assert_eq!(server.figure("counters/timeouts"), 0);
 }

@@ -45,6 +45,9 @@ struct Track {
     begun: Option<u64>,
     /// Gaps told before `last`.
     gaps: usize,
+    /// `last` may have come before the topic began anew, with nothing to show for it: where it
+    /// then began, and when that was over.
+    anew: Option<(From, u64)>,
 }
 
 /// A command that may or may not have been obeyed yet.
@@ -141,13 +144,18 @@ impl View {
             joins && !coming.restarted.contains(topic)
         };
         let new: Vec<&str> = log.topics().filter(|topic| is_new(topic)).collect();
+        for (topic, track) in &mut self.tracks {
+            let may_be_new = wants(&coming.joined, topic) && !coming.leaves_alone(topic);
+            let was_wanted = wants(&self.filters, topic);
+            track.anew = (may_be_new && was_wanted).then_some((coming.from, log.seq()));
+        }
         let Coming { filters, from, expected, gaps, .. } = coming;
         assert_eq!(expected, None, "a subscription was not told of its gap");
         self.filters = filters;
         self.tracks.retain(|topic, _| wants(&self.filters, topic));
         let begun = Some(log.seq());
         for topic in new {
-            let track = Track { last: None, from, begun, gaps };
+            let track = Track { last: None, from, begun, gaps, anew: None };
             self.tracks.insert(topic.to_owned(), track);
         }
     }
@@ -184,7 +192,8 @@ impl View {
         {
             coming.restarted.insert(topic.to_owned());
         }
-        let track = Track { last: Some(seq), from: self.from, begun: self.begun, gaps: self.gaps };
+        let (from, begun) = (self.from, self.begun);
+        let track = Track { last: Some(seq), from, begun, gaps: self.gaps, anew: None };
         self.tracks.insert(topic.to_owned(), track);
     }
 
@@ -247,10 +256,15 @@ impl View {
             let (from, begun) =
                 track.map_or((self.from, self.begun), |track| (track.from, track.begun));
             let is_seen = match (track.and_then(|track| track.last), from) {
-                (Some(last), _) => last == seq,
+                (Some(last), _) => {
+                    let anew = track.and_then(|track| track.anew);
+                    let is_before = anew.is_some_and(|(_, begun)| seq <= begun);
+                    last == seq || entry.message.is_deletion() && is_before
+                }
                 (None, From::After(since)) => seq <= since,
-                (None, From::Values { asked }) => {
-                    entry.message.is_deletion() && seq <= begun.unwrap_or(asked)
+                // A poll that is held does not tell when it began.
+                (None, From::Values { .. }) => {
+                    entry.message.is_deletion() && begun.is_none_or(|begun| seq <= begun)
                 }
             };
             (!is_seen).then(|| format!("{seq} of {topic}: {self:?}"))
@@ -271,6 +285,12 @@ fn follows(
 ) -> Judgement {
     let gap = gaps > track.gaps;
     match track.last {
+        Some(_)
+            if let Some((from, begun)) = track.anew
+                && begins_well(log, topic, seq, (from, Some(begun)), true, conflates).is_ok() =>
+        {
+            Ok(())
+        }
         Some(last) if seq <= last => Err(format!("{seq} of {topic} after {last}")),
         Some(last) => leaves_nothing_out(log, topic, last, seq, gap, conflates),
         None => begins_well(log, topic, seq, (track.from, track.begun), gap, conflates),

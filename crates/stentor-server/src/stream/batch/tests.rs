@@ -25,8 +25,8 @@ fn news(messages: &[(&str, &[u8])]) -> Vec<News> {
     for (topic, data) in messages {
         hub.publish(topic, Draft::new(*data), Precondition::None, 0).unwrap();
     }
-    let told = std::mem::take(&mut *told.0.lock().unwrap());
-    told
+    let mut told = told.0.lock().unwrap();
+    std::mem::take(&mut *told)
 }
 
 const FORMS: Forms = Forms { plain: StreamForm::Sse, deflated: None };

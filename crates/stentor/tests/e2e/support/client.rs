@@ -140,7 +140,7 @@ impl Client {
             (0, "GET" | "HEAD" | "OPTIONS" | "DELETE") => String::new(),
             (length, _) => format!("Content-Length: {length}\r\n"),
         };
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n");
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{length}{fields}\r\n");
         self.send([head.as_bytes(), body].concat());
         if method == "HEAD" { self.bodyless_response() } else { self.response() }
     }
@@ -160,6 +160,22 @@ impl Client {
     #[track_caller]
     pub(crate) fn bodyless_response(&mut self) -> Response {
         self.read_response(true).expect("an answer before the connection ends")
+    }
+
+    /// Asks for what has no length and need not end: its head. What follows is to be taken.
+    #[track_caller]
+    pub(crate) fn open(&mut self, target: &str, fields: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n"));
+        self.bodyless_response()
+    }
+
+    /// Whatever has come, or, if nothing has, what comes next.
+    #[track_caller]
+    pub(crate) fn take(&mut self) -> Result<Vec<u8>, Ending> {
+        if self.received.is_empty() {
+            self.more()?;
+        }
+        Ok(std::mem::take(&mut self.received))
     }
 
     /// The next answer, or how the connection ended without one.
@@ -229,6 +245,9 @@ impl Client {
     }
 }
 
+/// What requests call the server.
+const HOST: &str = "localhost";
+
 /// The status of a head; checks the parts that every head has.
 fn status(head: &str) -> u16 {
     let line = head.lines().next().unwrap_or_default();
@@ -241,14 +260,22 @@ fn status(head: &str) -> u16 {
 impl Response {
     /// The value of a field that may be there once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        let lines = self.head.split("\r\n").skip(1);
-        let mut values = lines.filter_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then_some(value.trim())
-        });
+        let mut values = self.values(name);
         let first = values.next();
         assert!(values.next().is_none(), "{name} is there twice: {self:?}");
         first
+    }
+
+    /// The members of a field that is a list, and so may be there several times.
+    pub(crate) fn list(&self, name: &str) -> Vec<&str> {
+        self.values(name).flat_map(|value| value.split(',')).map(str::trim).collect()
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.head.split("\r\n").skip(1).filter_map(move |line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
     }
 
     pub(crate) fn text(&self) -> &str {

@@ -1,12 +1,23 @@
 //! What every test needs: a server to talk to, a client to talk with, and the tools of the host.
 
+mod browser;
 mod client;
+mod reader;
 mod server;
+mod sse;
 mod tools;
+mod websocket;
 
+pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Ending, Response, Url};
+pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
-pub(crate) use tools::{curl, tool};
+pub(crate) use sse::{Event, EventStream};
+pub(crate) use tools::{curl, python, tool};
+pub(crate) use websocket::{
+    BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,
+    masked,
+};
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -178,13 +178,22 @@ impl Server {
     /// With a configuration file and flags. `prelude` is shell that runs first, such as
     /// `ulimit -n 64;`.
     pub(crate) fn with(prelude: &str, toml: &str, flags: &[&str]) -> Server {
+        Server::listening("127.0.0.1:0", prelude, toml, flags)
+    }
+
+    /// With a configuration file, where another server was that has ended.
+    pub(crate) fn again_at(address: Url, toml: &str) -> Server {
+        Server::listening(&address.0.to_string(), "", toml, &["--workers", "2"])
+    }
+
+    fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str]) -> Server {
         let dir = TempDir::new();
         let file = dir.path().join("stentor.toml");
         fs::write(&file, toml).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{prelude} exec \"$0\" \"$@\"")]);
         command.arg(env!("CARGO_BIN_EXE_stentor")).args(["serve", "-c"]).arg(&file);
-        command.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]).args(flags);
+        command.args(["--listen", address, "--control", "127.0.0.1:0"]).args(flags);
         without_settings(&mut command);
         let mut child = Child::spawn(&mut command);
         let address = |text: String| -> Url { Url(text.parse().expect("an address is logged")) };
@@ -205,6 +214,23 @@ impl Server {
     #[track_caller]
     pub(crate) fn publisher(&self) -> Client {
         Client::connect(self.control.0)
+    }
+
+    /// Publishes text, and returns its id.
+    #[track_caller]
+    pub(crate) fn publish(&self, topic: &str, text: &str) -> String {
+        let response = self.control.put(topic, "text/plain", text.as_bytes());
+        let answer = response.expect_one_of(&[200, 201]).json();
+        answer["id"].as_str().expect("a message has an id").to_owned()
+    }
+
+    /// Waits until a counter has a value.
+    #[track_caller]
+    pub(crate) fn settled(&self, counter: &str, value: u64) {
+        let path = format!("counters/{counter}");
+        eventually(&format!("{counter} is {value}"), || {
+            (self.figure(&path) == value).then_some(())
+        });
     }
 
     /// A figure of the status page, such as `connections_open` or `counters/accepted`.

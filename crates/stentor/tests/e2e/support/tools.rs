@@ -1,7 +1,7 @@
 //! Programs of the host that some tests use as clients.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Where a program is. Tests that need one that is missing say so and do nothing, unless
@@ -9,11 +9,27 @@ use std::process::{Command, Output};
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
-    if found.is_none() {
-        assert_ne!(env::var("TEST_TOOLS").as_deref(), Ok("required"), "{name} is not installed");
-        eprintln!("skipped: {name} is not installed; `cargo xtask test` installs it on Debian");
+    found.or_else(|| missing(name))
+}
+
+fn missing<T>(name: &str) -> Option<T> {
+    assert_ne!(env::var("TEST_TOOLS").as_deref(), Ok("required"), "{name} is not installed");
+    eprintln!("skipped: {name} is not installed; `cargo xtask test` installs it on Debian");
+    None
+}
+
+/// A Python program of `python/`, with the packages `websockets` and `wsproto` at hand. They are
+/// those of Debian, and so is the Python: another one that comes first in the path lacks them.
+pub(crate) fn python(program: &str) -> Option<Command> {
+    let package = Path::new("/usr/lib/python3/dist-packages");
+    let is_there = |name: &&str| package.join(name).is_dir();
+    if let Some(absent) = ["websockets", "wsproto"].iter().find(|name| !is_there(name)) {
+        return missing(&format!("python3-{absent}"));
     }
-    found
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python").join(program);
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg("-u").arg(file);
+    Some(command)
 }
 
 /// Runs curl, if there is one.

@@ -1,0 +1,205 @@
+//! Streams in a real browser: its own `EventSource` and `WebSocket`, which nobody here has written.
+
+use crate::support::{Browser, Server, Url, eventually};
+use serde_json::Value;
+
+/// Publishes an empty page and opens it; what it hears is kept in `heard`.
+fn visit(browser: &mut Browser, server: &Server) {
+    let page = "<!doctype html><title>streams</title><script>var heard = [];</script>";
+    server.control.put("/page", "text/html", page.as_bytes()).expect_one_of(&[200, 201]);
+    browser.open(&format!("http://{}/page", server.public.0));
+}
+
+/// A script that opens an `EventSource` and keeps what it hears.
+fn source(url: &str) -> String {
+    format!(
+        "window.source = new EventSource('{url}');
+         const keep = e => heard.push(['' + e.type, e.data, e.lastEventId]);
+         ['message', 'gap', 'delete', 'price', 'base64'].forEach(
+             name => source.addEventListener(name, keep));
+         source.onopen = () => heard.push(['open']);
+         source.onerror = () => heard.push(['error', source.readyState]);"
+    )
+}
+
+/// The same with a `WebSocket`.
+fn socket(url: &str, protocol: &str) -> String {
+    format!(
+        "window.socket = new WebSocket('{url}'{protocol});
+         socket.onopen = () => heard.push(['open', socket.extensions, socket.protocol]);
+         socket.onmessage = e => heard.push(['message', '' + e.data]);
+         socket.onclose = e => heard.push(['close', e.code, e.wasClean]);"
+    )
+}
+
+/// Waits until the page has heard so much, and returns it.
+#[track_caller]
+fn heard(browser: &mut Browser, count: usize) -> Vec<Value> {
+    eventually(&format!("the page hears {count} things"), || {
+        let heard = browser.run("return heard").as_array().unwrap().clone();
+        (heard.len() >= count).then_some(heard)
+    })
+}
+
+fn is(heard: &Value, kind: &str, data: &str) -> bool {
+    heard[0] == kind && heard[1] == data
+}
+
+#[test]
+fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
+    let Some(mut browser) = Browser::start() else { return };
+    let settings = "[streams]\nretry = '50ms'\ndrain_spread = '0s'\n";
+    let mut server = Server::configured(settings);
+    server.publish("/a", "one");
+    visit(&mut browser, &server);
+    browser.run(&source("/a"));
+    let first = heard(&mut browser, 2);
+    assert!(first[0][0] == "open" && is(&first[1], "message", "one"), "{first:?}");
+    let id = server.publish("/a", "two\r\nlines");
+    let fields = "Stentor-Event: price\r\nContent-Type: text/plain\r\n";
+    server.control.ask("PUT", "/a", fields, b"12.5").expect(200);
+    server.control.put("/a", "image/png", b"\xff").expect(200);
+    server.control.ask("DELETE", "/a", "", b"").expect(204);
+    let last = server.publish("/a", "");
+    let all = heard(&mut browser, 7);
+    assert!(is(&all[2], "message", "two\nlines") && all[2][2] == *id, "{all:?}");
+    assert!(is(&all[3], "price", "12.5") && is(&all[4], "base64", "/w=="), "{all:?}");
+    assert!(all[5][0] == "delete", "{all:?}");
+    assert!(is(&all[6], "message", "") && all[6][2] == *last, "{all:?}");
+    // The server goes; another one comes in its place, which knows nothing of these ids.
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    let address: Url = server.public;
+    drop(server);
+    let server = Server::again_at(address, settings);
+    let resumed = eventually("the browser comes back and is told", || {
+        let all = browser.run("return heard").as_array().unwrap().clone();
+        all.iter().any(|told| told[0] == "gap").then_some(all)
+    });
+    let gap = resumed.iter().find(|told| told[0] == "gap").unwrap();
+    let told: Value = serde_json::from_str(gap[1].as_str().unwrap()).unwrap();
+    assert_eq!(told, serde_json::json!({"reason": "epoch", "since": last}));
+    let after = server.publish("/a", "after");
+    eventually("the stream goes on", || {
+        let all = browser.run("return heard");
+        let last = all.as_array().unwrap().last().unwrap().clone();
+        (is(&last, "message", "after") && last[2] == *after).then_some(())
+    });
+    let state = browser.run("return source.readyState");
+    assert_eq!(state, 1, "it is open");
+}
+
+#[test]
+fn an_event_source_that_is_cut_has_what_it_missed() {
+    let Some(mut browser) = Browser::start() else { return };
+    // A reader that stalls is cut; a page in a busy loop stalls. Here the cut is the reload of a
+    // page: what a page can do itself is to close, and come back with the id it has.
+    let server = Server::start();
+    server.publish("/a", "0");
+    visit(&mut browser, &server);
+    browser.run(&source("/a"));
+    let first = heard(&mut browser, 2);
+    browser.run("source.close(); heard = [];");
+    for i in 1..5 {
+        server.publish("/a", &i.to_string());
+    }
+    let id = first[1][2].as_str().unwrap();
+    browser.run(&source(&format!("/a?last_event_id={id}")));
+    let missed = heard(&mut browser, 5);
+    for i in 1..5 {
+        assert!(is(&missed[i], "message", &i.to_string()), "{missed:?}");
+    }
+}
+
+#[test]
+fn a_web_socket_reads_topics_deflated() {
+    let Some(mut browser) = Browser::start() else { return };
+    let server = Server::configured("[streams]\nping = '200ms'\ndrain_spread = '0s'\n");
+    let long = "worth deflating ".repeat(500);
+    server.publish("/a", &long);
+    visit(&mut browser, &server);
+    let address = server.public.0;
+    browser.run(&socket(&format!("ws://{address}/a"), ""));
+    let all = heard(&mut browser, 2);
+    let extensions = all[0][1].as_str().unwrap();
+    assert!(extensions.starts_with("permessage-deflate"), "{extensions}");
+    assert!(is(&all[1], "message", &long));
+    // The browser answers pings, so it is still there after some of them.
+    std::thread::sleep(std::time::Duration::from_millis(1_000));
+    let bytes_before = server.figure("counters/bytes_streams");
+    server.publish("/a", &long);
+    let all = heard(&mut browser, 3);
+    assert!(is(&all[2], "message", &long));
+    let bytes = server.figure("counters/bytes_streams") - bytes_before;
+    assert!(bytes < 1_000, "{bytes} bytes for {} that deflate well", long.len());
+    browser.run("socket.onclose = null; socket.close(3001, 'enough'); heard = [];");
+    server.settled("readers_websocket", 0);
+    browser.run(&socket(&format!("ws://{address}/-/events"), ", ['stentor.v1']"));
+    assert_eq!(heard(&mut browser, 1)[0][2], "stentor.v1");
+    server.publish("/q/a", "x");
+    browser.run("socket.send(JSON.stringify({subscribe: ['/q/*', '/b']}))");
+    heard(&mut browser, 2);
+    server.publish("/b", "y");
+    let all = heard(&mut browser, 3);
+    let envelope =
+        |told: &Value| -> Value { serde_json::from_str(told[1].as_str().unwrap()).unwrap() };
+    assert_eq!(envelope(&all[1])["topic"], "/q/a");
+    assert_eq!(
+        (&envelope(&all[2])["topic"], &envelope(&all[2])["data"]),
+        (&"/b".into(), &"y".into())
+    );
+    server.child.signal("TERM");
+    let all = heard(&mut browser, 4);
+    assert_eq!(all[3], serde_json::json!(["close", 1012, true]));
+}
+
+#[test]
+fn several_topics_on_one_event_source() {
+    let Some(mut browser) = Browser::start() else { return };
+    let server = Server::start();
+    server.control.put("/q/a", "application/json", b"{\"price\": 1.5}").expect(201);
+    visit(&mut browser, &server);
+    browser.run(&source("/-/events?topic=/q/*&topic=/b"));
+    heard(&mut browser, 2);
+    let id = server.publish("/b", "text \u{1f600} \"quoted\"");
+    server.publish("/elsewhere", "unheard");
+    server.publish("/q/new", "z");
+    let all = heard(&mut browser, 4);
+    let parsed = browser.run("return heard.slice(1).map(told => JSON.parse(told[1]))");
+    assert_eq!(parsed[0]["data"]["price"], 1.5);
+    assert_eq!(parsed[1]["data"], "text \u{1f600} \"quoted\"");
+    assert_eq!((&parsed[1]["id"], &all[2][2]), (&Value::from(id.clone()), &Value::from(id)));
+    assert_eq!((&parsed[2]["topic"], &parsed[2]["data"]), (&"/q/new".into(), &"z".into()));
+}
+
+#[test]
+fn pages_of_other_origins_read_only_where_they_may() {
+    let Some(mut browser) = Browser::start() else { return };
+    let page = Server::start();
+    let origin = format!("http://{}", page.public.0);
+    for (origins, may) in [("https://else.where", false), (origin.as_str(), true), ("*", true)] {
+        let server = Server::configured(&format!("[cors]\norigins = '{origins}'\n"));
+        let id = server.publish("/a", "one");
+        let address = server.public.0;
+        visit(&mut browser, &page);
+        browser.run(&source(&format!("http://{address}/a?last_event_id={id}")));
+        let first = heard(&mut browser, 1);
+        browser.run("source.close(); heard = [];");
+        browser.run(&socket(&format!("ws://{address}/a"), ""));
+        let second = heard(&mut browser, 1);
+        if may {
+            assert_eq!(
+                (&first[0][0], &second[0][0]),
+                (&"open".into(), &"open".into()),
+                "{origins}"
+            );
+            server.publish("/a", "two");
+            let told = heard(&mut browser, 3);
+            assert!(is(&told[2], "message", "two"), "{told:?}");
+        } else {
+            assert_eq!(first[0], serde_json::json!(["error", 2]), "{origins}");
+            assert_eq!(second[0], serde_json::json!(["close", 1006, false]), "{origins}");
+            assert_eq!(server.figure("counters/readers_websocket"), 0);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Many topics on one stream: `/-/events`, its patterns and envelopes, and `stentor.v1`.
+
+use crate::support::{EventStream, Response, Server, TEXT, UPGRADE, WebSocket};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::thread;
+
+const PROTOCOL: &str = "Sec-WebSocket-Protocol: stentor.v1\r\n";
+
+#[track_caller]
+fn envelope(stream: &mut EventStream) -> Value {
+    let event = stream.event();
+    let told: Value = serde_json::from_str(&event.data).unwrap();
+    let named = match event.name.as_deref() {
+        Some("delete") => return json!({"delete": told}),
+        Some(name) => Some(name),
+        None => None,
+    };
+    assert_eq!(told["id"].as_str(), event.id.as_deref());
+    assert_eq!(told["event"].as_str(), named);
+    told
+}
+
+#[track_caller]
+fn heard(told: &Value) -> (&str, &str) {
+    (told["topic"].as_str().unwrap_or_default(), told["data"].as_str().unwrap_or_default())
+}
+
+/// A connection that speaks the subprotocol and reads nothing yet.
+fn speaker(server: &Server) -> WebSocket {
+    let socket = WebSocket::open(server.public, "/-/events", PROTOCOL);
+    assert_eq!(socket.head.field("sec-websocket-protocol"), Some("stentor.v1"));
+    socket
+}
+
+#[track_caller]
+fn say(socket: &mut WebSocket, command: &Value) {
+    socket.send(TEXT, command.to_string());
+}
+
+/// The next object that says more than where the reader is.
+#[track_caller]
+fn next(socket: &mut WebSocket) -> Value {
+    loop {
+        let told = socket.json();
+        if told["cursor"].is_null() {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn envelopes_carry_every_kind_of_data() {
+    let server = Server::start();
+    let target = "/-/events?topic=/a&topic=/b";
+    let mut stream = EventStream::open(server.public, target, "");
+    let mut socket = WebSocket::open(server.public, target, "");
+    assert_eq!(socket.head.field("sec-websocket-protocol"), None);
+    for (kind, published, data) in [
+        (
+            "text/plain",
+            &b"say \"hi\"\n\\\x01\xe2\x80\xa8"[..],
+            json!("say \"hi\"\n\\\u{1}\u{2028}"),
+        ),
+        ("application/json", b"{\"x\": [1, null, \"\\n\"]}", json!({"x": [1, null, "\n"]})),
+        ("application/json", b"7", json!(7)),
+        ("application/geo+json", b"[\n1\n,\r\n2]", json!([1, 2])),
+        ("application/json", b"not json", json!("not json")),
+        ("application/octet-stream", b"\x00\xff", json!({"base64": "AP8="})),
+        ("image/png", b"", json!("")),
+        ("text/html; charset=utf-8", "<p>é".as_bytes(), json!("<p>é")),
+        ("text/plain", b"\xff", json!({"base64": "/w=="})),
+    ] {
+        let answer = server.control.put("/a", kind, published).expect_one_of(&[200, 201]).json();
+        let expected = json!({"topic": "/a", "id": answer["id"], "type": kind, "data": data});
+        assert_eq!(envelope(&mut stream), expected);
+        assert_eq!(next(&mut socket), expected);
+        let value = server.public.get("/-/values?topic=/a").expect(200).json();
+        assert_eq!(value["/a"], data, "data is embedded as it is where many are looked up");
+    }
+    let fields = "Stentor-Event: price\r\nContent-Type: application/json\r\n";
+    server.control.ask("PUT", "/b", fields, b"12.5").expect(201);
+    for told in [envelope(&mut stream), next(&mut socket)] {
+        assert_eq!((&told["event"], &told["data"]), (&json!("price"), &json!(12.5)));
+    }
+    server.control.ask("DELETE", "/b", "", b"").expect(204);
+    let deleted = envelope(&mut stream);
+    assert_eq!(deleted["delete"]["topic"], "/b");
+    assert_eq!(next(&mut socket), deleted);
+}
+
+#[test]
+fn patterns_match_topics_to_come_and_overlap_without_repeating() {
+    let server = Server::start();
+    server.publish("/quotes/aapl", "1");
+    server.publish("/quotes/us/ibm", "2");
+    server.publish("/other", "3");
+    let target = "/-/events?topic=/quotes/*&topic=/quotes/**&topic=/quotes/aapl&topic=/*/us/ibm";
+    let mut stream = EventStream::open(server.public, target, "");
+    assert_eq!(heard(&envelope(&mut stream)), ("/quotes/aapl", "1"));
+    assert_eq!(heard(&envelope(&mut stream)), ("/quotes/us/ibm", "2"));
+    let mut one_level = EventStream::open(server.public, "/-/events?topic=/quotes/*", "");
+    assert_eq!(heard(&envelope(&mut one_level)), ("/quotes/aapl", "1"));
+    for (topic, here, there) in [
+        ("/quotes/new", true, true),
+        ("/quotes/us/new", true, false),
+        ("/quotes/us/ibm", true, false),
+        ("/quotesnot/x", false, false),
+        ("/other", false, false),
+        ("/quotes/aapl", true, true),
+        ("/quotes", true, false),
+    ] {
+        server.publish(topic, topic);
+        if here && topic != "/quotes" {
+            assert_eq!(heard(&envelope(&mut stream)), (topic, topic));
+        }
+        if there {
+            assert_eq!(heard(&envelope(&mut one_level)), (topic, topic));
+        }
+    }
+    server.publish("/quotes/end", "end");
+    assert_eq!(heard(&envelope(&mut one_level)), ("/quotes/end", "end"));
+}
+
+#[test]
+fn requests_that_are_refused() {
+    let server = Server::configured("[streams]\ntopics_max = 1000\n");
+    let ask = |query: &str, fields: &str| -> Response {
+        server.public.ask("GET", &format!("/-/events{query}"), fields, b"")
+    };
+    let events = "Accept: text/event-stream\r\n";
+    let many = |count: usize| -> String {
+        let topics: Vec<String> = (0..count).map(|i| format!("topic=/{i}")).collect();
+        format!("?{}", topics.join("&"))
+    };
+    for fields in [events, UPGRADE, ""] {
+        for query in [
+            "?topic=/a&nonsense=1",
+            "?topic=/a&topics=/b",
+            "?topic=a",
+            "?topic=/a//b",
+            "?topic=/**/b",
+            "?topic=",
+            "?topic=/%zz",
+            "?topic=/%ff",
+            "?topic=/-/status",
+            "?topic=/a&mode=newest",
+            "?topic=/a&wait=soon",
+            &many(1_001),
+        ] {
+            let short = &query[..query.len().min(60)];
+            let response = ask(query, fields);
+            assert_eq!(response.status, 400, "{short} {fields}: {response:?}");
+            response.refused(400);
+        }
+    }
+    for fields in [events, ""] {
+        ask("", fields).refused(400);
+        ask("?", fields).refused(400);
+    }
+    server.public.post("/-/events?topic=/a", b"").refused(405);
+    let mut stream = EventStream::open(server.public, &format!("/-/events{}", many(1_000)), "");
+    server.publish("/999", "x");
+    assert_eq!(heard(&envelope(&mut stream)), ("/999", "x"));
+    server.publish("/0", "y");
+    assert_eq!(heard(&envelope(&mut stream)), ("/0", "y"));
+    drop(stream);
+    server.settled("readers_sse", 0);
+}
+
+#[test]
+fn subscriptions_come_and_go_while_connected() {
+    let server = Server::start();
+    server.publish("/a", "a1");
+    server.publish("/quotes/x", "x1");
+    let mut socket = speaker(&server);
+    say(&mut socket, &json!({"subscribe": ["/a", "/quotes/*"]}));
+    assert_eq!(heard(&next(&mut socket)), ("/a", "a1"));
+    assert_eq!(heard(&next(&mut socket)), ("/quotes/x", "x1"));
+    server.publish("/quotes/y", "y1");
+    assert_eq!(heard(&next(&mut socket)), ("/quotes/y", "y1"));
+    // What is read already is not begun again.
+    say(&mut socket, &json!({"subscribe": ["/a"]}));
+    say(&mut socket, &json!({"unsubscribe": ["/quotes/*", "/never"], "subscribe": ["/b"]}));
+    // What was said is obeyed in order: the value of what is subscribed to last says that it was.
+    let marker = server.publish("/marker", "now");
+    say(&mut socket, &json!({"subscribe": ["/marker"]}));
+    assert_eq!(next(&mut socket)["id"], json!(marker));
+    server.publish("/quotes/x", "x2");
+    server.publish("/b", "b1");
+    assert_eq!(heard(&next(&mut socket)), ("/b", "b1"));
+    // With a cursor of its own.
+    let since = server.publish("/c", "c1");
+    server.publish("/c", "c2");
+    server.publish("/c", "c3");
+    say(&mut socket, &json!({"subscribe": ["/c"], "since": since}));
+    assert_eq!(heard(&next(&mut socket)), ("/c", "c2"));
+    assert_eq!(heard(&next(&mut socket)), ("/c", "c3"));
+    server.control.ask("DELETE", "/c", "", b"").expect(204);
+    assert_eq!(next(&mut socket)["delete"]["topic"], "/c");
+    say(&mut socket, &json!({"unsubscribe": ["/a", "/b", "/c", "/marker"]}));
+    say(&mut socket, &json!({"subscribe": ["/end"]}));
+    server.publish("/b", "unheard");
+    server.publish("/end", "end");
+    assert_eq!(heard(&next(&mut socket)), ("/end", "end"));
+}
+
+#[test]
+fn commands_that_are_not_understood_change_nothing() {
+    let server = Server::configured("[streams]\ntopics_max = 10\n");
+    let mut socket = speaker(&server);
+    say(&mut socket, &json!({"subscribe": ["/a"]}));
+    let names =
+        |range: std::ops::Range<usize>| -> Vec<String> { range.map(|i| format!("/{i}")).collect() };
+    for command in [
+        "",
+        "hello",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        "[[\"/b\"],[],null]",
+        r#"{"subscribe":"/b"}"#,
+        r#"{"subscribe":[7]}"#,
+        r#"{"subscribe":["b"]}"#,
+        r#"{"subscribe":["/b","/b//c"]}"#,
+        r#"{"subscribe":["/**/b"]}"#,
+        r#"{"subscribe":["/b"],"since":7}"#,
+        r#"{"subscribe":["/b"],"subscribe":["/c"]}"#,
+        r#"{"subscribe":["/b"],"unknown":1}"#,
+        r#"{"unsubscribe":["/a",""]}"#,
+        &"[".repeat(10_000),
+        &json!({"subscribe": names(0..11)}).to_string(),
+        &json!({"subscribe": names(0..10)}).to_string(),
+    ] {
+        let short = &command[..command.len().min(60)];
+        socket.send(TEXT, command);
+        let told = next(&mut socket);
+        let reason = told["error"].as_str().unwrap_or_else(|| panic!("{short}: {told}"));
+        assert!(reason.len() > 10 && !reason.contains('\n'), "{reason}");
+    }
+    server.publish("/b", "unheard");
+    server.publish("/1", "unheard");
+    server.publish("/a", "heard");
+    assert_eq!(heard(&next(&mut socket)), ("/a", "heard"));
+    // Ten at once are allowed, and those that go make room.
+    say(&mut socket, &json!({"subscribe": names(0..9)}));
+    assert_eq!(heard(&next(&mut socket)), ("/1", "unheard"));
+    say(&mut socket, &json!({"subscribe": names(9..10)}));
+    assert!(next(&mut socket)["error"].is_string());
+    say(&mut socket, &json!({"unsubscribe": ["/0"], "subscribe": names(9..10)}));
+    server.publish("/9", "heard");
+    assert_eq!(heard(&next(&mut socket)), ("/9", "heard"));
+}
+
+#[test]
+fn without_the_subprotocol_what_clients_say_means_nothing() {
+    let server = Server::start();
+    for fields in ["", "Sec-WebSocket-Protocol: chat\r\n", "Sec-WebSocket-Protocol: stentor.v2\r\n"]
+    {
+        let mut socket = WebSocket::open(server.public, "/-/events?topic=/a", fields);
+        assert_eq!(socket.head.field("sec-websocket-protocol"), None);
+        let before = server.figure("counters/readers_websocket");
+        say(&mut socket, &json!({"subscribe": ["/b"], "unsubscribe": ["/a"]}));
+        socket.send(TEXT, "nonsense");
+        server.publish("/b", "unheard");
+        server.publish("/a", "heard");
+        let mut told = next(&mut socket);
+        while heard(&told) != ("/a", "heard") || told.is_null() {
+            assert_eq!(told["topic"], "/a", "{told}");
+            told = next(&mut socket);
+        }
+        assert!(before >= 1);
+    }
+}
+
+#[test]
+fn thousands_of_topics_under_one_pattern() {
+    let server = Server::start();
+    let lines: Vec<String> =
+        (0..5_000).map(|i| format!("{{\"topic\":\"/t/{i}\",\"data\":\"v{i}\"}}")).collect();
+    let answer = server.control.post("/-/publish", lines.join("\n").as_bytes()).expect(200).json();
+    assert_eq!(answer["published"], 5_000);
+    let mut stream = EventStream::open(server.public, "/-/events?topic=/t/*", "");
+    let mut socket = WebSocket::open(server.public, "/-/events?topic=/**", "");
+    for i in 0..5_000 {
+        let expected = (format!("/t/{i}"), format!("v{i}"));
+        let expected = (expected.0.as_str(), expected.1.as_str());
+        assert_eq!(heard(&envelope(&mut stream)), expected);
+        assert_eq!(heard(&next(&mut socket)), expected);
+    }
+}
+
+/// Subscribing, unsubscribing, publishing and deleting in the same instants: what is heard of a
+/// topic is in order, and in the end everything is.
+#[test]
+fn subscriptions_that_change_amid_publishes_and_deletions() {
+    let server = Server::start();
+    let (control, count) = (server.control, 400);
+    thread::scope(|scope| {
+        let publisher = scope.spawn(move || {
+            for i in 0..count {
+                control
+                    .put("/p/a", "text/plain", i.to_string().as_bytes())
+                    .expect_one_of(&[200, 201]);
+                control
+                    .put("/p/b", "text/plain", i.to_string().as_bytes())
+                    .expect_one_of(&[200, 201]);
+                if i % 10 == 9 {
+                    control.ask("DELETE", "/p/b", "", b"").expect(204);
+                }
+            }
+            control.put("/end", "text/plain", b"end").expect(201);
+        });
+        let readers: Vec<_> = (0..4)
+            .map(|i| {
+                let mut socket = speaker(&server);
+                scope.spawn(move || {
+                    say(&mut socket, &json!({"subscribe": ["/end"]}));
+                    let mut last: BTreeMap<String, u64> = BTreeMap::new();
+                    for round in 0.. {
+                        let command =
+                            if (round + i) % 2 == 0 { "subscribe" } else { "unsubscribe" };
+                        let topics = [["/p/a", "/p/*"], ["/p/b", "/p/b"], ["/p/**", "/p/a"]];
+                        say(&mut socket, &json!({command: topics[(round / 2) % 3]}));
+                        // A pong tells that it was obeyed; meanwhile there may be messages.
+                        say(&mut socket, &json!({}));
+                        loop {
+                            let told = next(&mut socket);
+                            if told["error"].is_string() {
+                                break;
+                            }
+                            let deleted = told["delete"].is_object();
+                            let told = if deleted { &told["delete"] } else { &told };
+                            let topic = told["topic"].as_str().unwrap().to_owned();
+                            let (_, seq) = told["id"].as_str().unwrap().split_once('-').unwrap();
+                            let seq = seq.parse().unwrap();
+                            if topic == "/end" {
+                                return;
+                            }
+                            // Who subscribes again is told the value again, and nothing older.
+                            let before = last.insert(topic, seq).unwrap_or(0);
+                            assert!(seq >= before, "{told} after {before}");
+                        }
+                    }
+                })
+            })
+            .collect();
+        publisher.join().unwrap();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+    server.settled("readers_websocket", 0);
+    // Nobody is left in the lists.
+    let answer = server.control.put("/p/a", "text/plain", b"x").expect(200).json();
+    assert_eq!(answer["readers"], 0);
+}
