@@ -28,6 +28,8 @@ class Options:
     rounds: int
     seconds: int
     stentor: Path | None
+    stall_seconds: int
+    """How long readers are stalled: `stalled` is not made of rounds."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Bench:
     options: Options
     stentor: Path
     floor: Path
+    floor_push: Path
+    readers: Path
+    pace: Path
     malloc_count: Path
 
     @staticmethod
@@ -46,7 +51,8 @@ class Bench:
             raise MeasurementError("two cores are needed: one for the server, one for the load")
         require_tools()
         OUT_DIR.mkdir(exist_ok=True)
-        floor = compile_c("floor.c", OUT_DIR / "floor")
+        programs = [compile_c(f"{name}.c", OUT_DIR / name, "-pthread")
+                    for name in ("floor", "floor_push", "readers", "pace")]
         malloc_count = compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
         stentor = options.stentor.resolve() if options.stentor else build_stentor()
         if not os.access(stentor, os.X_OK):
@@ -54,7 +60,7 @@ class Bench:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         os.sched_setaffinity(0, {LOAD_CORE})
-        return Bench(options, stentor, floor, malloc_count)
+        return Bench(options, stentor, *programs, malloc_count)
 
     def describe_host(self) -> str:
         """One line that says where and how, with a warning when the host is not at rest."""
@@ -70,12 +76,21 @@ def require_tools() -> None:
     environment_path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     os.environ["PATH"] = environment_path  # nginx lives in sbin, which users often lack
     missing = sorted({package for tool, package in PACKAGES.items() if not shutil.which(tool)})
-    if not missing:
-        return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if missing:
+        install(*missing)
+
+
+def require_package(file: Path, package: str) -> None:
+    """The same for a package that brings no command, but `file`."""
+    if not file.exists():
+        install(package)
+
+
+def install(*packages: str) -> None:
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise MeasurementError(f"Debian packages are missing: {' '.join(missing)}")
-    print("installing:", " ".join(missing), flush=True)
+        raise MeasurementError(f"Debian packages are missing: {' '.join(packages)}")
+    print("installing:", " ".join(packages), flush=True)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -5,9 +5,10 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from . import table
 from .bench import LOAD_CORE, LUA_DIR, SERVER_CORE, MeasurementError, Options
@@ -60,12 +61,11 @@ class Subject:
         requests, per_second = self.read_report(done.stdout)
         cpu = after.server - before.server
         softirq = after.softirq - before.softirq
-        foreign = (after.both_cores - before.both_cores) - cpu - (after.load - before.load)
         return Sample(
             cpu_us=cpu * 1e6 / requests,
             core_us=(cpu + softirq) * 1e6 / requests,
             per_second=per_second,
-            foreign_share=max(foreign, 0) / (2 * (after.wall - before.wall)),
+            foreign_share=foreign_share(before, after),
         )
 
     def read_report(self, report: str) -> tuple[int, float]:
@@ -79,6 +79,12 @@ class Subject:
         return int(requests[1]), float(per_second[1])
 
 
+class Process(Protocol):
+    """Whatever runs and can be asked for its processor time."""
+
+    def cpu_seconds(self) -> float: ...
+
+
 @dataclass(frozen=True)
 class Usage:
     """Seconds spent so far; those of the cores advance in steps of 10 ms."""
@@ -90,7 +96,8 @@ class Usage:
     both_cores: float
 
     @staticmethod
-    def now(server: Server) -> "Usage":
+    def now(server: Server, *load: Process) -> "Usage":
+        """The load is this process, its children that have ended, and those named."""
         ticks = {}
         for line in Path("/proc/stat").read_text().splitlines():
             name, *figures = line.split()
@@ -104,22 +111,33 @@ class Usage:
         return Usage(
             wall=time.monotonic(),
             server=server.cpu_seconds(),
-            load=times.user + times.system + times.children_user + times.children_system,
+            load=times.user + times.system + times.children_user + times.children_system
+            + sum(process.cpu_seconds() for process in load),
             softirq=int(ticks[f"cpu{SERVER_CORE}"][6]) / CLOCK_TICKS_PER_SECOND,
             both_cores=sum(of_processes) / CLOCK_TICKS_PER_SECOND,
         )
 
 
-class Series:
+def foreign_share(before: Usage, after: Usage) -> float:
+    """Share of the two cores' time that neither the server nor the load used."""
+    ours = (after.server - before.server) + (after.load - before.load)
+    foreign = after.both_cores - before.both_cores - ours
+    return max(foreign, 0) / (2 * (after.wall - before.wall))
+
+
+AnySample = TypeVar("AnySample")
+
+
+class Series(Generic[AnySample]):
     """The samples of several subjects, round by round."""
 
-    def __init__(self, samples: dict[str, list[Sample]]) -> None:
+    def __init__(self, samples: dict[str, list[AnySample]]) -> None:
         self.samples = samples
 
-    def median(self, subject: str, figure: Callable[[Sample], float]) -> float:
+    def median(self, subject: str, figure: Callable[[AnySample], float]) -> float:
         return statistics.median(figure(sample) for sample in self.samples[subject])
 
-    def ratio(self, subject: str, other: str, figure: Callable[[Sample], float]) -> float:
+    def ratio(self, subject: str, other: str, figure: Callable[[AnySample], float]) -> float:
         """The median of the rounds' ratios: drift of the host cancels within a round."""
         return statistics.median(
             figure(mine) / figure(theirs)
@@ -127,21 +145,33 @@ class Series:
         )
 
 
-def alternate(options: Options, subjects: list[Subject]) -> Series:
+def alternate(options: Options, subjects: Sequence["Loaded[AnySample]"]) -> Series[AnySample]:
     """A short warm-up of each, then rounds in which every subject has its turn.
 
     Every other round goes backwards, so that none always follows the same one.
     """
     for subject in subjects:
         subject.load(1)
-    samples: dict[str, list[Sample]] = {subject.name: [] for subject in subjects}
+    samples: dict[str, list[AnySample]] = {subject.name: [] for subject in subjects}
     for turn in range(options.rounds):
         for subject in subjects if turn % 2 == 0 else reversed(subjects):
             samples[subject.name].append(subject.load(options.seconds))
-    foreign = statistics.median(s.foreign_share for series in samples.values() for s in series)
+    warn_of_others([s.foreign_share for series in samples.values() for s in series])
+    return Series(samples)
+
+
+class Loaded(Protocol[AnySample]):
+    """Whatever can be loaded for some seconds and gives a sample with a `foreign_share`."""
+
+    name: str
+
+    def load(self, seconds: int) -> AnySample: ...
+
+
+def warn_of_others(foreign_shares: list[float]) -> None:
+    foreign = statistics.median(foreign_shares)
     if foreign > FOREIGN_SHARE_MAX:
         table.progress(f"warning: other processes took {foreign:.0%} of the two cores meanwhile")
-    return Series(samples)
 
 
 def cpu_us(sample: Sample) -> float:

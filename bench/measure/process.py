@@ -27,14 +27,15 @@ class Server(AbstractContextManager["Server"]):
     """Runs while the `with` block does; leaving the block for any reason stops it."""
 
     def __init__(self, name: str, command: list[str], *ports: int,
-                 environment: dict[str, str] | None = None) -> None:
+                 environment: dict[str, str] | None = None,
+                 cores: str = str(SERVER_CORE)) -> None:
         """Returns when all `ports` are listened on; the first is the one to measure."""
         self.name = name
         self.port = ports[0]
         self.log = OUT_DIR / f"{name}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                ["taskset", "--cpu-list", str(SERVER_CORE), *command],
+                ["taskset", "--cpu-list", cores, *command],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **(environment or {})},
             )
@@ -74,14 +75,10 @@ class Server(AbstractContextManager["Server"]):
         return lines[-1] if lines else "it said nothing"
 
     def cpu_seconds(self) -> float:
-        """Processor time of all its threads, living and ended, in nanosecond resolution.
-
-        The clock id is what clock_getcpuclockid(3) returns for a pid. Unlike /proc/PID/schedstat
-        it includes threads that have ended and the slice that is running at this moment.
-        """
+        """Processor time of all its threads, living and ended, in seconds."""
         if self.process.poll() is not None:
             raise MeasurementError(f"{self.name} has ended: {self.last_words()}")
-        return time.clock_gettime((~self.process.pid << 3) | 2)
+        return cpu_seconds_of(self.process.pid)
 
     def memory(self) -> Memory:
         rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
@@ -91,6 +88,15 @@ class Server(AbstractContextManager["Server"]):
         }
         return Memory(kilobytes["Rss"] * 1024, kilobytes["Pss"] * 1024,
                       kilobytes["Anonymous"] * 1024)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time of a process with all its threads, in nanosecond resolution.
+
+    The clock id is what clock_getcpuclockid(3) returns for a pid. Unlike /proc/PID/schedstat it
+    includes threads that have ended and the slice that is running at this moment.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def free_port() -> int:

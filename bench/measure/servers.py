@@ -1,11 +1,12 @@
-"""The three subjects: Stentor, nginx and the floor, each with its command line."""
+"""The subjects: Stentor, nginx, nchan and the two floors, each with its command line."""
 
 import http.client
 import json
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 
-from .bench import OUT_DIR, Bench, MeasurementError
+from .bench import OUT_DIR, SERVER_CORE, Bench, MeasurementError, require_package
 from .process import Server, free_port
 
 LOOKUP_CONFIG = """\
@@ -39,21 +40,63 @@ http {{
 }}
 """
 
+# Streams say nothing by themselves: neither does nchan, nor the floor.
+QUIET_STREAMS_CONFIG = """\
+[streams]
+heartbeat = "0s"
+"""
+
+# As above; a subscriber begins with what is published after it came.
+NCHAN_MODULE = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
+NCHAN_CONFIG = """\
+load_module {module};
+daemon off;
+master_process off;
+worker_processes 1;
+pid {out}/nchan.pid;
+error_log stderr crit;
+events {{ worker_connections 19000; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    client_body_temp_path {out}/nginx-body;
+    proxy_temp_path {out}/nginx-proxy;
+    fastcgi_temp_path {out}/nginx-fastcgi;
+    uwsgi_temp_path {out}/nginx-uwsgi;
+    scgi_temp_path {out}/nginx-scgi;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{
+            nchan_subscriber eventsource websocket;
+            nchan_channel_id bench;
+            nchan_subscriber_first_message newest;
+        }}
+        location /pub {{
+            nchan_publisher http;
+            nchan_channel_id bench;
+            nchan_message_buffer_length 32;
+        }}
+    }}
+}}
+"""
+
 
 class Stentor(Server):
-    """One worker, with the look-up route of the finance pages configured."""
+    """One worker by default, with the look-up route of the finance pages or another `config`."""
 
-    def __init__(self, bench: Bench, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, bench: Bench, environment: dict[str, str] | None = None,
+                 config: str = LOOKUP_CONFIG, workers: int = 1,
+                 cores: str = str(SERVER_CORE)) -> None:
         self.control_port = free_port()
         port = free_port()
-        config = OUT_DIR / "stentor.toml"
-        config.write_text(LOOKUP_CONFIG)
+        file = OUT_DIR / "stentor.toml"
+        file.write_text(config)
         super().__init__("stentor", [
-            str(bench.stentor), "serve", "-c", str(config),
+            str(bench.stentor), "serve", "-c", str(file),
             "--listen", f"127.0.0.1:{port}",
             "--control", f"127.0.0.1:{self.control_port}",
-            "--workers", "1",
-        ], port, self.control_port, environment=environment)
+            "--workers", str(workers),
+        ], port, self.control_port, environment=environment, cores=cores)
 
     def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=10)
@@ -102,6 +145,30 @@ class Floor(Server):
         file = OUT_DIR / "response.bin"
         file.write_bytes(response)
         super().__init__("floor", [str(bench.floor), str(port), str(file)], port)
+
+
+class Nchan(Server):
+    """nginx with the nchan module: one channel, one process; publishing is POST /pub."""
+
+    def __init__(self) -> None:
+        require_package(NCHAN_MODULE, "libnginx-mod-nchan")
+        port = free_port()
+        config = OUT_DIR / "nchan.conf"
+        config.write_text(NCHAN_CONFIG.format(module=NCHAN_MODULE, out=OUT_DIR, port=port))
+        super().__init__("nchan", ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c",
+                                   str(config)], port)
+
+
+class FloorPush(Server):
+    """The bare fan-out of floor_push.c, which answers every reader with `head`."""
+
+    def __init__(self, bench: Bench, head: bytes) -> None:
+        self.publish_port = free_port()
+        port = free_port()
+        file = OUT_DIR / "head.bin"
+        file.write_bytes(head)
+        super().__init__("floor_push", [str(bench.floor_push), str(port), str(self.publish_port),
+                                        str(file)], port, self.publish_port)
 
 
 def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:

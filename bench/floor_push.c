@@ -1,0 +1,183 @@
+/* The floor of fan-out: the cheapest way the kernel allows to send one event to many readers.
+ *
+ * One thread, one epoll. A reader that sends a request head gets the same bytes as every other,
+ * read from a file that the driver captured from Stentor: the head of an event stream, or the
+ * answer to a WebSocket handshake; the floor does not know which. Then it is on the list, in the
+ * order of accepting. A PUT on the second port holds the ready bytes of an event, and they go to
+ * every reader with one send(2) each. What Stentor costs above this is what its features cost:
+ * topics, cursors, history, fairness to requests, deadlines.
+ *
+ * Left out on purpose, besides what floor.c leaves out: a socket that does not take an event whole
+ * loses its reader (and the fact is reported), nothing else is served during a fan-out, and the
+ * publisher is read with blocking calls, because there is one and it is the driver.
+ *
+ * Usage: floor_push PORT PUBLISH_PORT HEAD_FILE. Listens on 127.0.0.1; SIGTERM ends it.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, BACKLOG = 4096, FILES_MAX = 1 << 20 };
+
+static const char PUBLISHED[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+static char receive_buffer[RECEIVE_BYTES + 1]; /* the last byte stays 0, for strtoul */
+static char head[RECEIVE_BYTES];
+static size_t head_bytes;
+
+/* Readers in the order of accepting; -1 where one has gone. `position` finds a reader by its
+ * descriptor and is -1 for a connection that has asked for nothing yet. */
+static int readers[FILES_MAX];
+static int reader_count;
+static int position[FILES_MAX];
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void read_head(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) fail(path);
+    head_bytes = fread(head, 1, sizeof head, file);
+    if (head_bytes == 0 || head_bytes == sizeof head) {
+        fprintf(stderr, "floor_push: %s: empty or too long\n", path);
+        exit(1);
+    }
+    fclose(file);
+}
+
+static int listen_on(const char *port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int one = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (fd < 0) fail("socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* accepted sockets inherit it */
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0) fail("bind");
+    if (listen(fd, BACKLOG) < 0) fail("listen");
+    return fd;
+}
+
+static void accept_all(int epoll, int listener, int flags) {
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, flags);
+        if (fd < 0) {
+            if (errno != EAGAIN) perror("floor_push: accept4");
+            return;
+        }
+        if (fd >= FILES_MAX) {
+            close(fd);
+            continue;
+        }
+        position[fd] = -1;
+        uint32_t edge = flags & SOCK_NONBLOCK ? (uint32_t)EPOLLET : 0;
+        struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | edge, .data.fd = fd};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) fail("epoll_ctl");
+    }
+}
+
+static void drop(int fd) {
+    if (position[fd] >= 0) readers[position[fd]] = -1;
+    position[fd] = -1;
+    close(fd);
+}
+
+/* A reader's request, or its end. */
+static void serve_reader(int fd, uint32_t events) {
+    ssize_t received = recv(fd, receive_buffer, RECEIVE_BYTES, 0);
+    if (received < 0 && errno == EAGAIN) return;
+    if (received <= 0 || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        drop(fd);
+        return;
+    }
+    if (position[fd] >= 0 || !memmem(receive_buffer, received, "\r\n\r\n", 4)) return;
+    if (reader_count == FILES_MAX || send(fd, head, head_bytes, MSG_NOSIGNAL) < 0) {
+        drop(fd);
+        return;
+    }
+    position[fd] = reader_count;
+    readers[reader_count++] = fd;
+}
+
+static void fan_out(const char *event, size_t bytes) {
+    int kept = 0;
+    for (int i = 0; i < reader_count; i++) {
+        int fd = readers[i];
+        if (fd < 0) continue;
+        if (send(fd, event, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) {
+            fprintf(stderr, "floor_push: a reader did not take an event whole\n");
+            position[fd] = -1;
+            close(fd);
+            continue;
+        }
+        position[fd] = kept;
+        readers[kept++] = fd;
+    }
+    reader_count = kept;
+}
+
+/* One PUT, read to its end. The publisher waits for each answer, so nothing follows a body. */
+static void serve_publisher(int fd) {
+    size_t held = 0;
+    for (;;) {
+        ssize_t received = recv(fd, receive_buffer + held, RECEIVE_BYTES - held, 0);
+        if (received <= 0) break;
+        held += received;
+        receive_buffer[held] = 0;
+        char *body = memmem(receive_buffer, held, "\r\n\r\n", 4);
+        char *length = strcasestr(receive_buffer, "\r\nContent-Length:");
+        if (!body || !length || length > body) continue;
+        body += 4;
+        size_t bytes = strtoul(length + 17, NULL, 10);
+        if (held - (body - receive_buffer) < bytes) continue;
+        fan_out(body, bytes);
+        if (send(fd, PUBLISHED, sizeof PUBLISHED - 1, MSG_NOSIGNAL) < 0) break;
+        return;
+    }
+    close(fd);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) {
+        fprintf(stderr, "usage: floor_push PORT PUBLISH_PORT HEAD_FILE\n");
+        return 2;
+    }
+    read_head(argv[3]);
+    int listener = listen_on(argv[1]), publish_listener = listen_on(argv[2]);
+    int epoll = epoll_create1(0), publish_epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) < 0) fail("epoll");
+    /* Publishers have an epoll of their own inside the first, which tells them from readers. */
+    event.data.fd = publish_epoll;
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, publish_epoll, &event) < 0) fail("epoll");
+    event.data.fd = publish_listener;
+    if (epoll_ctl(publish_epoll, EPOLL_CTL_ADD, publish_listener, &event) < 0) fail("epoll");
+    static struct epoll_event events[EVENTS_MAX];
+    for (;;) {
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, -1);
+        if (ready < 0 && errno != EINTR) fail("epoll_wait");
+        for (int i = 0; i < ready; i++) {
+            int fd = events[i].data.fd;
+            if (fd == listener) {
+                accept_all(epoll, listener, SOCK_NONBLOCK);
+            } else if (fd == publish_epoll) {
+                if (epoll_wait(publish_epoll, &event, 1, 0) < 1) continue;
+                fd = event.data.fd;
+                if (fd == publish_listener) accept_all(publish_epoll, publish_listener, 0);
+                else serve_publisher(fd);
+            } else {
+                serve_reader(fd, events[i].events);
+            }
+        }
+    }
+}

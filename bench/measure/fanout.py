@@ -1,0 +1,227 @@
+"""One message to many readers, against the floor's bare sends and nchan."""
+
+import json
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from . import table
+from .bench import Bench
+from .load import Series, Usage, alternate, foreign_share
+from .process import Memory, Server
+from .push import Publisher, Readers, capture, message, pace, put, request
+from .servers import QUIET_STREAMS_CONFIG, FloorPush, Nchan, Stentor
+
+READERS = 15_000
+WARM_UP_READERS = 300
+WARM_UP_MESSAGES = 2
+PER_SECOND = 4
+TOPIC = "/bench/fanout"
+
+MANY_READERS = 2_000
+QUOTES = 50
+BATCHES_PER_SECOND = 10
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round of one subject."""
+
+    cpu_us: float
+    """Processor time of the server process per delivered message, in microseconds."""
+
+    last_ms: float
+    """From publishing a message until the last reader had it; the median of the round."""
+
+    foreign_share: float
+
+
+@dataclass
+class Subject:
+    """A server with its readers; publishes for some seconds and says what that cost."""
+
+    name: str
+    server: Server
+    readers: Readers
+    publish_port: int
+    make_request: Callable[[bytes], bytes]
+    batch: int = 1
+    """Messages with consecutive numbers that are published together ..."""
+
+    encode_batch: Callable[[list[bytes]], list[bytes]] = lambda batch: batch
+    """... and what is published for them, one request for each item."""
+
+    batches_per_second: float = PER_SECOND
+    next: int = field(default=1)
+
+    def publish(self, publisher: Publisher) -> None:
+        numbers = range(self.next, self.next + self.batch)
+        for data in self.encode_batch([message(number) for number in numbers]):
+            publisher.publish(data)
+        self.next += self.batch
+
+    def warm_up(self) -> None:
+        with Publisher(self.publish_port, self.make_request) as publisher:
+            for _ in range(WARM_UP_MESSAGES):
+                self.publish(publisher)
+        self.readers.await_message(self.next - 1)
+
+    def load(self, seconds: int) -> Sample:
+        """The first batch of each round is not counted: it fetches what the others displaced."""
+        batches = max(1, round(seconds * self.batches_per_second))
+        with Publisher(self.publish_port, self.make_request) as publisher:
+            self.publish(publisher)
+            self.readers.await_message(self.next - 1)
+            self.readers.mark()
+            before = Usage.now(self.server, self.readers)
+            pace(batches, self.batches_per_second, lambda _: self.publish(publisher))
+            self.readers.await_message(self.next - 1)
+            after = Usage.now(self.server, self.readers)
+        report = self.readers.report()
+        report.expect_each_once(self.name, batches * self.batch)
+        if self.batch == 1 and max(report.last_ns.values()) > 1e9 / self.batches_per_second:
+            table.progress(f"warning: {self.name} had not finished with a message when the next "
+                           "came, and may have sent two in one write")
+        return Sample(
+            cpu_us=(after.server - before.server) * 1e6 / report.messages,
+            last_ms=statistics.median(report.last_ns.values()) / 1e6,
+            foreign_share=foreign_share(before, after),
+        )
+
+
+def fanout(bench: Bench) -> list[table.Row]:
+    """15,000 SSE readers of one topic, a message of 64 bytes four times a second."""
+    return fan_out_to(bench, "SSE", 128, websocket=False)
+
+
+def fanout_ws(bench: Bench) -> list[table.Row]:
+    """The same with WebSocket."""
+    return fan_out_to(bench, "WebSocket", 160, websocket=True)
+
+
+def fan_out_to(bench: Bench, kind: str, bytes_max: int, websocket: bool) -> list[table.Row]:
+    with ExitStack() as stack:
+        stentor = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
+        data = message(0)
+        stentor.put(TOPIC, data)
+        captured = capture(stentor, TOPIC, data, websocket)
+        floor = stack.enter_context(FloorPush(bench, captured.head))
+        nchan = stack.enter_context(Nchan())
+        subjects = []
+        for server, port, make_request in (
+            (stentor, stentor.control_port, put(TOPIC)),
+            (floor, floor.publish_port, lambda data: put("/")(captured.event(data))),
+            (nchan, nchan.port, put("/pub")),
+        ):
+            options = ["--ws"] if websocket else []
+            readers = stack.enter_context(Readers(bench, server, [TOPIC], READERS, *options))
+            subjects.append(Subject(server.name, server, readers, port, make_request))
+        before = {subject.name: memory_with(subject, WARM_UP_READERS) for subject in subjects}
+        for subject in subjects:
+            memory_with(subject, READERS)
+        series = alternate(bench.options, subjects)
+        grown = {subject.name: growth(before[subject.name], subject.server.memory())
+                 for subject in subjects}
+    what = f"{READERS:,} {kind} readers of one topic"
+    return [memory_row(what, grown, bytes_max), *cost_rows(what, series)]
+
+
+def memory_with(subject: Subject, readers: int) -> Memory:
+    """Memory with that many readers, each of which has had messages."""
+    subject.readers.hold(readers)
+    subject.warm_up()
+    return subject.server.memory()
+
+
+def growth(before: Memory, after: Memory) -> Memory:
+    """For each reader that came between."""
+    more = READERS - WARM_UP_READERS
+    return Memory((after.resident - before.resident) // more,
+                  (after.proportional - before.proportional) // more,
+                  (after.anonymous - before.anonymous) // more)
+
+
+def memory_row(what: str, grown: dict[str, Memory], bytes_max: int) -> table.Row:
+    mine = grown["stentor"]
+    others = ", ".join(f"{name} {grown[name].resident:,} B" for name in ("floor_push", "nchan"))
+    target = table.at_most(bytes_max, " B")
+    return table.Row(
+        f"{what}: process memory each",
+        f"{mine.resident} B (PSS {mine.proportional}, anonymous {mine.anonymous})",
+        others, "", target.text, target.holds(mine.resident))
+
+
+def cost_rows(what: str, series: Series[Sample]) -> list[table.Row]:
+    """The last row tells how much of nchan's time is left to win: the floor's own ratio to it."""
+    return [
+        table.ratio_row(
+            f"{what}: {label}",
+            f"{series.median(one, figure):.2f} {unit}",
+            f"{other} {series.median(other, figure):.2f} {unit}",
+            series.ratio(one, other, figure),
+            target)
+        for label, figure, unit, one, other, target in (
+            ("CPU per delivery", cpu_us, "us", "stentor", "floor_push", table.at_most(1.10)),
+            ("CPU per delivery", cpu_us, "us", "stentor", "nchan", table.at_most(0.65)),
+            ("until the last has it", last_ms, "ms", "stentor", "floor_push",
+             table.at_most(1.10)),
+            ("until the last has it", last_ms, "ms", "stentor", "nchan", None),
+            ("CPU per delivery of the floor", cpu_us, "us", "floor_push", "nchan", None),
+        )
+    ]
+
+
+def coalescing(bench: Bench) -> list[table.Row]:
+    """50 quotes published together every 100 ms to 2,000 readers of all of them.
+
+    The floor sends the same bytes with one send for each message and reader. It could not do so
+    ten times a second, so it is published to as fast as it goes: its figure is CPU time too.
+    """
+    path = "/-/events?topic=/quotes/*"
+    topics = [f"/quotes/q{n:02d}" for n in range(QUOTES)]
+    with ExitStack() as stack:
+        stentor = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
+        data = message(0)
+        stentor.put(topics[0], data)
+        captured = capture(stentor, path, data)
+        floor = stack.enter_context(FloorPush(bench, captured.head))
+        subjects = [
+            Subject("stentor", stentor,
+                    stack.enter_context(Readers(bench, stentor, [path], MANY_READERS)),
+                    stentor.control_port, request("POST", "/-/publish", "application/x-ndjson"),
+                    QUOTES, lambda batch: [as_lines(topics, batch)], BATCHES_PER_SECOND),
+            Subject("floor_push", floor,
+                    stack.enter_context(Readers(bench, floor, ["/"], MANY_READERS)),
+                    floor.publish_port, lambda data: put("/")(captured.event(data)),
+                    QUOTES, batches_per_second=1),
+        ]
+        for subject in subjects:
+            subject.readers.hold(MANY_READERS)
+        series = alternate(bench.options, subjects)
+    what = f"{QUOTES} quotes each 100 ms to {MANY_READERS:,} readers of all"
+    return [
+        table.ratio_row(
+            f"{what}: CPU per delivery", f"{series.median('stentor', cpu_us):.3f} us",
+            f"one send each {series.median('floor_push', cpu_us):.2f} us",
+            series.ratio("stentor", "floor_push", cpu_us), table.at_most(0.25)),
+        table.absolute_row(
+            f"{what}: until the last has one", f"{series.median('stentor', last_ms):.1f} ms",
+            series.median("stentor", last_ms), None),
+    ]
+
+
+def as_lines(topics: list[str], batch: list[bytes]) -> bytes:
+    """A body of `/-/publish`: one message for each topic."""
+    return "".join(
+        json.dumps({"topic": topic, "data": data.decode()}) + "\n"
+        for topic, data in zip(topics, batch, strict=True)
+    ).encode()
+
+
+def cpu_us(sample: Sample) -> float:
+    return sample.cpu_us
+
+
+def last_ms(sample: Sample) -> float:
+    return sample.last_ms

@@ -1,0 +1,226 @@
+"""What measurements of streams stand on: numbered messages, publishers, and the readers' process.
+
+A message says its number and when it was published (`message`), so the readers (readers.c) can
+check by themselves that each number comes exactly once and in order, and how long it took.
+"""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from . import table
+from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
+from .process import Server, cpu_seconds_of
+from .servers import content_length
+
+MESSAGE_BYTES = 64
+CAPTURE_BYTES_MAX = 64 * 1024
+ANSWER_SECONDS_MAX = 30
+EXIT_SECONDS_MAX = 120
+
+
+def message(number: int, length: int = MESSAGE_BYTES) -> bytes:
+    """Data of exactly `length` bytes; the time is CLOCK_MONOTONIC's, that of the readers too."""
+    return f"n={number:010d} t={time.monotonic_ns():019d} ".ljust(length, ".").encode()
+
+
+def put(path: str) -> Callable[[bytes], bytes]:
+    """Makes the request that publishes data at `path`; nchan and the floor understand it too."""
+    return request("PUT", path, "text/plain")
+
+
+def request(method: str, path: str, content_type: str) -> Callable[[bytes], bytes]:
+    head = (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
+            "Content-Length: %d\r\n\r\n").encode()
+    return lambda data: head % len(data) + data
+
+
+class Publisher(AbstractContextManager["Publisher"]):
+    """One keep-alive connection; each publish waits for its answer, which must be good."""
+
+    def __init__(self, port: int, make_request: Callable[[bytes], bytes]) -> None:
+        self.make_request = make_request
+        self.connection = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS_MAX)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def publish(self, data: bytes) -> None:
+        try:
+            self.connection.sendall(self.make_request(data))
+            answer = b""
+            while not is_whole(answer):
+                more = self.connection.recv(65536)
+                if not more:
+                    raise MeasurementError(f"publishing: the connection ended after {answer!r}")
+                answer += more
+        except OSError as error:
+            raise MeasurementError(f"publishing: {error}") from error
+        if not answer.startswith(b"HTTP/1.1 20"):
+            raise MeasurementError(f"publishing was answered {answer!r}")
+
+
+def is_whole(answer: bytes) -> bool:
+    head, blank_line, body = answer.partition(b"\r\n\r\n")
+    return bool(blank_line) and len(body) >= content_length(head)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The bytes one reader was sent: for the floor to send the same."""
+
+    head: bytes
+    before_data: bytes
+    after_data: bytes
+
+    def event(self, data: bytes) -> bytes:
+        return self.before_data + data + self.after_data
+
+
+def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> Captured:
+    """Reads a stream of `server` until `data` has come; a publish must have preceded."""
+    fields = (
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        if websocket else "Accept: text/event-stream\r\n"
+    )
+    received = b""
+    end = data if websocket else b"\n\n"
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), ANSWER_SECONDS_MAX) as stream:
+            stream.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}\r\n".encode())
+            while data not in received or end not in received[received.index(data):]:
+                more = stream.recv(65536)
+                if not more or len(received) > CAPTURE_BYTES_MAX:
+                    raise MeasurementError(f"{server.name}: GET {path}: {received[:200]!r}")
+                received += more
+    except OSError as error:
+        raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
+    head, blank_line, stream_bytes = received.partition(b"\r\n\r\n")
+    before, _, after = stream_bytes.partition(data)
+    if websocket:
+        return Captured(head + blank_line, before, b"")
+    before = before.rpartition(b"\n\n")[2]
+    return Captured(head + blank_line, before, after.partition(b"\n\n")[0] + b"\n\n")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the readers have counted since the mark; see readers.c."""
+
+    figures: dict[str, int]
+    stalled_all: dict[str, int]
+    stalled_latest: dict[str, int]
+    last_ns: dict[int, int]
+    """Message number -> nanoseconds until the last reader had it."""
+
+    reached: dict[int, int]
+    """Message number -> how many readers had it."""
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self.figures[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def expect_each_once(self, server: str, published: int) -> None:
+        """Every reader that is not meant to stall had every message once and in order.
+
+        What mode=latest skipped counts as had; without that mode nothing is conflated.
+        """
+        wrong = {name: self.figures[name]
+                 for name in ("ended", "gaps", "told", "silent", "repeated")
+                 if self.figures[name]}
+        expected = self.steady * published - self.conflated
+        if wrong or self.messages != expected or self.current != self.steady:
+            raise MeasurementError(
+                f"{server}: {self.messages:,} of {expected:,} messages were delivered, "
+                f"{self.current:,} of {self.steady:,} readers have the newest, {wrong}")
+
+
+class Readers(AbstractContextManager["Readers"]):
+    """The process of readers.c, on the core of the load unless told otherwise."""
+
+    def __init__(self, bench: Bench, server: Server, paths: list[str], most: int,
+                 *options: str, cores: str = str(LOAD_CORE)) -> None:
+        self.server = server.name
+        self.log = OUT_DIR / f"readers-{server.name}.log"
+        command = ["taskset", "--cpu-list", cores, str(bench.readers),
+                   "--port", str(server.port), "--most", str(most), *options]
+        for path in paths:
+            command += ["--path", path]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True,
+                                            stdout=subprocess.PIPE, stderr=log)
+
+    def __exit__(self, error: type | None, *_: object) -> None:
+        self.process.stdin.close()
+        if error:
+            self.process.terminate()  # it may be in the middle of an order
+        try:
+            self.process.wait(EXIT_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds_of(self.process.pid)
+
+    def order(self, order: str, answer: str) -> str:
+        """Waits for the line that begins with `answer` and returns the rest of it.
+
+        That the readers' process answers is its own promise: each of its orders has an end.
+        """
+        try:
+            print(order, file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            pass
+        for line in self.process.stdout:
+            if line.startswith(answer):
+                return line[len(answer):].strip()
+            if line.startswith("opening "):
+                table.progress(f"  {int(line.split()[1]):,} readers")
+            else:
+                raise MeasurementError(f"readers of {self.server}: {line.strip()}")
+        raise MeasurementError(
+            f"readers of {self.server} have ended: {self.log.read_text(errors='replace')}")
+
+    def hold(self, count: int) -> None:
+        self.order(f"hold {count}", "held")
+
+    def mark(self) -> None:
+        self.order("mark", "marked")
+
+    def await_message(self, number: int, seconds: int = ANSWER_SECONDS_MAX) -> None:
+        """Waits until all have it, or for so long; the report tells which."""
+        self.order(f"await {number} {seconds}", "got")
+
+    def stall(self) -> None:
+        self.order("stall", "stalled")
+
+    def resume(self, seconds: int) -> None:
+        """Those that were stalled read again; waits until they have the newest, or so long."""
+        self.order("resume", "resumed")
+        self.order(f"catch-up {seconds}", "got")
+
+    def report(self) -> Report:
+        raw = json.loads("{" + self.order("report", "{"))
+        progress = raw.pop("progress")
+        return Report(
+            stalled_all=raw.pop("stalled_all"), stalled_latest=raw.pop("stalled_latest"),
+            last_ns={number: last for number, _, _, last in progress},
+            reached={number: count for number, count, _, _ in progress}, figures=raw)
+
+
+def pace(count: int, per_second: float, act: Callable[[int], None]) -> None:
+    """Calls `act` with 0 to `count` - 1 at a steady rate; one that is late is not skipped."""
+    start = time.monotonic()
+    for turn in range(count):
+        time.sleep(max(0.0, start + turn / per_second - time.monotonic()))
+        act(turn)
