@@ -91,6 +91,9 @@ Try, in another terminal:
   *A value*: a quote as it is now, with its entity tag.
     curl -i {base}/quotes/aapl
 
+  *A stream*: every quote as it comes; Ctrl-C ends it.
+    curl -N -H 'Accept: text/event-stream' {base}/quotes/aapl
+
   *A conditional poll*: this page has not changed, so expect 304 and no body.
     curl -i -H 'If-None-Match: \"{page}\"' {base}/demo
 
@@ -212,7 +215,7 @@ mod tests {
         let text = introduction("http://127.0.0.1:8080", id, &scene);
         assert!(text.contains("(2012-05-18 to 2012-05-21), 2 a second."), "{text}");
         assert!(text.contains("-H 'If-None-Match: \"1f2e3d4c-1\"' http://127.0.0.1:8080/demo"));
-        assert_eq!(text.matches("    curl ").count(), 3);
+        assert_eq!(text.matches("    curl ").count(), 4);
         assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     }
