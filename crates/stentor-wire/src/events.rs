@@ -5,11 +5,13 @@
 //! pages add what they like to it, such as a number that keeps a cache from answering; there, only
 //! what we know is looked at.
 
+use std::borrow::Cow;
+
 use memchr::memchr;
 use serde::Deserialize;
 
 use crate::saturating_decimal;
-use crate::target::pairs;
+use crate::target::{BadEscape, pairs};
 
 /// What a query asks for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -47,8 +49,8 @@ pub struct Command {
 /// One plain sentence: a parameter that is unknown or broken, or too many topics.
 pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, String> {
     let mut reading = Reading::default();
-    for pair in pairs(query) {
-        let (name, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+    for piece in pieces(query) {
+        let (name, value) = decoded(piece)?;
         if name == "topic" {
             if reading.query.topics.len() == topics_max {
                 return Err(format!("At most {topics_max} topics may be asked for at once."));
@@ -72,17 +74,32 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
 /// One plain sentence: a parameter that is known and broken.
 pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
     let mut reading = Reading::default();
-    for piece in query.split(|&byte| byte == b'&') {
-        let name = &piece[..memchr(b'=', piece).unwrap_or(piece.len())];
-        if !matches!(name, b"since" | b"last_event_id" | b"mode" | b"wait") {
-            continue;
-        }
-        for pair in pairs(piece) {
-            let (name, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+    for piece in pieces(query) {
+        if matches!(name_of(piece), b"since" | b"last_event_id" | b"mode" | b"wait") {
+            let (name, value) = decoded(piece)?;
             reading.parameter(&name, &value)?;
         }
     }
     Ok(reading.finish())
+}
+
+fn pieces(query: &[u8]) -> impl Iterator<Item = &[u8]> {
+    query.split(|&byte| byte == b'&').filter(|piece| !piece.is_empty())
+}
+
+fn name_of(piece: &[u8]) -> &[u8] {
+    &piece[..memchr(b'=', piece).unwrap_or(piece.len())]
+}
+
+/// Name and value of one piece. A cursor that cannot be decoded is one that means nothing, which is
+/// for the reader to be told in the stream: an error would keep it from coming back.
+fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
+    match (pairs(piece).next(), name_of(piece)) {
+        (Some(Ok(pair)), _) => Ok(pair),
+        (_, b"since") => Ok((Cow::Borrowed("since"), Cow::Borrowed(NO_CURSOR))),
+        (_, b"last_event_id") => Ok((Cow::Borrowed("last_event_id"), Cow::Borrowed(NO_CURSOR))),
+        _ => Err(format!("The query is broken. {BadEscape}")),
+    }
 }
 
 /// Reads a command of `stentor.v1`: a JSON object with a list `subscribe`, a list `unsubscribe`, or
@@ -151,6 +168,9 @@ fn shortened(text: &str) -> String {
     let dots = if end < text.len() { "..." } else { "" };
     format!("{}{dots}", text[..end].escape_debug())
 }
+
+/// What stands for a cursor that cannot be read: no id looks like it.
+const NO_CURSOR: &str = "?";
 
 /// The most bytes of what a client wrote that an error repeats.
 const SHOWN_BYTES_MAX: usize = 160;
