@@ -150,7 +150,7 @@ fn topic(
     path: &[u8],
     query: Option<&[u8]>,
 ) -> Next {
-    if head.upgrade.is_some() && websocket::is_asked_for(head) {
+    if websocket::is_asked_for(head) {
         return websocket::open(x, head, path, query);
     }
     if accepts_events(head.accept) {
