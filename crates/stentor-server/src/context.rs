@@ -66,7 +66,7 @@ pub(crate) struct Context {
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
     news: Vec<(News, u64)>,
-    /// Chance: who goes first, who comes back when.
+    /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
     pub(crate) cost: usize,

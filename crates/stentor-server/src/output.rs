@@ -53,9 +53,9 @@ impl Output {
         self.bytes.len() + self.shared_bytes
     }
 
-    /// The bytes, if nothing else was gathered.
-    pub(crate) fn plain(&mut self) -> Option<&mut Vec<u8>> {
-        self.shared.is_empty().then_some(&mut self.bytes)
+    /// Whether there are bodies between the bytes.
+    pub(crate) fn has_bodies(&self) -> bool {
+        !self.shared.is_empty()
     }
 
     /// Where heads and small bodies are written to.

@@ -9,7 +9,6 @@ use crate::limits::MANY_BYTES_MAX;
 use crate::route;
 use crate::stream::replay::Replay;
 use crate::stream::{Gap, Held, MANY, Reader, Start};
-use crate::transport::long_poll;
 use stentor_hub::{Filter, Id, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Role, Socket};
 use stentor_wire::http1::{self, FieldSlots, Head};
@@ -143,7 +142,7 @@ impl Connection {
 fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, replay: &Replay) -> u64 {
     body.push(b'[');
     if let Some(gap) = gap {
-        long_poll::gap(body, gap);
+        body.extend_from_slice(gap.object().as_bytes());
     }
     let mut messages = 0;
     for news in replay.rest() {

@@ -348,7 +348,7 @@ impl Connection {
             return Ok(false);
         }
         let forms = self.reader.forms();
-        if cx.out.plain().is_none() && !self.flush(cx, io, socket)? {
+        if cx.out.has_bodies() && !self.flush(cx, io, socket)? {
             return Ok(false);
         }
         let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
@@ -425,20 +425,19 @@ impl Connection {
             _ => {}
         }
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
-        if bytes == batch.bytes().len() {
-            self.reader.cursor = batch.upto_seq();
-            let (messages, conflated) = (batch.messages(), batch.conflated());
-            cx.stats.conflated.add(conflated);
-            cx.count_stream(bytes, messages);
-            return Ok(true);
-        }
         let sent = batch.sent(bytes);
+        let is_whole = bytes == batch.bytes().len();
+        if is_whole {
+            self.reader.cursor = batch.upto_seq();
+        }
         // What was left out counts once what was sent instead has begun to leave.
         let conflated = if sent.messages == batch.messages() { batch.conflated() } else { 0 };
         cx.stats.conflated.add(conflated);
         cx.count_stream(bytes, sent.messages);
-        self.keep_rest(cx, sent)?;
-        Ok(false)
+        if !is_whole {
+            self.keep_rest(cx, sent)?;
+        }
+        Ok(is_whole)
     }
 
     /// What the log has behind the cursor for a reader of several feeds.

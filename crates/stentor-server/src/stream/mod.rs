@@ -157,4 +157,9 @@ impl Gap {
             None => format!("{{\"reason\":\"{}\"}}", self.reason),
         }
     }
+
+    /// The same as it stands where messages are JSON objects: in frames and arrays.
+    pub(crate) fn object(&self) -> String {
+        format!("{{\"gap\":{}}}", self.json())
+    }
 }

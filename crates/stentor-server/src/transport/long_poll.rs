@@ -6,11 +6,11 @@
 use crate::context::Exchange;
 use crate::limits::HELD_MS_MAX;
 use crate::route::Next;
-use crate::stream::{Gap, Held, Opening, Reader, Start, Transport};
-use crate::transport::{Wanted, no_topic};
+use crate::stream::{Held, Reader, Start, Transport};
+use crate::transport::Wanted;
 use stentor_hub::{Filter, Message};
 use stentor_wire::http1::Head;
-use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
+use stentor_wire::negotiate::tag_matches;
 
 /// Whether a request for a value may be one to be held.
 pub(crate) fn may_be_asked_for(head: &Head<'_>, query: Option<&[u8]>) -> bool {
@@ -31,7 +31,7 @@ pub(crate) fn hold(
         Ok(wanted) => wanted,
         Err(refused) => return Some(x.refuse_stream(refused)),
     };
-    let wait_s = wanted.wait_s.or_else(|| head.prefer.and_then(prefer_wait_s))?;
+    let wait_s = wanted.wait_s?;
     let [Filter::Topic(topic)] = wanted.filters.as_slice() else { return None };
     // Before the value is read: whatever comes later is news.
     let seq = x.shared.hub.seq();
@@ -43,9 +43,7 @@ pub(crate) fn hold(
         return None;
     }
     let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
-    let held = held(x, bytes, wait_s);
-    let (filters, start) = (wanted.filters, wanted.start);
-    Some(Next::Stream(Box::new(Opening { reader, filters, start, held: Some(held) })))
+    Some(wanted.open(reader, Some(held(x, bytes, wait_s))))
 }
 
 /// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
@@ -56,17 +54,12 @@ pub(crate) fn many(
     path: &[u8],
     query: Option<&[u8]>,
 ) -> Next {
-    let wanted = match Wanted::of(x, head, path, query) {
-        Ok(wanted) if wanted.filters.is_empty() => return x.refuse_stream(no_topic()),
+    let wanted = match Wanted::of_some(x, head, path, query) {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    let wait_s = wanted.wait_s.or_else(|| head.prefer.and_then(prefer_wait_s)).unwrap_or(0);
-    let reader =
-        Reader { mode: wanted.mode, is_enveloped: true, ..Reader::new(Transport::LongPoll) };
-    let held = held(x, bytes, wait_s);
-    let (filters, start) = (wanted.filters, wanted.start);
-    Next::Stream(Box::new(Opening { reader, filters, start, held: Some(held) }))
+    let held = held(x, bytes, wanted.wait_s.unwrap_or(0));
+    wanted.open(Reader::new(Transport::LongPoll), Some(held))
 }
 
 fn held(x: &Exchange<'_>, bytes: &[u8], wait_s: u64) -> Held {
@@ -83,11 +76,4 @@ fn is_news(head: &Head<'_>, start: Start, value: &Message) -> bool {
         (Start::Values, Some(tags)) => !tag_matches(tags, value.id().text().as_bytes()),
         (Start::Values, None) | (Start::Gap(_), _) => true,
     }
-}
-
-/// What an array says of messages that are missing.
-pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
-    out.extend_from_slice(b"{\"gap\":");
-    out.extend_from_slice(gap.json().as_bytes());
-    out.push(b'}');
 }

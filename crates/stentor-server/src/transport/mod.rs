@@ -7,10 +7,12 @@ pub(crate) mod websocket;
 
 use crate::context::Exchange;
 use crate::endpoint::BAD_PATH;
-use crate::stream::Start;
+use crate::route::Next;
+use crate::stream::{Held, Opening, Reader, Start};
 use stentor_hub::{Filter, Mode};
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Head;
+use stentor_wire::negotiate::prefer_wait_s;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -24,6 +26,7 @@ pub(crate) struct Wanted {
     pub(crate) is_enveloped: bool,
     pub(crate) start: Start,
     pub(crate) mode: Mode,
+    /// How long a long-poll may be held: as the query says, or else Prefer.
     pub(crate) wait_s: Option<u64>,
 }
 
@@ -44,6 +47,28 @@ impl Wanted {
             return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
         }
         Ok(wanted)
+    }
+
+    /// The same, but nothing is not enough.
+    pub(crate) fn of_some(
+        x: &Exchange<'_>,
+        head: &Head<'_>,
+        path: &[u8],
+        query: Option<&[u8]>,
+    ) -> Result<Wanted, (Status, String)> {
+        let wanted = Wanted::of(x, head, path, query)?;
+        if wanted.filters.is_empty() {
+            let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
+            return Err((Status::BAD_REQUEST, reason.to_owned()));
+        }
+        Ok(wanted)
+    }
+
+    /// What becomes of the request once its answer has begun, or is held.
+    pub(crate) fn open(self, reader: Reader, held: Option<Held>) -> Next {
+        let Wanted { filters, is_enveloped, start, mode, .. } = self;
+        let reader = Reader { mode, is_enveloped, ..reader };
+        Next::Stream(Box::new(Opening { reader, filters, start, held }))
     }
 
     fn read(
@@ -71,6 +96,7 @@ impl Wanted {
             Some(true) => Mode::Latest,
             Some(false) => Mode::All,
         };
+        let wait_s = wait_s.or_else(|| head.prefer.and_then(prefer_wait_s));
         Ok(Wanted { filters, is_enveloped, start, mode, wait_s })
     }
 }
@@ -78,9 +104,3 @@ impl Wanted {
 /// As many different topics are read as may exist.
 pub(crate) const TOO_MANY_TOPICS: &str =
     "More different topics are read here than there is room for (limits.topics_max).";
-
-/// What `/-/events` says to those who name no topic.
-fn no_topic() -> (Status, String) {
-    let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
-    (Status::BAD_REQUEST, reason.to_owned())
-}

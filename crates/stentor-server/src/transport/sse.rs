@@ -5,8 +5,8 @@
 
 use crate::context::Exchange;
 use crate::route::Next;
-use crate::stream::{Gap, Opening, Reader, Transport};
-use crate::transport::{Wanted, no_topic};
+use crate::stream::{Gap, Reader, Transport};
+use crate::transport::Wanted;
 use stentor_hub::Id;
 use stentor_io::Rng;
 use stentor_wire::http1::Head;
@@ -20,8 +20,7 @@ pub(crate) fn open(
     path: &[u8],
     query: Option<&[u8]>,
 ) -> Next {
-    let wanted = match Wanted::of(x, head, path, query) {
-        Ok(wanted) if wanted.filters.is_empty() => return x.refuse_stream(no_topic()),
+    let wanted = match Wanted::of_some(x, head, path, query) {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
@@ -32,13 +31,7 @@ pub(crate) fn open(
     );
     let retry_ms = spread_ms(x.rng, x.settings.streams.retry_ms);
     sse::retry(x.reply.out.bytes(), retry_ms);
-    let reader = Reader {
-        mode: wanted.mode,
-        is_enveloped: wanted.is_enveloped,
-        ..Reader::new(Transport::Sse)
-    };
-    let (filters, start) = (wanted.filters, wanted.start);
-    Next::Stream(Box::new(Opening { reader, filters, start, held: None }))
+    wanted.open(Reader::new(Transport::Sse), None)
 }
 
 /// A time to come back after: those who left together do not come back together.

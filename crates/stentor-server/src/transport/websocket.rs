@@ -75,17 +75,18 @@ pub(crate) fn open(
         fields.extend_from_slice(b"\r\n");
     }
     x.reply.switch(&fields);
-    let mut reader = Reader {
+    let reader = Reader {
         commands,
         window_bits: deflate.map_or(0, |deflate| deflate.server_window_bits),
         ..Reader::new(if echoes { Transport::Echo } else { Transport::WebSocket })
     };
-    let (mut filters, mut start) = (Vec::new(), Start::Values);
-    if let Some(wanted) = wanted {
-        (reader.mode, reader.is_enveloped) = (wanted.mode, wanted.is_enveloped);
-        (filters, start) = (wanted.filters, wanted.start);
+    match wanted {
+        Some(wanted) => wanted.open(reader, None),
+        None => {
+            let (filters, start) = (Vec::new(), Start::Values);
+            Next::Stream(Box::new(Opening { reader, filters, start, held: None }))
+        }
     }
-    Next::Stream(Box::new(Opening { reader, filters, start, held: None }))
 }
 
 /// Whether a page of `origin` may read: one of this very host, or one that is listed. The control
@@ -100,8 +101,7 @@ fn may_read(origin: &[u8], host: Option<&[u8]>, cors: &Cors, is_control: bool) -
 
 /// The frame that says that something is missing.
 pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
-    let json = format!("{{\"gap\":{}}}", gap.json());
-    websocket::frame(out, Opcode::Text, false, json.as_bytes());
+    websocket::frame(out, Opcode::Text, false, gap.object().as_bytes());
 }
 
 /// The frame that says from where the reader may resume.
