@@ -5,6 +5,7 @@
 //! tests; the targets in `fuzz/` only call them.
 
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
+use crate::http1::response::{self, ResponseBody, ResponseHead};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
 };
@@ -16,6 +17,7 @@ use crate::negotiate::{
 use crate::sse::{self, Item, TooLong};
 use crate::status::Refusal;
 use crate::target::{check_topic, decode, pairs, split};
+use crate::websocket::client::{self, ServerFrame};
 use crate::websocket::{
     Decoder, Opcode, Received, Rules, Violation, accept, close_frame, deflate, frame,
     negotiate_deflate, offers_protocol,
@@ -42,6 +44,27 @@ pub fn fuzz_head(data: &[u8]) {
     let written = write_head(&head);
     assert_eq!(scan(&written, 0), Ok(Scan::Complete { len: written.len() }));
     assert_eq!(parse(&written, &mut FieldSlots::new()), Ok(head));
+}
+
+/// The head of a response is found at the same place and says the same whatever stands behind it,
+/// keeps what [`ResponseHead`] promises, and says the same when it is written out again.
+pub fn fuzz_response(data: &[u8]) {
+    let whole = response::parse(data);
+    for cut in (0..data.len()).step_by(data.len() / 256 + 1) {
+        let part = response::parse(&data[..cut]);
+        assert!(part == Ok(None) || part == whole, "cut at {cut}: {part:?} is not {whole:?}");
+    }
+    let Ok(Some(head)) = whole else { return };
+    assert!(head.len <= data.len() && head.len <= HEAD_BYTES_MAX);
+    assert_eq!(response::parse(&data[..head.len - 1]), Ok(None), "not before its last byte");
+    assert_eq!(response::parse(&data[..head.len]).as_ref(), Ok(&Some(head.clone())));
+    let written = write_response(&head);
+    assert_eq!(
+        response::parse(&written),
+        Ok(Some(ResponseHead { len: written.len(), ..head })),
+        "{:?}",
+        String::from_utf8_lossy(&written)
+    );
 }
 
 /// A chunked body decodes to the same content and the same end however it is split, and content
@@ -224,8 +247,38 @@ pub fn fuzz_websocket(data: &[u8]) {
     }
 }
 
+/// A server's frame is found at the same place and says the same whatever stands behind it, is no
+/// longer than was allowed, and is the same when a server writes it again. What a client writes is
+/// read by the server's decoder.
+pub fn fuzz_server_frame(data: &[u8]) {
+    let [max, key @ .., _] = data else { return };
+    let payload_bytes_max = [0, 1, 125, 126, 300, 4096, 70_000, usize::MAX][usize::from(max & 7)];
+    let mut rest = &data[1..];
+    loop {
+        let whole = client::server_frame(rest, payload_bytes_max);
+        for cut in (0..rest.len()).step_by(rest.len() / 64 + 1) {
+            let part = client::server_frame(&rest[..cut], payload_bytes_max);
+            assert!(part == Ok(None) || part == whole, "cut at {cut}: {part:?} is not {whole:?}");
+        }
+        let Ok(Some(ServerFrame { len, opcode, fin, payload })) = whole else { break };
+        assert!(payload.len() <= payload_bytes_max);
+        let mut written = server_frame(opcode, false, payload);
+        written[0] &= if fin { 0xff } else { 0x7f };
+        assert_eq!(written, rest[..len]);
+        rest = &rest[len..];
+    }
+
+    let mut mask = [0; 4];
+    mask.iter_mut().zip(key).for_each(|(mask, byte)| *mask = *byte);
+    let mut message = Vec::new();
+    client::masked_frame(&mut message, Opcode::Binary, mask, data);
+    let rules = Rules { message_bytes_max: data.len(), deflate: false };
+    let (received, end) = receive_pieces(&message, [message.len() / 2], &rules);
+    assert_eq!((received, end), (vec![Received::Binary(data.to_vec())], Ok(())));
+}
+
 /// Whatever is published, a reader gets exactly one event for it, with the text that was meant; and
-/// any stream means the same however it is split.
+/// any stream means the same however it is split, to a reader that keeps nothing as well.
 pub fn fuzz_sse(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let word: String =
@@ -255,6 +308,18 @@ pub fn fuzz_sse(data: &[u8]) {
         assert_eq!(read_pieces(data, [cut], bytes_max), whole, "cut at {cut}");
     }
     assert_eq!(read_pieces(data, 0..data.len(), bytes_max), whole, "byte by byte");
+
+    let events: Vec<_> = read_pieces(data, [], usize::MAX)
+        .into_iter()
+        .filter_map(|item| match item {
+            Ok(Item::Event { id, name, .. }) => Some((id, name)),
+            Ok(Item::Retry(_) | Item::Comment) | Err(TooLong) => None,
+        })
+        .collect();
+    for cut in (0..data.len()).step_by(every) {
+        assert_eq!(lend_pieces(data, [cut]), events, "lent, cut at {cut}");
+    }
+    assert_eq!(lend_pieces(data, 0..data.len()), events, "lent, byte by byte");
 }
 
 /// A query and a command mean the same when they are written out again, and no more than was
@@ -407,6 +472,33 @@ fn read_pieces(
     items
 }
 
+/// The id to resume from and the name of each event of a stream that arrives in pieces that end at
+/// `cuts`, as they are lent: what is incomplete is shown again with more behind it.
+fn lend_pieces(
+    data: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+) -> Vec<(Option<String>, Option<String>)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let data = data.strip_prefix(sse::BYTE_ORDER_MARK).unwrap_or(data);
+    let mut events = Vec::new();
+    let mut last_id = None;
+    let mut at = 0;
+    for cut in cuts.into_iter().chain([data.len()]) {
+        let end = cut.min(data.len());
+        while let Some((event, len)) = sse::first_event(&data[at..end]) {
+            assert_eq!(event.lines, &data[at..at + len]);
+            at += len;
+            if let Some(id) = event.id {
+                last_id = (!id.is_empty()).then(|| text(id));
+            }
+            if event.has_data {
+                events.push((last_id.clone(), event.name.map(text)));
+            }
+        }
+    }
+    events
+}
+
 /// Writes a query that means the same.
 fn write_query(query: &EventsQuery) -> String {
     let mut pieces: Vec<_> =
@@ -530,6 +622,31 @@ fn write_head(head: &Head<'_>) -> Vec<u8> {
     out
 }
 
+/// Writes a head of a response that means the same.
+fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
+    let connection = if head.keep_alive { "keep-alive" } else { "close" };
+    let mut out = format!("HTTP/1.1 {:03}\r\nConnection: {connection}\r\n", head.status);
+    match head.body {
+        ResponseBody::None | ResponseBody::UntilClose => {}
+        ResponseBody::Length(length) => out.push_str(&format!("Content-Length: {length}\r\n")),
+        ResponseBody::Chunked => out.push_str("Transfer-Encoding: chunked\r\n"),
+    }
+    let mut out = out.into_bytes();
+    for (name, value) in [
+        ("ETag", head.etag),
+        ("Last-Modified", head.last_modified),
+        ("Content-Type", head.content_type),
+        ("Sec-WebSocket-Accept", head.websocket_accept),
+    ] {
+        if let Some(value) = value {
+            assert_eq!(crate::trim_ows(value), value);
+            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
 /// The fields of a head whose values are kept as sent.
 fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 20] {
     [
@@ -637,6 +754,27 @@ mod tests {
             ],
         ),
         (
+            fuzz_response,
+            &[
+                "HTTP/1.1 200 OK\r\n",
+                "HTTP/1.0 304\r\n",
+                "HTTP/1.1 101 \u{e9}\n",
+                "Content-Length: 5\r\n",
+                "content-length: 5, 5\r\n",
+                "Transfer-Encoding: gzip, chunked\r\n",
+                "transfer-encoding:chunked\r\n",
+                "Connection: keep-alive, close\r\n",
+                "ETag: \"a\" \r\n",
+                "Sec-WebSocket-Accept: a=\r\n",
+                "\r\n",
+                "\r",
+                "\n",
+                " ",
+                ":",
+                "\u{16}\u{3}",
+            ],
+        ),
+        (
             fuzz_chunked,
             &[
                 "0\r\n\r\n",
@@ -710,6 +848,10 @@ mod tests {
                 "\0\0\0\0",
                 "\u{2}~",
             ],
+        ),
+        (
+            fuzz_server_frame,
+            &["\u{7}", "\u{1}", "\u{1}\u{1}a", "\t\0", "\0\u{2}ab", "\u{2}~\0~", "\u{88}\0", "a"],
         ),
         (
             fuzz_sse,

@@ -8,6 +8,9 @@
 //! [`Decoder`] is the other side, for `stentor sub` and for tests. It follows the standard to the
 //! letter but for one thing: what it keeps is bounded, since a stream has no end and a line need
 //! not have one either.
+//!
+//! [`first_event`] is for those who hold so many streams that a decoder for each is too much. It
+//! keeps nothing and copies nothing: an event is lent from the input if it is there whole.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +20,9 @@ use crate::saturating_decimal;
 
 /// What is sent when there is nothing to say: a comment, which readers pass over.
 pub const HEARTBEAT: &[u8] = b":\n\n";
+
+/// What a stream may begin with, and what then is no part of its first line.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Appends one event to `out`.
 ///
@@ -181,12 +187,7 @@ impl Decoder {
         if line.is_empty() {
             return self.dispatch();
         }
-        let (name, value) = match memchr(b':', line) {
-            Some(0) => return Some(Item::Comment),
-            Some(colon) => (&line[..colon], &line[colon + 1..]),
-            None => (line, &b""[..]),
-        };
-        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let Some((name, value)) = split_field(line) else { return Some(Item::Comment) };
         match name {
             b"data" => {
                 self.data.extend_from_slice(value);
@@ -210,6 +211,60 @@ impl Decoder {
     }
 }
 
+/// One block of a stream, lent from the input: some lines, and the empty one that ends them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawEvent<'a> {
+    /// Its name, if it has one; without one it is a `message`.
+    pub name: Option<&'a [u8]>,
+    /// The id it brings, if it brings one. An empty one takes back those before.
+    pub id: Option<&'a [u8]>,
+    /// Whether it is an event at all: without data it is none, only comments, a time to wait before
+    /// connecting again, or an id.
+    pub has_data: bool,
+    /// The whole block with all its line ends.
+    pub lines: &'a [u8],
+}
+
+/// Reads the block that `bytes` begin with, and says how long it is; `None` if it goes on beyond
+/// them. What follows begins right behind it.
+///
+/// A block is over with the CR of its empty line, as it must be, since nothing need come for a long
+/// time. If an LF comes after all, it stands at the start of what follows and is an empty block of
+/// its own, which means nothing. Otherwise more bytes behind these change nothing.
+///
+/// A stream may begin with [`BYTE_ORDER_MARK`], which the caller must pass over: that it is the
+/// beginning cannot be seen here.
+pub fn first_event(bytes: &[u8]) -> Option<(RawEvent<'_>, usize)> {
+    let mut event = RawEvent { name: None, id: None, has_data: false, lines: b"" };
+    let mut start = 0;
+    loop {
+        let end = start + memchr2(b'\r', b'\n', &bytes[start..])?;
+        let ends_in_crlf = bytes[end..].starts_with(b"\r\n");
+        let next = end + 1 + usize::from(ends_in_crlf);
+        if start == end {
+            event.lines = &bytes[..next];
+            return Some((event, next));
+        }
+        match split_field(&bytes[start..end]) {
+            Some((b"data", _)) => event.has_data = true,
+            Some((b"event", value)) => event.name = (!value.is_empty()).then_some(value),
+            Some((b"id", value)) if memchr(0, value).is_none() => event.id = Some(value),
+            _ => {}
+        }
+        start = next;
+    }
+}
+
+/// The name and the value of a line that is not empty; `None` if it is a comment.
+fn split_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = match memchr(b':', line) {
+        Some(0) => return None,
+        Some(colon) => (&line[..colon], &line[colon + 1..]),
+        None => (line, &b""[..]),
+    };
+    Some((name, value.strip_prefix(b" ").unwrap_or(value)))
+}
+
 /// Decodes as the standard does: what is not UTF-8 becomes U+FFFD.
 fn text(bytes: Vec<u8>) -> String {
     match String::from_utf8(bytes) {
@@ -217,8 +272,6 @@ fn text(bytes: Vec<u8>) -> String {
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
 }
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests;

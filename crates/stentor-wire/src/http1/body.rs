@@ -1,4 +1,4 @@
-//! Request bodies: by length, or chunked (RFC 9112 sections 6 and 7).
+//! Bodies of requests, and of responses: by length, or chunked (RFC 9112 sections 6 and 7).
 //!
 //! A [`Body`] is a few bytes of state that a connection keeps while a body arrives. It owns no
 //! buffer: content is lent straight out of the input.
@@ -13,7 +13,7 @@ use super::BodyLength;
 use crate::is_tchar;
 use crate::status::{Refusal, Status};
 
-/// A request body as it arrives.
+/// A body as it arrives.
 ///
 /// Drain contract: call [`Body::next`] with what is left of the input until it says
 /// [`Step::More`] or [`Step::End`].

@@ -76,7 +76,7 @@ pub fn scan(bytes: &[u8], scanned: usize) -> Result<Scan, Refusal> {
 
 /// Room for the fields of one head, left uninitialised until [`parse`] fills it. It lives on the
 /// caller's stack and costs nothing to make.
-pub struct FieldSlots<'a>([MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+pub struct FieldSlots<'a>(pub(super) [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
 
 impl FieldSlots<'_> {
     /// Empty room.
@@ -257,9 +257,9 @@ struct Reading<'a> {
 
 /// The connection options that were sent (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Default)]
-struct Connection {
-    close: bool,
-    keep_alive: bool,
+pub(super) struct Connection {
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
     upgrade: bool,
 }
 
@@ -380,7 +380,7 @@ impl<'a> Reading<'a> {
 }
 
 impl Connection {
-    fn add(&mut self, value: &[u8]) {
+    pub(super) fn add(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',').map(trim_ows) {
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
@@ -393,7 +393,7 @@ impl Connection {
 }
 
 /// Keeps the first of several lines.
-fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
+pub(super) fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
     slot.get_or_insert(value);
 }
 
@@ -507,7 +507,7 @@ fn split_authority(authority: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `1*DIGIT` without overflow: no sign, no list, nothing else that a lenient parser would take.
-fn decimal(digits: &[u8]) -> Option<u64> {
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

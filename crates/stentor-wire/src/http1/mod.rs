@@ -1,4 +1,7 @@
-//! HTTP/1.x requests: where a head ends, what it says, and how its body is framed (RFC 9112).
+//! HTTP/1.x: where a head ends, what it says, and how its body is framed (RFC 9112).
+//!
+//! This is the server's side, and so about requests. What a client reads instead is in
+//! [`response`]; bodies are the same in both directions.
 //!
 //! The order of calls is [`scan`] until the head is complete, [`parse`] once on exactly those
 //! bytes, then [`Body::next`] until it says [`Step::End`]. The next request begins right there.
@@ -7,6 +10,7 @@
 
 mod body;
 mod head;
+pub mod response;
 
 pub use body::{Body, Step};
 pub use head::{

@@ -1,6 +1,8 @@
 //! What is written, line by line, and what the standard makes of streams, at every split.
 
 use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// What is read from a stream that arrives in pieces that end at `cuts`.
 fn read_pieces(
@@ -180,3 +182,123 @@ fn a_long_line_costs_linear_time() {
         assert_eq!(decoder.next(), None);
     }
 }
+
+/// The id to resume from and the name of each event, as [`first_event`] finds them in a stream
+/// whose pieces end at `cuts`: what is incomplete is shown again with more behind it.
+fn lent_pieces(stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<Outline> {
+    let mut events = Vec::new();
+    let mut last_id = String::new();
+    let mut at = if stream.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    for cut in cuts.into_iter().chain([stream.len()]) {
+        while let Some((event, len)) = first_event(&stream[at.min(cut)..cut]) {
+            assert_eq!(event.lines, &stream[at..at + len]);
+            at += len;
+            if let Some(id) = event.id {
+                last_id = String::from_utf8_lossy(id).into_owned();
+            }
+            if event.has_data {
+                let id = (!last_id.is_empty()).then(|| last_id.clone());
+                events.push((id, event.name.map(|name| String::from_utf8_lossy(name).into())));
+            }
+        }
+    }
+    events
+}
+
+/// An event's id and name.
+type Outline = (Option<String>, Option<String>);
+
+/// The same, as [`Decoder`] finds them.
+fn decoded(stream: &[u8]) -> Vec<Outline> {
+    let items = read_pieces(stream, [], usize::MAX).into_iter().map(Result::unwrap);
+    let outline = |item| match item {
+        Item::Event { id, name, .. } => Some((id, name)),
+        Item::Retry(_) | Item::Comment => None,
+    };
+    items.filter_map(outline).collect()
+}
+
+#[test]
+fn a_block_is_lent_whole() {
+    type Row<'a> = (&'a str, Option<(Option<&'a str>, Option<&'a str>, bool, usize)>);
+    let rows: &[Row<'_>] = &[
+        ("", None),
+        ("data: a", None),
+        ("data: a\n", None),
+        ("data: a\r", None),
+        ("data: a\r\n", None),
+        ("data: a\n\n", Some((None, None, true, 9))),
+        ("data: a\n\ndata: b\n\n", Some((None, None, true, 9))),
+        ("data: a\r\r", Some((None, None, true, 9))),
+        ("data: a\r\rdata", Some((None, None, true, 9))),
+        ("data: a\r\r\n", Some((None, None, true, 10))),
+        ("data: a\n\r\n", Some((None, None, true, 10))),
+        ("data: a\r\n\n", Some((None, None, true, 10))),
+        ("data: a\r\n\r\ndata", Some((None, None, true, 11))),
+        ("data: a\r\n\r", Some((None, None, true, 10))),
+        ("data\n\n", Some((None, None, true, 6))),
+        ("\n", Some((None, None, false, 1))),
+        ("\r\n\n", Some((None, None, false, 2))),
+        (":\n\n", Some((None, None, false, 3))),
+        ("retry: 5\n\n", Some((None, None, false, 10))),
+        ("id: 7\nevent: x\n\n", Some((Some("7"), Some("x"), false, 16))),
+        ("id:7\nid\ndata\n\n", Some((Some(""), None, true, 14))),
+        ("id:7\nid:\0\ndata\n\n", Some((Some("7"), None, true, 16))),
+        ("event:x\nevent: y \ndata\n\n", Some((None, Some("y "), true, 24))),
+        ("event:x\nevent\ndata\n\n", Some((None, None, true, 20))),
+        ("\u{feff}data: a\n\n", Some((None, None, false, 12))),
+    ];
+    for (stream, expected) in rows {
+        let found = first_event(stream.as_bytes());
+        let expected = expected.map(|(id, name, has_data, len)| {
+            let [id, name] = [id, name].map(|word| word.map(str::as_bytes));
+            (RawEvent { name, id, has_data, lines: &stream.as_bytes()[..len] }, len)
+        });
+        assert_eq!(found, expected, "{stream:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Both readers find the same events, wherever the one that keeps nothing sees the stream end.
+    #[test]
+    fn both_readers_agree(picks in vec(0..PARTS.len(), 0..24)) {
+        let stream: Vec<u8> = picks.iter().flat_map(|&pick| PARTS[pick]).copied().collect();
+        let expected = decoded(&stream);
+        assert_eq!(lent_pieces(&stream, []), expected, "whole");
+        for cut in 0..stream.len() {
+            assert_eq!(lent_pieces(&stream, [cut]), expected, "cut at {cut}");
+        }
+        assert_eq!(lent_pieces(&stream, 0..stream.len()), expected, "byte by byte");
+    }
+
+    #[test]
+    fn both_readers_agree_about_any_bytes(stream in vec(any::<u8>(), 0..200)) {
+        assert_eq!(lent_pieces(&stream, []), decoded(&stream));
+        assert_eq!(lent_pieces(&stream, 0..stream.len()), decoded(&stream));
+    }
+}
+
+/// What streams are made of, and what breaks them.
+const PARTS: &[&[u8]] = &[
+    b"data",
+    b"data: a",
+    b"data:",
+    b"id: 1",
+    b"id",
+    b"id:\0",
+    b"event: x",
+    b"event:\xff",
+    b"event",
+    b"retry: 5",
+    b":",
+    b"\n",
+    b"\n",
+    b"\r",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\r\r",
+    BYTE_ORDER_MARK,
+];

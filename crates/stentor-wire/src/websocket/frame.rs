@@ -31,7 +31,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    fn from_bits(bits: u8) -> Option<Opcode> {
+    pub(super) fn from_bits(bits: u8) -> Option<Opcode> {
         Some(match bits {
             0 => Opcode::Continuation,
             1 => Opcode::Text,
@@ -44,7 +44,7 @@ impl Opcode {
     }
 
     /// Whether it may stand between the fragments of a message (RFC 6455 section 5.5).
-    fn is_control(self) -> bool {
+    pub(super) fn is_control(self) -> bool {
         matches!(self, Opcode::Close | Opcode::Ping | Opcode::Pong)
     }
 }
@@ -54,18 +54,44 @@ impl Opcode {
 pub fn frame(out: &mut Vec<u8>, opcode: Opcode, deflated: bool, payload: &[u8]) {
     debug_assert!(!opcode.is_control() || payload.len() <= CONTROL_BYTES_MAX);
     out.push(FIN | opcode as u8 | if deflated { RSV1 } else { 0 });
-    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
-        (Ok(length @ ..=125), _) => out.push(length),
+    put_length(out, 0, payload.len());
+    out.extend_from_slice(payload);
+}
+
+/// Appends a length in as few bytes as it fits into. `mask` is [`MASK`] or 0.
+pub(super) fn put_length(out: &mut Vec<u8>, mask: u8, payload_bytes: usize) {
+    match (u8::try_from(payload_bytes), u16::try_from(payload_bytes)) {
+        (Ok(length @ ..=125), _) => out.push(mask | length),
         (_, Ok(length)) => {
-            out.push(LENGTH_16);
+            out.push(mask | LENGTH_16);
             out.extend_from_slice(&length.to_be_bytes());
         }
         _ => {
-            out.push(LENGTH_64);
-            out.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+            out.push(mask | LENGTH_64);
+            out.extend_from_slice(&(payload_bytes as u64).to_be_bytes());
         }
     }
-    out.extend_from_slice(payload);
+}
+
+/// How many bytes of length follow the second byte of a frame.
+pub(super) fn extended_bytes(second: u8) -> usize {
+    match second & LENGTH {
+        LENGTH_16 => 2,
+        LENGTH_64 => 8,
+        _ => 0,
+    }
+}
+
+/// The length of a payload, by the second byte of its frame and those [`extended_bytes`].
+pub(super) fn payload_length(second: u8, extended: &[u8]) -> Result<u64, Violation> {
+    let length = extended.iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
+    match extended.len() {
+        0 => Ok(u64::from(second & LENGTH)),
+        2 if length < u64::from(LENGTH_16) => Err(LONG_LENGTH),
+        8 if length <= u64::from(u16::MAX) => Err(LONG_LENGTH),
+        8 if length >> 63 != 0 => Err(HUGE_LENGTH),
+        _ => Ok(length),
+    }
 }
 
 /// Appends a close frame (RFC 6455 section 5.5.1). A reason that does not fit is cut short.
@@ -110,7 +136,7 @@ impl Received {
     }
 }
 
-/// Why a client's connection is ended.
+/// Why a connection is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// The code of the close frame to answer with (RFC 6455 section 7.4.1).
@@ -216,11 +242,7 @@ impl Decoder {
 
     /// Where the masking key begins: behind the length, whose first byte says how long it is.
     fn key_start(&self) -> usize {
-        match self.header[1] & LENGTH {
-            LENGTH_16 => 4,
-            LENGTH_64 => KEY_START_MAX,
-            _ => 2,
-        }
+        2 + extended_bytes(self.header[1])
     }
 
     fn header_is_complete(&self) -> bool {
@@ -268,15 +290,7 @@ impl Decoder {
 
     /// Judges the length, which is complete, before a byte of the payload is kept.
     fn start_payload(&mut self, rules: &Rules) -> Result<(), Violation> {
-        let extended = &self.header[2..self.key_start()];
-        let length = extended.iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
-        let length = match extended.len() {
-            0 => u64::from(self.header[1] & LENGTH),
-            2 if length < u64::from(LENGTH_16) => return Err(LONG_LENGTH),
-            8 if length <= u64::from(u16::MAX) => return Err(LONG_LENGTH),
-            8 if length >> 63 != 0 => return Err(HUGE_LENGTH),
-            _ => length,
-        };
+        let length = payload_length(self.header[1], &self.header[2..self.key_start()])?;
         self.left = usize::try_from(length).map_err(|_| LONG_MESSAGE)?;
         if self.opcode.is_control() { Ok(()) } else { self.start_data(rules) }
     }
@@ -305,11 +319,11 @@ impl Decoder {
         self.left -= masked.len();
         match &mut self.message {
             Some(message) if !self.opcode.is_control() => {
-                unmask_onto(&mut message.data, masked, &mut self.key);
+                mask_onto(&mut message.data, masked, &mut self.key);
                 message.check_text()
             }
             _ => {
-                unmask_onto(&mut self.control, masked, &mut self.key);
+                mask_onto(&mut self.control, masked, &mut self.key);
                 Ok(())
             }
         }
@@ -364,12 +378,12 @@ impl Message {
     }
 }
 
-/// Appends what was masked without its mask (RFC 6455 section 5.3), four bytes at a time, and turns
-/// the key so that it fits what comes next.
-fn unmask_onto(data: &mut Vec<u8>, masked: &[u8], key: &mut [u8; KEY_BYTES]) {
-    let start = data.len();
-    data.extend_from_slice(masked);
-    let (quads, rest) = data[start..].as_chunks_mut();
+/// Appends what was masked without its mask, or what was not with it, which is the same (RFC 6455
+/// section 5.3): four bytes at a time. Turns the key so that it fits what comes next.
+pub(super) fn mask_onto(out: &mut Vec<u8>, payload: &[u8], key: &mut [u8; KEY_BYTES]) {
+    let start = out.len();
+    out.extend_from_slice(payload);
+    let (quads, rest) = out[start..].as_chunks_mut();
     for quad in quads {
         *quad = (u32::from_ne_bytes(*quad) ^ u32::from_ne_bytes(*key)).to_ne_bytes();
     }
@@ -401,13 +415,13 @@ fn may_be_sent(code: u16) -> bool {
 }
 
 /// The bits of a frame's first two bytes (RFC 6455 section 5.2).
-const FIN: u8 = 0x80;
-const RSV1: u8 = 0x40;
-const RSV2: u8 = 0x20;
-const RSV3: u8 = 0x10;
-const OPCODE: u8 = 0x0f;
-const MASK: u8 = 0x80;
-const LENGTH: u8 = 0x7f;
+pub(super) const FIN: u8 = 0x80;
+pub(super) const RSV1: u8 = 0x40;
+pub(super) const RSV2: u8 = 0x20;
+pub(super) const RSV3: u8 = 0x10;
+pub(super) const OPCODE: u8 = 0x0f;
+pub(super) const MASK: u8 = 0x80;
+pub(super) const LENGTH: u8 = 0x7f;
 /// The lengths that stand for two and for eight bytes of length behind them.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
@@ -416,8 +430,8 @@ const LENGTH_64: u8 = 127;
 const KEY_START_MAX: usize = 10;
 const KEY_BYTES: usize = 4;
 /// The longest payload of a control frame.
-const CONTROL_BYTES_MAX: usize = 125;
-const CONTROL_LENGTH_MAX: u8 = 125;
+pub(super) const CONTROL_BYTES_MAX: usize = 125;
+pub(super) const CONTROL_LENGTH_MAX: u8 = 125;
 
 /// A message may be in this many fragments, and one more for so many bytes of the limit: enough for
 /// any sender that means well, and an end to those that send empty ones.
@@ -425,16 +439,16 @@ const FRAGMENTS_MIN: usize = 64;
 const FRAGMENT_BYTES: usize = 16;
 
 const NOT_MASKED: Violation = Violation::protocol("A client must mask its frames.");
-const LONG_CONTROL: Violation =
+pub(super) const LONG_CONTROL: Violation =
     Violation::protocol("A control frame must not be longer than 125 bytes.");
-const UNKNOWN_OPCODE: Violation = Violation::protocol("This opcode is not known here.");
-const RESERVED_BITS: Violation =
+pub(super) const UNKNOWN_OPCODE: Violation = Violation::protocol("This opcode is not known here.");
+pub(super) const RESERVED_BITS: Violation =
     Violation::protocol("A reserved bit is set that no extension gives a meaning to.");
 const NOTHING_TO_CONTINUE: Violation =
     Violation::protocol("A continuation came without a message to continue.");
 const MESSAGE_IN_MESSAGE: Violation =
     Violation::protocol("A new message began before the last fragment of the one before.");
-const FRAGMENTED_CONTROL: Violation =
+pub(super) const FRAGMENTED_CONTROL: Violation =
     Violation::protocol("A control frame must not be fragmented.");
 const LONG_LENGTH: Violation =
     Violation::protocol("A length must be written in as few bytes as it fits into.");
@@ -452,7 +466,7 @@ const SHORT_CLOSE: Violation =
 const BAD_CLOSE_CODE: Violation = Violation::protocol("This code must not be in a close frame.");
 
 impl Violation {
-    const fn protocol(reason: &'static str) -> Violation {
+    pub(super) const fn protocol(reason: &'static str) -> Violation {
         Violation { code: 1002, reason }
     }
 }

@@ -1,13 +1,15 @@
 //! WebSocket: the handshake and what goes over the wire afterwards (RFC 6455, RFC 7692).
 //!
 //! What a request asks for is answered here: the proof that we understood it ([`accept`]), the
-//! subprotocol and the extension. Frames are in `frame.rs`, compression is in `deflate.rs`.
+//! subprotocol and the extension. Frames are in `frame.rs`, compression is in `deflate.rs`. All of
+//! this is the server's side; the frames of the other one are in [`client`].
 //!
 //! One choice runs through all three: no context is taken over from one message to the next, in
 //! either direction. A message is then deflated once and its bytes go to every reader, and a
 //! connection that waits keeps no window of 32 KiB, which would be many times what it costs
 //! otherwise.
 
+pub mod client;
 mod deflate;
 mod frame;
 
