@@ -8,13 +8,16 @@
 //!
 //! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
 
-use crate::socket::hold_little;
+use crate::socket::{Dial, dial, hold_little};
 use crate::{Backend, Flow, Gone, Handler, Listener, Role, Socket, Waker, monotonic_us, unix_s};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +28,10 @@ pub struct Epoll {
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
     waker: Arc<Waker>,
+    /// Ends waits in a steady rhythm, if there is one.
+    metronome: Option<OwnedFd>,
+    /// Why the connection that ended last did, if it was not an orderly end.
+    broken: Option<Errno>,
     /// Lent to the handler, one read at a time.
     buffer: Vec<u8>,
     /// What the kernel reported last, of which `handled` have been seen to. An edge is reported
@@ -70,6 +77,8 @@ impl Epoll {
             listeners,
             accepting: Accepting::PausedUntil(0),
             waker,
+            metronome: None,
+            broken: None,
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
             handled: 0,
@@ -79,6 +88,60 @@ impl Epoll {
         };
         this.read_clocks();
         Ok(this)
+    }
+
+    /// Begins a connection to a server. [`Handler::ready`] is called, with `writable`, as soon as
+    /// it is established or has failed; [`Epoll::connect_error`] tells which.
+    ///
+    /// # Errors
+    /// Out of files, memory or ports; or there is no way to that address.
+    pub fn connect(&mut self, dialled: &Dial) -> io::Result<Socket> {
+        let fd = dial(dialled)?;
+        let socket = Socket(fd.as_raw_fd() as u32);
+        // Room to write is of interest from the start: the handshake's end is told by it. Once
+        // connected it comes together with what is read, and by itself only when it is awaited.
+        epoll::add(&self.epoll, &fd, data(socket), READABLE | EventFlags::OUT)?;
+        let _ = fd.into_raw_fd();
+        Ok(socket)
+    }
+
+    /// Why a connection could not be established. None: it was. Asked once, at its first
+    /// [`Handler::ready`].
+    pub fn connect_error(&mut self, socket: Socket) -> Option<io::Error> {
+        match sockopt::socket_error(borrow(socket)) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) | Err(error) => Some(error.into()),
+        }
+    }
+
+    /// Within [`Handler::ended`]: why the connection ended. None: the peer ended it in order.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<io::Error> {
+        self.broken.map(io::Error::from)
+    }
+
+    /// Makes [`Epoll::turn`] return at least so often, from now on. Finer than a deadline, which
+    /// is in milliseconds, and no system call for each wait.
+    ///
+    /// # Errors
+    /// Out of files or memory.
+    pub fn tick_every(&mut self, period: Duration) -> io::Result<()> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let metronome = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let period =
+            Timespec { tv_sec: period.as_secs() as i64, tv_nsec: i64::from(period.subsec_nanos()) };
+        let rhythm = Itimerspec { it_interval: period, it_value: period };
+        timerfd_settime(&metronome, TimerfdTimerFlags::empty(), &rhythm)?;
+        epoll::add(&self.epoll, &metronome, EventData::new_u64(METRONOME), EventFlags::IN)?;
+        self.metronome = Some(metronome);
+        Ok(())
+    }
+
+    /// A timer that is not read does not go on.
+    fn wind_up(&self) {
+        if let Some(metronome) = &self.metronome {
+            let _ = rustix::io::read(metronome, &mut [0_u8; 8]);
+        }
     }
 
     /// Waits until something happens or `deadline_ms` (on [`Backend::now_ms`]'s clock) has come,
@@ -98,6 +161,7 @@ impl Epoll {
             self.handled += 1;
             match data {
                 WAKER => {}
+                METRONOME => self.wind_up(),
                 data if data >= LISTENER => {
                     if self.accept(handler, (data - LISTENER) as usize) == Accepted::NoRoom {
                         self.pause_accepting();
@@ -167,6 +231,7 @@ impl Epoll {
         for _ in 0..READS_PER_TURN {
             match net::recv(borrow(socket), &mut buffer[..], RecvFlags::empty()) {
                 Ok((_, 0)) => {
+                    self.broken = None;
                     handler.ended(self, socket);
                     flow = Flow::Closed;
                 }
@@ -177,7 +242,8 @@ impl Epoll {
                 Err(Errno::AGAIN) => drained = true,
                 Err(Errno::INTR) => continue,
                 // Reset or timed out: nothing more comes, as after an orderly end.
-                Err(_) => {
+                Err(error) => {
+                    self.broken = Some(error);
                     handler.ended(self, socket);
                     flow = Flow::Closed;
                 }
@@ -360,9 +426,11 @@ fn data(socket: Socket) -> EventData {
 /// Interest of every connection; room to write is added when a send was cut short.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Event data of the waker and, counted up from it, of the listeners; below are sockets.
+/// Event data of the waker, the metronome and, counted up from it, of the listeners; below are
+/// sockets.
 const WAKER: u64 = 1 << 32;
-const LISTENER: u64 = WAKER + 1;
+const METRONOME: u64 = WAKER + 1;
+const LISTENER: u64 = METRONOME + 1;
 
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The machine, seen from the server: sockets, readiness, clocks, threads.
+//! The machine, seen from a server or a client: sockets, readiness, clocks, threads.
 //!
 //! Everything above this crate is written against two traits. A [`Backend`] is the network and the
 //! clock; a [`Handler`] is the server. The seam between them is "bytes arrived": the backend owns
@@ -27,10 +27,11 @@ use std::io::IoSlice;
 
 pub use epoll::Epoll;
 pub use process::{
-    ProcessMemory, monotonic_us, open_files_limit, process_memory, raise_open_files_limit, unix_s,
+    ProcessMemory, cores_allowed, monotonic_us, open_files_limit, process_cpu, process_memory,
+    process_memory_of, raise_open_files_limit, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
-pub use socket::{BindError, Listener, Reservation, listen_unix, reserve};
+pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};
 pub use thread::{own_file_table, pin_to_core};
 pub use wake::Waker;
 

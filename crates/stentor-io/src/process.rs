@@ -1,10 +1,10 @@
-//! What the kernel says of this process and of the time.
+//! What the kernel says of this process, of another one, and of the time.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Memory of this process in bytes.
+/// Memory of a process in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessMemory {
     /// Resident set: what is in RAM, files mapped into it included.
@@ -16,9 +16,19 @@ pub struct ProcessMemory {
 /// Reads the memory of this process from `/proc/self/statm`; zeros where there is no `/proc`.
 #[must_use]
 pub fn process_memory() -> ProcessMemory {
-    let Ok(text) = std::fs::read_to_string("/proc/self/statm") else {
-        return ProcessMemory::default();
-    };
+    std::fs::read_to_string("/proc/self/statm").map_or_else(|_| Default::default(), |t| memory(&t))
+}
+
+/// The same of another process.
+///
+/// # Errors
+/// There is no such process, or it may not be looked at.
+pub fn process_memory_of(pid: u32) -> io::Result<ProcessMemory> {
+    Ok(memory(&std::fs::read_to_string(format!("/proc/{pid}/statm"))?))
+}
+
+/// What `statm` says (proc_pid_statm(5)), in bytes.
+fn memory(text: &str) -> ProcessMemory {
     let mut pages = text.split_ascii_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
     let page = rustix::param::page_size() as u64;
     let resident = pages.nth(1).unwrap_or(0);
@@ -40,6 +50,31 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     Ok(open_files_limit())
+}
+
+/// Processor time that all threads of a process have used so far.
+///
+/// # Errors
+/// There is no such process.
+pub fn process_cpu(pid: u32) -> io::Result<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is valid for writing during the call.
+    match unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) } {
+        0 => {}
+        error => return Err(io::Error::from_raw_os_error(error)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing during the call; a clock that is gone is an error.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// How many cores this process may use.
+#[must_use]
+pub fn cores_allowed() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Monotonic time in microseconds: the same clock on every thread, of no meaning elsewhere.

@@ -1,11 +1,12 @@
-//! Listening sockets: one of each address per worker, and none lost when they close.
+//! Sockets before anything is connected. Listening ones: one of each address per worker, and none
+//! lost when they close. Dialling ones: from as many addresses as a client needs ports.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto,
     listen, socket_with, sockopt,
 };
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -172,6 +173,36 @@ impl Listener {
     }
 }
 
+/// A connection that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Dial {
+    /// The server.
+    pub to: SocketAddr,
+    /// The address to come from. None: the kernel chooses.
+    pub from: Option<IpAddr>,
+    /// Size of the receive buffer in bytes, for a reader whose slowness is to be felt. None: the
+    /// kernel sizes it.
+    pub receive_bytes: Option<u32>,
+}
+
+/// Begins a connection; it is not established yet.
+pub(crate) fn dial(dial: &Dial) -> rustix::io::Result<OwnedFd> {
+    let fd = stream_socket(&dial.to)?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    if let Some(bytes) = dial.receive_bytes {
+        sockopt::set_socket_recv_buffer_size(&fd, bytes as usize)?;
+    }
+    if let Some(from) = dial.from {
+        // Else a port is taken for good by `bind`; so only the pair of both ends must be new.
+        set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1_i32);
+        bind(&fd, &SocketAddr::new(from, 0))?;
+    }
+    match net::connect(&fd, &dial.to) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(fd),
+        Err(error) => Err(error),
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -192,10 +223,14 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
-fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+fn stream_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let fd = stream_socket(address)?;
     // Not kept from starting again by connections in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     Ok(fd)
