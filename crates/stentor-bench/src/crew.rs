@@ -1,0 +1,189 @@
+//! The threads of a run, as one: started together, ordered about, summed up.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use stentor_io::{
+    Epoll, Waker, cores_allowed, open_files_limit, own_file_table, raise_open_files_limit,
+};
+
+use crate::gauge;
+use crate::network::Network;
+use crate::orders::{Orders, Sources, Work};
+use crate::plan::{Closing, Plan, Setup};
+use crate::tally::{Counts, Outcome, Tally};
+use crate::worker::Worker;
+
+/// Why a run came to nothing.
+#[derive(Debug)]
+pub struct BenchError(pub(crate) String);
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+/// How the connections of a plan are spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) threads: usize,
+    pub(crate) sources: Sources,
+}
+
+impl Spread {
+    /// As many threads as cores, and more where the limit of open files asks for it; as many
+    /// source addresses as ports are needed.
+    ///
+    /// # Errors
+    /// There are more connections than files, or than ports to come from.
+    pub(crate) fn of(plan: &Plan) -> Result<Spread, BenchError> {
+        let (setup, connections, closing) = match plan {
+            Plan::Get(plan) => (&plan.setup, u64::from(plan.connections), plan.closing),
+            Plan::Hold(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
+            Plan::Push(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
+            Plan::Surge(plan) => {
+                let all = u64::from(plan.connections) + u64::from(plan.bystanders);
+                (&plan.setup, all, Closing::Keep)
+            }
+        };
+        // If it cannot be raised, it is what it was.
+        let _ = raise_open_files_limit();
+        let files = open_files_limit().saturating_sub(FILES_SPARE).max(1);
+        let needed = usize::try_from(connections.div_ceil(files)).unwrap_or(usize::MAX);
+        let usual = cores_allowed().min(usize::try_from(connections).unwrap_or(1)).max(1);
+        let threads = setup.threads.unwrap_or_else(|| usual.max(needed));
+        if threads < needed {
+            return Err(BenchError(format!(
+                "{connections} connections need {needed} threads: each may open {files} files \
+                 (ulimit -Hn); leave --threads out"
+            )));
+        }
+        let sources = sources(setup, connections, closing)?;
+        Ok(Spread { threads, sources })
+    }
+}
+
+fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources, BenchError> {
+    let to = setup.target.address.ip();
+    let ports = gauge::ports();
+    if let Some(network) = setup.sources {
+        if connections > network.len().saturating_mul(ports) {
+            return Err(BenchError(format!(
+                "{connections} connections do not fit {network}: {ports} ports on each address \
+                 (net.ipv4.ip_local_port_range); name a larger network with --from"
+            )));
+        }
+        return Ok(Sources::Network(network));
+    }
+    let few = closing == Closing::Keep && connections <= CONNECTIONS_FEW;
+    if few || !to.is_loopback() || to.is_ipv6() {
+        if connections > ports {
+            return Err(BenchError(format!(
+                "{connections} connections to one address need more than the {ports} ports of one \
+                 source address (net.ipv4.ip_local_port_range): give this host more addresses and \
+                 name them with --from"
+            )));
+        }
+        return Ok(Sources::Any);
+    }
+    Ok(Sources::Network(Network { base: LOOPBACK_SOURCES, prefix: 16 }))
+}
+
+/// The threads of a run.
+pub(crate) struct Crew {
+    pub(crate) orders: Arc<Orders>,
+    messages: usize,
+    members: Vec<Member>,
+}
+
+struct Member {
+    tally: Arc<Tally>,
+    waker: Arc<Waker>,
+    thread: JoinHandle<io::Result<Outcome>>,
+}
+
+impl Crew {
+    /// Starts the threads; they wait for orders.
+    ///
+    /// # Errors
+    /// Out of files, threads or memory.
+    pub(crate) fn start(work: Work) -> Result<Crew, BenchError> {
+        let cannot = |error: io::Error| BenchError(format!("cannot start a thread: {error}"));
+        let work = Arc::new(work);
+        let orders = Arc::new(Orders::default());
+        // All of them before the first thread: every file table must hold its own.
+        let wakers = (0..work.threads).map(|_| Ok(Arc::new(Waker::new()?)));
+        let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(cannot)?;
+        let mut members = Vec::with_capacity(wakers.len());
+        for (index, waker) in wakers.into_iter().enumerate() {
+            let tally = Arc::new(Tally::default());
+            let (work, orders) = (work.clone(), orders.clone());
+            let (own_tally, own_waker) = (tally.clone(), waker.clone());
+            let body = move || {
+                own_file_table()?;
+                let io = Epoll::new(Vec::new(), own_waker)?;
+                Worker::new(work, orders, own_tally, index).run(io)
+            };
+            let thread = thread::Builder::new().name(format!("load-{index}"));
+            let thread = thread.stack_size(STACK_BYTES).spawn(body).map_err(cannot)?;
+            members.push(Member { tally, waker, thread });
+        }
+        let messages = work.holders.as_ref().map_or(0, |work| work.followed);
+        Ok(Crew { orders, messages, members })
+    }
+
+    /// Makes all threads look at their orders.
+    pub(crate) fn wake(&self) {
+        for member in &self.members {
+            member.waker.wake();
+        }
+    }
+
+    /// What was counted so far.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts::sum(self.members.iter().map(|member| &*member.tally))
+    }
+
+    /// Whether a thread has ended by itself, which none should.
+    pub(crate) fn broken(&self) -> bool {
+        self.members.iter().any(|member| member.thread.is_finished())
+    }
+
+    /// Stops all threads and sums up what they found out.
+    ///
+    /// # Errors
+    /// What a thread could not do without.
+    pub(crate) fn finish(self) -> Result<(Outcome, Counts), BenchError> {
+        self.orders.stop();
+        self.wake();
+        let mut all = Outcome::new(self.messages);
+        let tallies: Vec<_> = self.members.iter().map(|member| member.tally.clone()).collect();
+        for member in self.members {
+            let outcome = member
+                .thread
+                .join()
+                .map_err(|_| BenchError("a thread of the load generator panicked".to_owned()))?
+                .map_err(|error| BenchError(format!("a thread failed: {error}")))?;
+            all.merge(&outcome);
+        }
+        Ok((all, Counts::sum(tallies.iter().map(|tally| &**tally))))
+    }
+}
+
+/// Files of a thread that are no connections: the standard ones, all wakers, its epoll instance.
+const FILES_SPARE: u64 = 1_000;
+
+/// So many connections come from one address without a search for ports that is felt.
+const CONNECTIONS_FEW: u64 = 4_096;
+
+/// On loopback every address of 127.0.0.0/8 is the host's own.
+const LOOPBACK_SOURCES: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 1, 0, 0));
+
+/// A thread calls a few functions deep and keeps nothing large on its stack.
+const STACK_BYTES: usize = 256 * 1024;

@@ -1,0 +1,165 @@
+//! What the threads are told: once, at the start, and while they run.
+//!
+//! Orders are a few atomic numbers that whoever directs the run writes and the threads read. A
+//! thread that sleeps is woken after a change; nobody waits for anybody.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::network::Network;
+use crate::plan::{Closing, Role};
+
+/// What every thread knows from the start.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) address: SocketAddr,
+    pub(crate) sources: Sources,
+    pub(crate) threads: usize,
+    pub(crate) requesters: Option<RequestWork>,
+    pub(crate) holders: Option<HoldWork>,
+}
+
+/// What requesters do.
+#[derive(Debug)]
+pub(crate) struct RequestWork {
+    /// One request.
+    pub(crate) request: Vec<u8>,
+    /// Requesters there will be, in all.
+    pub(crate) connections: u32,
+    pub(crate) pipeline: u16,
+    pub(crate) closing: Closing,
+    /// Per second and in all; None: as many as it goes.
+    pub(crate) rate: Option<f64>,
+    /// Requests in all.
+    pub(crate) limit: Option<u64>,
+}
+
+/// What holders do.
+#[derive(Debug)]
+pub(crate) struct HoldWork {
+    pub(crate) role: Role,
+    /// Where and whom to ask, up to the fields that only some requests have.
+    pub(crate) request: Vec<u8>,
+    /// How many of a thread's connections may be on their way at a time.
+    pub(crate) opening_max: usize,
+    /// What the stamps of this run's messages say.
+    pub(crate) run: u32,
+    /// Every so many-th message is followed.
+    pub(crate) stride: u32,
+    /// How many messages are followed.
+    pub(crate) followed: usize,
+    pub(crate) stall_percent: u8,
+}
+
+/// Where connections come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sources {
+    /// The host decides.
+    Any,
+    /// These addresses, shared out among the threads.
+    Network(Network),
+}
+
+impl Sources {
+    /// The address for a thread's `nth` connection. Each thread has addresses of its own, and a
+    /// new one every few thousand connections: the kernel's search for a free port grows long as
+    /// an address fills up.
+    pub(crate) fn pick(&self, thread: usize, threads: usize, nth: u64) -> Option<IpAddr> {
+        let Sources::Network(network) = self else { return None };
+        let (thread, threads) = (thread as u64, threads as u64);
+        let turns = (network.len() / threads).clamp(1, ADDRESSES_PER_THREAD_MAX);
+        let turn = nth / CONNECTIONS_PER_ADDRESS % turns;
+        network.nth((thread + threads * turn) % network.len())
+    }
+}
+
+/// What the threads are told while they run.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    /// Connections for requests there should be, in all.
+    pub(crate) requesters: AtomicU32,
+    /// Connections to be held that should have been opened by now, in all.
+    pub(crate) holders: AtomicU32,
+    phase: AtomicU8,
+    /// When requests began.
+    going_since_us: AtomicU64,
+    /// Whether those readers that stall do so now.
+    pub(crate) stalling: AtomicBool,
+    /// Messages published in all; known in the end.
+    pub(crate) published: AtomicU32,
+    surge_us: [AtomicU64; 2],
+}
+
+impl Default for Orders {
+    fn default() -> Orders {
+        Orders {
+            requesters: AtomicU32::new(0),
+            holders: AtomicU32::new(0),
+            phase: AtomicU8::new(PREPARING),
+            going_since_us: AtomicU64::new(0),
+            stalling: AtomicBool::new(false),
+            published: AtomicU32::new(0),
+            surge_us: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
+        }
+    }
+}
+
+impl Orders {
+    /// Requests may be sent from now on.
+    pub(crate) fn go(&self, now_us: u64) {
+        self.going_since_us.store(now_us, Ordering::Relaxed);
+        self.phase.store(GOING, Ordering::Release);
+    }
+
+    /// Since when requests may be sent; None: not yet, or no more.
+    pub(crate) fn going_since(&self) -> Option<u64> {
+        (self.phase.load(Ordering::Acquire) == GOING)
+            .then(|| self.going_since_us.load(Ordering::Relaxed))
+    }
+
+    /// When requests began, at any time after.
+    pub(crate) fn began_us(&self) -> Option<u64> {
+        (self.phase.load(Ordering::Acquire) != PREPARING)
+            .then(|| self.going_since_us.load(Ordering::Relaxed))
+    }
+
+    /// Everybody ends and reports.
+    pub(crate) fn stop(&self) {
+        self.phase.store(STOPPING, Ordering::Release);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == STOPPING
+    }
+
+    /// A surge begins.
+    pub(crate) fn surge_begins(&self, now_us: u64) {
+        self.surge_us[0].store(now_us, Ordering::Relaxed);
+    }
+
+    /// A surge is over.
+    pub(crate) fn surge_ends(&self, now_us: u64) {
+        self.surge_us[1].store(now_us, Ordering::Relaxed);
+    }
+
+    /// Whether a moment is before, in or after the surge.
+    pub(crate) fn period(&self, at_us: u64) -> usize {
+        self.surge_us.iter().filter(|bound| bound.load(Ordering::Relaxed) <= at_us).count()
+    }
+}
+
+/// A thread's part of a total.
+pub(crate) fn share(total: u64, thread: usize, threads: usize) -> u64 {
+    let (thread, threads) = (thread as u64, threads as u64);
+    total / threads + u64::from(thread < total % threads)
+}
+
+const PREPARING: u8 = 0;
+const GOING: u8 = 1;
+const STOPPING: u8 = 2;
+
+/// See [`Sources::pick`].
+const CONNECTIONS_PER_ADDRESS: u64 = 4096;
+
+/// With so many addresses, ports in TIME_WAIT are free again before their turn comes.
+const ADDRESSES_PER_THREAD_MAX: u64 = 64;

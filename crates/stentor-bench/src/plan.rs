@@ -1,0 +1,276 @@
+//! What a run is to do: the parsed and checked form of the command line.
+//!
+//! Nothing here is optional in the sense of "decide later": who makes a plan has decided, and the
+//! engine does what it says.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::network::Network;
+use crate::target::Target;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Requests as fast as possible, or at a rate.
+    Get(Get),
+    /// Connections that are opened and kept.
+    Hold(Hold),
+    /// Readers, and messages for them.
+    Push(Push),
+    /// Connections that come all at once, beside some that were there before.
+    Surge(Surge),
+}
+
+/// What every plan says.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What to connect to, and to ask for.
+    pub target: Target,
+    /// Header fields of every request besides those it needs.
+    pub headers: Vec<(String, String)>,
+    /// Threads, each with a file table of its own. None: as many as the cores, and more if the
+    /// limit of open files asks for it.
+    pub threads: Option<usize>,
+    /// Addresses to connect from. None: on loopback as many as are needed; else the host's own.
+    pub sources: Option<Network>,
+    /// A process on this machine whose memory and processor time are watched.
+    pub pid: Option<u32>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It asks once and then stays open, silent.
+    Idle,
+    /// Server-Sent Events.
+    Sse,
+    /// A WebSocket.
+    Ws,
+    /// A long-poll, asked again whenever it is answered.
+    Poll,
+}
+
+/// How a connection of [`Get`] ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closing {
+    /// It is kept for the next request.
+    Keep,
+    /// After one request, in order: `Connection: close`, and FIN.
+    Fin,
+    /// After one answer, with a reset: no TIME_WAIT, and what is under way is lost.
+    Reset,
+}
+
+/// When a run of requests is over.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Until {
+    /// After so long.
+    Time(Duration),
+    /// After so many answers.
+    Requests(u64),
+}
+
+/// `bench get`.
+#[derive(Clone, Debug)]
+pub struct Get {
+    /// Target and the like.
+    pub setup: Setup,
+    /// Connections open at a time.
+    pub connections: u32,
+    /// Requests sent at once on a connection, before the first answer.
+    pub pipeline: u16,
+    /// How a connection ends.
+    pub closing: Closing,
+    /// When the run is over.
+    pub until: Until,
+    /// Requests per second, an open loop: a request is due when its time has come, whether or not
+    /// a connection is free, and its latency counts from then. None: a closed loop.
+    pub rate: Option<f64>,
+}
+
+/// `bench hold`.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// Target and the like.
+    pub setup: Setup,
+    /// Connections to open.
+    pub connections: u32,
+    /// What they are for.
+    pub role: Role,
+    /// Connections opened per second. None: as fast as it goes.
+    pub ramp: Option<u32>,
+    /// How long to hold them once all are open.
+    pub duration: Duration,
+}
+
+/// `bench push`.
+#[derive(Clone, Debug)]
+pub struct Push {
+    /// Target and the like.
+    pub setup: Setup,
+    /// Readers.
+    pub connections: u32,
+    /// How they read; never [`Role::Idle`].
+    pub role: Role,
+    /// Readers opened per second. None: as fast as it goes.
+    pub ramp: Option<u32>,
+    /// How messages are published.
+    pub publish: Publish,
+    /// Messages per second.
+    pub rate: f64,
+    /// Messages in all.
+    pub messages: u32,
+    /// How many per cent of the readers stop reading while messages are published.
+    pub stall_percent: u8,
+}
+
+/// How a message is published.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    /// Where to.
+    pub target: Target,
+    /// `PUT` or `POST`.
+    pub method: String,
+    /// Header fields besides those it needs.
+    pub headers: Vec<(String, String)>,
+    /// The body; `{message}` stands for the message.
+    pub body: String,
+    /// Bytes of the message; at least [`crate::delivery::STAMP_BYTES`].
+    pub size: usize,
+}
+
+/// `bench surge`.
+#[derive(Clone, Debug)]
+pub struct Surge {
+    /// Target and the like.
+    pub setup: Setup,
+    /// Connections that come at once.
+    pub connections: u32,
+    /// What they are for.
+    pub role: Role,
+    /// Within how long they come.
+    pub within: Duration,
+    /// Keep-alive connections that were there before.
+    pub bystanders: u32,
+    /// Requests per second among all bystanders.
+    pub bystander_rate: f64,
+    /// How long it is calm before the surge, and how long it is looked on after it.
+    pub calm: Duration,
+}
+
+impl Plan {
+    /// What every plan says.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        match self {
+            Plan::Get(plan) => &plan.setup,
+            Plan::Hold(plan) => &plan.setup,
+            Plan::Push(plan) => &plan.setup,
+            Plan::Surge(plan) => &plan.setup,
+        }
+    }
+
+    /// The command: "get", "hold", "push" or "surge".
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Plan::Get(_) => "get",
+            Plan::Hold(_) => "hold",
+            Plan::Push(_) => "push",
+            Plan::Surge(_) => "surge",
+        }
+    }
+
+    /// What was asked for, in words, for the report.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Plan::Get(get) => get.settings(),
+            Plan::Hold(hold) => hold.settings(),
+            Plan::Push(push) => push.settings(),
+            Plan::Surge(surge) => surge.settings(),
+        }
+    }
+}
+
+impl Get {
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("connections", self.connections.to_string())];
+        settings.push(match self.until {
+            Until::Time(time) => ("duration", format!("{} s", time.as_secs_f64())),
+            Until::Requests(requests) => ("requests", requests.to_string()),
+        });
+        if self.pipeline > 1 {
+            settings.push(("pipelined", self.pipeline.to_string()));
+        }
+        match self.closing {
+            Closing::Keep => {}
+            Closing::Fin => settings.push(("connection", "one per request".to_owned())),
+            Closing::Reset => {
+                settings.push(("connection", "one per request, closed by a reset".to_owned()));
+            }
+        }
+        if let Some(rate) = self.rate {
+            settings.push(("rate", format!("{rate} requests/s")));
+        }
+        settings
+    }
+}
+
+impl Hold {
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("connections", self.connections.to_string()),
+            ("as", self.role.name().to_owned()),
+            ("held for", format!("{} s", self.duration.as_secs_f64())),
+        ];
+        settings.extend(self.ramp.map(|ramp| ("ramp", format!("{ramp}/s"))));
+        settings
+    }
+}
+
+impl Push {
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("readers", self.connections.to_string()),
+            ("as", self.role.name().to_owned()),
+            ("messages", self.messages.to_string()),
+            ("rate", format!("{} messages/s", self.rate)),
+            ("size", format!("{} B", self.publish.size)),
+            ("published to", self.publish.target.url.clone()),
+        ];
+        settings.extend(self.ramp.map(|ramp| ("ramp", format!("{ramp}/s"))));
+        if self.stall_percent > 0 {
+            settings.push(("stalled", format!("{} %", self.stall_percent)));
+        }
+        settings
+    }
+}
+
+impl Surge {
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("connections", self.connections.to_string()),
+            ("as", self.role.name().to_owned()),
+            ("within", format!("{} s", self.within.as_secs_f64())),
+            ("bystanders", self.bystanders.to_string()),
+            ("their rate", format!("{} requests/s", self.bystander_rate)),
+        ]
+    }
+}
+
+impl Role {
+    /// As it is called on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Idle => "idle",
+            Role::Sse => "sse",
+            Role::Ws => "ws",
+            Role::Poll => "poll",
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Publishing, beside the load: one connection, one message after the other, each with the time
+//! at which it was sent.
+//!
+//! This is one request at a time, a few hundred times a second at most: an ordinary client
+//! library does it.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use stentor_io::monotonic_us;
+use ureq::Agent;
+use ureq::http::Request;
+
+use crate::crew::BenchError;
+use crate::delivery::Stamp;
+use crate::plan::Publish;
+use crate::tally::{histogram, record};
+
+/// Somebody who publishes.
+pub(crate) struct Publisher {
+    agent: Agent,
+    publish: Publish,
+    run: u32,
+    text: Vec<u8>,
+}
+
+/// How far publishing has come; shared with whoever looks on.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// Messages published and accepted.
+    pub(crate) messages: AtomicU32,
+    /// No more will come.
+    pub(crate) over: AtomicBool,
+    /// Publish no more.
+    pub(crate) stop: AtomicBool,
+}
+
+impl Publisher {
+    pub(crate) fn new(publish: &Publish, run: u32) -> Publisher {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Publisher { agent, publish: publish.clone(), run, text: Vec::new() }
+    }
+
+    /// Publishes message `number`.
+    ///
+    /// # Errors
+    /// The server did not take it, and what it said.
+    pub(crate) fn publish(&mut self, number: u32) -> Result<(), BenchError> {
+        let published_ns = monotonic_us() * 1000;
+        self.text.clear();
+        Stamp { run: self.run, number, published_ns }.render(&mut self.text, self.publish.size);
+        let message = String::from_utf8_lossy(&self.text);
+        let body = self.publish.body.replace("{message}", &message);
+        let url = &self.publish.target.url;
+        let cannot = |why: String| BenchError(format!("publishing to {url}: {why}"));
+        let mut request = Request::builder().method(&*self.publish.method).uri(url);
+        for (name, value) in &self.publish.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(body).map_err(|error| cannot(error.to_string()))?;
+        let mut answer = self.agent.run(request).map_err(|error| cannot(error.to_string()))?;
+        // Read to its end in any case, or the connection could not be used again.
+        let mut said = Vec::new();
+        let mut reader = answer.body_mut().as_reader().take(ANSWER_BYTES_MAX);
+        reader.read_to_end(&mut said).map_err(|error| cannot(error.to_string()))?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said);
+        let first_line = said.lines().next().unwrap_or_default();
+        Err(cannot(format!("{} {}", answer.status(), first_line.trim())))
+    }
+
+    /// Publishes messages 1 to `messages` at a rate, and keeps `published` up to date. Returns how
+    /// long each publish took, and the error that ended it early.
+    pub(crate) fn publish_all(
+        mut self,
+        messages: u32,
+        rate: f64,
+        published: &Arc<Published>,
+    ) -> (Histogram<u64>, Option<BenchError>) {
+        let mut took = histogram();
+        let began_us = monotonic_us();
+        let mut failed = None;
+        for number in 1..=messages {
+            let due_us = began_us + (f64::from(number - 1) * 1e6 / rate) as u64;
+            if !wait_until(due_us, published) {
+                break;
+            }
+            let sent_us = monotonic_us();
+            if let Err(error) = self.publish(number) {
+                failed = Some(error);
+                break;
+            }
+            record(&mut took, monotonic_us() - sent_us);
+            published.messages.store(number, Ordering::Release);
+        }
+        published.over.store(true, Ordering::Release);
+        (took, failed)
+    }
+}
+
+/// Sleeps until then; says whether to go on.
+fn wait_until(due_us: u64, published: &Published) -> bool {
+    loop {
+        if published.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now_us = monotonic_us();
+        if now_us >= due_us {
+            return true;
+        }
+        std::thread::sleep(Duration::from_micros(due_us - now_us).min(NAP_MAX));
+    }
+}
+
+/// Fan-outs to a million readers may take long to be accepted.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Nobody says more than this about a publish.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// How soon an order to stop is heard.
+const NAP_MAX: Duration = Duration::from_millis(50);

@@ -1,0 +1,116 @@
+//! The report as a table for a terminal: at most 100 columns wide and some 30 lines long.
+//!
+//! What was done comes first, then whether it went well, then the figures: facts in three columns,
+//! times in a table of their own.
+
+use super::facts::{self, Fact, LATENCY_COLUMNS, Section};
+use super::units::{printable, shortened};
+use super::{Latency, Report};
+
+impl Report {
+    /// The table, with a line feed at the end of each line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = headline(self);
+        text.push('\n');
+        let problems = facts::problems(self);
+        if self.interrupted {
+            text +=
+                &format!("INTERRUPTED after {}: what was measured so far\n", facts::duration(self));
+        }
+        match problems.is_empty() {
+            true => text += &format!("{}\n", facts::praise(self)),
+            false => text += &wrap(&format!("PROBLEMS: {}", problems.join(", "))),
+        }
+        text.push('\n');
+        let (first, rest): (Vec<_>, Vec<_>) = facts::sections(self)
+            .into_iter()
+            .partition(|section| matches!(section.title, "errors" | "requests" | "delivery"));
+        first.iter().for_each(|section| rows(&mut text, section));
+        latencies(&mut text, &facts::latencies(self));
+        rest.iter().for_each(|section| rows(&mut text, section));
+        text
+    }
+}
+
+/// What was done, where, how, and for how long.
+fn headline(report: &Report) -> String {
+    let url = shortened(&printable(&report.url), COLUMNS - report.command.len() - 16);
+    let what = format!("{} {url}, {}", report.command, facts::duration(report));
+    match facts::settings(report) {
+        settings if settings.is_empty() => wrap(&what),
+        settings => wrap(&format!("{what}: {settings}")),
+    }
+}
+
+/// One section: its title, and its facts in columns.
+fn rows(text: &mut String, section: &Section) {
+    let mut line = format!("{:LABEL$}", section.title);
+    let mut free = CELLS;
+    for Fact { figure, words } in &section.facts {
+        let cell = shortened(&format!("{figure} {words}"), CELL * CELLS - 1);
+        let wide = (cell.chars().count() + 1).div_ceil(CELL);
+        if wide > free {
+            *text += line.trim_end();
+            line = format!("\n{:LABEL$}", "");
+            free = CELLS;
+        }
+        line += &format!("{cell:0$}", wide * CELL);
+        free -= wide;
+    }
+    *text += line.trim_end();
+    text.push('\n');
+}
+
+/// The times, a row for each distribution.
+fn latencies(text: &mut String, latencies: &[(&str, &Latency)]) {
+    if latencies.is_empty() {
+        return;
+    }
+    if !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+    let mut line = |name: &str, cells: &[String]| {
+        *text += &format!("{name:LABEL$}");
+        for cell in cells {
+            *text += &format!(" {cell:>0$}", TIME - 1);
+        }
+        text.push('\n');
+    };
+    line("latency", &LATENCY_COLUMNS.map(str::to_owned));
+    for (name, latency) in latencies {
+        line(&format!("  {name}"), &facts::latency_row(latency));
+    }
+    text.push('\n');
+}
+
+/// Lines of at most [`COLUMNS`]; those after the first are indented. A word that is too long by
+/// itself is shortened.
+pub(super) fn wrap(text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let word = shortened(word, COLUMNS - INDENT);
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines += &line;
+            lines.push('\n');
+            line = " ".repeat(INDENT);
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line += &word;
+    }
+    lines + &line + "\n"
+}
+
+/// Characters on a line.
+pub(super) const COLUMNS: usize = 100;
+
+/// Width of the titles on the left.
+const LABEL: usize = 16;
+/// Columns of facts, and their width.
+const CELLS: usize = 3;
+const CELL: usize = 28;
+/// Width of a time.
+const TIME: usize = 10;
+const INDENT: usize = 2;

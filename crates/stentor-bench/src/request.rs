@@ -1,0 +1,58 @@
+//! Requests, as bytes: rendered once, sent as often as need be.
+
+use crate::plan::Role;
+use crate::target::Target;
+
+/// A request head up to its last field line, for what `role` asks for; `None` is a plain GET. The
+/// empty line that ends it is still to be added, after fields that only some requests have.
+pub(crate) fn open_head(
+    target: &Target,
+    role: Option<Role>,
+    fields: &[(String, String)],
+) -> Vec<u8> {
+    let mut head = format!("GET {} HTTP/1.1\r\n", target.path);
+    let named = |name: &str| fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
+    let mut add = |name: &str, value: &str| {
+        head.extend([name, ": ", value, "\r\n"]);
+    };
+    if !named("Host") {
+        add("Host", &target.host);
+    }
+    match role {
+        None | Some(Role::Idle) => {}
+        Some(Role::Sse) if named("Accept") => {}
+        Some(Role::Sse) => add("Accept", "text/event-stream"),
+        Some(Role::Ws) => {
+            add("Upgrade", "websocket");
+            add("Connection", "Upgrade");
+            add("Sec-WebSocket-Version", "13");
+            add("Sec-WebSocket-Key", WEBSOCKET_KEY);
+        }
+        Some(Role::Poll) if named("Prefer") => {}
+        Some(Role::Poll) => add("Prefer", POLL_PREFERENCE),
+    }
+    for (name, value) in fields {
+        add(name, value);
+    }
+    head.into_bytes()
+}
+
+/// A whole request from an open head.
+pub(crate) fn complete(open: &[u8], fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut request = open.to_vec();
+    for (name, value) in fields {
+        request.extend([*name, b": ", *value, b"\r\n"].concat());
+    }
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+/// The key of RFC 6455 section 1.3. It proves that the server understood, and needs to be secret
+/// or new only where scripts and caches are.
+const WEBSOCKET_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+/// What a server answers to [`WEBSOCKET_KEY`].
+pub(crate) const WEBSOCKET_ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// How long a long-poll may be held, where the server goes by it (RFC 7240 section 4.3).
+const POLL_PREFERENCE: &str = "wait=55";

@@ -1,0 +1,427 @@
+//! A run from its beginning to its report: one file below for each command says what happens in
+//! which order, this one has what they share.
+//!
+//! Whoever directs a run sleeps most of the time. A few times a second it looks at what the threads
+//! have counted, notes a point of the timeline, tells whoever looks on, and asks whether the
+//! phase is over.
+
+mod get;
+mod hold;
+mod push;
+mod surge;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use stentor_io::{monotonic_us, unix_s};
+
+use crate::crew::{BenchError, Crew};
+use crate::gauge::{Gauge, MemoryNow, machine};
+use crate::orders::Work;
+use crate::plan::{Plan, Setup};
+use crate::progress::{Progress, Watch};
+use crate::report::{Bytes, Connections, ErrorCount, Latency, Memory, Point, Processor, Report};
+use crate::tally::{Counts, Outcome};
+
+/// Does what the plan says.
+///
+/// # Errors
+/// The plan cannot be carried out on this host, or nothing at all could be measured.
+pub fn run(plan: &Plan, watch: &dyn Watch) -> Result<Report, BenchError> {
+    run_since(plan, watch, process_bytes(plan)?)
+}
+
+/// The same, with the watched process's memory counted from what it was before an earlier run: a
+/// server that keeps what it once had would seem to need none for the connections of the second.
+pub(crate) fn run_since(
+    plan: &Plan,
+    watch: &dyn Watch,
+    process_before: Option<u64>,
+) -> Result<Report, BenchError> {
+    let mut report = match plan {
+        Plan::Get(get) => get::run(plan, get, watch),
+        Plan::Hold(hold) => hold::run(plan, hold, watch),
+        Plan::Push(push) => push::run(plan, push, watch),
+        Plan::Surge(surge) => surge::run(plan, surge, watch),
+    }?;
+    if let (Some(memory), Some(before)) = (&mut report.memory, process_before) {
+        memory.process_bytes = memory.process_resident_bytes.map(|now| now as i64 - before as i64);
+    }
+    Ok(report)
+}
+
+/// The watched process's memory now, if there is one.
+///
+/// # Errors
+/// It is not there, or may not be looked at.
+pub(crate) fn process_bytes(plan: &Plan) -> Result<Option<u64>, BenchError> {
+    let pid = plan.setup().pid;
+    let gauge = Gauge::new(pid).map_err(|error| no_process(pid, &error))?;
+    Ok(gauge.process_bytes())
+}
+
+/// A run under way.
+struct Session<'a> {
+    crew: Crew,
+    watch: &'a dyn Watch,
+    gauge: Gauge,
+    started_unix_s: u64,
+    began_us: u64,
+    memory_before: MemoryNow,
+    timeline: Timeline,
+    idle: Idle,
+    interrupted: bool,
+    errors_before: u64,
+}
+
+/// What a phase looks like from outside.
+struct Phase {
+    name: &'static str,
+    unit: &'static str,
+    wanted: u64,
+    /// What is counted per second.
+    count: fn(&Counts) -> u64,
+    ends_us: Option<u64>,
+    /// How often to look, at least.
+    every: Duration,
+}
+
+/// Why a phase was over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    /// What was waited for has come.
+    Done,
+    /// The time was up.
+    Time,
+    /// Nothing has moved for too long.
+    Stuck,
+    /// Whoever looks on has had enough.
+    Stopped,
+}
+
+impl<'a> Session<'a> {
+    fn start(setup: &Setup, work: Work, watch: &'a dyn Watch) -> Result<Session<'a>, BenchError> {
+        let gauge = Gauge::new(setup.pid).map_err(|error| no_process(setup.pid, &error))?;
+        let memory_before = gauge.memory();
+        let began_us = monotonic_us();
+        Ok(Session {
+            crew: Crew::start(work)?,
+            watch,
+            memory_before,
+            gauge,
+            started_unix_s: unix_s(),
+            began_us,
+            timeline: Timeline::new(began_us),
+            idle: Idle::default(),
+            interrupted: false,
+            errors_before: 0,
+        })
+    }
+
+    /// Looks on until `done`, the phase's end, a standstill, or an order to stop. `direct` is
+    /// called each time, with the time of now, and may give orders.
+    fn look_on(
+        &mut self,
+        phase: &Phase,
+        mut direct: impl FnMut(&Crew, u64),
+        done: impl Fn(&Counts) -> bool,
+    ) -> Over {
+        let mut moved = (monotonic_us(), 0);
+        loop {
+            let now_us = monotonic_us();
+            direct(&self.crew, now_us);
+            let counts = self.crew.counts();
+            self.note(phase, now_us, &counts);
+            // Bytes do not count: a server that trickles would never be given up.
+            let moves = (phase.count)(&counts) + counts.failed + counts.lost;
+            if moves != moved.1 {
+                moved = (now_us, moves);
+            }
+            if done(&counts) {
+                return Over::Done;
+            }
+            if self.watch.stopped() || self.crew.broken() {
+                self.interrupted = true;
+                return Over::Stopped;
+            }
+            match phase.ends_us {
+                Some(ends_us) if now_us >= ends_us => return Over::Time,
+                Some(ends_us) => {
+                    let left = Duration::from_micros(ends_us - now_us);
+                    std::thread::sleep(phase.every.min(left));
+                }
+                None if now_us - moved.0 > STANDSTILL_US => return Over::Stuck,
+                None => std::thread::sleep(phase.every),
+            }
+        }
+    }
+
+    /// Notes a point, and tells whoever looks on.
+    fn note(&mut self, phase: &Phase, now_us: u64, counts: &Counts) {
+        let answers = counts.completed + counts.delivered + counts.delivered_stalled;
+        let counted = (phase.count)(counts);
+        let Some(rates) = self.timeline.due(now_us, answers, counted) else { return };
+        let at_us = now_us - self.began_us;
+        self.timeline.push(Point {
+            at_s: at_us as f64 / 1e6,
+            connections: counts.connections,
+            per_second: rates.answers,
+            errors: counts.errors,
+            process_bytes: self.gauge.process_bytes(),
+        });
+        self.idle.note(now_us, counts, self.gauge.processor());
+        self.watch.progress(&Progress {
+            phase: phase.name.to_owned(),
+            connections: counts.connections,
+            connections_wanted: phase.wanted,
+            per_second: rates.counted,
+            unit: phase.unit,
+            errors: self.errors_before + counts.errors,
+            left: phase.ends_us.map(|end| Duration::from_micros(end.saturating_sub(now_us))),
+        });
+    }
+
+    /// Opens `wanted` holders, so many per second, and waits until each has come to what it was
+    /// opened for or has failed. Returns the seconds it took.
+    fn open_holders(&mut self, wanted: u32, ramp: Option<u32>) -> f64 {
+        let began_us = monotonic_us();
+        let phase = Phase {
+            name: "opening",
+            unit: "connections",
+            wanted: wanted.into(),
+            count: |counts| counts.opened,
+            ends_us: None,
+            every: LOOK_OFTEN,
+        };
+        self.look_on(
+            &phase,
+            |crew, now_us| crew.raise_holders(due(wanted, ramp, now_us - began_us)),
+            |counts| counts.opened + counts.failed >= wanted.into(),
+        );
+        seconds_since(began_us)
+    }
+
+    /// Stops the threads and writes what all reports have.
+    fn finish(
+        self,
+        plan: &Plan,
+        measured: Measured,
+    ) -> Result<(Report, Outcome, Counts), BenchError> {
+        let (outcome, counts) = self.crew.finish()?;
+        let mut errors: Vec<ErrorCount> = outcome
+            .errors
+            .iter()
+            .map(|(kind, &count)| ErrorCount { kind: kind.to_string(), count })
+            .collect();
+        errors.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.kind.cmp(&b.kind)));
+        let processor = measured.processor.map(|(busy, count, each)| Processor {
+            busy_seconds: busy.as_secs_f64(),
+            busy_us_each: busy.as_secs_f64() * 1e6 / (count.max(1) as f64),
+            each,
+            idle_share: self.idle.share(),
+        });
+        let setup = plan.setup();
+        let report = Report {
+            command: plan.name(),
+            url: setup.target.url.clone(),
+            settings: plan.settings(),
+            started_unix_s: self.started_unix_s,
+            seconds: measured.seconds,
+            interrupted: self.interrupted,
+            machine: machine(),
+            requests: None,
+            connections: Connections {
+                connect: latency(&outcome.connect),
+                first_answer: latency(&outcome.first_answer),
+                ..measured.connections
+            },
+            delivery: None,
+            bystanders: None,
+            memory: measured.memory,
+            processor,
+            errors,
+            bytes: Bytes { received: counts.received, sent: counts.sent },
+            timeline: self.timeline.points,
+        };
+        Ok((report, outcome, counts))
+    }
+
+    /// What the connections cost, now that they are all open.
+    fn memory(&self, setup: &Setup, connections: u64) -> Memory {
+        let both_ends = setup.target.address.ip().is_loopback() || setup.pid.is_some();
+        self.gauge.memory().since(&self.memory_before, connections, both_ends)
+    }
+}
+
+/// What a command has measured besides what the threads know.
+#[derive(Default)]
+struct Measured {
+    seconds: f64,
+    connections: Connections,
+    memory: Option<Memory>,
+    /// The server's processor time, for how many of what.
+    processor: Option<(Duration, u64, &'static str)>,
+}
+
+impl Crew {
+    fn raise_holders(&self, wanted: u32) {
+        if self.orders.holders.fetch_max(wanted, Ordering::Relaxed) < wanted {
+            self.wake();
+        }
+    }
+
+    fn set_requesters(&self, wanted: u32) {
+        self.orders.requesters.store(wanted, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn go(&self) {
+        self.orders.go(monotonic_us());
+        self.wake();
+    }
+}
+
+/// How many connections should have been opened by now.
+fn due(wanted: u32, ramp: Option<u32>, elapsed_us: u64) -> u32 {
+    let Some(per_second) = ramp else { return wanted };
+    let due = u64::from(per_second).saturating_mul(elapsed_us) / 1_000_000 + 1;
+    u32::try_from(due).unwrap_or(u32::MAX).min(wanted)
+}
+
+fn seconds_since(began_us: u64) -> f64 {
+    (monotonic_us() - began_us) as f64 / 1e6
+}
+
+fn no_process(pid: Option<u32>, error: &io::Error) -> BenchError {
+    BenchError(format!("process {} cannot be watched: {error}", pid.unwrap_or_default()))
+}
+
+/// Points at even distances; when there are too many, every other one goes.
+struct Timeline {
+    points: Vec<Point>,
+    interval_us: u64,
+    last_us: u64,
+    last_answers: u64,
+    last_counted: u64,
+}
+
+/// Per second, since the point before.
+struct Rates {
+    /// Answers and messages.
+    answers: f64,
+    /// What the phase counts.
+    counted: f64,
+}
+
+impl Timeline {
+    fn new(began_us: u64) -> Timeline {
+        Timeline {
+            points: vec![Point::default()],
+            interval_us: POINT_US,
+            last_us: began_us,
+            last_answers: 0,
+            last_counted: 0,
+        }
+    }
+
+    /// Whether a point is due; then what has come since the one before.
+    fn due(&mut self, now_us: u64, answers: u64, counted: u64) -> Option<Rates> {
+        let passed_us = now_us - self.last_us;
+        if passed_us < self.interval_us {
+            return None;
+        }
+        let per_second =
+            |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e6 / passed_us as f64;
+        let rates = Rates {
+            answers: per_second(answers, self.last_answers),
+            counted: per_second(counted, self.last_counted),
+        };
+        (self.last_us, self.last_answers, self.last_counted) = (now_us, answers, counted);
+        Some(rates)
+    }
+
+    fn push(&mut self, point: Point) {
+        self.points.push(point);
+        if self.points.len() > POINTS_MAX {
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.interval_us *= 2;
+        }
+    }
+}
+
+/// The server's processor time while nothing happened.
+#[derive(Default)]
+struct Idle {
+    last: Option<(u64, Duration, u64)>,
+    /// Since when nothing has moved.
+    still_since_us: u64,
+    busy: Duration,
+    wall_us: u64,
+}
+
+impl Idle {
+    fn note(&mut self, now_us: u64, counts: &Counts, processor: Option<Duration>) {
+        let Some(processor) = processor else { return };
+        let moves = counts.opened + counts.delivered + counts.delivered_stalled + counts.completed;
+        if let Some((then_us, then, moved)) = self.last {
+            if moves != moved {
+                self.still_since_us = now_us;
+            } else if now_us - self.still_since_us > SETTLE_US {
+                self.busy += processor.saturating_sub(then);
+                self.wall_us += now_us - then_us;
+            }
+        }
+        self.last = Some((now_us, processor, moves));
+    }
+
+    fn share(&self) -> Option<f64> {
+        (self.wall_us > IDLE_US_MIN).then(|| self.busy.as_secs_f64() * 1e6 / self.wall_us as f64)
+    }
+}
+
+/// A histogram of microseconds as a report shows it.
+fn latency(histogram: &Histogram<u64>) -> Latency {
+    if histogram.is_empty() {
+        return Latency::default();
+    }
+    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64;
+    Latency {
+        count: histogram.len(),
+        mean_us: histogram.mean(),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        p999_us: at(0.999),
+        max_us: histogram.max() as f64,
+        curve: histogram
+            .iter_quantiles(CURVE_TICKS)
+            .map(|step| (step.quantile_iterated_to() * 100.0, step.value_iterated_to() as f64))
+            .collect(),
+    }
+}
+
+/// How often a phase is looked at in which something is paced.
+const LOOK_OFTEN: Duration = Duration::from_millis(5);
+/// And in one where nothing is.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A phase without an end is given up when nothing has moved for so long.
+const STANDSTILL_US: u64 = 30_000_000;
+
+/// Points of the timeline, at first and at most.
+const POINT_US: u64 = 100_000;
+const POINTS_MAX: usize = 400;
+
+/// A server is at rest this long after the last thing that happened, and its rest is told only if
+/// it lasted.
+const SETTLE_US: u64 = 3_000_000;
+const IDLE_US_MIN: u64 = 1_000_000;
+
+/// Points of a percentile curve for each halving of the distance to 100 %.
+const CURVE_TICKS: u32 = 5;

@@ -1,0 +1,257 @@
+//! `bench push`: readers, and messages for them.
+//!
+//! Message 0 is published before the readers come, so that a mistake in the publishing is found
+//! before a million connections are opened, and a reader that asks for the value finds one. It is
+//! not counted. Those readers that stall stop before message 1 and read again after the last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use hdrhistogram::Histogram;
+use stentor_io::{monotonic_us, unix_s};
+
+use super::{LOOK, Measured, Over, Phase, Session, latency, seconds_since};
+use crate::crew::{BenchError, Spread};
+use crate::orders::{HoldWork, Work};
+use crate::plan::{Plan, Push, Role};
+use crate::progress::Watch;
+use crate::publisher::{Published, Publisher};
+use crate::report::{Connections, Delivery, MessageDelivery, Report, Stalled};
+use crate::request::open_head;
+use crate::run::hold::OPENING_MAX;
+use crate::tally::{Counts, Outcome, histogram};
+
+pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
+    let spread = Spread::of(plan)?;
+    // New with every run: messages of an earlier one are none of this one's.
+    let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
+    let mut publisher = Publisher::new(&push.publish, run);
+    publisher.publish(0)?;
+    let work = Work {
+        address: push.setup.target.address,
+        sources: spread.sources,
+        threads: spread.threads,
+        requesters: None,
+        holders: Some(hold_work(push, run)),
+    };
+    let mut session = Session::start(&push.setup, work, watch)?;
+    let opening_seconds = session.open_holders(push.connections, push.ramp);
+    let opened = session.crew.counts();
+    if push.role == Role::Poll && !session.interrupted {
+        settle(&mut session);
+    }
+    let memory = (opened.held > 0).then(|| session.memory(&push.setup, opened.held));
+    let processor = session.gauge.processor();
+    let began_us = monotonic_us();
+    let mut told = Told::default();
+    if !session.interrupted && opened.held > 0 {
+        told = publish_all(&mut session, push, publisher)?;
+    }
+    let counts = session.crew.counts();
+    let processor = session.gauge.processor().zip(processor);
+    let measured = Measured {
+        seconds: seconds_since(began_us),
+        connections: Connections {
+            wanted: push.connections.into(),
+            opened: opened.opened,
+            open_at_end: counts.held,
+            dropped: counts.held_dropped,
+            opening_seconds,
+            per_second: opened.opened as f64 / opening_seconds.max(1e-6),
+            ..Connections::default()
+        },
+        memory,
+        processor: processor.map(|(now, then)| {
+            (now - then, counts.delivered + counts.delivered_stalled, "delivery")
+        }),
+    };
+    let stride = stride(push.messages);
+    let (mut report, outcome, _) = session.finish(plan, measured)?;
+    report.delivery = Some(delivery(&told, &outcome, stride));
+    if let Some(error) = told.error {
+        report.errors.push(crate::report::ErrorCount { kind: error.to_string(), count: 1 });
+    }
+    Ok(report)
+}
+
+fn hold_work(push: &Push, run: u32) -> HoldWork {
+    let stride = stride(push.messages);
+    HoldWork {
+        role: push.role,
+        request: open_head(&push.setup.target, Some(push.role), &push.setup.headers),
+        opening_max: OPENING_MAX,
+        run,
+        stride,
+        followed: (push.messages / stride) as usize,
+        stall_percent: push.stall_percent,
+    }
+}
+
+/// Which messages are followed: every so many-th, so that there are not too many.
+fn stride(messages: u32) -> u32 {
+    messages.div_ceil(FOLLOWED_MAX).max(1)
+}
+
+/// What is known of the publishing in the end.
+struct Told {
+    published: u32,
+    publishing_seconds: f64,
+    delivering_seconds: f64,
+    took: Histogram<u64>,
+    error: Option<BenchError>,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told {
+            published: 0,
+            publishing_seconds: 0.0,
+            delivering_seconds: 0.0,
+            took: histogram(),
+            error: None,
+        }
+    }
+}
+
+/// Long-polls are answered with message 0 and must have asked again before there is news.
+fn settle(session: &mut Session<'_>) {
+    let phase = Phase { ends_us: Some(monotonic_us() + SETTLE_US), ..phase("settling") };
+    session.look_on(&phase, |_, _| {}, |_| false);
+}
+
+fn publish_all(
+    session: &mut Session<'_>,
+    push: &Push,
+    publisher: Publisher,
+) -> Result<Told, BenchError> {
+    let published = Arc::new(Published::default());
+    let (messages, rate, shared) = (push.messages, push.rate, published.clone());
+    session.crew.orders.stalling.store(true, Ordering::Relaxed);
+    session.crew.wake();
+    let began_us = monotonic_us();
+    let thread = thread::Builder::new()
+        .name("publisher".to_owned())
+        .spawn(move || publisher.publish_all(messages, rate, &shared))
+        .map_err(|error| BenchError(format!("cannot start a thread: {error}")))?;
+    let all_us = (f64::from(messages) * 1e6 / rate) as u64;
+    let phase = Phase { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
+    session.look_on(&phase, |_, _| {}, |_| published.over.load(Ordering::Acquire));
+    published.stop.store(true, Ordering::Relaxed);
+    let publishing_seconds = seconds_since(began_us);
+    let (took, error) =
+        thread.join().map_err(|_| BenchError("the publisher panicked".to_owned()))?;
+    let published = published.messages.load(Ordering::Acquire);
+    session.crew.orders.published.store(published, Ordering::Relaxed);
+    let delivering_seconds = deliver(session, push, published, began_us);
+    Ok(Told { published, publishing_seconds, delivering_seconds, took, error })
+}
+
+/// Waits until all have everything, or nothing comes any more. Returns the seconds from the first
+/// publish to the last delivery to a reader that reads all the time.
+fn deliver(session: &mut Session<'_>, push: &Push, published: u32, began_us: u64) -> f64 {
+    await_all(
+        session,
+        |counts| counts.delivered,
+        |counts, stalled| (counts.held + counts.held_dropped - stalled) * u64::from(published),
+        push,
+    );
+    let seconds = seconds_since(began_us);
+    session.crew.orders.stalling.store(false, Ordering::Relaxed);
+    session.crew.wake();
+    if push.stall_percent > 0 {
+        // How much they get is the server's choice: whatever comes until nothing comes any more.
+        await_all(
+            session,
+            |counts| counts.delivered_stalled,
+            |_, stalled| stalled * u64::from(published),
+            push,
+        );
+    }
+    seconds
+}
+
+/// Waits until the count is what it should be, or has not moved for a while.
+fn await_all(
+    session: &mut Session<'_>,
+    count: fn(&Counts) -> u64,
+    should_be: impl Fn(&Counts, u64) -> u64,
+    push: &Push,
+) {
+    let stalled = u64::from(push.connections) * u64::from(push.stall_percent) / 100;
+    let mut moved = (monotonic_us(), 0);
+    while !session.interrupted {
+        let phase = Phase { ends_us: Some(monotonic_us() + QUIET_US / 10), ..phase("delivering") };
+        let over = session.look_on(
+            &phase,
+            |_, _| {},
+            |counts| count(counts) >= should_be(counts, stalled),
+        );
+        let (now_us, counted) = (monotonic_us(), count(&session.crew.counts()));
+        if over == Over::Done || (counted == moved.1 && now_us - moved.0 > QUIET_US) {
+            return;
+        }
+        if counted != moved.1 {
+            moved = (now_us, counted);
+        }
+    }
+}
+
+fn phase(name: &'static str) -> Phase {
+    Phase {
+        name,
+        unit: "messages",
+        wanted: 0,
+        count: |counts| counts.delivered + counts.delivered_stalled,
+        ends_us: None,
+        every: LOOK,
+    }
+}
+
+fn delivery(told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
+    let (steady, stalled) = (&outcome.steady, &outcome.stalled);
+    let messages = outcome.messages.iter().zip(1..).map(|(spread, nth)| MessageDelivery {
+        number: nth * stride,
+        readers: spread.readers,
+        first_us: spread.first_us as f64,
+        last_us: spread.last_us as f64,
+    });
+    let per_second = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+    Delivery {
+        readers: steady.readers,
+        readers_stalled: stalled.readers,
+        published: told.published.into(),
+        published_per_second: per_second(told.published.into(), told.publishing_seconds),
+        publish: latency(&told.took),
+        expected: steady.readers * u64::from(told.published),
+        delivered: steady.delivered,
+        delivered_per_second: per_second(steady.delivered as f64, told.delivering_seconds),
+        missing: steady.missing,
+        missing_untold: steady.untold,
+        duplicates: steady.duplicates,
+        out_of_order: steady.out_of_order,
+        gaps_told: steady.gaps_told,
+        readers_complete: steady.complete,
+        latency: latency(&outcome.delivery),
+        messages: messages.filter(|message| message.number <= told.published).collect(),
+        stalled: (stalled.readers > 0).then_some(Stalled {
+            current: stalled.current,
+            delivered: stalled.delivered,
+            missing: stalled.missing,
+            gaps_told: stalled.gaps_told,
+            dropped: stalled.dropped,
+        }),
+    }
+}
+
+/// Messages that are followed on their way to all readers, at most.
+const FOLLOWED_MAX: u32 = 500;
+
+/// How long long-polls are given to ask for the second time.
+const SETTLE_US: u64 = 1_000_000;
+
+/// A publisher that is so late is not waited for.
+const LATE_US_MAX: u64 = 120_000_000;
+
+/// After so long without a delivery none is expected any more.
+const QUIET_US: u64 = 5_000_000;

@@ -1,0 +1,254 @@
+//! What each thread counts, and what it hands over in the end.
+//!
+//! There are two kinds. A [`Tally`] is looked at from outside while the run is under way: numbers
+//! with one writer each, so that counting is a plain load and store. An [`Outcome`] belongs to the
+//! thread alone until the thread is done: histograms, errors by kind, messages. Neither takes a
+//! lock.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+
+/// One number with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.value().wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.store(self.value().wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! tally {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What one thread counts, on cache lines of its own.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Tally {
+            $($(#[doc = $doc])+ pub(crate) $name: Counter,)+
+        }
+
+        /// The sum over all threads at one moment.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Counts {
+            $($(#[doc = $doc])+ pub(crate) $name: u64,)+
+        }
+
+        impl Counts {
+            /// Adds up what the threads have counted.
+            pub(crate) fn sum<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> Counts {
+                let mut counts = Counts::default();
+                for tally in tallies {
+                    $(counts.$name = counts.$name.wrapping_add(tally.$name.value());)+
+                }
+                counts
+            }
+        }
+    };
+}
+
+tally! {
+    /// Connections established, whatever they are for.
+    connections,
+    /// Requesters established for the first time.
+    requesters_opened,
+    /// Holders that were answered as they should be.
+    opened,
+    /// Of those, still there.
+    held,
+    /// Holders that never came to that.
+    failed,
+    /// Of those that came to it, ended by the server or the network.
+    held_dropped,
+    /// Requesters that were ended by the server or the network.
+    dropped,
+    /// Answers that requesters got whole.
+    completed,
+    /// Requests that were sent, and will not be answered.
+    lost,
+    /// Messages that readers got which read all the time; each counts once.
+    delivered,
+    /// Messages that readers got which stall.
+    delivered_stalled,
+    /// Everything that went wrong.
+    errors,
+    /// Bytes received.
+    received,
+    /// Bytes sent.
+    sent,
+}
+
+/// What one thread found out, or all of them together.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// From a request, or when it was due, to the end of its answer; in microseconds, as all are.
+    pub(crate) latency: [Histogram<u64>; PERIODS],
+    /// From `connect` to an established connection.
+    pub(crate) connect: Histogram<u64>,
+    /// From `connect` to the first answer's head.
+    pub(crate) first_answer: Histogram<u64>,
+    /// From publishing to a reader.
+    pub(crate) delivery: Histogram<u64>,
+    /// Answers by status.
+    pub(crate) statuses: Vec<(u16, u64)>,
+    /// Errors by kind.
+    pub(crate) errors: BTreeMap<Cow<'static, str>, u64>,
+    /// How far each of the messages that are followed has come, in order.
+    pub(crate) messages: Vec<Spread>,
+    /// Readers that read all the time.
+    pub(crate) steady: Readers,
+    /// Readers that stalled.
+    pub(crate) stalled: Readers,
+    /// Requests that were due and never answered, by when the run ended.
+    pub(crate) unanswered: u64,
+    /// Requesters that had to connect anew.
+    pub(crate) reconnected: u64,
+}
+
+/// How far one message has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pub(crate) readers: u64,
+    /// After it was published.
+    pub(crate) first_us: u64,
+    pub(crate) last_us: u64,
+}
+
+/// What readers of one kind got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Readers {
+    pub(crate) readers: u64,
+    /// Those that got every message once, in order.
+    pub(crate) complete: u64,
+    /// Those that have the last message.
+    pub(crate) current: u64,
+    pub(crate) delivered: u64,
+    pub(crate) missing: u64,
+    /// Of these, at readers that were told of no gap.
+    pub(crate) untold: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) out_of_order: u64,
+    pub(crate) gaps_told: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Outcome {
+    /// Nothing yet, with room to follow so many messages.
+    pub(crate) fn new(messages: usize) -> Outcome {
+        Outcome {
+            latency: std::array::from_fn(|_| histogram()),
+            connect: histogram(),
+            first_answer: histogram(),
+            delivery: histogram(),
+            statuses: Vec::new(),
+            errors: BTreeMap::new(),
+            messages: vec![Spread::default(); messages],
+            steady: Readers::default(),
+            stalled: Readers::default(),
+            unanswered: 0,
+            reconnected: 0,
+        }
+    }
+
+    /// Counts errors of one kind, if there are any.
+    pub(crate) fn errors_of(&mut self, kind: Cow<'static, str>, count: u64) {
+        if count > 0 {
+            *self.errors.entry(kind).or_default() += count;
+        }
+    }
+
+    /// Counts an answer's status.
+    pub(crate) fn status(&mut self, status: u16) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += 1,
+            None => self.statuses.push((status, 1)),
+        }
+    }
+
+    /// Adds what another thread found out.
+    pub(crate) fn merge(&mut self, other: &Outcome) {
+        let pairs = self.latency.iter_mut().zip(&other.latency);
+        let more = [
+            (&mut self.connect, &other.connect),
+            (&mut self.first_answer, &other.first_answer),
+            (&mut self.delivery, &other.delivery),
+        ];
+        for (mine, theirs) in pairs.chain(more) {
+            mine.add(theirs).expect("a histogram that grows takes any other");
+        }
+        for &(status, count) in &other.statuses {
+            match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+                Some((_, mine)) => *mine += count,
+                None => self.statuses.push((status, count)),
+            }
+        }
+        for (kind, count) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += count;
+        }
+        for (mine, theirs) in self.messages.iter_mut().zip(&other.messages) {
+            mine.merge(theirs);
+        }
+        self.steady.merge(&other.steady);
+        self.stalled.merge(&other.stalled);
+        self.unanswered += other.unanswered;
+        self.reconnected += other.reconnected;
+    }
+}
+
+impl Spread {
+    /// One more reader has it.
+    pub(crate) fn reached(&mut self, after_us: u64) {
+        self.merge(&Spread { readers: 1, first_us: after_us, last_us: after_us });
+    }
+
+    fn merge(&mut self, other: &Spread) {
+        if other.readers > 0 {
+            let first = self.readers == 0;
+            self.first_us = if first { other.first_us } else { self.first_us.min(other.first_us) };
+            self.last_us = self.last_us.max(other.last_us);
+            self.readers += other.readers;
+        }
+    }
+}
+
+impl Readers {
+    fn merge(&mut self, other: &Readers) {
+        self.readers += other.readers;
+        self.complete += other.complete;
+        self.current += other.current;
+        self.delivered += other.delivered;
+        self.missing += other.missing;
+        self.untold += other.untold;
+        self.duplicates += other.duplicates;
+        self.out_of_order += other.out_of_order;
+        self.gaps_told += other.gaps_told;
+        self.dropped += other.dropped;
+    }
+}
+
+/// Notes a time, in microseconds.
+pub(crate) fn record(histogram: &mut Histogram<u64>, us: u64) {
+    // It grows as need be; only what no clock shows would not fit.
+    let _ = histogram.record(us);
+}
+
+/// A histogram of microseconds that is small until it has something to hold.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new(SIGNIFICANT_DIGITS).expect("so many digits are within what the library takes")
+}
+
+/// Requests are told apart by when they were due: before, during and after a surge.
+pub(crate) const PERIODS: usize = 3;
+
+/// A figure is right to one in a thousand.
+const SIGNIFICANT_DIGITS: u8 = 3;

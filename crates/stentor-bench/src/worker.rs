@@ -1,0 +1,369 @@
+//! One thread of the load: its connections, and what happens on them.
+//!
+//! A thread has two kinds of connections. *Requesters* (`worker/requesters.rs`) ask, are answered,
+//! and ask again, as fast as it goes or at a rate. *Holders* (`worker/holders.rs`) are opened and
+//! stay: silent, or as readers of a stream. This file has what both need: connecting, taking
+//! answers apart, keeping what is incomplete, and counting what goes wrong.
+//!
+//! A held connection costs its record here and nothing else; only an incomplete piece of input,
+//! or what a socket would not take, is kept on the heap.
+
+mod holders;
+mod requesters;
+
+use std::borrow::Cow;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_io::{Backend, Dial, Epoll, Flow, Gone, Handler, Socket, monotonic_us};
+
+use crate::delivery::Ledger;
+use crate::exchange::{Exchange, Seen};
+use crate::orders::{Orders, Work};
+use crate::tally::{Outcome, Tally, record};
+use holders::{Ask, Holders};
+use requesters::Requesters;
+
+/// One thread's part of a run.
+pub(crate) struct Worker {
+    work: Arc<Work>,
+    orders: Arc<Orders>,
+    tally: Arc<Tally>,
+    index: usize,
+    /// By socket number.
+    connections: Vec<Connection>,
+    /// Connections begun so far.
+    dialled: u64,
+    requesters: Requesters,
+    holders: Holders,
+    outcome: Outcome,
+    /// When the event at hand was seen, in microseconds.
+    now_us: u64,
+    /// Events of the turn at hand.
+    events: usize,
+}
+
+/// One connection, or an empty place for one.
+#[derive(Default)]
+struct Connection {
+    stage: Stage,
+    is_holder: bool,
+    /// The server has said that it will close.
+    closes: bool,
+    /// It is a reader that stalls when told to.
+    stalls: bool,
+    /// It was told of a gap.
+    told: bool,
+    /// The first answer was as it should be.
+    settled: bool,
+    /// Answers in a row that came too soon to have been held.
+    hasty: u8,
+    /// Answers still to come.
+    answers_due: u16,
+    exchange: Exchange,
+    rest: Option<Box<Rest>>,
+    /// When the connection or the request began, or when the request was due.
+    began_us: u64,
+    ledger: Ledger,
+    /// The next long-poll.
+    ask: Option<Arc<Ask>>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Stage {
+    #[default]
+    Empty,
+    Connecting,
+    Open,
+}
+
+/// What few connections have at a time.
+#[derive(Default)]
+struct Rest {
+    /// Input that is not complete.
+    input: Vec<u8>,
+    /// Content that is not complete: an event, or the answer to a long-poll.
+    content: Vec<u8>,
+    /// Output that the socket did not take.
+    output: Vec<u8>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        work: Arc<Work>,
+        orders: Arc<Orders>,
+        tally: Arc<Tally>,
+        index: usize,
+    ) -> Worker {
+        Worker {
+            requesters: Requesters::new(&work, index),
+            holders: Holders::new(&work),
+            outcome: Outcome::new(work.holders.as_ref().map_or(0, |work| work.followed)),
+            work,
+            orders,
+            tally,
+            index,
+            connections: Vec::new(),
+            dialled: 0,
+            now_us: monotonic_us(),
+            events: 0,
+        }
+    }
+
+    /// Runs until the order to stop.
+    ///
+    /// # Errors
+    /// Only if the epoll instance is broken.
+    pub(crate) fn run(mut self, mut io: Epoll) -> io::Result<Outcome> {
+        if self.work.requesters.as_ref().is_some_and(|work| work.rate.is_some()) {
+            io.tick_every(TICK)?;
+        }
+        loop {
+            self.now_us = monotonic_us();
+            let deadline_ms = self.tend(&mut io);
+            self.events = 0;
+            if io.turn(&mut self, deadline_ms)? {
+                self.holders_obey(&mut io);
+            }
+            if self.orders.stopping() {
+                break;
+            }
+            self.nap(deadline_ms.is_some());
+        }
+        self.sum_up_requesters();
+        self.sum_up_holders();
+        Ok(self.outcome)
+    }
+
+    /// Opens connections and sends requests that are due. Says when, on the backend's clock, that
+    /// should be done again even if nothing happens.
+    fn tend(&mut self, io: &mut Epoll) -> Option<u64> {
+        let requesters = self.tend_requesters(io);
+        let holders = self.tend_holders(io);
+        requesters.into_iter().chain(holders).min()
+    }
+
+    /// Readers of streams let a little come together. Real ones are on other machines, and the
+    /// server does not pay for waking them; here each wake-up would be charged to the `send` that
+    /// caused it.
+    fn nap(&self, busy: bool) {
+        let few = 0 < self.events && self.events < EVENTS_FEW;
+        if few && !busy && self.work.requesters.is_none() {
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn at(&mut self, socket: Socket) -> &mut Connection {
+        &mut self.connections[socket.index()]
+    }
+
+    /// Begins a connection.
+    fn dial(
+        &mut self,
+        io: &mut Epoll,
+        receive_bytes: Option<u32>,
+        connection: Connection,
+    ) -> io::Result<Socket> {
+        let from = self.work.sources.pick(self.index, self.work.threads, self.dialled);
+        self.dialled += 1;
+        let socket = io.connect(&Dial { to: self.work.address, from, receive_bytes })?;
+        if socket.index() >= self.connections.len() {
+            self.connections.resize_with(socket.index() + 1, Connection::default);
+        }
+        *self.at(socket) = Connection { stage: Stage::Connecting, ..connection };
+        Ok(socket)
+    }
+
+    /// Sends, and keeps what the socket does not take.
+    fn send(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Result<(), Gone> {
+        let rest = &mut self.connections[socket.index()].rest;
+        if let Some(rest) = rest
+            && !rest.output.is_empty()
+        {
+            rest.output.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let sent = io.send(socket, &[IoSlice::new(bytes)])?;
+        self.tally.sent.add(sent as u64);
+        if sent < bytes.len() {
+            rest.get_or_insert_default().output = bytes[sent..].to_vec();
+        }
+        Ok(())
+    }
+
+    /// Sends what was kept, now that there is room.
+    fn flush(&mut self, io: &mut Epoll, socket: Socket) -> Result<(), Gone> {
+        let Some(rest) = &mut self.at(socket).rest else { return Ok(()) };
+        let output = std::mem::take(&mut rest.output);
+        if output.is_empty() { Ok(()) } else { self.send(io, socket, &output) }
+    }
+
+    /// Takes apart what came in. Returns how much of it is done with; None if the connection is.
+    fn consume(&mut self, io: &mut Epoll, socket: Socket, input: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            let connection = self.at(socket);
+            let is_holder = connection.is_holder;
+            let (used, seen) = match connection.exchange.next(&input[at..]) {
+                Ok(next) => next,
+                Err(reason) => {
+                    self.broken(io, socket, format!("malformed answer: {reason}").into());
+                    return None;
+                }
+            };
+            at += used;
+            if let Seen::More = seen {
+                return Some(at);
+            }
+            let flow = if is_holder {
+                self.holder_saw(io, socket, seen)
+            } else {
+                self.requester_saw(io, socket, seen)
+            };
+            if flow == Flow::Closed {
+                return None;
+            }
+        }
+    }
+
+    /// A connection has come to a bad end, on either side; it is closed.
+    fn broken(&mut self, io: &mut Epoll, socket: Socket, kind: Cow<'static, str>) {
+        let connection = std::mem::take(self.at(socket));
+        if connection.stage == Stage::Open {
+            self.tally.connections.sub(1);
+        }
+        io.close(socket);
+        if connection.is_holder {
+            self.holder_broken(&connection);
+        } else {
+            self.requester_broken(io, &connection);
+        }
+        self.error(kind);
+    }
+
+    fn error(&mut self, kind: Cow<'static, str>) {
+        self.tally.errors.add(1);
+        self.outcome.errors_of(kind, 1);
+    }
+
+    /// The connection is established, or could not be. Says whether it was.
+    fn connected(&mut self, io: &mut Epoll, socket: Socket) -> bool {
+        if let Some(error) = io.connect_error(socket) {
+            self.broken(io, socket, connect_error(&error));
+            return false;
+        }
+        self.tally.connections.add(1);
+        let now_us = self.now_us;
+        let connection = self.at(socket);
+        connection.stage = Stage::Open;
+        let (took_us, is_holder) =
+            (now_us.saturating_sub(connection.began_us), connection.is_holder);
+        record(&mut self.outcome.connect, took_us);
+        let flow = if is_holder {
+            self.holder_connected(io, socket)
+        } else {
+            self.requester_connected(io, socket)
+        };
+        flow != Flow::Closed
+    }
+}
+
+impl Handler<Epoll> for Worker {
+    /// There are no listeners.
+    fn accepted(&mut self, io: &mut Epoll, socket: Socket, _role: stentor_io::Role) {
+        io.close(socket);
+    }
+
+    fn ready(&mut self, io: &mut Epoll, socket: Socket, writable: bool) -> bool {
+        self.events += 1;
+        match self.connections.get(socket.index()).map(|connection| connection.stage) {
+            Some(Stage::Connecting) => {
+                self.now_us = monotonic_us();
+                if !self.connected(io, socket) {
+                    return false;
+                }
+            }
+            Some(Stage::Open) if writable => {
+                if self.flush(io, socket).is_err() {
+                    self.broken(io, socket, RESET.into());
+                    return false;
+                }
+            }
+            Some(Stage::Open) => {}
+            // Closed earlier in this turn.
+            Some(Stage::Empty) | None => return false,
+        }
+        !(self.at(socket).stalls && self.stalling())
+    }
+
+    fn received(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Flow {
+        self.now_us = monotonic_us();
+        self.tally.received.add(bytes.len() as u64);
+        let mut kept = match &mut self.at(socket).rest {
+            Some(rest) => std::mem::take(&mut rest.input),
+            None => Vec::new(),
+        };
+        let used = if kept.is_empty() {
+            self.consume(io, socket, bytes)
+        } else {
+            kept.extend_from_slice(bytes);
+            self.consume(io, socket, &kept)
+        };
+        let Some(used) = used else { return Flow::Closed };
+        if kept.is_empty() {
+            kept = bytes[used..].to_vec();
+        } else {
+            kept.drain(..used);
+        }
+        let rest = &mut self.at(socket).rest;
+        if !kept.is_empty() {
+            rest.get_or_insert_default().input = kept;
+        } else if rest.as_ref().is_some_and(|r| r.content.is_empty() && r.output.is_empty()) {
+            *rest = None;
+        }
+        Flow::More
+    }
+
+    fn ended(&mut self, io: &mut Epoll, socket: Socket) {
+        self.now_us = monotonic_us();
+        let error = io.ended_by();
+        let is_holder = self.at(socket).is_holder;
+        match error {
+            Some(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                self.broken(io, socket, RESET.into());
+            }
+            Some(error) => self.broken(io, socket, error.to_string().into()),
+            None if is_holder => self.broken(io, socket, "closed by the server".into()),
+            None => self.requester_ended(io, socket),
+        }
+    }
+}
+
+/// What did not come for so long will not come any more.
+const PATIENCE_US: u64 = 1_000_000;
+
+/// What it is called then.
+const NO_ANSWER: &str = "no answer by the end";
+
+/// What a failed `connect` is called.
+fn connect_error(error: &io::Error) -> Cow<'static, str> {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
+        io::ErrorKind::TimedOut => "connecting timed out".into(),
+        io::ErrorKind::ConnectionReset => "reset while connecting".into(),
+        io::ErrorKind::AddrNotAvailable => {
+            "no free port at the source addresses (more addresses: --from)".into()
+        }
+        _ => format!("connecting: {error}").into(),
+    }
+}
+
+const RESET: &str = "connection reset";
+
+/// How long a thread lets things come together after a turn with few of them, see `nap`.
+const NAP: Duration = Duration::from_micros(200);
+const EVENTS_FEW: usize = 256;
+
+/// How exactly requests at a rate are sent.
+const TICK: Duration = Duration::from_micros(100);

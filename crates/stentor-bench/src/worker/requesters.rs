@@ -1,0 +1,336 @@
+//! Connections that ask: in a closed loop, where the next request waits for the answer to the
+//! last, or in an open loop, where requests are due at fixed times.
+//!
+//! In an open loop latency counts from when a request was due. If all connections are busy then,
+//! because the server is slow, it waits, and its waiting is part of what is measured: a server
+//! that stalls for a second is charged with every request of that second, not with one for each
+//! connection ("coordinated omission" is the name for leaving them out).
+
+use std::collections::VecDeque;
+
+use stentor_io::{Backend, Epoll, Flow, Socket};
+
+use super::{Connection, NO_ANSWER, PATIENCE_US, RESET, Stage, Worker, connect_error};
+use crate::exchange::{Exchange, Seen};
+use crate::orders::{RequestWork, Work, share};
+use crate::plan::Closing;
+use crate::tally::record;
+
+/// What a thread's requesters have in common.
+pub(super) struct Requesters {
+    /// The request as often as it is pipelined.
+    burst: Vec<u8>,
+    request_bytes: usize,
+    pipeline: u16,
+    closing: Closing,
+    /// Connections there are, on their way or open.
+    live: u64,
+    /// Open, and nothing to do; some may have ended since.
+    idle: VecDeque<Socket>,
+    /// Requests still to be sent.
+    left: u64,
+    pace: Option<Pace>,
+    /// After a failure nothing is opened before this time of the backend.
+    retry_at_ms: u64,
+}
+
+/// When requests are due.
+struct Pace {
+    interval_us: f64,
+    /// Where in the interval this thread has its turn, so that threads do not all send at once.
+    offset_us: f64,
+    /// Requests that have been sent.
+    sent: u64,
+}
+
+impl Requesters {
+    pub(super) fn new(work: &Work, thread: usize) -> Requesters {
+        let Some(own) = &work.requesters else { return Requesters::none() };
+        // Requests are shared among the threads that have a connection to send them on.
+        let threads = work.threads.min(own.connections as usize);
+        if thread >= threads {
+            return Requesters::none();
+        }
+        Requesters {
+            burst: own.request.repeat(own.pipeline.into()),
+            request_bytes: own.request.len(),
+            pipeline: own.pipeline,
+            closing: own.closing,
+            left: own.limit.map_or(u64::MAX, |limit| share(limit, thread, threads)),
+            pace: Pace::new(own, thread, threads),
+            ..Requesters::none()
+        }
+    }
+
+    fn none() -> Requesters {
+        Requesters {
+            burst: Vec::new(),
+            request_bytes: 0,
+            pipeline: 1,
+            closing: Closing::Keep,
+            live: 0,
+            idle: VecDeque::new(),
+            left: 0,
+            pace: None,
+            retry_at_ms: 0,
+        }
+    }
+
+    /// The time from which the next request counts, if one may be sent now.
+    fn next_began_us(&self, going_since_us: u64, now_us: u64) -> Option<u64> {
+        if self.left == 0 {
+            return None;
+        }
+        match &self.pace {
+            None => Some(now_us),
+            Some(pace) => Some(pace.due_us(going_since_us)).filter(|&due_us| due_us <= now_us),
+        }
+    }
+}
+
+impl Pace {
+    fn new(work: &RequestWork, thread: usize, threads: usize) -> Option<Pace> {
+        let interval_us = 1e6 * threads as f64 / work.rate?;
+        let offset_us = interval_us * thread as f64 / threads as f64;
+        Some(Pace { interval_us, offset_us, sent: 0 })
+    }
+
+    fn due_us(&self, going_since_us: u64) -> u64 {
+        going_since_us + (self.offset_us + self.interval_us * self.sent as f64) as u64
+    }
+}
+
+impl Worker {
+    /// Opens what is missing and sends what is due.
+    pub(super) fn tend_requesters(&mut self, io: &mut Epoll) -> Option<u64> {
+        let work = self.work.clone();
+        work.requesters.as_ref()?;
+        let going_since = self.orders.going_since();
+        if self.requesters.closing == Closing::Keep
+            && let Some(going_since_us) = going_since
+        {
+            self.dispatch(io, going_since_us);
+        }
+        self.open_requesters(io, going_since)
+    }
+
+    /// Sends on idle connections whatever is due.
+    fn dispatch(&mut self, io: &mut Epoll, going_since_us: u64) {
+        while let Some(began_us) = self.requesters.next_began_us(going_since_us, self.now_us) {
+            let Some(socket) = self.requesters.idle.pop_front() else { return };
+            let connection = self.at(socket);
+            // It may have ended, and its number may belong to another by now.
+            if connection.stage == Stage::Open
+                && !connection.is_holder
+                && connection.answers_due == 0
+            {
+                let _ = self.ask(io, socket, began_us);
+            }
+        }
+    }
+
+    /// Connections that are kept are opened in advance; others each for its request.
+    fn open_requesters(&mut self, io: &mut Epoll, going_since: Option<u64>) -> Option<u64> {
+        let total = self.orders.requesters.load(std::sync::atomic::Ordering::Relaxed);
+        let wanted = share(total.into(), self.index, self.work.threads);
+        for _ in 0..OPENED_PER_TURN {
+            if self.requesters.live >= wanted {
+                return None;
+            }
+            if io.now_ms() < self.requesters.retry_at_ms {
+                return Some(self.requesters.retry_at_ms);
+            }
+            let began_us = match (self.requesters.closing, going_since) {
+                (Closing::Keep, _) => self.now_us,
+                (_, None) => return None,
+                (_, Some(since)) => self.requesters.next_began_us(since, self.now_us)?,
+            };
+            match self.dial(io, None, Connection { began_us, ..Connection::default() }) {
+                Ok(_) => {
+                    self.requesters.live += 1;
+                    if self.requesters.closing != Closing::Keep {
+                        self.requesters.count_sent(1);
+                    }
+                }
+                Err(error) => {
+                    self.requesters.retry_at_ms = io.now_ms() + RETRY_MS;
+                    self.error(connect_error(&error));
+                }
+            }
+        }
+        Some(io.now_ms())
+    }
+
+    pub(super) fn requester_connected(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+        self.tally.requesters_opened.add(1);
+        if self.requesters.closing == Closing::Keep {
+            return self.go_on(io, socket);
+        }
+        let request = std::mem::take(&mut self.requesters.burst);
+        self.at(socket).answers_due = 1;
+        let sent = self.send(io, socket, &request);
+        self.requesters.burst = request;
+        if sent.is_err() {
+            self.broken(io, socket, RESET.into());
+            return Flow::Closed;
+        }
+        Flow::More
+    }
+
+    /// Nothing is under way on the connection: sends what is due, or lets it wait.
+    fn go_on(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+        let began_us = self
+            .orders
+            .going_since()
+            .and_then(|since| self.requesters.next_began_us(since, self.now_us));
+        match began_us {
+            Some(began_us) => self.ask(io, socket, began_us),
+            None => {
+                self.requesters.idle.push_back(socket);
+                Flow::More
+            }
+        }
+    }
+
+    /// Sends one request, or as many as are pipelined.
+    fn ask(&mut self, io: &mut Epoll, socket: Socket, began_us: u64) -> Flow {
+        let requests = self.requesters.left.min(self.requesters.pipeline.into());
+        self.requesters.count_sent(requests);
+        let connection = self.at(socket);
+        connection.began_us = began_us;
+        connection.answers_due = requests as u16;
+        let burst = std::mem::take(&mut self.requesters.burst);
+        let bytes = requests as usize * self.requesters.request_bytes;
+        let sent = self.send(io, socket, &burst[..bytes]);
+        self.requesters.burst = burst;
+        if sent.is_err() {
+            self.broken(io, socket, RESET.into());
+            return Flow::Closed;
+        }
+        Flow::More
+    }
+
+    pub(super) fn requester_saw(&mut self, io: &mut Epoll, socket: Socket, seen: Seen<'_>) -> Flow {
+        match seen {
+            Seen::More | Seen::Data(_) => Flow::More,
+            Seen::Head(head) => {
+                self.at(socket).closes = !head.keep_alive;
+                self.outcome.status(head.status);
+                if !(200..400).contains(&head.status) {
+                    self.error(format!("status {}", head.status).into());
+                }
+                Flow::More
+            }
+            Seen::End => self.answered(io, socket),
+            Seen::Frame(_) => {
+                self.broken(io, socket, "a WebSocket nobody asked for".into());
+                Flow::Closed
+            }
+        }
+    }
+
+    /// An answer is there, whole.
+    fn answered(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+        let now_us = self.now_us;
+        let connection = self.at(socket);
+        if connection.answers_due == 0 {
+            self.broken(io, socket, "an answer nobody asked for".into());
+            return Flow::Closed;
+        }
+        connection.answers_due -= 1;
+        let (began_us, closes, due) =
+            (connection.began_us, connection.closes, connection.answers_due);
+        self.tally.completed.add(1);
+        let latency = &mut self.outcome.latency[self.orders.period(began_us)];
+        record(latency, now_us.saturating_sub(began_us));
+        match self.requesters.closing {
+            Closing::Keep if !closes && due > 0 => Flow::More,
+            Closing::Keep if !closes => self.go_on(io, socket),
+            Closing::Reset => {
+                self.let_go(socket);
+                io.abort(socket);
+                Flow::Closed
+            }
+            _ => {
+                self.let_go(socket);
+                io.close(socket);
+                Flow::Closed
+            }
+        }
+    }
+
+    /// The server has closed a connection in order.
+    pub(super) fn requester_ended(&mut self, io: &mut Epoll, socket: Socket) {
+        let connection = self.at(socket);
+        let in_body = matches!(connection.exchange, Exchange::UntilClose);
+        if in_body {
+            connection.closes = true;
+            let _ = self.answered(io, socket);
+        } else if connection.answers_due > 0 {
+            self.broken(io, socket, "closed before the answer".into());
+        } else {
+            self.let_go(socket);
+            self.tally.dropped.add(1);
+            io.close(socket);
+        }
+    }
+
+    /// The connection has done what it was for. Answers that will not come are asked for again.
+    fn let_go(&mut self, socket: Socket) {
+        let connection = std::mem::take(self.at(socket));
+        self.tally.connections.sub(1);
+        self.requesters.live -= 1;
+        self.outcome.reconnected += u64::from(self.requesters.closing == Closing::Keep);
+        self.requesters.left = self.requesters.left.saturating_add(connection.answers_due.into());
+    }
+
+    pub(super) fn requester_broken(&mut self, io: &mut Epoll, connection: &Connection) {
+        self.requesters.live -= 1;
+        self.requesters.retry_at_ms = io.now_ms() + RETRY_MS;
+        let lost = match (connection.stage, self.requesters.closing) {
+            (Stage::Connecting, Closing::Keep) => 0,
+            (Stage::Connecting, _) => 1,
+            _ => connection.answers_due,
+        };
+        self.tally.lost.add(lost.into());
+        if connection.stage == Stage::Open && self.requesters.closing == Closing::Keep {
+            self.tally.dropped.add(1);
+        }
+    }
+
+    /// What is under way when the run ends, and has been for long, will not come any more. What is
+    /// younger is neither an answer nor an error.
+    pub(super) fn sum_up_requesters(&mut self) {
+        let long_ago_us = self.now_us.saturating_sub(PATIENCE_US);
+        let mut unanswered = 0;
+        for connection in &self.connections {
+            if !connection.is_holder && connection.began_us < long_ago_us {
+                unanswered += u64::from(connection.answers_due);
+            }
+        }
+        // Those that were due and had no connection to go by.
+        if let (Some(pace), Some(since_us)) = (&self.requesters.pace, self.orders.began_us()) {
+            let late_us = long_ago_us.saturating_sub(pace.due_us(since_us)) as f64;
+            unanswered += ((late_us / pace.interval_us) as u64).min(self.requesters.left);
+        }
+        self.outcome.unanswered = unanswered;
+        self.outcome.errors_of(NO_ANSWER.into(), unanswered);
+    }
+}
+
+impl Requesters {
+    fn count_sent(&mut self, requests: u64) {
+        if self.left != u64::MAX {
+            self.left -= requests;
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.sent += requests;
+        }
+    }
+}
+
+/// How many connections a turn opens before what has come in is looked at.
+const OPENED_PER_TURN: usize = 64;
+
+/// How long nothing is opened after something went wrong: a server that is down is not flooded.
+const RETRY_MS: u64 = 100;

@@ -1,0 +1,107 @@
+//! Files to install: settings of the kernel for `/etc/sysctl.d`, and a drop-in for systemd.
+
+use crate::plan::{limit_needed, settled_workers};
+use crate::text::wrapped;
+use crate::{Facts, FileLimits, Need, Report, Setting};
+
+/// A file for `/etc/sysctl.d` with every setting of the kernel that should change.
+#[must_use]
+pub fn sysctl_file(report: &Report) -> String {
+    let head = format!(
+        "For {} connections. Install as /etc/sysctl.d/90-stentor.conf; 'sysctl --system' applies \
+         it.",
+        report.plan.connections
+    );
+    let mut text = comment(&head);
+    for finding in &report.findings {
+        let mut lines = String::new();
+        for change in &finding.changes {
+            if let Setting::Sysctl(name) = &change.setting {
+                let now = change.now.as_deref().unwrap_or("unknown");
+                lines += &format!("# now {now}\n{name} = {}\n", change.wanted);
+            }
+        }
+        if !lines.is_empty() {
+            text += &format!("\n{}{lines}", comment(&finding.why));
+        }
+    }
+    text
+}
+
+/// A drop-in for the service's unit. It sets what the service needs, whatever this process has:
+/// units do not inherit the limits of a shell.
+#[must_use]
+pub fn systemd_file(report: &Report) -> String {
+    let (facts, plan) = (&report.facts, &report.plan);
+    let workers = settled_workers(facts, plan);
+    let hard = facts.files.hard.unwrap_or(0);
+    let highest = if facts.files.may_raise == Some(false) {
+        hard
+    } else {
+        facts.number("fs.nr_open").unwrap_or(NR_OPEN_DEFAULT)
+    };
+    let files = limit_needed(workers, plan.connections).min(highest).max(hard);
+    let limits = FileLimits { hard: Some(files), ..facts.files.clone() };
+    let need = Need::of(&Facts { files: limits, ..facts.clone() }, plan);
+    let mut text = comment(&format!(
+        "For {} connections. Install as /etc/systemd/system/stentor.service.d/tune.conf; \
+         'systemctl daemon-reload' and a restart apply it.",
+        plan.connections
+    ));
+    text += &format!("\n[Service]\nLimitNOFILE={files}\n");
+    if let Some(enough) = need.workers {
+        text += &format!("TasksMax={}\n", u64::from(enough) + TASKS_SPARE);
+        if enough > workers {
+            text += &format!("Environment=STENTOR_WORKERS={enough}\n");
+        }
+    }
+    let changes = report.findings.iter().flat_map(|finding| &finding.changes);
+    for change in changes.filter(|change| change.setting == Setting::CgroupMemory) {
+        text += &format!("MemoryMax={}\n", change.wanted);
+    }
+    text
+}
+
+fn comment(text: &str) -> String {
+    wrapped(text, "# ")
+}
+
+/// Where `fs.nr_open` cannot be read: the kernel's default.
+const NR_OPEN_DEFAULT: u64 = 1_048_576;
+
+/// The threads that are no workers, and room for a command beside the server.
+const TASKS_SPARE: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Plan, judge};
+
+    fn report(may_raise: bool) -> Report {
+        let pairs = [("net.ipv4.tcp_mem", "1 2 3"), ("fs.nr_open", "1048576")];
+        let facts = Facts {
+            files: FileLimits { soft: None, hard: Some(20_000), may_raise: Some(may_raise) },
+            sysctls: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..Facts::default()
+        };
+        let plan =
+            Plan { connections: 100_000, kind: Kind::Sse, rate: 1.0, client: false, workers: None };
+        judge(&facts, &plan)
+    }
+
+    #[test]
+    fn settings_of_the_kernel() {
+        let text = sysctl_file(&report(true));
+        assert!(text.contains("# now 1 2 3\nnet.ipv4.tcp_mem = 200000 250000 300000\n"), "{text}");
+        assert!(text.lines().all(|line| line.starts_with('#') || !line.contains("nr_open")));
+    }
+
+    #[test]
+    fn a_unit_has_a_limit_of_its_own() {
+        let text = systemd_file(&report(true));
+        assert!(text.contains("\nLimitNOFILE=100501\nTasksMax=65\n"), "{text}");
+        let text = systemd_file(&report(false));
+        let expected = "\nLimitNOFILE=20000\nTasksMax=70\nEnvironment=STENTOR_WORKERS=6\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
+}

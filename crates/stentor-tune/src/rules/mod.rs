@@ -1,0 +1,142 @@
+//! The rules: each a pure function of the facts and the plan, in a file of its own.
+//!
+//! A rule says nothing where it does not apply, that all is well, that it lacks a fact, or what to
+//! change. It asks only for what helps: a value is too small if the plan needs more, never because
+//! larger is better. And it is content with what it asked for: a host that is set as wanted is
+//! fine. A new rule is a file here and a line in `RULES`.
+
+mod buffers;
+mod cgroup_memory;
+mod conntrack;
+mod cores;
+mod governor;
+mod host_files;
+mod huge_pages;
+mod interrupts;
+mod kernel;
+mod listen_queue;
+mod memory;
+mod netdev_backlog;
+mod open_files;
+mod orphans;
+mod overcommit;
+mod packet_steering;
+mod ports;
+mod seccomp;
+mod slow_start;
+mod syn_queue;
+mod syncookies;
+mod tcp_memory;
+mod threads;
+mod time_wait;
+mod timestamps;
+mod tw_recycle;
+
+use crate::{Facts, Finding, Need, Plan, Report};
+
+/// Asks every rule.
+#[must_use]
+pub fn judge(facts: &Facts, plan: &Plan) -> Report {
+    let findings = RULES.iter().flat_map(|rule| rule(facts, plan)).collect();
+    Report::new(facts, plan, Need::of(facts, plan), findings)
+}
+
+/// What a rule makes of a host and a plan.
+type Rule = fn(&Facts, &Plan) -> Vec<Finding>;
+
+/// All rules; within one severity, findings are in this order.
+const RULES: &[Rule] = &[
+    open_files::judge,
+    host_files::judge,
+    memory::judge,
+    cgroup_memory::judge,
+    tcp_memory::judge,
+    threads::judge,
+    seccomp::judge,
+    overcommit::judge,
+    conntrack::judge,
+    ports::judge,
+    listen_queue::judge,
+    syn_queue::judge,
+    orphans::judge,
+    cores::judge,
+    governor::judge,
+    interrupts::judge,
+    packet_steering::judge,
+    netdev_backlog::judge,
+    huge_pages::judge,
+    kernel::judge,
+    buffers::judge,
+    time_wait::judge,
+    tw_recycle::judge,
+    timestamps::judge,
+    syncookies::judge,
+    slow_start::judge,
+];
+
+/// Bytes as people write them.
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)];
+    let bytes = bytes as f64;
+    match units.into_iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes / size),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// A number with commas between its thousands.
+pub(crate) fn commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the tests of the rules have in common.
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::{Kind, Severity};
+
+    pub(super) fn plan(connections: u64) -> Plan {
+        Plan { connections, kind: Kind::Sse, rate: 1.0, client: false, workers: None }
+    }
+
+    /// A host of which only these settings are known.
+    pub(super) fn host(sysctls: &[(&str, &str)]) -> Facts {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Facts { sysctls: sysctls.iter().map(pair).collect(), ..Facts::default() }
+    }
+
+    /// What a rule says, in short: its severities, and every value it wants.
+    pub(super) fn said(findings: &[Finding]) -> (Vec<Severity>, Vec<String>) {
+        let wanted = |finding: &Finding| {
+            finding.changes.iter().map(|change| change.wanted.clone()).collect::<Vec<_>>()
+        };
+        (
+            findings.iter().map(|finding| finding.severity).collect(),
+            findings.iter().flat_map(wanted).collect(),
+        )
+    }
+
+    #[track_caller]
+    pub(super) fn check(findings: &[Finding], severity: Severity, wanted: &[&str]) {
+        let (severities, values) = said(findings);
+        assert_eq!(severities, [severity], "{findings:#?}");
+        assert_eq!(values, wanted, "{findings:#?}");
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(commas(0), "0");
+        assert_eq!(commas(1_000_000), "1,000,000");
+        assert_eq!(commas(999), "999");
+        assert_eq!(human_bytes(4_800_000_000), "4.8 GB");
+        assert_eq!(human_bytes(12), "12 B");
+    }
+}
