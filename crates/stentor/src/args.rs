@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Settings, parse_address};
 
-use crate::{Failure, check, completions, demo, publish, serve, subscribe};
+use crate::{Failure, bench, check, completions, demo, publish, serve, subscribe, tune};
 
 /// Publish once; every reader hears it.
 ///
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     Pub(publish::PubArgs),
     Sub(subscribe::SubArgs),
+    Bench(bench::BenchArgs),
+    Tune(tune::TuneArgs),
     Check(check::CheckArgs),
     Completions(completions::CompletionsArgs),
 }

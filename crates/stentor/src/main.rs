@@ -4,11 +4,12 @@
 //! have in common is in `lifecycle` (from the settings to the graceful stop) and `client`
 //! (talking to a running server).
 //!
-//! Exit codes: 0 success, 1 failure, 2 usage or configuration.
+//! Exit codes: 0 success, 1 failure, 2 usage or configuration, 130 ended early by Ctrl-C.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod check;
 mod client;
 mod completions;
@@ -17,6 +18,7 @@ mod lifecycle;
 mod publish;
 mod serve;
 mod subscribe;
+mod tune;
 
 use std::fmt;
 use std::io::{ErrorKind, Write};
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
@@ -62,6 +66,8 @@ enum Failure {
     Usage(String),
     /// Something else went wrong.
     Failed(String),
+    /// Ctrl-C ended it before its time; what there was to show was shown.
+    Interrupted,
 }
 
 impl Failure {
@@ -69,6 +75,8 @@ impl Failure {
         match self {
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::FAILURE,
+            // As shells have it of a process that SIGINT ended.
+            Failure::Interrupted => ExitCode::from(130),
         }
     }
 }
@@ -77,6 +85,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
+            Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing::{Level, error, info, warn};
 
 use crate::args::ServerFlags;
 use crate::lifecycle::{self, Told};
-use crate::{Failure, lifecycle::Signals};
+use crate::{Failure, lifecycle::Signals, tune};
 
 /// Run the server
 ///
@@ -26,6 +26,10 @@ pub(crate) struct ServeArgs {
     /// Bind each worker to one core
     #[arg(long, help_heading = "Server")]
     pin: bool,
+    /// Warn at the start if the host cannot hold so many connections
+    #[arg(long, value_name = "N", help_heading = "Server",
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    expect: Option<u64>,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -44,6 +48,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         {
             warn!("whoever can reach {tcp} can publish");
         }
+    }
+    if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
+        warn!("{warning}");
     }
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     while let Told::Reload = signals.wait() {
@@ -80,4 +87,5 @@ const EXAMPLES: &str = "\
 Examples:
   stentor serve
   stentor serve -c /etc/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
   kill -HUP $(pidof stentor)                    read the configuration again";

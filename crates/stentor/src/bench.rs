@@ -1,0 +1,333 @@
+//! `stentor bench`: load for any HTTP server, and a report of what came of it.
+//!
+//! This is the command line of it; the load comes from `stentor-bench`. Each kind of run has a
+//! file with its flags and the plan they make, and any of them can be compared: then there are
+//! several URLs, and so several plans. What all have in common is in `common`, what is seen
+//! meanwhile in `live`.
+//!
+//! Whether a plan may be carried out is decided here, for all kinds of runs at once: every server
+//! it connects to is private, or the caller says that it is theirs.
+
+mod common;
+mod get;
+mod hold;
+mod live;
+mod page;
+mod push;
+mod quantity;
+mod surge;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use stentor_bench::BenchError;
+use stentor_bench::plan::Plan;
+use stentor_bench::progress::Watch;
+use stentor_bench::report::{Comparison, Report};
+use stentor_bench::target::Target;
+
+use crate::Failure;
+use crate::args::usage;
+use common::{Common, Flags};
+use get::GetFlags;
+use hold::HoldFlags;
+use page::Page;
+use push::PushFlags;
+use surge::SurgeFlags;
+
+/// Measure an HTTP server: requests, connections, streams
+///
+/// For any server that speaks HTTP/1.1. The load and the server share what they run on: leave the
+/// server a core of its own, or use two machines. Ctrl-C ends a run, with the figures of what was
+/// measured so far; pressed again, it ends at once.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true, arg_required_else_help = true)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// Every kind of run.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Requests: how many per second, and how long each takes
+    ///
+    /// On connections that are kept, as fast as the server answers, or at a rate.
+    #[command(after_help = GET_EXAMPLES)]
+    Get(Box<One<GetFlags>>),
+    /// Many connections at a time: how fast they open, whether they stay, what each costs
+    ///
+    /// A connection asks once and then stays open: silent, or as the reader of a stream.
+    #[command(after_help = HOLD_EXAMPLES)]
+    Hold(Box<One<HoldFlags>>),
+    /// Messages to many readers: whether all arrive, and how long it takes
+    ///
+    /// Readers of a stream, and a publisher whose messages carry their number and time. Each
+    /// reader is checked for messages that are missing, repeated or out of order.
+    #[command(after_help = PUSH_EXAMPLES)]
+    Push(Box<One<PushFlags>>),
+    /// Many connections at once: what they get, and what those feel that were there before
+    #[command(after_help = SURGE_EXAMPLES)]
+    Surge(Box<One<SurgeFlags>>),
+    /// Any of these on several servers, in alternating rounds
+    ///
+    /// Machines are noisy: a figure means little beside one of another minute. So the servers
+    /// take turns, every other round in reverse; medians and ratios to the first are shown.
+    #[command(after_help = COMPARE_EXAMPLES, disable_help_subcommand = true,
+              arg_required_else_help = true)]
+    Compare {
+        #[command(subcommand)]
+        task: CompareTask,
+    },
+}
+
+/// Every kind of run, on several servers.
+#[derive(Debug, Subcommand)]
+enum CompareTask {
+    /// Requests: how many per second, and how long each takes
+    Get(Box<Several<GetFlags>>),
+    /// Many connections at a time: how fast they open, whether they stay, what each costs
+    Hold(Box<Several<HoldFlags>>),
+    /// Messages to many readers: whether all arrive, and how long it takes
+    Push(Box<Several<PushFlags>>),
+    /// Many connections at once: what they get, and what those feel that were there before
+    Surge(Box<Several<SurgeFlags>>),
+}
+
+/// A run on one server.
+#[derive(Args, Debug)]
+struct One<F: Args> {
+    /// What to ask for: http://HOST:PORT/PATH; the scheme may be left out
+    #[arg(value_name = "URL", value_parser = Target::parse)]
+    target: Target,
+    #[command(flatten)]
+    flags: F,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Rounds of a run on several servers.
+#[derive(Args, Debug)]
+struct Several<F: Args> {
+    /// What to ask for, of each server: http://HOST:PORT/PATH
+    #[arg(value_name = "URL", required = true, num_args = 2..=16, value_parser = Target::parse)]
+    targets: Vec<Target>,
+    /// Rounds of each server
+    #[arg(long, value_name = "N", default_value = "5",
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rounds: u16,
+    #[command(flatten)]
+    flags: F,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.task {
+        Task::Get(one) => one.run(),
+        Task::Hold(one) => one.run(),
+        Task::Push(one) => one.run(),
+        Task::Surge(one) => one.run(),
+        Task::Compare { task } => match task {
+            CompareTask::Get(several) => several.run(),
+            CompareTask::Hold(several) => several.run(),
+            CompareTask::Push(several) => several.run(),
+            CompareTask::Surge(several) => several.run(),
+        },
+    }
+}
+
+impl<F: Flags> One<F> {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let targets = std::slice::from_ref(&self.target);
+        let mut plans = plans(targets, &self.flags, &self.common)?;
+        Ok(plans.remove(0))
+    }
+
+    fn run(&self) -> Result<(), Failure> {
+        let plan = self.plan()?;
+        carry_out(&self.common, |watch| {
+            stentor_bench::run(&plan, watch).map(|report| Outcome::One(Box::new(report)))
+        })
+    }
+}
+
+impl<F: Flags> Several<F> {
+    fn run(&self) -> Result<(), Failure> {
+        let plans = plans(&self.targets, &self.flags, &self.common)?;
+        carry_out(&self.common, |watch| {
+            stentor_bench::compare(&plans, self.rounds.into(), watch).map(Outcome::Several)
+        })
+    }
+}
+
+/// A plan for each target.
+fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<Plan>, Failure> {
+    let plans = flags.plans(common.setups(targets)?)?;
+    if !common.i_own_this_server {
+        plans.iter().flat_map(servers).try_for_each(check_private)?;
+    }
+    Ok(plans)
+}
+
+/// All that a plan connects to.
+fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
+    let publish = match plan {
+        Plan::Push(push) => Some(&push.publish.target),
+        _ => None,
+    };
+    std::iter::once(&plan.setup().target).chain(publish)
+}
+
+fn check_private(target: &Target) -> Result<(), Failure> {
+    let Some(address) = target.public_address() else { return Ok(()) };
+    Err(usage(format!(
+        "{} leads to {address}, which is neither this machine nor in a private network. A load \
+         test of somebody else's server is an attack on it. If this one is yours, say so: \
+         --i-own-this-server",
+        target.url
+    )))
+}
+
+/// What a run came to. Serialised as what is in it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    One(Box<Report>),
+    Several(Comparison),
+}
+
+impl Outcome {
+    fn text(&self) -> String {
+        match self {
+            Outcome::One(report) => report.text(),
+            Outcome::Several(comparison) => comparison.text(),
+        }
+    }
+
+    fn html(&self) -> String {
+        match self {
+            Outcome::One(report) => report.html(),
+            Outcome::Several(comparison) => comparison.html(),
+        }
+    }
+
+    fn json(&self) -> Result<String, Failure> {
+        serde_json::to_string(self)
+            .map_err(|error| Failure::Failed(format!("the report cannot be written: {error}")))
+    }
+
+    /// Whether the servers passed: something was measured, and no message was lost in silence.
+    fn check(&self) -> Result<(), Failure> {
+        match self {
+            Outcome::One(report) => check(report),
+            Outcome::Several(comparison) => {
+                let subjects = comparison.subjects.iter();
+                subjects.flat_map(|subject| &subject.reports).try_for_each(check)
+            }
+        }
+    }
+}
+
+/// Runs, and shows what came of it wherever that was asked for.
+fn carry_out(
+    common: &Common,
+    work: impl FnOnce(&dyn Watch) -> Result<Outcome, BenchError>,
+) -> Result<(), Failure> {
+    let page = common.html.as_deref().map(Page::prepare).transpose()?;
+    let (outcome, interrupted) = live::watched(work)?;
+    let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
+    if common.json {
+        crate::print(&format!("{}\n", outcome.json()?))?;
+    } else {
+        crate::print(&outcome.text())?;
+    }
+    if let Some(page) = page {
+        page.write(&outcome.html())?;
+    }
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    outcome.check()
+}
+
+/// Whether a run measured something, and messages were delivered as they should be. A server may
+/// leave messages out if it says so: that is what gap events are for.
+fn check(report: &Report) -> Result<(), Failure> {
+    let fail = |reason: String| Err(Failure::Failed(format!("{}: {reason}", report.url)));
+    if report.connections.opened == 0 {
+        return fail("nothing was measured: no connection succeeded".to_owned());
+    }
+    if let Some(requests) = &report.requests {
+        if requests.completed == 0 {
+            return fail("nothing was measured: no request was answered".to_owned());
+        }
+        let good = |&(status, _): &(u16, u64)| (200..400).contains(&status);
+        if !requests.statuses.iter().any(good) {
+            return fail("every answer was an error".to_owned());
+        }
+    }
+    let Some(delivery) = &report.delivery else { return Ok(()) };
+    if delivery.published == 0 {
+        return fail("nothing was measured: no message was published".to_owned());
+    }
+    if delivery.missing_untold > 0 {
+        return fail(format!("{} deliveries are missing without a word", delivery.missing_untold));
+    }
+    if delivery.duplicates > 0 {
+        return fail(format!("{} messages were delivered again", delivery.duplicates));
+    }
+    Ok(())
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor bench get http://127.0.0.1:8080/scores/lal-bos
+  stentor bench hold http://127.0.0.1:8080/a --connections 100000 --as sse
+  stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
+  stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
+  stentor bench compare get http://127.0.0.1:8080/a http://127.0.0.1:80/a
+
+Exit codes: 0 success; 1 nothing could be measured, every answer was an error, or messages were
+lost without a word or delivered twice; 2 usage; 130 ended by Ctrl-C, with the figures printed.";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  stentor bench get http://127.0.0.1:8080/a --duration 30s
+  stentor bench get http://127.0.0.1:8080/a --rate 20000 --html report.html
+  stentor bench get http://127.0.0.1:8080/a --pipeline 16 --requests 1000000
+  stentor bench get http://127.0.0.1:8080/a --close --from 127.1.0.0/16";
+
+const HOLD_EXAMPLES: &str = "\
+Examples:
+  stentor bench hold http://127.0.0.1:8080/a --connections 15000 --pid $(pidof stentor)
+  stentor bench hold http://127.0.0.1:8080/a --as ws --ramp 5000 --duration 10m";
+
+const PUSH_EXAMPLES: &str = "\
+Examples:
+  Stentor     stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
+  nchan       stentor bench push http://127.0.0.1/sub/a --publish http://127.0.0.1/pub/a
+  Mercure     stentor bench push 'http://127.0.0.1/.well-known/mercure?topic=a' \\
+                --publish http://127.0.0.1/.well-known/mercure \\
+                --publish-header 'Authorization: Bearer …' \\
+                --publish-header 'Content-Type: application/x-www-form-urlencoded' \\
+                --publish-body 'topic=a&data={message}'
+  Centrifugo  connect='%7B%22subs%22:%7B%22a%22:%7B%7D%7D%7D'
+              stentor bench push \\
+                \"http://127.0.0.1:8000/connection/uni_sse?cf_connect=$connect\" \\
+                --publish http://127.0.0.1:8000/api/publish --publish-header 'X-API-Key: …' \\
+                --publish-header 'Content-Type: application/json' \\
+                --publish-body '{\"channel\":\"a\",\"data\":\"{message}\"}'";
+
+const SURGE_EXAMPLES: &str = "\
+Examples:
+  stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
+  stentor bench surge http://127.0.0.1:8080/a --as sse --bystanders 200 --rate 5000";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  stentor bench compare get http://127.0.0.1:8080/a http://127.0.0.1:80/a --rounds 7
+  stentor bench compare push http://127.0.0.1:8080/a http://127.0.0.1/sub/a \\
+    --publish http://127.0.0.1:8081/a --publish http://127.0.0.1/pub/a";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What is seen of a run while it is under way: a line on the terminal, and Ctrl-C.
+//!
+//! The engine says how it goes whenever it likes, from any thread. That is only noted; a thread of
+//! our own draws the newest four times a second, so that a slow terminal holds up nobody who
+//! measures. The line goes to standard error, and only to a terminal: in a pipe or a log it would
+//! be noise.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use stentor_bench::progress::{Progress, Watch};
+
+use crate::Failure;
+
+/// What `work` comes to, and whether Ctrl-C ended it early. While it is under way its progress is
+/// shown, and it is told to stop on the first Ctrl-C; the second one ends the process.
+pub(super) fn watched<T>(work: impl FnOnce(&dyn Watch) -> T) -> Result<(T, bool), Failure> {
+    let live = Live::default();
+    live.listen()
+        .map_err(|error| Failure::Failed(format!("Ctrl-C cannot be listened to: {error}")))?;
+    if !stderr().is_terminal() {
+        return Ok((work(&live), live.stopped()));
+    }
+    let value = thread::scope(|scope| {
+        let (end, ended) = channel();
+        scope.spawn(|| live.draw_until(ended));
+        let value = work(&live);
+        drop::<std::sync::mpsc::Sender<()>>(end);
+        value
+    });
+    Ok((value, live.stopped()))
+}
+
+/// The state between the engine, the terminal and the signal.
+#[derive(Default)]
+struct Live {
+    stop: Arc<AtomicBool>,
+    latest: Mutex<Option<Progress>>,
+}
+
+impl Watch for Live {
+    fn progress(&self, progress: &Progress) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Live {
+    fn listen(&self) -> std::io::Result<()> {
+        // In this order: the second signal finds the flag that the first one left.
+        flag::register_conditional_default(SIGINT, Arc::clone(&self.stop))?;
+        flag::register(SIGINT, Arc::clone(&self.stop))?;
+        Ok(())
+    }
+
+    /// Draws the line until the other end of `ended` is dropped, and then takes it away.
+    fn draw_until(&self, ended: Receiver<()>) {
+        while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+            let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(progress) = latest {
+                // The last column is left free: some terminals wrap when it is written.
+                let columns = terminal_size::terminal_size_of(stderr())
+                    .map_or(COLUMNS, |(width, _)| usize::from(width.0));
+                show(&line(&progress, self.stopped(), columns.saturating_sub(1)));
+            }
+        }
+        show("");
+    }
+}
+
+/// Replaces the line. That it cannot be seen is no failure.
+fn show(line: &str) {
+    let _ = write!(stderr().lock(), "\r{line}\x1b[K");
+}
+
+/// A moment of a run in at most `columns` characters.
+fn line(progress: &Progress, stopping: bool, columns: usize) -> String {
+    let phase = if stopping { "stopping" } else { &*progress.phase };
+    let (open, wanted) = (grouped(progress.connections), grouped(progress.connections_wanted));
+    let mut line = format!("{phase}  {open}/{wanted} connections");
+    let per_second = grouped(progress.per_second.round() as u64);
+    // Writing to a string cannot fail.
+    let _ = write!(line, "  {per_second} {}/s", progress.unit);
+    let errors = grouped(progress.errors);
+    let _ = match progress.errors {
+        1 => write!(line, "  1 error"),
+        _ => write!(line, "  {errors} errors"),
+    };
+    if let Some(left) = progress.left {
+        let _ = write!(line, "  {} left", minutes(left.as_secs_f64().ceil() as u64));
+    }
+    line.chars().take(columns).collect()
+}
+
+/// 1234567 as "1,234,567".
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 75 as "1:15 min".
+fn minutes(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02} h", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+const REDRAW: Duration = Duration::from_millis(250);
+
+/// Of a terminal that does not say.
+const COLUMNS: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress() -> Progress {
+        Progress {
+            phase: "opening".to_owned(),
+            connections: 12_340,
+            connections_wanted: 1_000_000,
+            per_second: 8_119.7,
+            unit: "connections",
+            errors: 3,
+            left: Some(Duration::from_millis(75_900)),
+        }
+    }
+
+    #[test]
+    fn a_line() {
+        assert_eq!(
+            line(&progress(), false, 200),
+            "opening  12,340/1,000,000 connections  8,120 connections/s  3 errors  1:16 min left"
+        );
+        let one = Progress { errors: 1, left: None, ..progress() };
+        assert_eq!(
+            line(&one, true, 200),
+            "stopping  12,340/1,000,000 connections  8,120 connections/s  1 error"
+        );
+        assert_eq!(line(&progress(), false, 12), "opening  12,");
+        assert_eq!(line(&progress(), false, 0), "");
+        let odd = Progress { per_second: f64::NAN, ..progress() };
+        assert!(line(&odd, false, 200).contains("  0 connections/s"));
+    }
+
+    #[test]
+    fn numbers_and_times() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (60, "1:00 min"), (3_660, "1:01 h")] {
+            assert_eq!(minutes(seconds), text);
+        }
+    }
+
+    #[test]
+    fn the_newest_is_noted() {
+        let live = Live::default();
+        live.progress(&progress());
+        live.progress(&Progress { errors: 4, ..progress() });
+        assert_eq!(live.latest.lock().unwrap().as_ref().unwrap().errors, 4);
+        assert!(!live.stopped());
+        live.stop.store(true, Ordering::SeqCst);
+        assert!(live.stopped());
+    }
+}

@@ -1,0 +1,168 @@
+//! Numbers as people write them on a command line: "500ms", "2m", "1 KiB", "20%".
+//!
+//! Each is checked against its bounds while clap still knows which flag it belongs to, so that a
+//! mistake is told with the flag's name. What a flag may be at most is there to keep a slip of the
+//! hand from running for a year; it is no promise that the machine can do it.
+
+use std::time::Duration;
+
+/// A time from a millisecond to a day. A plain number is seconds.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a duration such as 10s, 500ms or 2m");
+    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+    let factor_ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let time = number.checked_mul(factor_ms).map(Duration::from_millis);
+    time.filter(|time| !time.is_zero() && *time <= TIME_MAX)
+        .ok_or_else(|| format!("{text} is out of range: from 1ms to 24h"))
+}
+
+/// A number of bytes, as a plain number or with a unit. Its bounds are the flag's to check.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("'{text}' is not a size such as 64, 1kB or 4 KiB");
+    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "kib" => 1 << 10,
+        "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.checked_mul(factor).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| format!("{text} is out of range"))
+}
+
+/// A share in per cent; the sign may be left out. Somebody has to be left: at most 99.
+pub(super) fn share(text: &str) -> Result<u8, String> {
+    let wrong = || format!("'{text}' is not a share such as 20%, from 0% to 99%");
+    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+    if !matches!(unit, "" | "%") || number > 99 {
+        return Err(wrong());
+    }
+    Ok(number as u8)
+}
+
+/// So many per second.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is not a number per second, from 0.001 to 10000000");
+    let rate = text.parse().map_err(|_| wrong())?;
+    if (RATE_MIN..=RATE_MAX).contains(&rate) { Ok(rate) } else { Err(wrong()) }
+}
+
+/// Whether `count` of something at `rate` per second are done within a day.
+pub(super) fn check_a_day(count: u64, what: &str, rate: f64) -> Result<(), String> {
+    let hours = count as f64 / rate / 3_600.0;
+    if hours <= 24.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{count} {what} at {rate} per second take {hours:.0} hours, and a run at most 24: \
+         ask for fewer, or for more per second"
+    ))
+}
+
+/// Takes "10 KiB" apart.
+fn number_and_unit(text: &str) -> Option<(u64, &str)> {
+    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    Some((digits.parse().ok()?, unit.trim_start()))
+}
+
+const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
+const RATE_MIN: f64 = 0.001;
+const RATE_MAX: f64 = 10_000_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, ms) in [
+            ("500ms", Some(500)),
+            ("10s", Some(10_000)),
+            ("10 s", Some(10_000)),
+            ("10", Some(10_000)),
+            ("2m", Some(120_000)),
+            ("24h", Some(86_400_000)),
+            ("0", None),
+            ("0ms", None),
+            ("25h", None),
+            ("86401", None),
+            ("99999999999999999h", None),
+            ("99999999999999999999", None),
+            ("1m30s", None),
+            ("-1s", None),
+            ("1.5s", None),
+            ("s", None),
+            ("", None),
+        ] {
+            assert_eq!(time(text).ok(), ms.map(Duration::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("64", Some(64)),
+            ("64B", Some(64)),
+            ("1 kB", Some(1_000)),
+            ("4KiB", Some(4_096)),
+            ("1 MiB", Some(1 << 20)),
+            ("2mb", Some(2_000_000)),
+            ("1 GiB", None),
+            ("18446744073709551615 MiB", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn shares() {
+        for (text, per_cent) in [
+            ("20%", Some(20)),
+            ("20 %", Some(20)),
+            ("20", Some(20)),
+            ("0", Some(0)),
+            ("99%", Some(99)),
+            ("100%", None),
+            ("256", None),
+            ("0.2", None),
+            ("%", None),
+        ] {
+            assert_eq!(share(text).ok(), per_cent, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (text, per_second) in [
+            ("10", Some(10.0)),
+            ("0.5", Some(0.5)),
+            ("10000000", Some(10_000_000.0)),
+            ("0", None),
+            ("-1", None),
+            ("1e99", None),
+            ("inf", None),
+            ("NaN", None),
+            ("ten", None),
+        ] {
+            assert_eq!(rate(text).ok(), per_second, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_the_most() {
+        assert_eq!(check_a_day(86_400, "messages", 1.0), Ok(()));
+        let error = check_a_day(864_000, "messages", 1.0).unwrap_err();
+        assert!(error.starts_with("864000 messages at 1 per second take 240 hours"), "{error}");
+    }
+}
