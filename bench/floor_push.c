@@ -3,15 +3,18 @@
  * One thread, one epoll. A reader that sends a request head gets the same bytes as every other,
  * read from a file that the driver captured from Stentor: the head of an event stream, or the
  * answer to a WebSocket handshake; the floor does not know which. Then it is on the list, in the
- * order of accepting. A PUT on the second port holds the ready bytes of an event, and they go to
- * every reader with one send(2) each. What Stentor costs above this is what its features cost:
- * topics, cursors, history, fairness to requests, deadlines.
+ * order of accepting. A PUT on the second port holds a message. Between the bytes that were before
+ * and behind one when Stentor sent it, which are in two more files, it goes to every reader with
+ * one send(2) each. What Stentor costs above this is what its features cost: topics, cursors,
+ * history, fairness to requests, deadlines.
  *
  * Left out on purpose, besides what floor.c leaves out: a socket that does not take an event whole
  * loses its reader (and the fact is reported), nothing else is served during a fan-out, and the
  * publisher is read with blocking calls, because there is one and it is the driver.
  *
- * Usage: floor_push PORT PUBLISH_PORT HEAD_FILE. Listens on 127.0.0.1; SIGTERM ends it.
+ * Usage: floor_push PORT PUBLISH_PORT HEAD_FILE BEFORE_FILE BEHIND_FILE. Listens on 127.0.0.1;
+ * SIGTERM ends it. The messages must be as long as the one that was captured, since a WebSocket
+ * frame begins with its length.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -30,8 +33,13 @@ enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, BACKLOG = 4096, FILES_MAX = 
 static const char PUBLISHED[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 static char receive_buffer[RECEIVE_BYTES + 1]; /* the last byte stays 0, for strtoul */
-static char head[RECEIVE_BYTES];
-static size_t head_bytes;
+
+/* Of a file; BEHIND_FILE may be empty. */
+struct bytes {
+    size_t length;
+    char bytes[RECEIVE_BYTES];
+};
+static struct bytes head, before, behind;
 
 /* Readers in the order of accepting; -1 where one has gone. `position` finds a reader by its
  * descriptor and is -1 for a connection that has asked for nothing yet. */
@@ -44,12 +52,12 @@ static void fail(const char *what) {
     exit(1);
 }
 
-static void read_head(const char *path) {
+static void read_bytes(const char *path, struct bytes *bytes) {
     FILE *file = fopen(path, "rb");
     if (!file) fail(path);
-    head_bytes = fread(head, 1, sizeof head, file);
-    if (head_bytes == 0 || head_bytes == sizeof head) {
-        fprintf(stderr, "floor_push: %s: empty or too long\n", path);
+    bytes->length = fread(bytes->bytes, 1, sizeof bytes->bytes, file);
+    if (bytes->length == sizeof bytes->bytes) {
+        fprintf(stderr, "floor_push: %s: too long\n", path);
         exit(1);
     }
     fclose(file);
@@ -101,7 +109,7 @@ static void serve_reader(int fd, uint32_t events) {
         return;
     }
     if (position[fd] >= 0 || !memmem(receive_buffer, received, "\r\n\r\n", 4)) return;
-    if (reader_count == FILES_MAX || send(fd, head, head_bytes, MSG_NOSIGNAL) < 0) {
+    if (reader_count == FILES_MAX || send(fd, head.bytes, head.length, MSG_NOSIGNAL) < 0) {
         drop(fd);
         return;
     }
@@ -109,12 +117,17 @@ static void serve_reader(int fd, uint32_t events) {
     readers[reader_count++] = fd;
 }
 
-static void fan_out(const char *event, size_t bytes) {
+static void fan_out(const char *message, size_t length) {
+    static char event[3 * RECEIVE_BYTES];
+    char *end = mempcpy(event, before.bytes, before.length);
+    end = mempcpy(end, message, length);
+    end = mempcpy(end, behind.bytes, behind.length);
+    const ssize_t bytes = end - event;
     int kept = 0;
     for (int i = 0; i < reader_count; i++) {
         int fd = readers[i];
         if (fd < 0) continue;
-        if (send(fd, event, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) {
+        if (send(fd, event, bytes, MSG_NOSIGNAL) != bytes) {
             fprintf(stderr, "floor_push: a reader did not take an event whole\n");
             position[fd] = -1;
             close(fd);
@@ -148,11 +161,13 @@ static void serve_publisher(int fd) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: floor_push PORT PUBLISH_PORT HEAD_FILE\n");
+    if (argc != 6) {
+        fprintf(stderr, "usage: floor_push PORT PUBLISH_PORT HEAD_FILE BEFORE_FILE BEHIND_FILE\n");
         return 2;
     }
-    read_head(argv[3]);
+    read_bytes(argv[3], &head);
+    read_bytes(argv[4], &before);
+    read_bytes(argv[5], &behind);
     int listener = listen_on(argv[1]), publish_listener = listen_on(argv[2]);
     int epoll = epoll_create1(0), publish_epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};

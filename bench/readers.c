@@ -1,23 +1,22 @@
-/* Readers of streams: one process that holds up to a million of them and checks what each is told.
+/* Readers of streams: one process that holds some thousands of them and checks what each is told.
  *
- * It must weigh little, because it shares the machine with the server it measures. A reader is a
- * record of 32 bytes and a socket. An event is taken apart where it was received; only one that
- * was cut by the end of a read is kept, on the heap, until its rest comes.
+ * It is the measure for `bench/run` and shares no line with what it measures. It must weigh little,
+ * because it runs on the same machine. A reader is a record of 32 bytes and a socket. An event is
+ * taken apart where it was received; only one that was cut by the end of a read is kept, on the
+ * heap, until its rest comes.
  *
- * Many threads, because the limit of open files holds for each file table and cannot be raised
- * everywhere: each thread leaves the table of the process (unshare) and fills one of its own. Many
- * source addresses, because an address has about 28,000 ports: each thread binds to addresses of
- * its own in 127.1.0.0/16, a new one every few thousand connections, and leaves the port to the
- * kernel until it connects (IP_BIND_ADDRESS_NO_PORT), which then asks only that the pair of both
- * ends be new.
+ * One thread reads and one takes orders. An address has about 28,000 ports, and the search for a
+ * free one grows long: readers come from addresses in 127.1.0.0/16, a new one every few thousand,
+ * and leave the port to the kernel until they connect (IP_BIND_ADDRESS_NO_PORT), which then asks
+ * only that the pair of both ends be new.
  *
  * Every message says "n=NUMBER t=NANOSECONDS": a number that grows by one with each message, and
  * CLOCK_MONOTONIC when it was published. So each reader can tell what is missing, double or out of
  * order, and how long it took. A number that is skipped after a gap event was told, one skipped on
  * a path with mode=latest was conflated; any other was lost in silence, and is what must not be.
  *
- * After a turn with few events a thread naps before it asks for more. Real readers are on other
- * machines: the server would not pay for waking them, and here it must not either.
+ * After a turn with few events the reading thread naps before it asks for more. Real readers are on
+ * other machines: the server would not pay for waking them, and here it must not either.
  *
  * Speaks to the driver by lines. It reads:
  *   hold N        open connections until there are N, each with its response head; "held N"
@@ -30,7 +29,6 @@
  * A failure is a line "failed REASON" and the end. So is the end of the input, without the line.
  *
  * Usage: readers --port PORT --most N [--path PATH]... [--ws] [--stall PERCENT] [--rcvbuf BYTES]
- *                [--rate PER_SECOND]
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -38,7 +36,6 @@
 #include <getopt.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,25 +43,21 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    READERS_PER_THREAD = 18000, /* below the limit of 20,000 files, with room for all others */
-    READERS_PER_ADDRESS = 4096, /* the search for a free port grows long as an address fills up */
-    OPENING_MAX = 64,           /* connections of a thread that wait for their response head */
+    READERS_PER_ADDRESS = 4096,
+    OPENING_MAX = 64, /* connections that wait for their response head */
     EVENTS_MAX = 512,
     RECEIVE_BYTES = 64 * 1024,
     EVENT_BYTES_MAX = 64 * 1024,
-    STACK_BYTES = 256 * 1024,
     PATHS_MAX = 16,
     MESSAGES_TRACKED = 4096, /* numbers for which count and time of the last reader are kept */
     SUB_BUCKETS = 32,        /* of each power of two: latencies to 3 % */
     BUCKETS = 64 * SUB_BUCKETS,
-    PROGRESS_SECONDS = 2,
     NO_PROGRESS_SECONDS = 30,
 };
 static const long NAP_NS = 200 * 1000;
@@ -86,7 +79,7 @@ struct reader {
     int32_t fd;
     uint8_t flags;
 };
-_Static_assert(sizeof(struct reader) == 32, "a million of them must be small");
+_Static_assert(sizeof(struct reader) == 32, "they must be small");
 
 /* How far one message has come. */
 struct progress {
@@ -100,28 +93,27 @@ struct counts {
     uint64_t stalled_messages, stalled_conflated;
 };
 
-struct worker {
-    pthread_t thread;
+/* All of them. Every function below takes it, and none but the driver's orders names it. */
+static struct worker {
     pthread_mutex_t lock; /* over everything below, except while the thread waits */
     struct reader *readers;
-    int index, epoll, wake;
+    int epoll, wake;
     int target, opened, answered, ended;
     int stall; /* whether those that can stall should; the thread obeys `order` */
     enum { NONE, RESUME } order;
-    uint64_t open_after_ns, mark_ns;
+    uint64_t mark_ns;
     struct counts counts;
-    struct progress *progress;
-    uint64_t *histogram;
+    struct progress progress[MESSAGES_TRACKED];
+    uint64_t histogram[BUCKETS];
     char failure[160];
-    char *buffer;
-};
+    char buffer[EVENT_BYTES_MAX + RECEIVE_BYTES];
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
-    int port, most, stall_percent, receive_bytes, rate, websocket, paths, threads;
+    int port, most, stall_percent, receive_bytes, websocket, paths;
     const char *path[PATHS_MAX];
     char *request[PATHS_MAX];
 } options;
-static struct worker *workers;
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -368,8 +360,7 @@ static void watch(struct worker *worker, int index) {
 /* Why the connection could not be opened, or NULL. On loopback connecting does not wait. */
 static const char *open_reader(struct worker *worker) {
     int index = worker->opened, one = 1;
-    int address = worker->index * (READERS_PER_THREAD / READERS_PER_ADDRESS + 1);
-    address += index / READERS_PER_ADDRESS + 1;
+    int address = index / READERS_PER_ADDRESS + 1;
     struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
     from.sin_addr.s_addr = htonl(0x7f010000 + address);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -394,23 +385,16 @@ static const char *open_reader(struct worker *worker) {
     return NULL;
 }
 
-/* ---- One thread ---- */
+/* ---- The thread ---- */
 
 /* Opens what it may now. Returns for how many milliseconds to wait at most; -1 is for ever. */
 static int open_some(struct worker *worker) {
-    uint64_t now = now_ns();
     for (int i = 0; i < OPENING_MAX && worker->opened < worker->target; i++) {
         if (worker->opened - worker->answered >= OPENING_MAX) return 100;
-        if (options.rate && worker->open_after_ns > now)
-            return (worker->open_after_ns - now) / 1000000 + 1;
         const char *failed = open_reader(worker);
         if (failed) {
             snprintf(worker->failure, sizeof worker->failure, "%s: %s", failed, strerror(errno));
             worker->target = worker->opened;
-        }
-        if (options.rate) {
-            uint64_t step = SECOND_NS * options.threads / options.rate;
-            worker->open_after_ns = (worker->open_after_ns ? worker->open_after_ns : now) + step;
         }
     }
     return worker->opened < worker->target ? 0 : -1;
@@ -429,7 +413,6 @@ static void obey(struct worker *worker) {
 
 static void *run(void *argument) {
     struct worker *worker = argument;
-    if (unshare(CLONE_FILES) < 0) fail("unshare: %s", strerror(errno));
     worker->epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
     if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake, &event) < 0)
@@ -452,40 +435,32 @@ static void *run(void *argument) {
 
 /* ---- The driver's orders ---- */
 
-#define EACH_WORKER(worker) \
-    for (struct worker *worker = workers; worker < workers + options.threads; worker++)
+static void lock(void) { pthread_mutex_lock(&all.lock); }
+static void unlock(void) { pthread_mutex_unlock(&all.lock); }
 
 static void check_failures(void) {
-    EACH_WORKER(worker) if (worker->failure[0]) fail("%s", worker->failure);
+    if (all.failure[0]) fail("%s", all.failure);
 }
 
-static void wake(struct worker *worker) {
+static void wake(void) {
     uint64_t one = 1;
-    if (write(worker->wake, &one, sizeof one) < 0) fail("eventfd: %s", strerror(errno));
+    if (write(all.wake, &one, sizeof one) < 0) fail("eventfd: %s", strerror(errno));
 }
 
 static void hold(int count) {
     if (count > options.most) fail("at most %d readers were announced", options.most);
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        int index = worker->index;
-        worker->target = count / options.threads + (index < count % options.threads);
-        pthread_mutex_unlock(&worker->lock);
-        wake(worker);
-    }
-    uint64_t said = now_ns(), moved = said;
+    lock();
+    all.target = count;
+    unlock();
+    wake();
+    uint64_t moved = now_ns();
     for (int before = -1;;) {
-        int answered = 0;
-        EACH_WORKER(worker) answered += __atomic_load_n(&worker->answered, __ATOMIC_RELAXED);
+        int answered = __atomic_load_n(&all.answered, __ATOMIC_RELAXED);
         check_failures();
         if (answered >= count) break;
         uint64_t now = now_ns();
         if (answered != before) moved = now;
         if (now - moved > NO_PROGRESS_SECONDS * SECOND_NS) fail("only %d readers", answered);
-        if (now - said > PROGRESS_SECONDS * SECOND_NS) {
-            say("opening %d", answered);
-            said = now;
-        }
         before = answered;
         nap(2 * 1000 * 1000);
     }
@@ -493,44 +468,39 @@ static void hold(int count) {
 }
 
 static void mark(void) {
-    uint64_t now = now_ns();
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        worker->mark_ns = now;
-        worker->counts = (struct counts){0};
-        memset(worker->progress, 0, MESSAGES_TRACKED * sizeof *worker->progress);
-        memset(worker->histogram, 0, BUCKETS * sizeof *worker->histogram);
-        for (int i = 0; i < worker->opened; i++) worker->readers[i].messages = 0;
-        pthread_mutex_unlock(&worker->lock);
-    }
+    lock();
+    all.mark_ns = now_ns();
+    all.counts = (struct counts){0};
+    memset(all.progress, 0, sizeof all.progress);
+    memset(all.histogram, 0, sizeof all.histogram);
+    for (int i = 0; i < all.opened; i++) all.readers[i].messages = 0;
+    unlock();
     say("marked");
 }
 
 /* How many readers that always read there are, and how many of these have message `number`. */
-static void count_progress(uint32_t number, int *have, int *all) {
-    *have = *all = 0;
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        for (int i = 0; i < worker->opened; i++) {
-            if (worker->readers[i].flags & STALLABLE) continue;
-            *have += worker->readers[i].next > number;
-            ++*all;
-        }
-        pthread_mutex_unlock(&worker->lock);
+static void count_progress(uint32_t number, int *have, int *steady) {
+    *have = *steady = 0;
+    lock();
+    for (int i = 0; i < all.opened; i++) {
+        if (all.readers[i].flags & STALLABLE) continue;
+        *have += all.readers[i].next > number;
+        ++*steady;
     }
+    unlock();
 }
 
 static void await_message(uint32_t number, int seconds) {
     uint64_t give_up = now_ns() + seconds * SECOND_NS;
     for (;;) {
-        int have, all;
-        count_progress(number, &have, &all);
+        int have, steady;
+        count_progress(number, &have, &steady);
         check_failures();
-        if (have == all || now_ns() > give_up) {
+        if (have == steady || now_ns() > give_up) {
             say("got %d", have);
             return;
         }
-        nap(all > 100000 ? 50 * 1000 * 1000 : 5 * 1000 * 1000);
+        nap(5 * 1000 * 1000);
     }
 }
 
@@ -543,32 +513,28 @@ struct stalled {
  * lack the newest message anybody has. */
 static struct stalled count_stalled(uint32_t newest, int latest) {
     struct stalled found = {.messages_min = UINT32_MAX};
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        for (int i = 0; i < worker->opened; i++) {
-            const struct reader *reader = &worker->readers[i];
-            int is_latest = (reader->flags & LATEST) != 0;
-            if (!(reader->flags & STALLABLE) || is_latest != latest) continue;
-            found.readers++;
-            found.behind += reader->next != newest + 1;
-            found.ended += (reader->flags & ENDED) != 0;
-            if (reader->messages > found.messages_max) found.messages_max = reader->messages;
-            if (reader->messages < found.messages_min) found.messages_min = reader->messages;
-        }
-        pthread_mutex_unlock(&worker->lock);
+    lock();
+    for (int i = 0; i < all.opened; i++) {
+        const struct reader *reader = &all.readers[i];
+        int is_latest = (reader->flags & LATEST) != 0;
+        if (!(reader->flags & STALLABLE) || is_latest != latest) continue;
+        found.readers++;
+        found.behind += reader->next != newest + 1;
+        found.ended += (reader->flags & ENDED) != 0;
+        if (reader->messages > found.messages_max) found.messages_max = reader->messages;
+        if (reader->messages < found.messages_min) found.messages_min = reader->messages;
     }
+    unlock();
     if (found.readers == 0) found.messages_min = 0;
     return found;
 }
 
 static uint32_t newest_message(void) {
     uint32_t next = 1;
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        for (int i = 0; i < worker->opened; i++)
-            if (worker->readers[i].next > next) next = worker->readers[i].next;
-        pthread_mutex_unlock(&worker->lock);
-    }
+    lock();
+    for (int i = 0; i < all.opened; i++)
+        if (all.readers[i].next > next) next = all.readers[i].next;
+    unlock();
     return next - 1;
 }
 
@@ -576,8 +542,8 @@ static void catch_up(int seconds) {
     uint64_t give_up = now_ns() + seconds * SECOND_NS;
     for (;;) {
         uint32_t newest = newest_message();
-        struct stalled all = count_stalled(newest, 0), latest = count_stalled(newest, 1);
-        int readers = all.readers + latest.readers, behind = all.behind + latest.behind;
+        struct stalled others = count_stalled(newest, 0), latest = count_stalled(newest, 1);
+        int readers = others.readers + latest.readers, behind = others.behind + latest.behind;
         check_failures();
         if (behind == 0 || now_ns() > give_up) {
             say("got %d", readers - behind);
@@ -588,27 +554,25 @@ static void catch_up(int seconds) {
 }
 
 static void order(int stall, int order) {
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        worker->stall = stall;
-        worker->order = order;
-        pthread_mutex_unlock(&worker->lock);
-        wake(worker);
-    }
+    lock();
+    all.stall = stall;
+    all.order = order;
+    unlock();
+    wake();
     say(stall ? "stalled" : "resumed");
 }
 
-static void print_histogram(const uint64_t *histogram) {
+static void print_histogram(void) {
     static const double QUANTILES[] = {0.5, 0.9, 0.99, 0.999, 1};
     static const char *const NAMES[] = {"p50", "p90", "p99", "p999", "max"};
-    uint64_t all = 0;
-    for (int i = 0; i < BUCKETS; i++) all += histogram[i];
+    uint64_t count = 0;
+    for (int i = 0; i < BUCKETS; i++) count += all.histogram[i];
     for (int q = 0, i = 0; q < 5; q++) {
-        uint64_t below = 0, wanted = QUANTILES[q] * all;
+        uint64_t below = 0, wanted = QUANTILES[q] * count;
         if (wanted == 0) wanted = 1;
-        for (i = 0; all && i < BUCKETS - 1; i++)
-            if ((below += histogram[i]) >= wanted) break;
-        printf(",\"%s_ns\":%lu", NAMES[q], all ? bucket_ns(i) : 0);
+        for (i = 0; count && i < BUCKETS - 1; i++)
+            if ((below += all.histogram[i]) >= wanted) break;
+        printf(",\"%s_ns\":%lu", NAMES[q], count ? bucket_ns(i) : 0);
     }
 }
 
@@ -617,18 +581,9 @@ static void print_progress(void) {
     const char *comma = "";
     printf(",\"progress\":[");
     for (int slot = 0; slot < MESSAGES_TRACKED; slot++) {
-        struct progress sum = {.first_ns = UINT64_MAX};
-        EACH_WORKER(worker) {
-            const struct progress *part = &worker->progress[slot];
-            if (part->count == 0 || part->number < sum.number) continue;
-            if (part->number > sum.number)
-                sum = (struct progress){.number = part->number, .first_ns = UINT64_MAX};
-            sum.count += part->count;
-            if (part->last_ns > sum.last_ns) sum.last_ns = part->last_ns;
-            if (part->first_ns < sum.first_ns) sum.first_ns = part->first_ns;
-        }
-        if (sum.count == 0) continue;
-        printf("%s[%u,%u,%lu,%lu]", comma, sum.number, sum.count, sum.first_ns, sum.last_ns);
+        const struct progress *one = &all.progress[slot];
+        if (one->count == 0) continue;
+        printf("%s[%u,%u,%lu,%lu]", comma, one->number, one->count, one->first_ns, one->last_ns);
         comma = ",";
     }
     printf("]");
@@ -641,35 +596,28 @@ static void print_stalled(const char *name, struct stalled stalled) {
 }
 
 static void report(void) {
-    struct counts sum = {0};
-    uint64_t histogram[BUCKETS] = {0};
     uint32_t newest = newest_message();
-    int opened = 0, ended = 0, steady, current;
+    int steady, current;
     uint64_t bytes_min = UINT64_MAX;
-    EACH_WORKER(worker) {
-        pthread_mutex_lock(&worker->lock);
-        const uint64_t *from = (const uint64_t *)&worker->counts;
-        for (size_t i = 0; i < sizeof sum / sizeof *from; i++) ((uint64_t *)&sum)[i] += from[i];
-        for (int i = 0; i < BUCKETS; i++) histogram[i] += worker->histogram[i];
-        opened += worker->opened;
-        ended += worker->ended;
-        for (int i = 0; i < worker->opened; i++)
-            if (worker->readers[i].bytes < bytes_min) bytes_min = worker->readers[i].bytes;
-        pthread_mutex_unlock(&worker->lock);
-    }
-    check_failures();
     count_progress(newest, &current, &steady);
+    struct stalled others = count_stalled(newest, 0), latest = count_stalled(newest, 1);
+    check_failures();
+    lock();
+    for (int i = 0; i < all.opened; i++)
+        if (all.readers[i].bytes < bytes_min) bytes_min = all.readers[i].bytes;
+    const struct counts *sum = &all.counts;
     printf("{\"readers\":%d,\"ended\":%d,\"newest\":%u,\"steady\":%d,\"current\":%d,"
            "\"messages\":%lu,\"bytes\":%lu,\"bytes_min\":%lu,\"initial\":%lu,\"gaps\":%lu,"
            "\"conflated\":%lu,\"told\":%lu,\"silent\":%lu,\"repeated\":%lu,\"other\":%lu,"
-           "\"stalled_messages\":%lu,\"stalled_conflated\":%lu", opened, ended, newest, steady,
-           current, sum.messages, sum.bytes, bytes_min, sum.initial, sum.gaps, sum.conflated,
-           sum.told, sum.silent, sum.repeated, sum.other, sum.stalled_messages,
-           sum.stalled_conflated);
-    print_histogram(histogram);
-    print_stalled("stalled_all", count_stalled(newest, 0));
-    print_stalled("stalled_latest", count_stalled(newest, 1));
+           "\"stalled_messages\":%lu,\"stalled_conflated\":%lu", all.opened, all.ended, newest,
+           steady, current, sum->messages, sum->bytes, bytes_min, sum->initial, sum->gaps,
+           sum->conflated, sum->told, sum->silent, sum->repeated, sum->other,
+           sum->stalled_messages, sum->stalled_conflated);
+    print_histogram();
     print_progress();
+    unlock();
+    print_stalled("stalled_all", others);
+    print_stalled("stalled_latest", latest);
     say("}");
 }
 
@@ -708,7 +656,7 @@ static void parse_options(int argc, char **argv) {
         {"port", required_argument, NULL, 'p'},   {"most", required_argument, NULL, 'm'},
         {"path", required_argument, NULL, 'a'},   {"ws", no_argument, NULL, 'w'},
         {"stall", required_argument, NULL, 's'},  {"rcvbuf", required_argument, NULL, 'b'},
-        {"rate", required_argument, NULL, 'r'},   {NULL, 0, NULL, 0},
+        {NULL, 0, NULL, 0},
     };
     for (int option; (option = getopt_long(argc, argv, "", LONG, NULL)) != -1;) {
         if (option == 'p') options.port = atoi(optarg);
@@ -717,34 +665,9 @@ static void parse_options(int argc, char **argv) {
         else if (option == 'w') options.websocket = 1;
         else if (option == 's') options.stall_percent = atoi(optarg);
         else if (option == 'b') options.receive_bytes = atoi(optarg);
-        else if (option == 'r') options.rate = atoi(optarg);
         else fail("the options were not understood");
     }
     if (options.port < 1 || options.most < 1) fail("--port and --most are needed");
-    options.threads = (options.most + READERS_PER_THREAD - 1) / READERS_PER_THREAD;
-}
-
-/* Memory that costs nothing until it is touched, as that of readers not opened yet. */
-static void *reserve(size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) fail("mmap: %s", strerror(errno));
-    madvise(memory, bytes, MADV_NOHUGEPAGE); /* which would touch 2 MiB where 4 KiB are used */
-    return memory;
-}
-
-static void start_thread(struct worker *worker) {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_mutex_init(&worker->lock, NULL);
-    worker->index = worker - workers;
-    worker->wake = eventfd(0, EFD_NONBLOCK);
-    worker->readers = reserve(READERS_PER_THREAD * sizeof *worker->readers);
-    worker->progress = reserve(MESSAGES_TRACKED * sizeof *worker->progress);
-    worker->histogram = reserve(BUCKETS * sizeof *worker->histogram);
-    worker->buffer = reserve(EVENT_BYTES_MAX + RECEIVE_BYTES);
-    int failed = pthread_create(&worker->thread, &attributes, run, worker);
-    if (worker->wake < 0 || failed) fail("a thread could not be started");
 }
 
 int main(int argc, char **argv) {
@@ -754,7 +677,10 @@ int main(int argc, char **argv) {
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    workers = reserve(options.threads * sizeof *workers);
-    EACH_WORKER(worker) start_thread(worker);
+    all.wake = eventfd(0, EFD_NONBLOCK);
+    all.readers = calloc(options.most, sizeof *all.readers);
+    pthread_t thread;
+    if (all.wake < 0 || !all.readers || pthread_create(&thread, NULL, run, &all))
+        fail("the thread could not be started");
     serve_driver();
 }

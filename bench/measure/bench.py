@@ -1,4 +1,4 @@
-"""What a measurement stands on: tools present, binaries built, cores assigned."""
+"""What a measurement stands on: packages present, programs built, cores assigned."""
 
 import json
 import os
@@ -6,7 +6,10 @@ import platform
 import resource
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 BENCH_DIR = Path(__file__).resolve().parent.parent
@@ -16,7 +19,8 @@ SERVER_CORE = 0
 LOAD_CORE = 1
 
 # Tool -> the Debian package that brings it.
-PACKAGES = {"wrk": "wrk", "nginx": "nginx", "cc": "gcc", "taskset": "util-linux"}
+PACKAGES = {"wrk": "wrk", "nginx": "nginx", "cc": "gcc", "taskset": "util-linux",
+            "setpriv": "util-linux"}
 
 
 class MeasurementError(Exception):
@@ -28,39 +32,55 @@ class Options:
     rounds: int
     seconds: int
     stentor: Path | None
-    stall_seconds: int
+    stall_seconds: int = 0
     """How long readers are stalled: `stalled` is not made of rounds."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The binaries and the options of one run of the driver."""
+    """The options of one run of the driver, and the programs: those in C are built when used."""
 
     options: Options
     stentor: Path
-    floor: Path
-    floor_push: Path
-    readers: Path
-    pace: Path
-    malloc_count: Path
 
     @staticmethod
-    def prepare(options: Options) -> "Bench":
-        """Builds everything, then moves this process, and with it all load, to its core."""
-        if (os.cpu_count() or 1) < 2:
-            raise MeasurementError("two cores are needed: one for the server, one for the load")
-        require_tools()
+    def prepare(options: Options, tools: Iterable[str]) -> "Bench":
+        """Makes sure of the tools and of Stentor itself."""
+        require_tools(tools)
         OUT_DIR.mkdir(exist_ok=True)
-        programs = [compile_c(f"{name}.c", OUT_DIR / name, "-pthread")
-                    for name in ("floor", "floor_push", "readers", "pace")]
-        malloc_count = compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
         stentor = options.stentor.resolve() if options.stentor else build_stentor()
         if not os.access(stentor, os.X_OK):
             raise MeasurementError(f"{stentor} is not an executable file")
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return Bench(options, stentor)
+
+    @staticmethod
+    def take_core() -> None:
+        """Moves this process, and with it all load, to its core; servers are put on theirs."""
+        if (os.cpu_count() or 1) < 2:
+            raise MeasurementError("two cores are needed: one for the server, one for the load")
         os.sched_setaffinity(0, {LOAD_CORE})
-        return Bench(options, stentor, *programs, malloc_count)
+
+    @cached_property
+    def floor(self) -> Path:
+        return compile_c("floor.c", OUT_DIR / "floor")
+
+    @cached_property
+    def floor_push(self) -> Path:
+        return compile_c("floor_push.c", OUT_DIR / "floor_push")
+
+    @cached_property
+    def readers(self) -> Path:
+        return compile_c("readers.c", OUT_DIR / "readers", "-pthread")
+
+    @cached_property
+    def pace(self) -> Path:
+        return compile_c("pace.c", OUT_DIR / "pace", "-pthread")
+
+    @cached_property
+    def malloc_count(self) -> Path:
+        return compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
 
     def describe_host(self) -> str:
         """One line that says where and how, with a warning when the host is not at rest."""
@@ -71,11 +91,11 @@ class Bench:
         return text + ("\nwarning: the host is busy, figures will scatter" if busy > 0.7 else "")
 
 
-def require_tools() -> None:
+def require_tools(tools: Iterable[str]) -> None:
     """Installs the missing packages when allowed to, else says which they are."""
     environment_path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     os.environ["PATH"] = environment_path  # nginx lives in sbin, which users often lack
-    missing = sorted({package for tool, package in PACKAGES.items() if not shutil.which(tool)})
+    missing = sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool)})
     if missing:
         install(*missing)
 
@@ -90,7 +110,7 @@ def install(*packages: str) -> None:
     command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise MeasurementError(f"Debian packages are missing: {' '.join(packages)}")
-    print("installing:", " ".join(packages), flush=True)
+    print("installing:", " ".join(packages), file=sys.stderr, flush=True)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

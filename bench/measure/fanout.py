@@ -106,12 +106,13 @@ def fan_out_to(bench: Bench, kind: str, bytes_max: int, websocket: bool) -> list
         data = message(0)
         stentor.put(TOPIC, data)
         captured = capture(stentor, TOPIC, data, websocket)
-        floor = stack.enter_context(FloorPush(bench, captured.head))
+        floor = stack.enter_context(
+            FloorPush(bench, captured.head, captured.before, captured.behind))
         nchan = stack.enter_context(Nchan())
         subjects = []
         for server, port, make_request in (
             (stentor, stentor.control_port, put(TOPIC)),
-            (floor, floor.publish_port, lambda data: put("/")(captured.event(data))),
+            (floor, floor.publish_port, put("/")),
             (nchan, nchan.port, put("/pub")),
         ):
             options = ["--ws"] if websocket else []
@@ -185,7 +186,8 @@ def coalescing(bench: Bench) -> list[table.Row]:
         data = message(0)
         stentor.put(topics[0], data)
         captured = capture(stentor, path, data)
-        floor = stack.enter_context(FloorPush(bench, captured.head))
+        floor = stack.enter_context(
+            FloorPush(bench, captured.head, captured.before, captured.behind))
         subjects = [
             Subject("stentor", stentor,
                     stack.enter_context(Readers(bench, stentor, [path], MANY_READERS)),
@@ -193,7 +195,7 @@ def coalescing(bench: Bench) -> list[table.Row]:
                     QUOTES, lambda batch: [as_lines(topics, batch)], BATCHES_PER_SECOND),
             Subject("floor_push", floor,
                     stack.enter_context(Readers(bench, floor, ["/"], MANY_READERS)),
-                    floor.publish_port, lambda data: put("/")(captured.event(data)),
+                    floor.publish_port, put("/"),
                     QUOTES, batches_per_second=1),
         ]
         for subject in subjects:

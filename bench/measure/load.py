@@ -31,6 +31,9 @@ class Sample:
     per_second: float
     """Requests per second of wall time."""
 
+    load_us: float
+    """Processor time of the load generator per request, in microseconds."""
+
     foreign_share: float
     """Share of the two cores' time that neither the server nor the load used."""
 
@@ -47,16 +50,19 @@ class Subject:
     script: str | None = None
     arguments: tuple[str, ...] = ()
 
-    def load(self, seconds: int) -> Sample:
+    def command(self, seconds: int) -> list[str]:
         command = ["wrk", "--threads", "1", "--connections", str(self.connections),
                    "--duration", f"{seconds}s"]
         for field in self.fields:
             command += ["--header", field]
         if self.script:
             command += ["--script", str(LUA_DIR / self.script)]
-        command += [f"http://127.0.0.1:{self.server.port}{self.path}", "--", *self.arguments]
+        return [*command, f"http://127.0.0.1:{self.server.port}{self.path}", "--", *self.arguments]
+
+    def load(self, seconds: int) -> Sample:
         before = Usage.now(self.server)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(self.command(seconds), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
         after = Usage.now(self.server)
         requests, per_second = self.read_report(done.stdout)
         cpu = after.server - before.server
@@ -65,6 +71,7 @@ class Subject:
             cpu_us=cpu * 1e6 / requests,
             core_us=(cpu + softirq) * 1e6 / requests,
             per_second=per_second,
+            load_us=(after.load - before.load) * 1e6 / requests,
             foreign_share=foreign_share(before, after),
         )
 
@@ -184,3 +191,7 @@ def core_us(sample: Sample) -> float:
 
 def per_second(sample: Sample) -> float:
     return sample.per_second
+
+
+def load_us(sample: Sample) -> float:
+    return sample.load_us

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from .bench import OUT_DIR, SERVER_CORE, MeasurementError
 
+# Whatever is started ends with the driver, even if that is killed.
+TIED = ("setpriv", "--pdeathsig", "TERM")
+
 START_SECONDS_MAX = 15
 STOP_SECONDS_MAX = 15
 
@@ -35,7 +38,7 @@ class Server(AbstractContextManager["Server"]):
         self.log = OUT_DIR / f"{name}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                ["taskset", "--cpu-list", cores, *command],
+                [*TIED, "taskset", "--cpu-list", cores, *command],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **(environment or {})},
             )

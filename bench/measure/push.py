@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from . import table
 from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
 from .process import Server, cpu_seconds_of
 from .servers import content_length
@@ -75,11 +74,8 @@ class Captured:
     """The bytes one reader was sent: for the floor to send the same."""
 
     head: bytes
-    before_data: bytes
-    after_data: bytes
-
-    def event(self, data: bytes) -> bytes:
-        return self.before_data + data + self.after_data
+    before: bytes
+    behind: bytes
 
 
 def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> Captured:
@@ -181,15 +177,11 @@ class Readers(AbstractContextManager["Readers"]):
             print(order, file=self.process.stdin, flush=True)
         except BrokenPipeError:
             pass
-        for line in self.process.stdout:
-            if line.startswith(answer):
-                return line[len(answer):].strip()
-            if line.startswith("opening "):
-                table.progress(f"  {int(line.split()[1]):,} readers")
-            else:
-                raise MeasurementError(f"readers of {self.server}: {line.strip()}")
-        raise MeasurementError(
-            f"readers of {self.server} have ended: {self.log.read_text(errors='replace')}")
+        line = self.process.stdout.readline()
+        if line.startswith(answer):
+            return line[len(answer):].strip()
+        said = line.strip() or f"they have ended: {self.log.read_text(errors='replace')}"
+        raise MeasurementError(f"readers of {self.server}: {said}")
 
     def hold(self, count: int) -> None:
         self.order(f"hold {count}", "held")

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import random
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,6 +37,11 @@ http {{
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         location / {{ return 200 "{body}"; }}
+        location /compressed {{
+            gzip on;
+            gzip_types text/plain;
+            return 200 "{digits}";
+        }}
     }}
 }}
 """
@@ -127,12 +133,17 @@ class Stentor(Server):
 
 
 class Nginx(Server):
-    """`return 200` with a fixed body (which must need no quoting)."""
+    """`return 200` with a fixed body (which must need no quoting).
+
+    /compressed is as much work as a request can be made here: digits, compressed for each.
+    """
 
     def __init__(self, body: bytes) -> None:
         port = free_port()
         config = OUT_DIR / "nginx.conf"
-        config.write_text(NGINX_CONFIG.format(out=OUT_DIR, port=port, body=body.decode("ascii")))
+        config.write_text(NGINX_CONFIG.format(
+            out=OUT_DIR, port=port, body=body.decode("ascii"),
+            digits=random.Random(20240602).randbytes(1_500).hex()))
         super().__init__("nginx", ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c",
                                    str(config)], port)
 
@@ -160,15 +171,21 @@ class Nchan(Server):
 
 
 class FloorPush(Server):
-    """The bare fan-out of floor_push.c, which answers every reader with `head`."""
+    """The bare fan-out of floor_push.c, which answers every reader with `head`.
 
-    def __init__(self, bench: Bench, head: bytes) -> None:
+    What is published is sent between `before` and `behind`, and must be as long as the message
+    for which these were captured.
+    """
+
+    def __init__(self, bench: Bench, head: bytes, before: bytes, behind: bytes) -> None:
         self.publish_port = free_port()
         port = free_port()
-        file = OUT_DIR / "head.bin"
-        file.write_bytes(head)
+        files = []
+        for name, content in (("head", head), ("before", before), ("behind", behind)):
+            files.append(OUT_DIR / f"{name}.bin")
+            files[-1].write_bytes(content)
         super().__init__("floor_push", [str(bench.floor_push), str(port), str(self.publish_port),
-                                        str(file)], port, self.publish_port)
+                                        *map(str, files)], port, self.publish_port)
 
 
 def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:

@@ -64,9 +64,11 @@ def not_measured(what: str, reason: str) -> Row:
 
 
 def render(rows: list[Row]) -> str:
+    """Columns in which no row has anything are left out."""
     lines = [("what", "stentor", "against", "ratio", "must reach", "verdict")]
     lines += [(r.what, r.stentor, r.against, r.ratio, r.must, r.verdict) for r in rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(6)]
+    lines = list(zip(*(column for column in zip(*lines) if any(column[1:]))))
+    widths = [max(map(len, column)) for column in zip(*lines)]
     lines.insert(1, tuple("-" * width for width in widths))
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()

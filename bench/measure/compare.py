@@ -1,0 +1,89 @@
+"""Load from `stentor bench compare`: what it reports of each server, round by round."""
+
+import json
+import shlex
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import table
+from .bench import Bench, MeasurementError
+from .load import Usage, foreign_share, warn_of_others
+from .process import TIED, Server
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server, what it is asked for, and for `push` where it is published to."""
+
+    name: str
+    server: Server
+    path: str
+    publish: str | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The reports of all rounds, by contestant."""
+
+    reports: dict[str, list[Report]]
+    foreign_share: float
+    """Share of the two cores' time that neither the servers nor the load used."""
+
+    def median(self, name: str, figure: Callable[[Report], float]) -> float:
+        return statistics.median(map(figure, self.reports[name]))
+
+
+def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options: str,
+            rounds: int = 1) -> Compared:
+    """Alternating rounds of all contestants; one on its own makes a plain run.
+
+    Whatever went wrong, for whichever server, makes all of it worthless.
+    """
+    several = len(contestants) > 1
+    command = [str(bench.stentor), "bench", *(["compare"] if several else []), kind]
+    for contestant in contestants:
+        command.append(f"http://127.0.0.1:{contestant.server.port}{contestant.path}")
+    for contestant in contestants:
+        command += ["--pid", str(contestant.server.process.pid)]
+        if contestant.publish:
+            command += ["--publish", contestant.publish]
+    command += [*options, "--json", *(["--rounds", str(rounds)] if several else [])]
+    table.progress(shlex.join(command))
+    servers = [contestant.server for contestant in contestants]
+    before = Usage.now(*servers)
+    done = subprocess.run([*TIED, *command], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True)
+    foreign = foreign_share(before, Usage.now(*servers))
+    warn_of_others([foreign])
+    if done.returncode != 0:
+        raise MeasurementError(f"stentor bench {kind}: {done.stderr.strip()}")
+    found = json.loads(done.stdout)
+    subjects = found["subjects"] if several else [{"reports": [found]}]
+    reports = {contestant.name: subject["reports"]
+               for contestant, subject in zip(contestants, subjects, strict=True)}
+    for name, of_one in reports.items():
+        for report in of_one:
+            check(f"{kind}, {name}", report)
+    return Compared(reports, foreign)
+
+
+def check(what: str, report: Report) -> None:
+    """Every connection came about and stayed, every answer was good, every message arrived."""
+    connections, delivery = report["connections"], report.get("delivery")
+    statuses = [status for status, _ in report.get("requests", {}).get("statuses", [])]
+    wrong = [f"{error['count']} times: {error['kind']}" for error in report["errors"]]
+    if connections["opened"] < connections["wanted"] or connections["dropped"]:
+        wrong.append(f"{connections['opened']} of {connections['wanted']} connections opened, "
+                     f"{connections['dropped']} dropped")
+    if any(status != 200 for status in statuses):
+        wrong.append(f"statuses {statuses}")
+    if delivery and delivery["readers_complete"] < delivery["readers"]:
+        wrong.append(f"{delivery['readers_complete']} of {delivery['readers']} readers have every "
+                     "message once, in order")
+    if wrong:
+        raise MeasurementError(f"{what}: {'; '.join(wrong)}")

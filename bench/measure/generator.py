@@ -1,0 +1,91 @@
+"""The load generator: whether `stentor bench` finds what wrk finds, and what it takes itself."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import table
+from .bench import Bench, MeasurementError
+from .compare import Contestant, compare
+from .load import Series, Subject, alternate, load_us, per_second
+from .process import Server
+from .reading import TOPIC, VALUE
+from .servers import Floor, Nginx, Stentor, get
+
+IDLE_CONNECTIONS = 15_000
+VALUES = 200
+VALUES_PATH = "/-/values?prefix=/quotes/&names=" + ",".join(f"v{n:03d}" for n in range(VALUES))
+AGREEMENT = table.Target("0.90 to 1.10", lambda ratio: 0.9 <= ratio <= 1.1)
+
+
+@dataclass(frozen=True)
+class OwnSubject(Subject):
+    """The same load as wrk's, from `stentor bench get`."""
+
+    program: Path = Path("stentor")
+
+    def command(self, seconds: int) -> list[str]:
+        command = [str(self.program), "bench", "get",
+                   f"http://127.0.0.1:{self.server.port}{self.path}", "--threads", "1",
+                   "--connections", str(self.connections), "--duration", f"{seconds}s", "--json"]
+        for field in self.fields:
+            command += ["--header", field]
+        return command
+
+    def read_report(self, report: str) -> tuple[int, float]:
+        try:
+            found = json.loads(report)
+        except ValueError as error:
+            raise MeasurementError(f"{self.name}: {report.strip()}") from error
+        requests = found["requests"]
+        if found["errors"] or any(status != 200 for status, _ in requests["statuses"]):
+            raise MeasurementError(f"{self.name}: {found['errors']} {requests['statuses']}")
+        return requests["completed"], requests["per_second"]
+
+
+def generator(bench: Bench) -> list[table.Row]:
+    """Alternating rounds of wrk and `stentor bench get` on the same servers.
+
+    Where a request is work for the server, both wait for it and must find the same. The floor
+    leaves the load generator the most to do: there ours must not be the bottleneck before wrk is.
+    """
+    with Stentor(bench) as stentor, Nginx(VALUE) as nginx:
+        stentor.put(TOPIC, VALUE)
+        stentor.put_many((f"/quotes/v{n:03d}", VALUE.decode()) for n in range(VALUES))
+        get(stentor, VALUES_PATH)
+        with Floor(bench, get(stentor, TOPIC)) as floor:
+            series = alternate(bench.options, [
+                *pair(bench, nginx, "/compressed", "Accept-Encoding: gzip"),
+                *pair(bench, stentor, VALUES_PATH),
+                *pair(bench, floor, TOPIC),
+            ])
+        held = compare(bench, "hold", [Contestant("stentor", stentor, TOPIC)], "--as", "idle",
+                       "--connections", str(IDLE_CONNECTIONS), "--duration", "1s")
+    each = held.median("stentor", lambda report: report["memory"]["own_bytes"]) / IDLE_CONNECTIONS
+    return [
+        rate_row("requests/s of nginx compressing", series, "nginx", AGREEMENT),
+        rate_row(f"requests/s of stentor for {VALUES} values", series, "stentor", AGREEMENT),
+        rate_row("requests/s of the floor", series, "floor", table.at_least(0.9)),
+        table.ratio_row(
+            "generator's CPU per request of the floor",
+            f"{series.median('bench, floor', load_us):.2f} us",
+            f"wrk {series.median('wrk, floor', load_us):.2f} us",
+            series.ratio("bench, floor", "wrk, floor", load_us), None),
+        table.absolute_row(f"bench hold: memory for each of {IDLE_CONNECTIONS:,} connections",
+                           f"{each:.0f} B", each, table.at_most(250, " B")),
+    ]
+
+
+def pair(bench: Bench, server: Server, path: str, *fields: str) -> tuple[Subject, Subject]:
+    """The same load from either."""
+    return (Subject(f"wrk, {server.name}", server, path, fields=fields),
+            OwnSubject(f"bench, {server.name}", server, path, fields=fields,
+                       program=bench.stentor))
+
+
+def rate_row(what: str, series: Series, server: str, target: table.Target) -> table.Row:
+    own, other = f"bench, {server}", f"wrk, {server}"
+    return table.ratio_row(f"{what}: as bench get sees them",
+                           f"{series.median(own, per_second):,.0f}",
+                           f"wrk {series.median(other, per_second):,.0f}",
+                           series.ratio(own, other, per_second), target)
