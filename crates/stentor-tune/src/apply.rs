@@ -16,7 +16,8 @@ use crate::{Change, Report, Setting};
 /// A change that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// The change; `now` is the value that was there before.
+    /// The change; `now` is the value that was there before, and `wanted` the one that is there
+    /// since, if the kernel made another of it: it rounds some.
     pub change: Change,
     /// Why it was not made; none if it was.
     pub error: Option<String>,
@@ -41,20 +42,23 @@ fn path(setting: &Setting) -> Option<String> {
 fn one(root: &Path, change: &Change, path: &str) -> Applied {
     let file = root.join(path);
     let read = || fs::read_to_string(&file).map(|text| value(&text));
-    let mut change = change.clone();
     let tried = || -> io::Result<(String, String)> {
         let old = read()?;
         fs::write(&file, &change.wanted)?;
         Ok((old, read()?))
     };
-    let error = match tried() {
-        Err(error) => Some(reason(&error)),
-        Ok((old, new)) => {
-            change.now = Some(old);
-            (!is_same(&new, &change.wanted)).then(|| format!("the kernel made it {new}"))
-        }
-    };
-    Applied { change, error }
+    match tried() {
+        Err(error) => Applied { change: change.clone(), error: Some(reason(&error)) },
+        Ok((old, new)) => outcome(change, old, new),
+    }
+}
+
+/// What came of a change that the kernel did not refuse.
+fn outcome(change: &Change, old: String, new: String) -> Applied {
+    let is_taken = is_same(&new, &change.wanted);
+    let error = (!is_taken && new == old).then(|| format!("the kernel keeps it at {old}"));
+    let wanted = if is_taken || error.is_some() { change.wanted.clone() } else { new };
+    Applied { change: Change { now: Some(old), wanted, ..change.clone() }, error }
 }
 
 /// A value as it would be written.
@@ -105,6 +109,18 @@ mod tests {
         let done = one(&root, &change, &path(&change.setting).unwrap());
         assert!(done.error.unwrap().contains("not there"));
         fs::remove_dir_all(root).unwrap();
+    }
+
+    /// So that whatever was changed can be undone.
+    #[test]
+    fn what_the_kernel_rounds_is_changed() {
+        let change = Change::sysctl("net.netfilter.nf_conntrack_buckets", 1024, 5000);
+        let rounded = outcome(&change, "1024".into(), "5120".into());
+        assert_eq!((rounded.change.wanted.as_str(), rounded.error), ("5120", None));
+        assert!(rounded.change.undo().unwrap().ends_with("nf_conntrack_buckets=1024"));
+        let kept = outcome(&change, "1024".into(), "1024".into());
+        assert_eq!(kept.change.wanted, "5000");
+        assert_eq!(kept.error.as_deref(), Some("the kernel keeps it at 1024"));
     }
 
     #[test]

@@ -63,7 +63,9 @@ impl Card {
 /// All cards but the loopback.
 pub(crate) fn read(root: &Path) -> Vec<Card> {
     let names = interrupt_names(root);
-    let cards = entries(root, CARDS).into_iter().filter(|name| name != "lo");
+    // A file among them (`bonding_masters`) is none.
+    let is_card = |name: &String| name != "lo" && root.join(CARDS).join(name).is_dir();
+    let cards = entries(root, CARDS).into_iter().filter(is_card);
     cards.map(|name| card(root, name, &names)).collect()
 }
 

@@ -59,6 +59,10 @@ pub struct Facts {
 pub struct Cores {
     /// Cores that are running.
     pub online: Option<u32>,
+    /// Which those are, as a list: `0-3,8`.
+    pub running: Option<String>,
+    /// Those that were set apart at boot (`isolcpus`), as a list.
+    pub isolated: Option<String>,
     /// Cores this process may run on.
     pub allowed: Option<u32>,
     /// How much processor time the control group may take, in cores; none: no limit.
@@ -122,7 +126,8 @@ pub struct Governor {
 pub struct Cgroup {
     /// The most memory, the kernel's for its sockets included.
     pub memory_limit_bytes: Option<u64>,
-    /// Memory in use by the group that has this limit.
+    /// Memory in use by the group that has this limit, without copies of files: the kernel takes
+    /// those back before it lets the limit be reached.
     pub memory_used_bytes: Option<u64>,
     /// The most processes and threads.
     pub pids_limit: Option<u64>,
@@ -188,6 +193,20 @@ impl Facts {
         self.cores.allowed.or(self.cores.online).unwrap_or(1).max(1)
     }
 
+    /// The cores that packets may be given to: at least one. The kernel refuses one that does not
+    /// run, and one that was set apart at boot is for something else.
+    pub(crate) fn packet_cores(&self) -> Vec<u32> {
+        let list = |text: &Option<String>| text.as_deref().and_then(cpus::parse_list);
+        let count = self.cores.online.unwrap_or(1).clamp(1, cpus::CPUS_MAX);
+        let running = list(&self.cores.running).filter(|cores| !cores.is_empty());
+        let mut cores = running.unwrap_or_else(|| (0..count).collect());
+        let isolated = list(&self.cores.isolated).unwrap_or_default();
+        if !cores.is_subset(&isolated) {
+            cores.retain(|core| !isolated.contains(core));
+        }
+        cores.into_iter().collect()
+    }
+
     /// The kernel's version, such as `(6, 18)`.
     #[must_use]
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
@@ -224,9 +243,12 @@ fn limit(text: &str, name: &str) -> Option<(Option<u64>, Option<u64>)> {
 
 fn cores(root: &Path, status: &str) -> Cores {
     let count = |list: &str| cpus::parse_list(list).map(|cpus| cpus.len() as u32);
-    let online = text(root, "sys/devices/system/cpu/online");
+    let list = |name| text(root, &format!("sys/devices/system/cpu/{name}"));
+    let running = list("online");
     Cores {
-        online: online.and_then(|list| count(&list)),
+        online: running.as_deref().and_then(count),
+        running,
+        isolated: list("isolated").filter(|cores| !cores.is_empty()),
         allowed: field(status, "Cpus_allowed_list:").and_then(count),
         quota: groups(root, "cpu").iter().filter_map(|group| quota(root, group)).reduce(f64::min),
     }
@@ -296,15 +318,16 @@ pub(crate) fn entries(root: &Path, path: &str) -> Vec<String> {
 }
 
 fn cgroup(root: &Path) -> Cgroup {
-    let files = |controller, names: [(&str, &str); 2]| {
+    let files = |controller: &str, names: &[(&str, &str)]| {
         let mut tightest: Option<(u64, Option<u64>)> = None;
         for group in groups(root, controller) {
             let number = |file: &str| text(root, &format!("{group}/{file}"))?.parse::<u64>().ok();
-            for (limit, used) in names {
+            for &(limit, used) in names {
                 let Some(limit) = number(limit).filter(|&limit| limit < UNLIMITED) else {
                     continue;
                 };
-                let used = number(used);
+                let spare = if controller == "memory" { reclaimable(root, &group) } else { 0 };
+                let used = number(used).map(|used| used.saturating_sub(spare));
                 let left = |(limit, used): (u64, Option<u64>)| {
                     limit.saturating_sub(used.unwrap_or_default())
                 };
@@ -317,11 +340,19 @@ fn cgroup(root: &Path) -> Cgroup {
     };
     let (memory_limit_bytes, memory_used_bytes) = files(
         "memory",
-        [("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")],
+        &[("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")],
     );
-    let pids = ("pids.max", "pids.current");
-    let (pids_limit, pids_used) = files("pids", [pids, pids]);
+    let (pids_limit, pids_used) = files("pids", &[("pids.max", "pids.current")]);
     Cgroup { memory_limit_bytes, memory_used_bytes, pids_limit, pids_used }
+}
+
+/// Copies of files in a group's memory, with those of the groups below it; in version 1 of control
+/// groups those have names of their own.
+fn reclaimable(root: &Path, group: &str) -> u64 {
+    let text = text(root, &format!("{group}/memory.stat")).unwrap_or_default();
+    let number = |name: &str| field(&text, name)?.parse::<u64>().ok();
+    let bytes = |name: &str| number(&format!("total_{name}")).or_else(|| number(name));
+    ["inactive_file ", "active_file "].into_iter().filter_map(bytes).fold(0, u64::saturating_add)
 }
 
 /// The directories of this process's group and of all above it, for a controller. In version 2
@@ -335,9 +366,12 @@ fn groups(root: &Path, controller: &str) -> Vec<String> {
         let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
         let tree = match names {
             "" => "sys/fs/cgroup".to_owned(),
-            _ if names.split(',').any(|name| name == controller) => {
-                format!("sys/fs/cgroup/{names}")
-            }
+            // The directory may have the names in another order; then there is one for each.
+            _ if names.split(',').any(|name| name == controller) => [names, controller]
+                .map(|name| format!("sys/fs/cgroup/{name}"))
+                .into_iter()
+                .find(|tree| root.join(tree).is_dir())
+                .unwrap_or_default(),
             _ => continue,
         };
         let mut path = path.trim_end_matches('/');
@@ -447,6 +481,8 @@ mod tests {
                 ("sys/fs/cgroup/kubepods/pod1/memory.max", "max\n"),
                 ("sys/fs/cgroup/kubepods/memory.max", "1000000\n"),
                 ("sys/fs/cgroup/kubepods/memory.current", "400000\n"),
+                ("sys/fs/cgroup/kubepods/memory.stat", "inactive_file 90000\nactive_file 10000\n"),
+                ("sys/fs/cgroup/kubepods/pod1/memory.stat", "inactive_file 90000\n"),
                 ("sys/fs/cgroup/kubepods/pod1/pids.max", "512\n"),
                 ("sys/fs/cgroup/kubepods/pod1/pids.current", "3\n"),
                 ("sys/fs/cgroup/kubepods/pod1/cpu.max", "150000 100000\n"),
@@ -457,7 +493,7 @@ mod tests {
         );
         let facts = Facts::read(&tree.0);
         assert_eq!(facts.cgroup.memory_limit_bytes, Some(1_000_000));
-        assert_eq!(facts.cgroup.memory_used_bytes, Some(400_000));
+        assert_eq!(facts.cgroup.memory_used_bytes, Some(300_000), "without copies of files");
         assert_eq!((facts.cgroup.pids_limit, facts.cgroup.pids_used), (Some(512), Some(3)));
         assert_eq!(facts.cores.quota, Some(1.5));
         assert_eq!(facts.root, Some(false));
@@ -474,16 +510,39 @@ mod tests {
         let tree = Tree::new(
             "v1",
             &[
-                ("proc/self/cgroup", "4:memory:/a\n2:cpu,cpuacct:/\n"),
+                ("proc/self/cgroup", "4:memory:/a\n2:cpuacct,cpu:/b\n"),
                 ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000000"),
+                ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "4000000"),
+                (
+                    "sys/fs/cgroup/memory/a/memory.stat",
+                    "inactive_file 1\ntotal_inactive_file 2000000\ntotal_active_file 500000\n",
+                ),
                 ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
-                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1"),
-                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000"),
+                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1"),
+                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
+                ("sys/fs/cgroup/cpu/b/cpu.cfs_quota_us", "50000"),
+                ("sys/fs/cgroup/cpu/b/cpu.cfs_period_us", "100000"),
             ],
         );
         let facts = Facts::read(&tree.0);
         assert_eq!(facts.cgroup.memory_limit_bytes, Some(5_000_000));
-        assert_eq!(facts.cores.quota, None);
+        assert_eq!(facts.cgroup.memory_used_bytes, Some(1_500_000));
+        assert_eq!(facts.cores.quota, Some(0.5));
+    }
+
+    #[test]
+    fn cores_that_packets_may_be_given_to() {
+        let with = |running: &str, isolated: &str| {
+            let text = |text: &str| Some(text.to_owned());
+            let (running, isolated) = (text(running), text(isolated));
+            let cores = Cores { online: Some(4), running, isolated, ..Cores::default() };
+            Facts { cores, ..Facts::default() }.packet_cores()
+        };
+        assert_eq!(with("0,2,4,6", ""), [0, 2, 4, 6]);
+        assert_eq!(with("0-3", "2-3"), [0, 1]);
+        assert_eq!(with("0-3", "0-7"), [0, 1, 2, 3]);
+        assert_eq!(with("?", "?"), [0, 1, 2, 3]);
+        assert_eq!(Facts::default().packet_cores(), [0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files to install: settings of the kernel for `/etc/sysctl.d`, and a drop-in for systemd.
 
-use crate::plan::{limit_needed, settled_workers};
+use crate::plan::{limit_needed, settled_workers, spare_files};
 use crate::text::wrapped;
 use crate::{Facts, FileLimits, Need, Report, Setting};
 
@@ -35,12 +35,11 @@ pub fn systemd_file(report: &Report) -> String {
     let (facts, plan) = (&report.facts, &report.plan);
     let workers = settled_workers(facts, plan);
     let hard = facts.files.hard.unwrap_or(0);
-    let highest = if facts.files.may_raise == Some(false) {
-        hard
-    } else {
-        facts.number("fs.nr_open").unwrap_or(NR_OPEN_DEFAULT)
+    let files = match facts.own_file_table {
+        Some(false) => plan.connections.saturating_add(spare_files(workers)),
+        _ => limit_needed(workers, plan.connections),
     };
-    let files = limit_needed(workers, plan.connections).min(highest).max(hard);
+    let files = files.min(highest_limit(report)).max(hard);
     let limits = FileLimits { hard: Some(files), ..facts.files.clone() };
     let need = Need::of(&Facts { files: limits, ..facts.clone() }, plan);
     let mut text = comment(&format!(
@@ -62,6 +61,19 @@ pub fn systemd_file(report: &Report) -> String {
     text
 }
 
+/// The highest limit of open files that systemd can give. It is root's, as this process may not be:
+/// only where root may not raise limits (in a container) may systemd not either.
+fn highest_limit(report: &Report) -> u64 {
+    let (facts, name) = (&report.facts, "fs.nr_open");
+    if facts.root == Some(true) && facts.files.may_raise == Some(false) {
+        return facts.files.hard.unwrap_or(0);
+    }
+    let mut changes = report.findings.iter().flat_map(|finding| &finding.changes);
+    let wanted = changes.find(|change| change.setting == Setting::Sysctl(name.to_owned()));
+    let wanted = wanted.and_then(|change| change.wanted.parse().ok());
+    wanted.or(facts.number(name)).unwrap_or(NR_OPEN_DEFAULT)
+}
+
 fn comment(text: &str) -> String {
     wrapped(text, "# ")
 }
@@ -77,31 +89,46 @@ mod tests {
     use super::*;
     use crate::{Kind, Plan, judge};
 
-    fn report(may_raise: bool) -> Report {
+    fn facts(root: bool, may_raise: bool) -> Facts {
         let pairs = [("net.ipv4.tcp_mem", "1 2 3"), ("fs.nr_open", "1048576")];
-        let facts = Facts {
+        Facts {
+            root: Some(root),
             files: FileLimits { soft: None, hard: Some(20_000), may_raise: Some(may_raise) },
             sysctls: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             ..Facts::default()
-        };
-        let plan =
-            Plan { connections: 100_000, kind: Kind::Sse, rate: 1.0, client: false, workers: None };
-        judge(&facts, &plan)
+        }
+    }
+
+    fn report(facts: &Facts, connections: u64) -> Report {
+        let (kind, rate, client, workers) = (Kind::Sse, 1.0, false, None);
+        judge(facts, &Plan { connections, kind, rate, client, workers })
     }
 
     #[test]
     fn settings_of_the_kernel() {
-        let text = sysctl_file(&report(true));
+        let text = sysctl_file(&report(&facts(true, true), 100_000));
         assert!(text.contains("# now 1 2 3\nnet.ipv4.tcp_mem = 200000 250000 300000\n"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#') || !line.contains("nr_open")));
     }
 
     #[test]
     fn a_unit_has_a_limit_of_its_own() {
-        let text = systemd_file(&report(true));
-        assert!(text.contains("\nLimitNOFILE=100501\nTasksMax=65\n"), "{text}");
-        let text = systemd_file(&report(false));
+        // Whoever asks may not raise limits; systemd may.
+        for facts in [facts(true, true), facts(false, false)] {
+            let text = systemd_file(&report(&facts, 100_000));
+            assert!(text.contains("\nLimitNOFILE=100501\nTasksMax=65\n"), "{text}");
+        }
+        let text = systemd_file(&report(&facts(true, false), 100_000));
         let expected = "\nLimitNOFILE=20000\nTasksMax=70\nEnvironment=STENTOR_WORKERS=6\n";
         assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn workers_that_share_a_table_need_its_limit_for_all() {
+        let shared = Facts { own_file_table: Some(false), ..facts(true, true) };
+        let report = report(&shared, 2_000_000);
+        assert!(sysctl_file(&report).contains("\nfs.nr_open = 2000500\n"));
+        let text = systemd_file(&report);
+        assert!(text.ends_with("\nLimitNOFILE=2000500\nTasksMax=65\n"), "{text}");
     }
 }

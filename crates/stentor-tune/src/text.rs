@@ -108,7 +108,12 @@ impl Report {
             human_bytes(need.process_bytes),
         );
         if let Some(workers) = need.workers.filter(|_| !plan.client) {
-            let _ = write!(text, "; {workers} {}", if workers == 1 { "worker" } else { "workers" });
+            let _ = write!(
+                text,
+                "; {} {}",
+                commas(workers.into()),
+                if workers == 1 { "worker" } else { "workers" }
+            );
         }
         text
     }

@@ -37,6 +37,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     lifecycle::log_to_stderr(Level::INFO);
     let mut signals = Signals::register()?;
     let workers = settings.workers;
+    // Before the start: the server's own threads and memory must not count twice.
+    if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
+        warn!("{warning}");
+    }
     let mut server = lifecycle::start(settings)?;
     for address in server.public() {
         info!("public listener at http://{address}");
@@ -48,9 +52,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         {
             warn!("whoever can reach {tcp} can publish");
         }
-    }
-    if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
-        warn!("{warning}");
     }
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     while let Told::Reload = signals.wait() {

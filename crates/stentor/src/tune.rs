@@ -176,9 +176,15 @@ fn record(file: &Path) -> Result<(), Failure> {
 fn recorded(file: &Path) -> Result<Facts, Failure> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| usage(format!("{name}: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| {
-        usage(format!("{name} is no host that 'stentor tune --record' has written: {error}"))
-    })
+    let bad = |why: String| {
+        usage(format!("{name} is no host that 'stentor tune --record' has written: {why}"))
+    };
+    let facts: Facts = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    // Any fact may be missing, so that any object reads as a host. But each host has a kernel.
+    match facts.kernel {
+        Some(_) => Ok(facts),
+        None => Err(bad("it names no kernel".to_owned())),
+    }
 }
 
 fn json(value: &impl Serialize) -> Result<String, Failure> {

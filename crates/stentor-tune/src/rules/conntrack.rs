@@ -29,7 +29,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if let Some(buckets) =
         facts.number(BUCKETS).filter(|&buckets| buckets.saturating_mul(CHAIN_MAX) < need)
     {
-        changes.push(Change::sysctl(BUCKETS, buckets, room.div_ceil(CHAIN)));
+        let wanted = room.div_ceil(CHAIN).next_multiple_of(BUCKETS_IN_PAGE);
+        changes.push(Change::sysctl(BUCKETS, buckets, wanted));
     }
     if changes.is_empty() {
         return vec![Finding::fine(RULE, format!("room for {} connections", commas(most)))];
@@ -51,6 +52,9 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 const CHAIN: u64 = 4;
 const CHAIN_MAX: u64 = 8;
 
+/// The kernel rounds their number up to whole pages.
+const BUCKETS_IN_PAGE: u64 = 4_096 / 8;
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, host, plan};
@@ -68,8 +72,8 @@ mod tests {
         let facts = host(&[(COUNT, "12"), (MOST, "65536"), (BUCKETS, "16384")]);
         check(&judge(&facts, &plan(50_000)), Severity::Fine, &[]);
         check(&judge(&facts, &plan(100_000)), Severity::Blocks, &["110012"]);
-        check(&judge(&facts, &plan(1_000_000)), Severity::Blocks, &["1100012", "275003"]);
+        check(&judge(&facts, &plan(1_000_000)), Severity::Blocks, &["1100012", "275456"]);
         let facts = host(&[(COUNT, "12"), (MOST, "2000000"), (BUCKETS, "16384")]);
-        check(&judge(&facts, &plan(1_000_000)), Severity::Slows, &["500000"]);
+        check(&judge(&facts, &plan(1_000_000)), Severity::Slows, &["500224"]);
     }
 }

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn messages_times_readers() {
         let with = |allowed, quota| Facts {
-            cores: Cores { online: Some(8), allowed: Some(allowed), quota },
+            cores: Cores { online: Some(8), allowed: Some(allowed), quota, ..Cores::default() },
             ..Facts::default()
         };
         let at = |rate| Plan { rate, ..plan(100_000) };

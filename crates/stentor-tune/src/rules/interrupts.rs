@@ -7,27 +7,31 @@ use crate::{Card, Change, Facts, Finding, Interrupt, Plan, Setting, Severity};
 const RULE: &str = "interrupts";
 
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
-    let cores = facts.cores.online.unwrap_or(1).max(1);
-    facts.cards.iter().filter_map(|card| one(card, cores)).collect()
+    let cores = facts.packet_cores();
+    facts.cards.iter().filter_map(|card| one(card, &cores)).collect()
 }
 
-fn one(card: &Card, cores: u32) -> Option<Finding> {
+fn one(card: &Card, cores: &[u32]) -> Option<Finding> {
     let interrupts: Vec<&Interrupt> = card.queue_interrupts().collect();
-    if card.receive.len() < 2 || interrupts.len() < 2 || cores < 2 {
+    if card.receive.len() < 2 || interrupts.len() < 2 || cores.len() < 2 {
         return None;
     }
     let mut busy = Cpus::new();
     for interrupt in &interrupts {
         busy.extend(cores_of(interrupt)?);
     }
+    // A card that is down has no core see to it.
+    if busy.is_empty() {
+        return None;
+    }
     if busy.len() > 1 {
         let why = format!("{} interrupts on {} cores", interrupts.len(), busy.len());
         return Some(Finding::fine(RULE, format!("{}: {why}", card.name)));
     }
-    let change = |(core, interrupt): (u32, &&Interrupt)| {
+    let change = |(core, interrupt): (&u32, &&Interrupt)| {
         let file = format!("proc/irq/{}/smp_affinity_list", interrupt.number);
         let now = interrupt.allowed.clone();
-        Change { setting: Setting::File(file), now, wanted: (core % cores).to_string() }
+        Change { setting: Setting::File(file), now, wanted: core.to_string() }
     };
     let why = format!(
         "one core sees to all {} interrupts of {}, so its queues are of no use",
@@ -35,7 +39,7 @@ fn one(card: &Card, cores: u32) -> Option<Finding> {
         card.name
     );
     let cost = "irqbalance moves them again: stop it, or tell it to leave them alone";
-    let changes = (0..).zip(&interrupts).map(change);
+    let changes = cores.iter().cycle().zip(&interrupts).map(change);
     let changes = changes.filter(|change| change.now.as_ref() != Some(&change.wanted));
     Some(Finding::new(RULE, Severity::Slows, changes, why, cost))
 }
@@ -77,5 +81,14 @@ mod tests {
         assert_eq!(judge(&with(1, &["0", "0"]), &plan(1)), []);
         assert_eq!(judge(&with(4, &["0"]), &plan(1)), []);
         assert_eq!(judge(&with(4, &["0", "nonsense"]), &plan(1)), []);
+        assert_eq!(judge(&with(4, &["", ""]), &plan(1)), []);
+    }
+
+    #[test]
+    fn cores_that_are_set_apart_are_left_alone() {
+        let mut facts = with(4, &["0", "0", "0"]);
+        facts.cores.running = Some("0-3".into());
+        facts.cores.isolated = Some("1-2".into());
+        check(&judge(&facts, &plan(1)), Severity::Slows, &["0", "3", "0"]);
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let change = Change::sysctl(NAME, places, wanted);
     let why = "when all connect within a second, what finds the queue full is dropped and tries \
                again a second later";
-    let cost = "some kilobytes for each connection, while it waits there";
+    let cost = "some kilobytes for each connection, while it waits there; a server that runs has \
+                to be started again to ask for it";
     vec![Finding::new(RULE, Severity::Slows, [change], why, cost)]
 }
 

@@ -7,22 +7,22 @@
 
 use super::commas;
 use crate::cards::CARDS;
-use crate::cpus::{CPUS_MAX, Cpus, mask, parse_mask};
+use crate::cpus::{Cpus, mask, parse_mask};
 use crate::{Card, Change, Facts, Finding, Need, Plan, Queue, Setting, Severity};
 
 const RULE: &str = "packet-steering";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    let cores = facts.cores.online.unwrap_or(1).clamp(1, CPUS_MAX);
+    let cores = facts.packet_cores();
     let packets = Need::of(facts, plan).packets_per_second;
     // A card in software hands on what another has taken in.
     let cards = facts.cards.iter().filter(|card| card.driver.is_some());
-    cards.filter_map(|card| one(card, cores, packets)).collect()
+    cards.filter_map(|card| one(card, &cores, packets)).collect()
 }
 
-fn one(card: &Card, cores: u32, packets: f64) -> Option<Finding> {
+fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
     let queues = card.receive.len();
-    if queues == 0 || cores < 2 {
+    if queues == 0 || cores.len() < 2 {
         return None;
     }
     let each = packets / queues as f64;
@@ -31,7 +31,7 @@ fn one(card: &Card, cores: u32, packets: f64) -> Option<Finding> {
         return fine("its queues are enough for this many packets");
     }
     let mut changes = Vec::new();
-    if queues * 2 <= cores as usize {
+    if queues * 2 <= cores.len() {
         changes.extend(spread(card, &card.receive, "rps_cpus", cores));
     }
     if card.transmit.len() > 1 {
@@ -51,7 +51,7 @@ fn one(card: &Card, cores: u32, packets: f64) -> Option<Finding> {
 }
 
 /// Gives each queue its part of the cores; nothing if any queue has some already.
-fn spread(card: &Card, queues: &[Queue], setting: &str, cores: u32) -> Vec<Change> {
+fn spread(card: &Card, queues: &[Queue], setting: &str, cores: &[u32]) -> Vec<Change> {
     let is_off = |queue: &Queue| {
         queue.cpus.as_deref().and_then(parse_mask).is_some_and(|cpus| cpus.is_empty())
     };
@@ -60,7 +60,7 @@ fn spread(card: &Card, queues: &[Queue], setting: &str, cores: u32) -> Vec<Chang
     }
     let count = queues.len().max(1);
     let change = |(place, queue): (usize, &Queue)| {
-        let cpus: Cpus = (0..cores).filter(|&core| core as usize % count == place).collect();
+        let cpus: Cpus = cores.iter().skip(place).step_by(count).copied().collect();
         let file = format!("{CARDS}/{}/queues/{}/{setting}", card.name, queue.name);
         Change { setting: Setting::File(file), now: queue.cpus.clone(), wanted: mask(&cpus) }
     };
@@ -109,6 +109,10 @@ mod tests {
         let two = with(4, &["0", "0"], &["0", "0"]);
         check(&judge(&two, &at(1.0)), Severity::Slows, &["5", "a", "5", "a"]);
         assert_eq!(judge(&with(1, &["0"], &["0"]), &at(1.0)), []);
+        let mut apart = with(40, &["0"], &["0"]);
+        apart.cores.running = Some("0-39".into());
+        apart.cores.isolated = Some("4-31".into());
+        check(&judge(&apart, &at(1.0)), Severity::Slows, &["ff,0000000f"]);
     }
 
     #[test]

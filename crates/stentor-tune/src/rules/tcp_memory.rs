@@ -22,7 +22,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let of_host = facts.memory.total_bytes.unwrap_or(u64::MAX) / PAGE_BYTES;
     if pressure > of_host.max(pages.saturating_mul(2)) {
         let limit = pages.max(of_host / 16);
-        let wanted = format!("{} {limit} {}", limit / 4 * 3, limit.saturating_mul(2));
+        let low = limit / 4 * 3;
+        let wanted = format!("{low} {limit} {}", low.saturating_mul(2));
         let why = "the numbers are pages and not bytes: this is more than the host has, so nothing \
                    keeps TCP from taking all memory. Wanted is what the kernel takes by itself";
         let changes = [Change::sysctl(NAME, now, wanted)];
@@ -31,7 +32,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if pages <= pressure {
         return vec![Finding::fine(RULE, format!("{} pages before pressure", commas(pressure)))];
     }
-    let severity = if pages > high { Severity::Blocks } else { Severity::Slows };
+    // Two pages are what it takes for sure; with less than one not all can be under way.
+    let severity = if pages / 2 > high { Severity::Blocks } else { Severity::Slows };
     let more = |part| pages.saturating_add(pages / part);
     let wanted = [low.max(pages), more(4), high.max(more(2))];
     let wanted = wanted.map(|pages| pages.to_string()).join(" ");
@@ -59,6 +61,7 @@ mod tests {
         let facts = host(&[(NAME, "287898 383867 575796")]);
         check(&judge(&facts, &plan(100_000)), Severity::Fine, &[]);
         check(&judge(&facts, &plan(200_000)), Severity::Slows, &["400000 500000 600000"]);
+        check(&judge(&facts, &plan(500_000)), Severity::Slows, &["1000000 1250000 1500000"]);
         let wanted = ["2000000 2500000 3000000"];
         check(&judge(&facts, &plan(1_000_000)), Severity::Blocks, &wanted);
         let idle = Plan { kind: Kind::Idle, ..plan(1_000_000) };
@@ -69,8 +72,8 @@ mod tests {
     fn pages_are_no_bytes() {
         let memory = Memory { total_bytes: Some(16 << 30), ..Memory::default() };
         let facts = Facts { memory, ..host(&[(NAME, "94500000 915000000 927000000")]) };
-        check(&judge(&facts, &plan(1_000)), Severity::Folklore, &["196608 262144 524288"]);
-        let wanted = ["1500000 2000000 4000000"];
+        check(&judge(&facts, &plan(1_000)), Severity::Folklore, &["196608 262144 393216"]);
+        let wanted = ["1500000 2000000 3000000"];
         check(&judge(&facts, &plan(1_000_000)), Severity::Folklore, &wanted);
     }
 

@@ -9,6 +9,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let workers = Need::of(facts, plan).workers.unwrap_or(settled_workers(facts, plan));
     let threads = u64::from(workers) + THREADS_SPARE;
     let used = facts.cgroup.pids_used.unwrap_or_default();
+    let of_host =
+        |name: &str| (Setting::Sysctl(name.to_owned()), facts.number(name), threads + HOST_THREADS);
     let limits = [
         (Setting::CgroupPids, facts.cgroup.pids_limit, threads.saturating_add(used)),
         // Root is not counted.
@@ -17,11 +19,8 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
             facts.processes_max.filter(|_| facts.root != Some(true)),
             threads + HOST_THREADS,
         ),
-        (
-            Setting::Sysctl("kernel.threads-max".to_owned()),
-            facts.number("kernel.threads-max"),
-            threads + HOST_THREADS,
-        ),
+        of_host("kernel.threads-max"),
+        of_host("kernel.pid_max"),
     ];
     let low = limits.into_iter().filter_map(|(setting, limit, wanted)| {
         let limit = limit.filter(|&limit| limit < wanted)?;
@@ -56,8 +55,9 @@ mod tests {
         let plan = Plan { workers: Some(61), ..plan(1_000_000) };
         check(&judge(&pids(80), &plan), Severity::Blocks, &["81"]);
         check(&judge(&pids(81), &plan), Severity::Fine, &[]);
-        let host = host(&[("kernel.threads-max", "1000")]);
-        check(&judge(&host, &plan), Severity::Blocks, &["1077"]);
+        for name in ["kernel.threads-max", "kernel.pid_max"] {
+            check(&judge(&host(&[(name, "1000")]), &plan), Severity::Blocks, &["1077"]);
+        }
         let user = Facts { processes_max: Some(64), ..Facts::default() };
         check(&judge(&user, &plan), Severity::Blocks, &["1077"]);
         check(&judge(&Facts { root: Some(true), ..user }, &plan), Severity::Fine, &[]);

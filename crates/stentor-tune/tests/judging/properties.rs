@@ -64,13 +64,20 @@ fn hosts() -> impl Strategy<Value = Facts> {
     let process = (sizes(), option::of(any::<bool>()), option::of(any::<bool>()), count());
     let memory = (sizes(), sizes(), sizes(), sizes());
     let cgroup = (sizes(), sizes(), sizes(), sizes());
-    let cores = (count(), count(), option::of(0.0..100.0));
+    let lists = (option::of(garbage()), option::of(garbage()));
+    let cores = (count(), count(), option::of(0.0..100.0), lists);
     let hardware = (vec(softnet(), 0..3), governors(), cards());
     let names = (option::of(garbage()), option::of(garbage()), sizes(), sizes());
     (process, memory, cgroup, cores, hardware, names, sysctls()).prop_map(
         |(process, memory, cgroup, cores, hardware, names, sysctls)| Facts {
             kernel: names.0,
-            cores: Cores { online: cores.0, allowed: cores.1, quota: cores.2 },
+            cores: Cores {
+                online: cores.0,
+                running: cores.3.0,
+                isolated: cores.3.1,
+                allowed: cores.1,
+                quota: cores.2,
+            },
             memory: Memory {
                 total_bytes: memory.0,
                 available_bytes: memory.1,
@@ -115,8 +122,10 @@ fn sysctls() -> impl Strategy<Value = BTreeMap<String, String>> {
         "fs.file-max",
         "fs.file-nr",
         "fs.nr_open",
+        "kernel.pid_max",
         "kernel.threads-max",
         "net.core.netdev_budget",
+        "net.core.netdev_budget_usecs",
         "net.core.netdev_max_backlog",
         "net.core.somaxconn",
         "net.ipv4.ip_local_port_range",

@@ -62,7 +62,7 @@ fn a_container_with_room() {
         &[
             "blocks cgroup-memory: memory limit of the control group, bytes = 10621481984",
             "blocks conntrack: net.netfilter.nf_conntrack_max = 2200003",
-            "blocks conntrack: net.netfilter.nf_conntrack_buckets = 550001",
+            "blocks conntrack: net.netfilter.nf_conntrack_buckets = 550400",
             "slows listen-queue: net.core.somaxconn = 8192",
         ],
     );
@@ -76,8 +76,8 @@ fn a_small_virtual_machine() {
         &plan(10_000),
         false,
         &[
-            "blocks tcp-memory: net.ipv4.tcp_mem = 20000 25000 30000",
             "blocks conntrack: net.netfilter.nf_conntrack_max = 11041",
+            "slows tcp-memory: net.ipv4.tcp_mem = 20000 25000 30000",
             "slows kernel: kernel = 6.0",
         ],
     );
@@ -89,7 +89,7 @@ fn a_small_virtual_machine() {
             "blocks memory: memory available, bytes = 11125115904",
             "blocks tcp-memory: net.ipv4.tcp_mem = 4000000 5000000 6000000",
             "blocks conntrack: net.netfilter.nf_conntrack_max = 2200041",
-            "blocks conntrack: net.netfilter.nf_conntrack_buckets = 550011",
+            "blocks conntrack: net.netfilter.nf_conntrack_buckets = 550400",
             "slows listen-queue: net.core.somaxconn = 65535",
             "slows orphans: net.ipv4.tcp_max_orphans = 500000",
             "slows cores: cores = 15",
@@ -150,7 +150,7 @@ fn a_host_full_of_folklore() {
         &[
             governor,
             "slows kernel: kernel = 6.0",
-            "folklore tcp-memory: net.ipv4.tcp_mem = 190629 254173 508346",
+            "folklore tcp-memory: net.ipv4.tcp_mem = 190629 254173 381258",
             "folklore buffers: net.ipv4.tcp_rmem = 4096 131072 67108864",
             "folklore buffers: net.ipv4.tcp_wmem = 4096 16384 67108864",
             "folklore time-wait: net.ipv4.tcp_tw_reuse = 2",
