@@ -1,7 +1,8 @@
 //! The host: which programs there are, and how those that are missing come.
 //!
-//! Libraries of Python count as programs here, under the names of their packages. They are looked
-//! for where Debian puts them: what another Python may have brought along is not relied upon.
+//! Libraries of Python and modules of nginx count as programs here, under the names of their
+//! packages. They are looked for where Debian puts them: what another Python may have brought along
+//! is not relied upon.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,12 @@ fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn is_installed(program: &str) -> bool {
-    match program.strip_prefix("python3-") {
-        Some(library) => Path::new("/usr/lib/python3/dist-packages").join(library).is_dir(),
-        None => find(program).is_some(),
+    if let Some(library) = program.strip_prefix("python3-") {
+        return Path::new("/usr/lib/python3/dist-packages").join(library).is_dir();
+    }
+    match program {
+        "libnginx-mod-nchan" => Path::new("/usr/lib/nginx/modules/ngx_nchan_module.so").is_file(),
+        _ => find(program).is_some(),
     }
 }
 

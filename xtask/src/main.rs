@@ -53,9 +53,17 @@ fn test(passed_on: &[&str]) -> Result<(), String> {
     run(&mut command)
 }
 
-/// What the tests need of the host: programs, and libraries of Python.
-const TOOLS: &[&str] =
-    &["curl", "chromium", "chromedriver", "node", "python3-websockets", "python3-wsproto"];
+/// What the tests need of the host: programs, libraries of Python, and a module of nginx.
+const TOOLS: &[&str] = &[
+    "curl",
+    "chromium",
+    "chromedriver",
+    "node",
+    "nginx",
+    "libnginx-mod-nchan",
+    "python3-websockets",
+    "python3-wsproto",
+];
 
 /// The tests of the browser client, where there is something to run them.
 fn browser_client() -> Result<(), String> {

@@ -54,19 +54,33 @@ impl Spread {
         };
         // If it cannot be raised, it is what it was.
         let _ = raise_open_files_limit();
-        let files = open_files_limit().saturating_sub(FILES_SPARE).max(1);
-        let needed = usize::try_from(connections.div_ceil(files)).unwrap_or(usize::MAX);
-        let usual = cores_allowed().min(usize::try_from(connections).unwrap_or(1)).max(1);
-        let threads = setup.threads.unwrap_or_else(|| usual.max(needed));
-        if threads < needed {
-            return Err(BenchError(format!(
-                "{connections} connections need {needed} threads: each may open {files} files \
-                 (ulimit -Hn); leave --threads out"
-            )));
-        }
+        let threads = threads(setup, connections, open_files_limit())?;
         let sources = sources(setup, connections, closing)?;
         Ok(Spread { threads, sources })
     }
+}
+
+/// How many threads there are to be, if each may open so many files.
+fn threads(setup: &Setup, connections: u64, files: u64) -> Result<usize, BenchError> {
+    // Each has the wakers of all in its table.
+    let room = |threads: u64| {
+        files.saturating_sub(FILES_SPARE).saturating_sub(threads).saturating_mul(threads)
+    };
+    let Some(needed) = (1..=THREADS_MAX).find(|&threads| room(threads) >= connections) else {
+        return Err(BenchError(format!(
+            "{connections} connections do not fit: a thread may open {files} files (ulimit -Hn)"
+        )));
+    };
+    let usual = u64::try_from(cores_allowed()).unwrap_or(1).min(connections);
+    let threads = setup.threads.map_or(usual.max(needed), |threads| threads as u64);
+    if room(threads) < connections {
+        return Err(BenchError(format!(
+            "{connections} connections need {needed} threads: each may open {files} files \
+             (ulimit -Hn); leave --threads out"
+        )));
+    }
+    // At most `THREADS_MAX`, or what it was before.
+    Ok(threads as usize)
 }
 
 fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources, BenchError> {
@@ -176,8 +190,12 @@ impl Crew {
     }
 }
 
-/// Files of a thread that are no connections: the standard ones, all wakers, its epoll instance.
-const FILES_SPARE: u64 = 1_000;
+/// Files of a thread that are neither connections nor wakers: the standard ones, its epoll
+/// instance, and what the process was started with.
+const FILES_SPARE: u64 = 64;
+
+/// As many as may be asked for.
+const THREADS_MAX: u64 = 4_096;
 
 /// So many connections come from one address without a search for ports that is felt.
 const CONNECTIONS_FEW: u64 = 4_096;
@@ -187,3 +205,34 @@ const LOOPBACK_SOURCES: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 1, 0, 0));
 
 /// A thread calls a few functions deep and keeps nothing large on its stack.
 const STACK_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Target;
+
+    #[test]
+    fn threads_make_up_for_files() {
+        let setup = |threads| Setup {
+            target: Target::parse("http://127.0.0.1:80/").unwrap(),
+            headers: Vec::new(),
+            threads,
+            sources: None,
+            pid: None,
+        };
+        let cores = cores_allowed();
+        let own = |connections, files| threads(&setup(None), connections, files);
+        assert_eq!(own(1, 1_024).unwrap(), 1);
+        assert_eq!(own(900, 1_000_000).unwrap(), cores);
+        assert_eq!(own(1_000, 300).unwrap(), cores.max(5), "5 times 300 - 64 - 5");
+        assert_eq!(own(1_000_000, 20_000).unwrap(), cores.max(51));
+        for files in [0, 64, 65, 300] {
+            let error = own(20_000, files).unwrap_err().to_string();
+            assert!(error.contains(&format!("may open {files} files")), "{error}");
+        }
+        let told = |threads_told| threads(&setup(Some(threads_told)), 1_000, 300);
+        assert_eq!((told(5).unwrap(), told(9).unwrap()), (5, 9));
+        let error = told(4).unwrap_err().to_string();
+        assert!(error.contains("need 5 threads") && error.contains("--threads"), "{error}");
+    }
+}

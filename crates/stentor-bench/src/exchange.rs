@@ -96,3 +96,84 @@ pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// The longest frame a server may send us: whole frames are kept until they are complete.
 const FRAME_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is seen of a server's output that comes in pieces which end at `cuts`.
+    fn seen(output: &[u8], cuts: &[usize]) -> Result<Vec<String>, &'static str> {
+        let mut exchange = Exchange::default();
+        let (mut kept, mut all) = (Vec::new(), Vec::<String>::new());
+        let ends = cuts.iter().copied().chain([output.len()]);
+        let mut from = 0;
+        for end in ends {
+            kept.extend_from_slice(&output[from..end]);
+            from = end;
+            let mut at = 0;
+            loop {
+                let (used, seen) = exchange.next(&kept[at..])?;
+                at += used;
+                match (seen, all.last_mut()) {
+                    (Seen::More, _) => break,
+                    (Seen::Head(head), _) => all.push(format!("head {}", head.status)),
+                    (Seen::Data(data), Some(last)) if last.starts_with("data ") => {
+                        last.push_str(&String::from_utf8_lossy(data));
+                    }
+                    (Seen::Data(data), _) => {
+                        all.push(format!("data {}", String::from_utf8_lossy(data)));
+                    }
+                    (Seen::End, _) => all.push("end".to_owned()),
+                    (Seen::Frame(frame), _) => {
+                        all.push(format!("frame {}", String::from_utf8_lossy(frame.payload)));
+                    }
+                }
+            }
+            kept.drain(..at);
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn it_is_the_same_however_it_is_cut() {
+        for (output, expected) in [
+            (
+                &b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No\r\n\r\n"[..],
+                &["head 200", "data abc", "end", "head 204", "end"][..],
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n\
+                  0\r\nT: u\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+                &["head 200", "data abc", "end", "head 200", "end"],
+            ),
+            (b"HTTP/1.0 200 OK\r\n\r\nto the end", &["head 200", "data to the end"]),
+            (
+                b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 100 Go\r\n\r\nHTTP/1.1 404 No\r\n\
+                  Content-Length: 0\r\n\r\n",
+                &["head 404", "end"],
+            ),
+            (
+                b"HTTP/1.1 101 Switching\r\n\r\n\x81\x02hi\x81\x02ho",
+                &["head 101", "frame hi", "frame ho"],
+            ),
+        ] {
+            for first in 0..=output.len() {
+                assert_eq!(seen(output, &[first]).unwrap(), expected, "cut at {first}");
+            }
+            let everywhere: Vec<usize> = (0..output.len()).collect();
+            assert_eq!(seen(output, &everywhere).unwrap(), expected, "cut everywhere");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for output in [
+            &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            b"HTTP/1.1 101 Switching\r\n\r\n\x81\x80\0\0\0\0",
+            b"SSH-2.0-OpenSSH\r\n",
+        ] {
+            assert!(!seen(output, &[]).unwrap_err().is_empty(), "{output:?}");
+        }
+    }
+}

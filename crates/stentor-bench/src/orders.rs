@@ -61,15 +61,15 @@ pub(crate) enum Sources {
 }
 
 impl Sources {
-    /// The address for a thread's `nth` connection. Each thread has addresses of its own, and a
-    /// new one every few thousand connections: the kernel's search for a free port grows long as
-    /// an address fills up.
+    /// The address for a thread's `nth` connection. They are filled evenly: the kernel's search for
+    /// a free port grows long as an address fills up. Where there are enough, each thread has
+    /// addresses of its own.
     pub(crate) fn pick(&self, thread: usize, threads: usize, nth: u64) -> Option<IpAddr> {
         let Sources::Network(network) = self else { return None };
         let (thread, threads) = (thread as u64, threads as u64);
-        let turns = (network.len() / threads).clamp(1, ADDRESSES_PER_THREAD_MAX);
-        let turn = nth / CONNECTIONS_PER_ADDRESS % turns;
-        network.nth((thread + threads * turn) % network.len())
+        let addresses = network.len().min(threads * ADDRESSES_PER_THREAD_MAX);
+        let turn = nth / CONNECTIONS_PER_TURN;
+        network.nth((thread + threads * turn) % addresses)
     }
 }
 
@@ -158,8 +158,71 @@ const PREPARING: u8 = 0;
 const GOING: u8 = 1;
 const STOPPING: u8 = 2;
 
-/// See [`Sources::pick`].
-const CONNECTIONS_PER_ADDRESS: u64 = 4096;
+/// So many connections in a row come from one address.
+const CONNECTIONS_PER_TURN: u64 = 64;
 
 /// With so many addresses, ports in TIME_WAIT are free again before their turn comes.
 const ADDRESSES_PER_THREAD_MAX: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_differ_by_one_at_most() {
+        for (total, threads) in [(0, 1), (1, 3), (7, 3), (64, 2), (1_000_003, 61)] {
+            let shares: Vec<u64> = (0..threads).map(|i| share(total, i, threads)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), total);
+            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+            // Whoever has one more is among the first: the others may have none.
+            assert!(shares.is_sorted_by(|a, b| a >= b));
+        }
+    }
+
+    #[test]
+    fn threads_share_no_address_while_there_are_enough() {
+        let sources = Sources::Network("127.1.0.0/16".parse().unwrap());
+        let mut whose = std::collections::HashMap::new();
+        for thread in 0..7 {
+            for nth in (0..2_000_000).step_by(1_000) {
+                let address = sources.pick(thread, 7, nth).unwrap();
+                assert_eq!(*whose.entry(address).or_insert(thread), thread, "{address}");
+            }
+        }
+        let own = |thread| whose.values().filter(|owner| **owner == thread).count() as u64;
+        assert!((0..7).all(|thread| own(thread) == ADDRESSES_PER_THREAD_MAX));
+        // Fewer addresses than threads: they are shared, and none is left out.
+        let sources = Sources::Network("127.1.0.0/30".parse().unwrap());
+        let picked: Vec<_> = (0..4).map(|thread| sources.pick(thread, 4, 0).unwrap()).collect();
+        assert_eq!((picked[0], picked[1]), (picked[2], picked[3]));
+        assert_ne!(picked[0], picked[1]);
+        assert_eq!(Sources::Any.pick(0, 1, 0), None);
+    }
+
+    #[test]
+    fn addresses_fill_up_evenly() {
+        for (network, addresses, threads) in
+            [("127.1.0.0/30", 2, 3), ("127.1.0.0/29", 6, 4), ("127.1.0.0/24", 254, 2)]
+        {
+            let sources = Sources::Network(network.parse().unwrap());
+            let mut filled = std::collections::HashMap::new();
+            for (thread, nth) in (0..threads).flat_map(|t| (0..10_000).map(move |nth| (t, nth))) {
+                *filled.entry(sources.pick(thread, threads, nth).unwrap()).or_insert(0) += 1;
+            }
+            let used = addresses.min(threads * ADDRESSES_PER_THREAD_MAX as usize);
+            assert_eq!(filled.len(), used, "{network}");
+            let even = threads * 10_000 / used;
+            assert!(filled.values().all(|&n: &usize| n.abs_diff(even) <= 128), "{filled:?}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_before_in_or_after_the_surge() {
+        let orders = Orders::default();
+        assert_eq!(orders.period(5), 0, "there was none yet");
+        orders.surge_begins(10);
+        assert_eq!([9, 10, 11].map(|at| orders.period(at)), [0, 1, 1]);
+        orders.surge_ends(20);
+        assert_eq!([9, 10, 19, 20, 21].map(|at| orders.period(at)), [0, 1, 1, 2, 2]);
+    }
+}

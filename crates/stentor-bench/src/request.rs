@@ -56,3 +56,39 @@ pub(crate) const WEBSOCKET_ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// How long a long-poll may be held, where the server goes by it (RFC 7240 section 4.3).
 const POLL_PREFERENCE: &str = "wait=55";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(role: Option<Role>, fields: &[(&str, &str)]) -> String {
+        let target = Target::parse("http://127.0.0.1:8080/a?b=c").unwrap();
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let fields: Vec<_> = fields.iter().map(own).collect();
+        String::from_utf8(complete(&open_head(&target, role, &fields), &[])).unwrap()
+    }
+
+    #[test]
+    fn a_request_says_what_it_wants_and_nothing_twice() {
+        let plain = "GET /a?b=c HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n";
+        assert_eq!(head(None, &[]), format!("{plain}\r\n"));
+        assert_eq!(head(Some(Role::Idle), &[("X", "1")]), format!("{plain}X: 1\r\n\r\n"));
+        let sse = head(Some(Role::Sse), &[]);
+        assert_eq!(sse, format!("{plain}Accept: text/event-stream\r\n\r\n"));
+        // What a caller writes stands.
+        let own = head(Some(Role::Sse), &[("accept", "text/event-stream;q=0.5")]);
+        assert_eq!(own, format!("{plain}accept: text/event-stream;q=0.5\r\n\r\n"));
+        let own = head(Some(Role::Poll), &[("Prefer", "wait=5")]);
+        assert_eq!(own, format!("{plain}Prefer: wait=5\r\n\r\n"));
+        let ws = head(Some(Role::Ws), &[]);
+        for line in ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"] {
+            assert_eq!(ws.matches(&format!("\r\n{line}\r\n")).count(), 1, "{ws}");
+        }
+    }
+
+    #[test]
+    fn some_requests_have_more_fields() {
+        let whole = complete(b"GET / HTTP/1.1\r\n", &[(b"A", b"1"), (b"B", b"2")]);
+        assert_eq!(whole, b"GET / HTTP/1.1\r\nA: 1\r\nB: 2\r\n\r\n");
+    }
+}

@@ -73,7 +73,8 @@ struct Session<'a> {
     timeline: Timeline,
     idle: Idle,
     interrupted: bool,
-    errors_before: u64,
+    /// The phase that stood still for too long.
+    given_up: Option<&'static str>,
 }
 
 /// What a phase looks like from outside.
@@ -116,7 +117,7 @@ impl<'a> Session<'a> {
             timeline: Timeline::new(began_us),
             idle: Idle::default(),
             interrupted: false,
-            errors_before: 0,
+            given_up: None,
         })
     }
 
@@ -152,7 +153,10 @@ impl<'a> Session<'a> {
                     let left = Duration::from_micros(ends_us - now_us);
                     std::thread::sleep(phase.every.min(left));
                 }
-                None if now_us - moved.0 > STANDSTILL_US => return Over::Stuck,
+                None if now_us - moved.0 > STANDSTILL_US => {
+                    self.given_up = Some(phase.name);
+                    return Over::Stuck;
+                }
                 None => std::thread::sleep(phase.every),
             }
         }
@@ -178,7 +182,7 @@ impl<'a> Session<'a> {
             connections_wanted: phase.wanted,
             per_second: rates.counted,
             unit: phase.unit,
-            errors: self.errors_before + counts.errors,
+            errors: counts.errors,
             left: phase.ends_us.map(|end| Duration::from_micros(end.saturating_sub(now_us))),
         });
     }
@@ -215,6 +219,11 @@ impl<'a> Session<'a> {
             .iter()
             .map(|(kind, &count)| ErrorCount { kind: kind.to_string(), count })
             .collect();
+        if let Some(phase) = self.given_up {
+            let seconds = STANDSTILL_US / 1_000_000;
+            let kind = format!("given up: nothing came for {seconds} s while {phase}");
+            errors.push(ErrorCount { kind, count: 1 });
+        }
         errors.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.kind.cmp(&b.kind)));
         let processor = measured.processor.map(|(busy, count, each)| Processor {
             busy_seconds: busy.as_secs_f64(),
@@ -425,3 +434,68 @@ const IDLE_US_MIN: u64 = 1_000_000;
 
 /// Points of a percentile curve for each halving of the distance to 100 %.
 const CURVE_TICKS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_due_at_their_rate() {
+        assert_eq!(due(10, None, 0), 10);
+        let at = |elapsed_us| due(1_000, Some(100), elapsed_us);
+        assert_eq!([0, 9_999, 10_000, 1_000_000].map(at), [1, 1, 2, 101]);
+        assert_eq!(at(u64::MAX), 1_000);
+        assert_eq!(due(u32::MAX, Some(u32::MAX), u64::MAX / 2), u32::MAX);
+    }
+
+    #[test]
+    fn a_timeline_gets_coarser_and_not_longer() {
+        let mut timeline = Timeline::new(0);
+        let mut counted = 0;
+        // An hour at ten looks a second, a thousand answers each.
+        for look in 1..=36_000u64 {
+            counted += 1_000;
+            if let Some(rates) = timeline.due(look * 100_000, counted, counted / 2) {
+                assert!((rates.answers - 10_000.0).abs() < 1e-6, "{}", rates.answers);
+                assert!((rates.counted - 5_000.0).abs() < 1e-6, "{}", rates.counted);
+                timeline.push(Point { at_s: look as f64 / 10.0, ..Point::default() });
+            }
+            assert!(timeline.points.len() <= POINTS_MAX);
+        }
+        assert!(timeline.points.len() > POINTS_MAX / 3, "{}", timeline.points.len());
+        assert!(timeline.points.is_sorted_by(|a, b| a.at_s < b.at_s));
+        assert!(timeline.points[timeline.points.len() - 1].at_s > 3_580.0);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_what_was_recorded() {
+        let mut times = crate::tally::histogram();
+        assert_eq!(latency(&times), Latency::default());
+        (1..=1_000).for_each(|us| crate::tally::record(&mut times, us));
+        let latency = latency(&times);
+        assert_eq!((latency.count, latency.max_us), (1_000, 1_000.0));
+        assert_eq!((latency.p50_us, latency.p90_us, latency.p99_us), (500.0, 900.0, 990.0));
+        assert_eq!((latency.p999_us, latency.mean_us), (999.0, 500.5));
+        assert!(latency.curve.is_sorted());
+        assert_eq!(latency.curve[latency.curve.len() - 1], (100.0, 1_000.0));
+    }
+
+    #[test]
+    fn a_server_is_at_rest_only_if_nothing_happens_for_a_while() {
+        let second = 1_000_000;
+        let mut idle = Idle::default();
+        let busy = |s: u64| Some(Duration::from_millis(s * 100));
+        let after = |delivered| Counts { delivered, ..Counts::default() };
+        for s in 1..=10 {
+            idle.note(s * second, &after(s), busy(s));
+        }
+        assert_eq!(idle.share(), None, "it was never at rest");
+        for s in 11..=20 {
+            idle.note(s * second, &after(10), busy(s));
+        }
+        assert!((idle.share().unwrap() - 0.1).abs() < 1e-9, "{:?}", idle.share());
+        let mut unknown = Idle::default();
+        (1..=20).for_each(|s| unknown.note(s * second, &after(0), None));
+        assert_eq!(unknown.share(), None);
+    }
+}

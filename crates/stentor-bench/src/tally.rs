@@ -60,11 +60,13 @@ macro_rules! tally {
 tally! {
     /// Connections established, whatever they are for.
     connections,
-    /// Requesters established for the first time.
+    /// Requesters established, those that came back included.
     requesters_opened,
     /// Holders that were answered as they should be.
     opened,
-    /// Of those, still there.
+    /// Of those, readers that stall when told to.
+    opened_stalling,
+    /// Of those that were opened, still there.
     held,
     /// Holders that never came to that.
     failed,
@@ -111,8 +113,6 @@ pub(crate) struct Outcome {
     pub(crate) stalled: Readers,
     /// Requests that were due and never answered, by when the run ended.
     pub(crate) unanswered: u64,
-    /// Requesters that had to connect anew.
-    pub(crate) reconnected: u64,
 }
 
 /// How far one message has come.
@@ -156,7 +156,6 @@ impl Outcome {
             steady: Readers::default(),
             stalled: Readers::default(),
             unanswered: 0,
-            reconnected: 0,
         }
     }
 
@@ -201,7 +200,6 @@ impl Outcome {
         self.steady.merge(&other.steady);
         self.stalled.merge(&other.stalled);
         self.unanswered += other.unanswered;
-        self.reconnected += other.reconnected;
     }
 }
 
@@ -252,3 +250,48 @@ pub(crate) const PERIODS: usize = 3;
 
 /// A figure is right to one in a thousand.
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_add_up() {
+        let tallies = [Tally::default(), Tally::default()];
+        tallies[0].completed.add(5);
+        tallies[1].completed.add(7);
+        // One thread may have seen more ends than beginnings; the sum is right all the same.
+        tallies[0].connections.sub(1);
+        tallies[1].connections.add(3);
+        let counts = Counts::sum(&tallies);
+        assert_eq!((counts.completed, counts.connections), (12, 2));
+    }
+
+    #[test]
+    fn outcomes_add_up() {
+        let (mut mine, mut theirs) = (Outcome::new(2), Outcome::new(2));
+        mine.status(200);
+        (0..2).for_each(|_| theirs.status(200));
+        theirs.status(503);
+        mine.errors_of("connection refused".into(), 1);
+        mine.errors_of("no answer by the end".into(), 0);
+        theirs.errors_of("connection refused".into(), 1);
+        theirs.errors_of("status 503".into(), 1);
+        record(&mut mine.delivery, 10);
+        record(&mut theirs.delivery, 3_600_000_000);
+        mine.messages[0].reached(30);
+        mine.messages[0].reached(50);
+        theirs.messages[0].reached(20);
+        theirs.messages[1].reached(70);
+        theirs.steady = Readers { readers: 2, complete: 1, missing: 4, ..Readers::default() };
+        mine.merge(&theirs);
+        assert_eq!(mine.statuses, [(200, 3), (503, 1)]);
+        let errors: Vec<_> = mine.errors.iter().map(|(kind, n)| (&**kind, *n)).collect();
+        assert_eq!(errors, [("connection refused", 2), ("status 503", 1)]);
+        assert_eq!((mine.delivery.len(), mine.delivery.min()), (2, 10));
+        let [first, second] = &mine.messages[..] else { panic!("two are followed") };
+        assert_eq!((first.readers, first.first_us, first.last_us), (3, 20, 50));
+        assert_eq!((second.readers, second.first_us, second.last_us), (1, 70, 70));
+        assert_eq!((mine.steady.readers, mine.steady.complete, mine.steady.missing), (2, 1, 4));
+    }
+}

@@ -63,7 +63,9 @@ struct Connection {
     answers_due: u16,
     exchange: Exchange,
     rest: Option<Box<Rest>>,
-    /// When the connection or the request began, or when the request was due.
+    /// When `connect` was called.
+    dialled_us: u64,
+    /// When the request began, or was due.
     began_us: u64,
     ledger: Ledger,
     /// The next long-poll.
@@ -116,12 +118,12 @@ impl Worker {
     /// # Errors
     /// Only if the epoll instance is broken.
     pub(crate) fn run(mut self, mut io: Epoll) -> io::Result<Outcome> {
-        if self.work.requesters.as_ref().is_some_and(|work| work.rate.is_some()) {
-            io.tick_every(TICK)?;
-        }
         loop {
             self.now_us = monotonic_us();
             let deadline_ms = self.tend(&mut io);
+            if let Some(due_us) = self.next_due_us() {
+                io.wake_by(due_us.max(self.now_us + WAKE_US_MIN))?;
+            }
             self.events = 0;
             if io.turn(&mut self, deadline_ms)? {
                 self.holders_obey(&mut io);
@@ -131,6 +133,8 @@ impl Worker {
             }
             self.nap(deadline_ms.is_some());
         }
+        // The last turn may have been one long sleep.
+        self.now_us = monotonic_us();
         self.sum_up_requesters();
         self.sum_up_holders();
         Ok(self.outcome)
@@ -146,10 +150,10 @@ impl Worker {
 
     /// Readers of streams let a little come together. Real ones are on other machines, and the
     /// server does not pay for waking them; here each wake-up would be charged to the `send` that
-    /// caused it.
+    /// caused it. While some are on their way, how long that takes is measured.
     fn nap(&self, busy: bool) {
         let few = 0 < self.events && self.events < EVENTS_FEW;
-        if few && !busy && self.work.requesters.is_none() {
+        if few && !busy && self.work.requesters.is_none() && self.holders.opening == 0 {
             std::thread::sleep(NAP);
         }
     }
@@ -167,24 +171,32 @@ impl Worker {
     ) -> io::Result<Socket> {
         let from = self.work.sources.pick(self.index, self.work.threads, self.dialled);
         self.dialled += 1;
+        let dialled_us = monotonic_us();
         let socket = io.connect(&Dial { to: self.work.address, from, receive_bytes })?;
         if socket.index() >= self.connections.len() {
             self.connections.resize_with(socket.index() + 1, Connection::default);
         }
-        *self.at(socket) = Connection { stage: Stage::Connecting, ..connection };
+        *self.at(socket) = Connection { stage: Stage::Connecting, dialled_us, ..connection };
         Ok(socket)
     }
 
     /// Sends, and keeps what the socket does not take.
-    fn send(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Result<(), Gone> {
+    ///
+    /// # Errors
+    /// What is wrong with the connection.
+    fn send(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Result<(), &'static str> {
         let rest = &mut self.connections[socket.index()].rest;
         if let Some(rest) = rest
             && !rest.output.is_empty()
         {
+            // It answers, or pings, and reads nothing of what it gets back.
+            if rest.output.len() > OUTPUT_BYTES_MAX {
+                return Err("the server does not read");
+            }
             rest.output.extend_from_slice(bytes);
             return Ok(());
         }
-        let sent = io.send(socket, &[IoSlice::new(bytes)])?;
+        let sent = io.send(socket, &[IoSlice::new(bytes)]).map_err(|Gone| RESET)?;
         self.tally.sent.add(sent as u64);
         if sent < bytes.len() {
             rest.get_or_insert_default().output = bytes[sent..].to_vec();
@@ -193,7 +205,7 @@ impl Worker {
     }
 
     /// Sends what was kept, now that there is room.
-    fn flush(&mut self, io: &mut Epoll, socket: Socket) -> Result<(), Gone> {
+    fn flush(&mut self, io: &mut Epoll, socket: Socket) -> Result<(), &'static str> {
         let Some(rest) = &mut self.at(socket).rest else { return Ok(()) };
         let output = std::mem::take(&mut rest.output);
         if output.is_empty() { Ok(()) } else { self.send(io, socket, &output) }
@@ -235,7 +247,7 @@ impl Worker {
         }
         io.close(socket);
         if connection.is_holder {
-            self.holder_broken(&connection);
+            self.holder_broken(connection);
         } else {
             self.requester_broken(io, &connection);
         }
@@ -258,7 +270,7 @@ impl Worker {
         let connection = self.at(socket);
         connection.stage = Stage::Open;
         let (took_us, is_holder) =
-            (now_us.saturating_sub(connection.began_us), connection.is_holder);
+            (now_us.saturating_sub(connection.dialled_us), connection.is_holder);
         record(&mut self.outcome.connect, took_us);
         let flow = if is_holder {
             self.holder_connected(io, socket)
@@ -285,8 +297,8 @@ impl Handler<Epoll> for Worker {
                 }
             }
             Some(Stage::Open) if writable => {
-                if self.flush(io, socket).is_err() {
-                    self.broken(io, socket, RESET.into());
+                if let Err(reason) = self.flush(io, socket) {
+                    self.broken(io, socket, reason.into());
                     return false;
                 }
             }
@@ -361,9 +373,12 @@ fn connect_error(error: &io::Error) -> Cow<'static, str> {
 
 const RESET: &str = "connection reset";
 
+/// What a socket would not take and is kept may be longer than this only by what was sent at once.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
 /// How long a thread lets things come together after a turn with few of them, see `nap`.
 const NAP: Duration = Duration::from_micros(200);
 const EVENTS_FEW: usize = 256;
 
-/// How exactly requests at a rate are sent.
-const TICK: Duration = Duration::from_micros(100);
+/// Requests at a rate wait for one another so long: there is no wake-up for each of many.
+const WAKE_US_MIN: u64 = 100;

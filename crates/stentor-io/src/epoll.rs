@@ -28,8 +28,10 @@ pub struct Epoll {
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
     waker: Arc<Waker>,
-    /// Ends waits in a steady rhythm, if there is one.
-    metronome: Option<OwnedFd>,
+    /// Ends waits at a time finer than a deadline, once that was asked for.
+    alarm: Option<OwnedFd>,
+    /// When it goes off, in microseconds.
+    alarm_us: u64,
     /// Why the connection that ended last did, if it was not an orderly end.
     broken: Option<Errno>,
     /// Lent to the handler, one read at a time.
@@ -77,7 +79,8 @@ impl Epoll {
             listeners,
             accepting: Accepting::PausedUntil(0),
             waker,
-            metronome: None,
+            alarm: None,
+            alarm_us: u64::MAX,
             broken: None,
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
@@ -120,28 +123,40 @@ impl Epoll {
         self.broken.map(io::Error::from)
     }
 
-    /// Makes [`Epoll::turn`] return at least so often, from now on. Finer than a deadline, which
-    /// is in milliseconds, and no system call for each wait.
+    /// Makes [`Epoll::turn`] return by `at_us`, on the clock of [`monotonic_us`]. Finer than a
+    /// deadline, which is in milliseconds. There is one such time, the earliest; it counts once.
     ///
     /// # Errors
     /// Out of files or memory.
-    pub fn tick_every(&mut self, period: Duration) -> io::Result<()> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let metronome = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let period =
-            Timespec { tv_sec: period.as_secs() as i64, tv_nsec: i64::from(period.subsec_nanos()) };
-        let rhythm = Itimerspec { it_interval: period, it_value: period };
-        timerfd_settime(&metronome, TimerfdTimerFlags::empty(), &rhythm)?;
-        epoll::add(&self.epoll, &metronome, EventData::new_u64(METRONOME), EventFlags::IN)?;
-        self.metronome = Some(metronome);
+    pub fn wake_by(&mut self, at_us: u64) -> io::Result<()> {
+        if self.alarm_us <= at_us {
+            return Ok(());
+        }
+        let alarm = match self.alarm.take() {
+            Some(alarm) => alarm,
+            None => self.make_alarm()?,
+        };
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A value of zero would mean never.
+        let at_us = at_us.max(1);
+        let at = Timespec {
+            tv_sec: (at_us / 1_000_000) as i64,
+            tv_nsec: (at_us % 1_000_000 * 1_000) as i64,
+        };
+        let once = Itimerspec { it_interval: zero, it_value: at };
+        timerfd_settime(&alarm, TimerfdTimerFlags::ABSTIME, &once)?;
+        self.alarm = Some(alarm);
+        self.alarm_us = at_us;
         Ok(())
     }
 
-    /// A timer that is not read does not go on.
-    fn wind_up(&self) {
-        if let Some(metronome) = &self.metronome {
-            let _ = rustix::io::read(metronome, &mut [0_u8; 8]);
-        }
+    /// Edge-triggered, it need not be read.
+    fn make_alarm(&self) -> io::Result<OwnedFd> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, &alarm, EventData::new_u64(ALARM), flags)?;
+        Ok(alarm)
     }
 
     /// Waits until something happens or `deadline_ms` (on [`Backend::now_ms`]'s clock) has come,
@@ -161,7 +176,7 @@ impl Epoll {
             self.handled += 1;
             match data {
                 WAKER => {}
-                METRONOME => self.wind_up(),
+                ALARM => self.alarm_us = u64::MAX,
                 data if data >= LISTENER => {
                     if self.accept(handler, (data - LISTENER) as usize) == Accepted::NoRoom {
                         self.pause_accepting();
@@ -426,11 +441,11 @@ fn data(socket: Socket) -> EventData {
 /// Interest of every connection; room to write is added when a send was cut short.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Event data of the waker, the metronome and, counted up from it, of the listeners; below are
+/// Event data of the waker, the alarm and, counted up from it, of the listeners; below are
 /// sockets.
 const WAKER: u64 = 1 << 32;
-const METRONOME: u64 = WAKER + 1;
-const LISTENER: u64 = METRONOME + 1;
+const ALARM: u64 = WAKER + 1;
+const LISTENER: u64 = ALARM + 1;
 
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -442,3 +457,49 @@ const EVENTS_PER_TURN: usize = 256;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
 const ACCEPT_RETRY_MS: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is nothing to handle.
+    struct Nobody;
+
+    impl Handler<Epoll> for Nobody {
+        fn accepted(&mut self, _: &mut Epoll, _: Socket, _: Role) {}
+
+        fn ready(&mut self, _: &mut Epoll, _: Socket, _: bool) -> bool {
+            false
+        }
+
+        fn received(&mut self, _: &mut Epoll, _: Socket, _: &[u8]) -> Flow {
+            Flow::More
+        }
+
+        fn ended(&mut self, _: &mut Epoll, _: Socket) {}
+    }
+
+    #[test]
+    fn an_alarm_ends_one_wait_in_time() {
+        let waker = Arc::new(Waker::new().unwrap());
+        let mut io = Epoll::new(Vec::new(), waker).unwrap();
+        // The first wait is for the listeners, of which there are none.
+        io.turn(&mut Nobody, Some(0)).unwrap();
+        for _ in 0..3 {
+            let began_us = monotonic_us();
+            io.wake_by(began_us + 700_000).unwrap();
+            io.wake_by(began_us + 2_500).unwrap();
+            io.wake_by(began_us + 900_000).unwrap();
+            io.turn(&mut Nobody, Some(io.now_ms() + 5_000)).unwrap();
+            let waited_us = monotonic_us() - began_us;
+            assert!((2_500..600_000).contains(&waited_us), "{waited_us} us");
+        }
+        // It counted once.
+        let began_us = monotonic_us();
+        io.turn(&mut Nobody, Some(io.now_ms() + 50)).unwrap();
+        assert!(monotonic_us() - began_us >= 45_000);
+        io.wake_by(0).unwrap();
+        io.turn(&mut Nobody, Some(io.now_ms() + 5_000)).unwrap();
+        assert!(monotonic_us() - began_us < 4_000_000, "a time that has passed is one, too");
+    }
+}

@@ -22,6 +22,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
     let mut session = Session::start(&get.setup, work, watch)?;
     let wanted = u64::from(get.connections);
     let opening = open(&mut session, get);
+    let opened = session.crew.counts().requesters_opened;
     let processor = session.gauge.processor();
     let began_us = monotonic_us();
     if !session.interrupted {
@@ -40,15 +41,17 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
             dropped: counts.dropped,
             opening_seconds: opening,
             per_second: match get.closing {
-                Closing::Keep => counts.requesters_opened as f64 / opening.max(1e-6),
+                Closing::Keep => opened as f64 / opening.max(1e-6),
                 _ => counts.requesters_opened as f64 / seconds.max(1e-6),
             },
             ..Connections::default()
         },
         memory: None,
-        processor: processor.map(|(now, then)| (now - then, counts.completed, "request")),
+        processor: processor
+            .map(|(now, then)| (now.saturating_sub(then), counts.completed, "request")),
     };
-    let (mut report, outcome, _) = session.finish(plan, measured)?;
+    // What came while the threads were stopped is in the histogram, and so it is counted.
+    let (mut report, outcome, counts) = session.finish(plan, measured)?;
     let mut statuses = outcome.statuses.clone();
     statuses.sort_unstable();
     report.requests = Some(Requests {

@@ -57,7 +57,8 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
             ..Connections::default()
         },
         memory: (counts.held > 0).then(|| session.memory(&hold.setup, counts.held)),
-        processor: processor.map(|(now, then)| (now - then, opened.opened, "connection")),
+        processor: processor
+            .map(|(now, then)| (now.saturating_sub(then), opened.opened, "connection")),
     };
     Ok(session.finish(plan, measured)?.0)
 }

@@ -4,14 +4,15 @@
 //! before a million connections are opened, and a reader that asks for the value finds one. It is
 //! not counted. Those readers that stall stop before message 1 and read again after the last.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use hdrhistogram::Histogram;
 use stentor_io::{monotonic_us, unix_s};
 
-use super::{LOOK, Measured, Over, Phase, Session, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Work};
 use crate::plan::{Plan, Push, Role};
@@ -26,8 +27,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
     let spread = Spread::of(plan)?;
     // New with every run: messages of an earlier one are none of this one's.
     let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
-    let mut publisher = Publisher::new(&push.publish, run);
-    publisher.publish(0)?;
+    let publisher = publish_first(Publisher::new(&push.publish, run), watch)?;
     let work = Work {
         address: push.setup.target.address,
         sources: spread.sources,
@@ -63,7 +63,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         },
         memory,
         processor: processor.map(|(now, then)| {
-            (now - then, counts.delivered + counts.delivered_stalled, "delivery")
+            (now.saturating_sub(then), counts.delivered + counts.delivered_stalled, "delivery")
         }),
     };
     let stride = stride(push.messages);
@@ -73,6 +73,30 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         report.errors.push(crate::report::ErrorCount { kind: error.to_string(), count: 1 });
     }
     Ok(report)
+}
+
+/// Publishes message 0. A server that takes its time over it can be given up.
+fn publish_first(mut publisher: Publisher, watch: &dyn Watch) -> Result<Publisher, BenchError> {
+    let thread = spawn(move || publisher.publish(0).map(|()| publisher))?;
+    while !thread.is_finished() {
+        if watch.stopped() {
+            return Err(BenchError("stopped before the first message was published".to_owned()));
+        }
+        thread::sleep(LOOK_OFTEN);
+    }
+    join(thread)?
+}
+
+/// Publishing has a thread of its own: it may have to wait for the server.
+fn spawn<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, BenchError> {
+    let thread = thread::Builder::new().name("publisher".to_owned()).spawn(body);
+    thread.map_err(|error| BenchError(format!("cannot start a thread: {error}")))
+}
+
+fn join<T>(thread: JoinHandle<T>) -> Result<T, BenchError> {
+    thread.join().map_err(|_| BenchError("the publisher panicked".to_owned()))
 }
 
 fn hold_work(push: &Push, run: u32) -> HoldWork {
@@ -130,17 +154,20 @@ fn publish_all(
     session.crew.orders.stalling.store(true, Ordering::Relaxed);
     session.crew.wake();
     let began_us = monotonic_us();
-    let thread = thread::Builder::new()
-        .name("publisher".to_owned())
-        .spawn(move || publisher.publish_all(messages, rate, &shared))
-        .map_err(|error| BenchError(format!("cannot start a thread: {error}")))?;
+    let thread = spawn(move || publisher.publish_all(messages, rate, &shared))?;
     let all_us = (f64::from(messages) * 1e6 / rate) as u64;
     let phase = Phase { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
     session.look_on(&phase, |_, _| {}, |_| published.over.load(Ordering::Acquire));
     published.stop.store(true, Ordering::Relaxed);
     let publishing_seconds = seconds_since(began_us);
-    let (took, error) =
-        thread.join().map_err(|_| BenchError("the publisher panicked".to_owned()))?;
+    let given_up_us = monotonic_us() + LAST_US_MAX;
+    while !thread.is_finished() && monotonic_us() < given_up_us {
+        thread::sleep(LOOK_OFTEN);
+    }
+    let (took, error) = match thread.is_finished() {
+        true => join(thread)?,
+        false => (histogram(), Some(BenchError("publishing: no answer by the end".to_owned()))),
+    };
     let published = published.messages.load(Ordering::Acquire);
     session.crew.orders.published.store(published, Ordering::Relaxed);
     let delivering_seconds = deliver(session, push, published, began_us);
@@ -150,13 +177,12 @@ fn publish_all(
 /// Waits until all have everything, or nothing comes any more. Returns the seconds from the first
 /// publish to the last delivery to a reader that reads all the time.
 fn deliver(session: &mut Session<'_>, push: &Push, published: u32, began_us: u64) -> f64 {
-    await_all(
+    let all = u64::from(published);
+    let last_us = await_all(
         session,
         |counts| counts.delivered,
-        |counts, stalled| (counts.held + counts.held_dropped - stalled) * u64::from(published),
-        push,
+        |counts| counts.opened.saturating_sub(counts.opened_stalling) * all,
     );
-    let seconds = seconds_since(began_us);
     session.crew.orders.stalling.store(false, Ordering::Relaxed);
     session.crew.wake();
     if push.stall_percent > 0 {
@@ -164,37 +190,32 @@ fn deliver(session: &mut Session<'_>, push: &Push, published: u32, began_us: u64
         await_all(
             session,
             |counts| counts.delivered_stalled,
-            |_, stalled| stalled * u64::from(published),
-            push,
+            |counts| counts.opened_stalling * all,
         );
     }
-    seconds
+    last_us.saturating_sub(began_us) as f64 / 1e6
 }
 
-/// Waits until the count is what it should be, or has not moved for a while.
+/// Waits until the count is what it should be, or has not moved for a while. Says when it was last
+/// seen to move.
 fn await_all(
     session: &mut Session<'_>,
     count: fn(&Counts) -> u64,
-    should_be: impl Fn(&Counts, u64) -> u64,
-    push: &Push,
-) {
-    let stalled = u64::from(push.connections) * u64::from(push.stall_percent) / 100;
-    let mut moved = (monotonic_us(), 0);
-    while !session.interrupted {
-        let phase = Phase { ends_us: Some(monotonic_us() + QUIET_US / 10), ..phase("delivering") };
-        let over = session.look_on(
-            &phase,
-            |_, _| {},
-            |counts| count(counts) >= should_be(counts, stalled),
-        );
-        let (now_us, counted) = (monotonic_us(), count(&session.crew.counts()));
-        if over == Over::Done || (counted == moved.1 && now_us - moved.0 > QUIET_US) {
-            return;
-        }
-        if counted != moved.1 {
-            moved = (now_us, counted);
-        }
-    }
+    should_be: impl Fn(&Counts) -> u64,
+) -> u64 {
+    let moved = Cell::new((monotonic_us(), count(&session.crew.counts())));
+    session.look_on(
+        &phase("delivering"),
+        |_, _| {},
+        |counts| {
+            let (now_us, counted) = (monotonic_us(), count(counts));
+            if counted != moved.get().1 {
+                moved.set((now_us, counted));
+            }
+            counted >= should_be(counts) || now_us - moved.get().0 > QUIET_US
+        },
+    );
+    moved.get().0
 }
 
 fn phase(name: &'static str) -> Phase {
@@ -252,6 +273,9 @@ const SETTLE_US: u64 = 1_000_000;
 
 /// A publisher that is so late is not waited for.
 const LATE_US_MAX: u64 = 120_000_000;
+
+/// How long the answer to the last message is waited for when publishing is to end.
+const LAST_US_MAX: u64 = 1_000_000;
 
 /// After so long without a delivery none is expected any more.
 const QUIET_US: u64 = 5_000_000;

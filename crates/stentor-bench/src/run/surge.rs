@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, due, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, RequestWork, Work};
 use crate::plan::{Closing, Plan, Surge};
@@ -63,7 +63,8 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
             ..Connections::default()
         },
         memory,
-        processor: processor.map(|(now, then)| (now - then, opened.opened, "connection")),
+        processor: processor
+            .map(|(now, then)| (now.saturating_sub(then), opened.opened, "connection")),
     };
     let (mut report, outcome, _) = session.finish(plan, measured)?;
     report.bystanders = (surge.bystanders > 0).then(|| Bystanders {
@@ -111,17 +112,21 @@ fn come(session: &mut Session<'_>, surge: &Surge) -> f64 {
             ends_us: Some(began_us + surge.within.as_micros() as u64 + ANSWER_US_MAX),
             every: LOOK_OFTEN,
         };
-        let per_second = f64::from(wanted) / surge.within.as_secs_f64().max(0.001);
+        let within_us = surge.within.as_micros();
         session.look_on(
             &phase,
-            |crew, now_us| {
-                crew.raise_holders(due(wanted, Some(per_second as u32), now_us - began_us));
-            },
+            |crew, now_us| crew.raise_holders(due(wanted, within_us, now_us - began_us)),
             |counts| counts.opened + counts.failed >= wanted.into(),
         );
     }
     session.crew.orders.surge_ends(monotonic_us());
     seconds_since(began_us)
+}
+
+/// How many newcomers should have come by now.
+fn due(wanted: u32, within_us: u128, elapsed_us: u64) -> u32 {
+    let part = u128::from(wanted) * u128::from(elapsed_us) / within_us.max(1);
+    u32::try_from(part + 1).map_or(wanted, |due| due.min(wanted))
 }
 
 fn look_on_for(session: &mut Session<'_>, name: &'static str, time: Duration) {
@@ -144,3 +149,16 @@ const BYSTANDERS_US_MAX: u64 = 10_000_000;
 
 /// How long a newcomer is waited for: a SYN that is lost three times is sent again after 7 s.
 const ANSWER_US_MAX: u64 = 30_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newcomers_are_spread_over_the_time() {
+        let at = |elapsed_us| due(10, 20_000_000, elapsed_us);
+        assert_eq!([0, 1_999_999, 2_000_000, 18_000_000, u64::MAX].map(at), [1, 1, 2, 10, 10]);
+        assert_eq!(due(1_000_000, 1_000, 500), 500_001);
+        assert_eq!(due(5, 0, 1), 5, "at once");
+    }
+}

@@ -13,7 +13,7 @@ use stentor_wire::sse;
 use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
-use super::{Connection, NO_ANSWER, PATIENCE_US, RESET, Stage, Worker, connect_error};
+use super::{Connection, NO_ANSWER, PATIENCE_US, Stage, Worker, connect_error};
 use crate::delivery::{Finder, Note};
 use crate::exchange::{SWITCHING_PROTOCOLS, Seen};
 use crate::orders::{HoldWork, Work, share};
@@ -28,13 +28,15 @@ pub(super) struct Holders {
     /// Connections begun.
     begun: u64,
     /// Of these, on their way.
-    opening: usize,
+    pub(super) opening: usize,
     /// Where stamps are found; taken out while something is looked through.
     finder: Option<Finder>,
     /// The long-poll made last: readers of one topic mostly ask alike, and then share it.
     ask: Option<Arc<Ask>>,
     /// Whether those that stall did when last looked at.
     stalling: bool,
+    /// Readers that have ended. What they missed is known in the end.
+    dropped: Vec<Connection>,
 }
 
 /// A long-poll for what is newer than one answer.
@@ -54,6 +56,7 @@ impl Holders {
             finder: own.map(|own| Finder::new(own.run)),
             ask: None,
             stalling: false,
+            dropped: Vec::new(),
         }
     }
 }
@@ -102,8 +105,8 @@ impl Worker {
         let request = std::mem::take(&mut self.holders.request);
         let sent = self.send(io, socket, &request);
         self.holders.request = request;
-        if sent.is_err() {
-            self.broken(io, socket, RESET.into());
+        if let Err(reason) = sent {
+            self.broken(io, socket, reason.into());
             return Flow::Closed;
         }
         if self.role() == Role::Poll {
@@ -115,9 +118,12 @@ impl Worker {
 
     /// The connection has become what it was opened for.
     fn settle(&mut self, socket: Socket) {
-        if !std::mem::replace(&mut self.at(socket).settled, true) {
+        let connection = self.at(socket);
+        let stalls = connection.stalls;
+        if !std::mem::replace(&mut connection.settled, true) {
             self.holders.opening -= 1;
             self.tally.opened.add(1);
+            self.tally.opened_stalling.add(stalls.into());
             self.tally.held.add(1);
         }
     }
@@ -162,7 +168,7 @@ impl Worker {
         let connection = self.at(socket);
         connection.closes = !head.keep_alive;
         let first = std::mem::take(&mut connection.answers_due) == 1;
-        let took_us = now_us.saturating_sub(connection.began_us);
+        let took_us = now_us.saturating_sub(connection.dialled_us);
         if first {
             record(&mut self.outcome.first_answer, took_us);
             self.outcome.status(head.status);
@@ -216,19 +222,22 @@ impl Worker {
         self.connections[socket.index()].ask.clone_from(&self.holders.ask);
     }
 
-    /// Keeps an answer until it is whole.
+    /// Keeps an answer, or a message in fragments, until it is whole.
     fn gather(&mut self, socket: Socket, data: &[u8]) -> Option<String> {
         let content = &mut self.at(socket).rest.get_or_insert_default().content;
         content.extend_from_slice(data);
         (content.len() > CONTENT_BYTES_MAX).then(|| "an answer that does not end".to_owned())
     }
 
+    /// Takes what was kept.
+    fn gathered(&mut self, socket: Socket) -> Vec<u8> {
+        let rest = self.at(socket).rest.as_mut();
+        rest.map(|rest| std::mem::take(&mut rest.content)).unwrap_or_default()
+    }
+
     /// Looks through events; what is cut is kept.
     fn read_events(&mut self, socket: Socket, data: &[u8]) -> Option<String> {
-        let mut kept = match &mut self.at(socket).rest {
-            Some(rest) => std::mem::take(&mut rest.content),
-            None => Vec::new(),
-        };
+        let mut kept = self.gathered(socket);
         let mut events = if kept.is_empty() {
             data
         } else {
@@ -261,14 +270,24 @@ impl Worker {
     ) -> Option<String> {
         match frame.opcode {
             Opcode::Text if frame.payload.starts_with(b"{\"gap\":") => self.gap_told(socket),
-            Opcode::Text | Opcode::Binary | Opcode::Continuation => {
+            Opcode::Text | Opcode::Binary if frame.fin => {
                 self.find_stamps(socket, frame.payload);
+            }
+            Opcode::Text | Opcode::Binary | Opcode::Continuation => {
+                let trouble = self.gather(socket, frame.payload);
+                if trouble.is_some() {
+                    return trouble;
+                }
+                if frame.fin {
+                    let content = self.gathered(socket);
+                    self.find_stamps(socket, &content);
+                }
             }
             Opcode::Ping => {
                 let mut pong = Vec::new();
                 masked_frame(&mut pong, Opcode::Pong, MASK, frame.payload);
-                if self.send(io, socket, &pong).is_err() {
-                    return Some(RESET.to_owned());
+                if let Err(reason) = self.send(io, socket, &pong) {
+                    return Some(reason.to_owned());
                 }
             }
             Opcode::Pong => {}
@@ -279,10 +298,7 @@ impl Worker {
 
     /// A long-poll is answered: looks through the answer, and asks for what is newer.
     fn poll_again(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
-        let content = match &mut self.at(socket).rest {
-            Some(rest) => std::mem::take(&mut rest.content),
-            None => Vec::new(),
-        };
+        let content = self.gathered(socket);
         let found = self.find_stamps(socket, &content);
         let now_us = self.now_us;
         let connection = self.at(socket);
@@ -295,10 +311,10 @@ impl Worker {
             Connection { closes: true, .. } => "the server closes after an answer",
             _ => {
                 let Some(ask) = connection.ask.clone() else { return Flow::More };
-                if self.send(io, socket, &ask.request).is_ok() {
-                    return Flow::More;
+                match self.send(io, socket, &ask.request) {
+                    Ok(()) => return Flow::More,
+                    Err(reason) => reason,
                 }
-                RESET
             }
         };
         self.broken(io, socket, trouble.into());
@@ -376,7 +392,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn holder_broken(&mut self, connection: &Connection) {
+    pub(super) fn holder_broken(&mut self, connection: Connection) {
         if !connection.settled {
             self.holders.opening -= 1;
             self.tally.failed.add(1);
@@ -384,13 +400,16 @@ impl Worker {
         }
         self.tally.held.sub(1);
         self.tally.held_dropped.add(1);
-        self.count_reader(connection, true);
+        self.holders.dropped.push(Connection { rest: None, ask: None, ..connection });
     }
 
     /// Sums up what became of each reader.
     pub(super) fn sum_up_holders(&mut self) {
         let long_ago_us = self.now_us.saturating_sub(PATIENCE_US);
         let mut unanswered = 0;
+        for connection in std::mem::take(&mut self.holders.dropped) {
+            self.count_reader(&connection, true);
+        }
         for connection in std::mem::take(&mut self.connections) {
             if !connection.is_holder {
                 continue;
@@ -410,7 +429,8 @@ impl Worker {
         let readers = self.readers(connection.stalls);
         readers.readers += 1;
         readers.missing += u64::from(missing);
-        readers.untold += if connection.told { 0 } else { u64::from(missing) };
+        // The end of a connection tells its reader that there may be more.
+        readers.untold += if connection.told || dropped { 0 } else { u64::from(missing) };
         readers.complete += u64::from(connection.ledger.is_perfect(published));
         readers.current += u64::from(connection.ledger.newest() == published);
         readers.dropped += u64::from(dropped);
@@ -436,7 +456,8 @@ const OPENED_PER_TURN: usize = 64;
 /// A reader that stalls has a window this small, so that it is felt soon.
 const STALLING_RECEIVE_BYTES: u32 = 4 * 1024;
 
-/// The longest event, or answer to a long-poll, that is kept until it is complete.
+/// The longest event, answer to a long-poll, or message in fragments that is kept until it is
+/// complete.
 const CONTENT_BYTES_MAX: usize = 16 << 20;
 
 /// An answer sooner than this was not held.
@@ -448,3 +469,19 @@ const HASTY_MAX: u8 = 10;
 /// Frames of clients are masked (RFC 6455 section 5.3). The key need not be hard to guess here:
 /// what a load generator sends is nobody's choice but its own.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_of_a_hundred_stall() {
+        for percent in [0, 1, 20, 33, 99] {
+            let those = (0..1_000).filter(|&nth| stalls(nth, percent)).count();
+            assert_eq!(those, usize::from(percent) * 10);
+        }
+        // Evenly spread: no ten in a row have more than two of a fifth.
+        let row: Vec<bool> = (0..1_000).map(|nth| stalls(nth, 20)).collect();
+        assert!(row.windows(10).all(|ten| ten.iter().filter(|stalls| **stalls).count() == 2));
+    }
+}

@@ -8,9 +8,9 @@
 
 use std::collections::VecDeque;
 
-use stentor_io::{Backend, Epoll, Flow, Socket};
+use stentor_io::{Backend, Epoll, Flow, Socket, monotonic_us};
 
-use super::{Connection, NO_ANSWER, PATIENCE_US, RESET, Stage, Worker, connect_error};
+use super::{Connection, NO_ANSWER, PATIENCE_US, Stage, Worker, connect_error};
 use crate::exchange::{Exchange, Seen};
 use crate::orders::{RequestWork, Work, share};
 use crate::plan::Closing;
@@ -30,8 +30,10 @@ pub(super) struct Requesters {
     /// Requests still to be sent.
     left: u64,
     pace: Option<Pace>,
-    /// After a failure nothing is opened before this time of the backend.
+    /// Nothing is opened before this time of the backend, after failures with no answer between.
     retry_at_ms: u64,
+    /// Something failed, and no answer has come since.
+    failing: bool,
 }
 
 /// When requests are due.
@@ -73,6 +75,7 @@ impl Requesters {
             left: 0,
             pace: None,
             retry_at_ms: 0,
+            failing: false,
         }
     }
 
@@ -114,9 +117,20 @@ impl Worker {
         self.open_requesters(io, going_since)
     }
 
+    /// When this thread has to look again because a request comes due, and not because something
+    /// happens on a connection.
+    pub(super) fn next_due_us(&self) -> Option<u64> {
+        let going_since_us = self.orders.going_since()?;
+        let pace = self.requesters.pace.as_ref().filter(|_| self.requesters.left > 0)?;
+        Some(pace.due_us(going_since_us)).filter(|&due_us| due_us > self.now_us)
+    }
+
     /// Sends on idle connections whatever is due.
     fn dispatch(&mut self, io: &mut Epoll, going_since_us: u64) {
-        while let Some(began_us) = self.requesters.next_began_us(going_since_us, self.now_us) {
+        loop {
+            self.now_us = monotonic_us();
+            let due = self.requesters.next_began_us(going_since_us, self.now_us);
+            let Some(began_us) = due else { return };
             let Some(socket) = self.requesters.idle.pop_front() else { return };
             let connection = self.at(socket);
             // It may have ended, and its number may belong to another by now.
@@ -140,6 +154,7 @@ impl Worker {
             if io.now_ms() < self.requesters.retry_at_ms {
                 return Some(self.requesters.retry_at_ms);
             }
+            self.now_us = monotonic_us();
             let began_us = match (self.requesters.closing, going_since) {
                 (Closing::Keep, _) => self.now_us,
                 (_, None) => return None,
@@ -170,8 +185,8 @@ impl Worker {
         self.at(socket).answers_due = 1;
         let sent = self.send(io, socket, &request);
         self.requesters.burst = request;
-        if sent.is_err() {
-            self.broken(io, socket, RESET.into());
+        if let Err(reason) = sent {
+            self.broken(io, socket, reason.into());
             return Flow::Closed;
         }
         Flow::More
@@ -203,8 +218,8 @@ impl Worker {
         let bytes = requests as usize * self.requesters.request_bytes;
         let sent = self.send(io, socket, &burst[..bytes]);
         self.requesters.burst = burst;
-        if sent.is_err() {
-            self.broken(io, socket, RESET.into());
+        if let Err(reason) = sent {
+            self.broken(io, socket, reason.into());
             return Flow::Closed;
         }
         Flow::More
@@ -238,8 +253,10 @@ impl Worker {
             return Flow::Closed;
         }
         connection.answers_due -= 1;
+        connection.settled = true;
         let (began_us, closes, due) =
             (connection.began_us, connection.closes, connection.answers_due);
+        self.requesters.failing = false;
         self.tally.completed.add(1);
         let latency = &mut self.outcome.latency[self.orders.period(began_us)];
         record(latency, now_us.saturating_sub(began_us));
@@ -268,6 +285,9 @@ impl Worker {
             let _ = self.answered(io, socket);
         } else if connection.answers_due > 0 {
             self.broken(io, socket, "closed before the answer".into());
+        } else if !connection.settled {
+            // Nothing was asked on it yet. To come back at once would be a flood.
+            self.broken(io, socket, "closed before a request".into());
         } else {
             self.let_go(socket);
             self.tally.dropped.add(1);
@@ -280,13 +300,15 @@ impl Worker {
         let connection = std::mem::take(self.at(socket));
         self.tally.connections.sub(1);
         self.requesters.live -= 1;
-        self.outcome.reconnected += u64::from(self.requesters.closing == Closing::Keep);
-        self.requesters.left = self.requesters.left.saturating_add(connection.answers_due.into());
+        self.requesters.give_back(connection.answers_due.into());
     }
 
     pub(super) fn requester_broken(&mut self, io: &mut Epoll, connection: &Connection) {
         self.requesters.live -= 1;
-        self.requesters.retry_at_ms = io.now_ms() + RETRY_MS;
+        // One that fails among others that are answered is no reason to hold back the load.
+        if std::mem::replace(&mut self.requesters.failing, true) {
+            self.requesters.retry_at_ms = io.now_ms() + RETRY_MS;
+        }
         let lost = match (connection.stage, self.requesters.closing) {
             (Stage::Connecting, Closing::Keep) => 0,
             (Stage::Connecting, _) => 1,
@@ -305,7 +327,10 @@ impl Worker {
         let mut unanswered = 0;
         for connection in &self.connections {
             if !connection.is_holder && connection.began_us < long_ago_us {
-                unanswered += u64::from(connection.answers_due);
+                unanswered += match (connection.stage, self.requesters.closing) {
+                    (Stage::Connecting, Closing::Fin | Closing::Reset) => 1,
+                    _ => u64::from(connection.answers_due),
+                };
             }
         }
         // Those that were due and had no connection to go by.
@@ -327,6 +352,14 @@ impl Requesters {
             pace.sent += requests;
         }
     }
+
+    /// Requests that were sent and will not be answered are due again, as they were.
+    fn give_back(&mut self, requests: u64) {
+        self.left = self.left.saturating_add(requests);
+        if let Some(pace) = &mut self.pace {
+            pace.sent -= requests;
+        }
+    }
 }
 
 /// How many connections a turn opens before what has come in is looked at.
@@ -334,3 +367,71 @@ const OPENED_PER_TURN: usize = 64;
 
 /// How long nothing is opened after something went wrong: a server that is down is not flooded.
 const RETRY_MS: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orders::Sources;
+
+    fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> Work {
+        Work {
+            address: ([127, 0, 0, 1], 80).into(),
+            sources: Sources::Any,
+            threads,
+            requesters: Some(RequestWork {
+                request: b"GET".to_vec(),
+                connections,
+                pipeline: 2,
+                closing: Closing::Keep,
+                rate,
+                limit,
+            }),
+            holders: None,
+        }
+    }
+
+    #[test]
+    fn together_all_threads_ask_at_the_rate() {
+        for (threads, connections) in [(1, 1), (3, 9), (4, 3), (7, 1)] {
+            let work = work(threads, connections, Some(500.0), None);
+            let mut due: Vec<u64> = (0..threads)
+                .filter_map(|thread| Requesters::new(&work, thread).pace)
+                .flat_map(|pace| {
+                    let at = move |sent| Pace { sent, ..pace }.due_us(1_000);
+                    (0..100).map(at).take_while(|&at_us| at_us < 101_000)
+                })
+                .collect();
+            due.sort_unstable();
+            // 50 in a tenth of a second, one every two milliseconds.
+            assert_eq!(due.len(), 50, "{threads} threads, {connections} connections");
+            let even = due.iter().zip(0..).all(|(&at, nth)| at.abs_diff(1_000 + nth * 2_000) <= 1);
+            assert!(even, "{threads} threads, {connections} connections: {due:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_is_due_again() {
+        let work = work(1, 1, Some(500.0), Some(10));
+        let mut requesters = Requesters::new(&work, 0);
+        requesters.count_sent(8);
+        requesters.give_back(7);
+        assert_eq!(requesters.left, 9);
+        assert_eq!(requesters.next_began_us(0, 10_000), Some(2_000));
+        requesters.count_sent(9);
+        assert_eq!(requesters.next_began_us(0, u64::MAX), None);
+    }
+
+    #[test]
+    fn whoever_has_no_connection_has_no_requests() {
+        for (threads, connections) in [(1, 1), (3, 9), (4, 3), (7, 1)] {
+            let work = work(threads, connections, None, Some(10));
+            let left: Vec<u64> =
+                (0..threads).map(|thread| Requesters::new(&work, thread).left).collect();
+            assert_eq!(left.iter().sum::<u64>(), 10);
+            for (thread, &left) in left.iter().enumerate() {
+                let own = share(connections.into(), thread, threads);
+                assert_eq!(left > 0, own > 0, "{threads} threads, {connections} connections");
+            }
+        }
+    }
+}

@@ -41,7 +41,8 @@ pub(super) struct Common {
     from: Option<Network>,
     /// Process of the server, if it is on this machine: shows its memory and processor time
     ///
-    /// With several servers, name the process of each, in the order of the URLs.
+    /// One process: of a server with several, the one that does the work (nginx: a worker, not the
+    /// master). With several servers, name the process of each, in the order of the URLs.
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
     /// Print JSON instead of a table

@@ -15,6 +15,7 @@
 
 mod support;
 
+mod bench;
 mod bodies;
 mod browser;
 mod commands;
@@ -37,4 +38,5 @@ mod resume;
 mod side_by_side;
 mod slow;
 mod sse;
+mod tune;
 mod websocket;

@@ -13,7 +13,7 @@ pub(crate) use client::{Client, Ending, Response, Url};
 pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
 pub(crate) use sse::{Event, EventStream};
-pub(crate) use tools::{curl, python, tool};
+pub(crate) use tools::{curl, missing, python, tool};
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,
     masked,

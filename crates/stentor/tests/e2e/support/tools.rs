@@ -12,7 +12,8 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     found.or_else(|| missing(name))
 }
 
-fn missing<T>(name: &str) -> Option<T> {
+/// None, for what is not there: fails where nothing may be missing, and says so elsewhere.
+pub(crate) fn missing<T>(name: &str) -> Option<T> {
     assert_ne!(env::var("TEST_TOOLS").as_deref(), Ok("required"), "{name} is not installed");
     eprintln!("skipped: {name} is not installed; `cargo xtask test` installs it on Debian");
     None

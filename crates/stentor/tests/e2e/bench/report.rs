@@ -1,0 +1,176 @@
+//! The command line of `bench`: what it refuses, how it is ended, and what it writes.
+
+use super::stub::{Peer, Stub};
+use super::{begin, bench, server_with_value, url};
+use crate::support::{Browser, TempDir, eventually, run};
+use std::fs;
+
+#[test]
+fn mistakes_are_of_the_caller_and_cost_nothing() {
+    let stub = Stub::new(Peer::stay);
+    let own = stub.url();
+    // 192.0.2.0/24 and 2001:db8::/32 are nobody's (RFC 5737, RFC 3849).
+    for (line, part) in [
+        ("get", "required"),
+        ("get http://192.0.2.1/", "neither this machine nor in a private network"),
+        ("hold http://[2001:db8::1]:8080/", "--i-own-this-server"),
+        ("surge http://192.0.2.1/", "--i-own-this-server"),
+        ("push OWN --publish http://192.0.2.1/", "--i-own-this-server"),
+        ("compare get OWN http://192.0.2.1/", "--i-own-this-server"),
+        ("get https://127.0.0.1/", "https is not supported yet"),
+        ("get wss://127.0.0.1/", "not supported yet"),
+        ("get ftp://127.0.0.1/", "http"),
+        ("get http://127.0.0.1:99999/", "99999"),
+        ("get OWN --rst", "--close"),
+        ("get OWN --duration forever", "forever"),
+        ("get OWN --requests 0", "0"),
+        ("get OWN --header Content-Length:1", "Content-Length"),
+        ("get OWN --from 10.0.0.0/33", "10.0.0.0/33"),
+        ("hold OWN --as carrier-pigeon", "carrier-pigeon"),
+        ("push OWN", "--publish"),
+        ("push OWN --publish OWN --publish-body nothing", "{message}"),
+        ("compare get OWN", "2"),
+        ("sing OWN", "sing"),
+    ] {
+        let run = bench(&line.replace("OWN", &own)).with_status(2);
+        assert!(run.err.contains(part) && run.report.is_null(), "{line}: {run:?}");
+    }
+    // A page that could not be written is known before the first connection.
+    let run = bench(&format!("get {own} --html /no-such-directory/report.html")).with_status(1);
+    assert!(run.err.contains("/no-such-directory/report.html: No such file"), "{}", run.err);
+    assert_eq!(stub.accepted(), 0, "nothing was connected to");
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    for command in ["get", "hold", "push", "surge"] {
+        for line in [&["bench", command, "--help"][..], &["bench", "compare", command, "--help"]] {
+            let help = run(line);
+            assert_eq!((help.code, help.err.as_str()), (Some(0), ""), "{line:?}");
+            assert!(help.out.contains("--i-own-this-server"), "{line:?}");
+            assert!(help.out.lines().all(|line| line.chars().count() <= 100), "{line:?}");
+        }
+    }
+    let danger = run(&["bench", "get", "--help"]).out;
+    assert!(danger.contains("DANGER") && danger.contains("never do this"), "{danger}");
+}
+
+#[test]
+fn an_interrupt_ends_a_run_with_what_was_measured() {
+    let (server, from) = server_with_value("");
+    let to = url(server.control, "/a");
+    for (line, counter, least) in [
+        (format!("get {from} --duration 60s --connections 4"), "requests", 2_000),
+        (format!("hold {from} --as sse --connections 30 --duration 60s"), "readers_sse", 30),
+        (format!("push {from} --publish {to} --connections 30 --messages 900"), "deliveries", 99),
+    ] {
+        let running = begin(&line);
+        eventually(&format!("{line} is under way"), || {
+            (server.figure(&format!("counters/{counter}")) >= least).then_some(())
+        });
+        running.0.signal("INT");
+        let run = running.over().with_status(130);
+        assert_eq!((&run.report["interrupted"], run.errors()), (&true.into(), vec![]), "{line}");
+        assert_eq!(run.count("connections/opened"), if counter == "requests" { 4 } else { 30 });
+        match counter {
+            "requests" => assert!(run.count("requests/completed") > 1_000, "{run:?}"),
+            "deliveries" => assert!(run.count("delivery/delivered") >= 30, "{run:?}"),
+            _ => assert_eq!(run.count("connections/open_at_end"), 30),
+        }
+    }
+    // A server that says nothing can be waited for in vain, but not for ever.
+    let stub = Stub::new(Peer::stay);
+    let running = begin(&format!("hold {} --connections 3", stub.url()));
+    eventually("they have come", || (stub.accepted() == 3).then_some(()));
+    running.0.signal("INT");
+    let run = running.over().with_status(130);
+    assert_eq!((run.count("connections/opened"), &run.report["interrupted"]), (0, &true.into()));
+}
+
+#[test]
+fn a_table_for_people() {
+    let (server, from) = server_with_value("");
+    let to = url(server.control, "/a");
+    for (line, parts) in [
+        (
+            format!("bench get {from} --requests 1234 --connections 3"),
+            &["1,234", "p99.9", "no errors", "connections 3"][..],
+        ),
+        (
+            format!("bench push {from} --publish {to} --connections 5 --messages 4 --rate 100"),
+            &["every reader got every message once, in order", "20 of 20"],
+        ),
+        (
+            format!("bench hold {from} --connections 7 --duration 50ms"),
+            &["7 of 7", "in the kernel"],
+        ),
+    ] {
+        let said = run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{line}");
+        for part in parts {
+            assert!(said.out.contains(part), "{part}: {}", said.out);
+        }
+        assert!(said.out.lines().all(|line| line.chars().count() <= 100), "{}", said.out);
+        assert!(said.out.lines().count() <= 40, "{}", said.out);
+    }
+}
+
+/// Fails unless every element ends where it should.
+#[track_caller]
+fn well_formed(page: &str) {
+    const VOID: [&str; 4] = ["meta", "br", "hr", "!doctype"];
+    let mut open: Vec<&str> = Vec::new();
+    for piece in page.split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').unwrap_or_else(|| panic!("no end of <{piece}"));
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes of <{tag}>");
+        let name = tag.split([' ', '\n', '/']).find(|part| !part.is_empty()).unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}> in {open:?}");
+        } else if !tag.ends_with('/') && !VOID.contains(&name.to_lowercase().as_str()) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+}
+
+#[test]
+fn a_page_that_needs_nothing_else() {
+    let (server, from) = server_with_value("");
+    let (to, pid, dir) = (url(server.control, "/a"), server.child.id(), TempDir::new());
+    let file = dir.path().join("report.html");
+    let name = file.to_str().unwrap();
+    fs::write(&file, "an older one").unwrap();
+    let mut browser = Browser::start();
+    // What a caller writes is text, whatever it looks like.
+    let hostile = format!("{from}?q=<script>alert(1)</script>&\"'>");
+    for (line, charts) in [
+        (format!("get {hostile} --duration 600ms --connections 4"), 2),
+        (format!("hold {from} --as sse --connections 50 --duration 300ms --pid {pid}"), 2),
+        (format!("push {from} --publish {to} --connections 20 --messages 20 --rate 100"), 2),
+        (format!("compare get {from} {hostile} --rounds 2 --requests 50"), 0),
+    ] {
+        let run = bench(&format!("{line} --html {name}"));
+        assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{line}");
+        let page = fs::read_to_string(&file).unwrap();
+        assert!(page.to_lowercase().starts_with("<!doctype html>"), "{line}");
+        well_formed(&page);
+        for outside in
+            ["<script", "<link", "<img", "<iframe", "src=", "href=\"h", "url(", "@import"]
+        {
+            assert!(!page.contains(outside), "{line}: {outside}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+        let Some(browser) = &mut browser else { continue };
+        browser.open(&format!("file://{name}"));
+        let seen = browser.run(
+            "return [document.querySelectorAll('svg').length,
+                     performance.getEntriesByType('resource').length,
+                     document.querySelectorAll('script').length,
+                     document.documentElement.scrollWidth <= innerWidth,
+                     document.body.innerText.includes('NaN')]",
+        );
+        assert!(seen[0].as_u64().unwrap() >= charts, "{line}: {seen}");
+        assert_eq!((&seen[1], &seen[2]), (&0.into(), &0.into()), "{line}");
+        assert_eq!((&seen[3], &seen[4]), (&true.into(), &false.into()), "{line}: {seen}");
+    }
+}
