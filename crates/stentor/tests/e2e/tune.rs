@@ -66,7 +66,7 @@ fn files_to_install() {
     let settings: Vec<&str> =
         sysctl.out.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     let expected =
-        ["net.ipv4.tcp_mem = 20000 25000 30000", "net.netfilter.nf_conntrack_max = 11041"];
+        ["net.netfilter.nf_conntrack_max = 11041", "net.ipv4.tcp_mem = 20000 25000 30000"];
     assert_eq!(settings, expected);
     let unit = judged("vm_1core", &["-n", "10000", "--systemd"]);
     assert_eq!(unit.code, Some(0), "{}", unit.err);
