@@ -72,15 +72,15 @@ impl Worker {
 
     /// Opens what should have been opened by now.
     pub(super) fn tend_holders(&mut self, io: &mut Epoll) -> Option<u64> {
-        let work = self.work.clone();
-        let own = work.holders.as_ref()?;
+        let own = self.hold_work()?;
+        let (opening_max, stall_percent) = (own.opening_max, own.stall_percent);
         let total = self.orders.holders.load(Ordering::Relaxed);
-        let wanted = share(total.into(), self.index, work.threads);
+        let wanted = share(total.into(), self.index, self.work.threads);
         for _ in 0..OPENED_PER_TURN {
-            if self.holders.begun >= wanted || self.holders.opening >= own.opening_max {
+            if self.holders.begun >= wanted || self.holders.opening >= opening_max {
                 return None;
             }
-            let stalls = stalls(self.holders.begun, own.stall_percent);
+            let stalls = stalls(self.holders.begun, stall_percent);
             self.holders.begun += 1;
             let receive_bytes = stalls.then_some(STALLING_RECEIVE_BYTES);
             let connection = Connection {

@@ -106,8 +106,7 @@ impl Pace {
 impl Worker {
     /// Opens what is missing and sends what is due.
     pub(super) fn tend_requesters(&mut self, io: &mut Epoll) -> Option<u64> {
-        let work = self.work.clone();
-        work.requesters.as_ref()?;
+        self.work.requesters.as_ref()?;
         let going_since = self.orders.going_since();
         if self.requesters.closing == Closing::Keep
             && let Some(going_since_us) = going_since
