@@ -7,6 +7,7 @@
 
 use stentor_wire::http1::response::{self, ResponseBody, ResponseHead};
 use stentor_wire::http1::{Body, BodyLength, Step};
+use stentor_wire::status::Status;
 use stentor_wire::websocket::client::{ServerFrame, server_frame};
 
 /// Where in an answer the next byte belongs.
@@ -78,7 +79,7 @@ impl Exchange {
                 continue;
             }
             *self = match head.body {
-                _ if head.status == SWITCHING_PROTOCOLS => Exchange::Frames,
+                _ if head.status == Status::SWITCHING_PROTOCOLS.0 => Exchange::Frames,
                 ResponseBody::None => Exchange::Body(Body::new(BodyLength::None)),
                 ResponseBody::Length(length) => {
                     Exchange::Body(Body::new(BodyLength::Length(length)))
@@ -90,9 +91,6 @@ impl Exchange {
         }
     }
 }
-
-/// The status that makes a WebSocket of a connection (RFC 6455 section 4.2.2).
-pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// The longest frame a server may send us: whole frames are kept until they are complete.
 const FRAME_BYTES_MAX: usize = 16 << 20;

@@ -30,7 +30,7 @@ use crate::tally::{Counts, Outcome};
 /// # Errors
 /// The plan cannot be carried out on this host, or nothing at all could be measured.
 pub fn run(plan: &Plan, watch: &dyn Watch) -> Result<Report, BenchError> {
-    run_since(plan, watch, process_bytes(plan)?)
+    run_since(plan, watch, None)
 }
 
 /// The same, with the watched process's memory counted from what it was before an earlier run: a
@@ -257,6 +257,11 @@ impl<'a> Session<'a> {
         Ok((report, outcome, counts))
     }
 
+    /// The server's processor time since it was `then`, if that is watched.
+    fn busy_since(&self, then: Option<Duration>) -> Option<Duration> {
+        Some(self.gauge.processor()?.saturating_sub(then?))
+    }
+
     /// What the connections cost, now that they are all open.
     fn memory(&self, setup: &Setup, connections: u64) -> Memory {
         let both_ends = setup.target.address.ip().is_loopback() || setup.pid.is_some();
@@ -297,6 +302,19 @@ fn due(wanted: u32, ramp: Option<u32>, elapsed_us: u64) -> u32 {
     let Some(per_second) = ramp else { return wanted };
     let due = u64::from(per_second).saturating_mul(elapsed_us) / 1_000_000 + 1;
     u32::try_from(due).unwrap_or(u32::MAX).min(wanted)
+}
+
+/// What became of connections that should stay, from the counts when all had come and at the end.
+fn held(wanted: u32, opened: &Counts, end: &Counts, opening_seconds: f64) -> Connections {
+    Connections {
+        wanted: wanted.into(),
+        opened: opened.opened,
+        open_at_end: end.held,
+        dropped: end.held_dropped,
+        opening_seconds,
+        per_second: opened.opened as f64 / opening_seconds.max(1e-6),
+        ..Connections::default()
+    }
 }
 
 fn seconds_since(began_us: u64) -> f64 {

@@ -7,27 +7,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
-
-/// One number with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.value().wrapping_add(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn sub(&self, n: u64) {
-        self.0.store(self.value().wrapping_sub(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use stentor_io::Counter;
 
 macro_rules! tally {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {

@@ -204,6 +204,17 @@ impl Worker {
         Ok(())
     }
 
+    /// Sends a request, or ends a connection that takes none.
+    fn request(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Flow {
+        match self.send(io, socket, bytes) {
+            Ok(()) => Flow::More,
+            Err(reason) => {
+                self.broken(io, socket, reason.into());
+                Flow::Closed
+            }
+        }
+    }
+
     /// Sends what was kept, now that there is room.
     fn flush(&mut self, io: &mut Epoll, socket: Socket) -> Result<(), &'static str> {
         let Some(rest) = &mut self.at(socket).rest else { return Ok(()) };
@@ -351,6 +362,9 @@ impl Handler<Epoll> for Worker {
         }
     }
 }
+
+/// How many connections of a kind a turn opens before what has come in is looked at.
+const OPENED_PER_TURN: usize = 64;
 
 /// What did not come for so long will not come any more.
 const PATIENCE_US: u64 = 1_000_000;

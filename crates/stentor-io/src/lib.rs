@@ -16,6 +16,7 @@
 //!
 //! This is the only crate with `unsafe`, and the only one that makes system calls.
 
+mod counter;
 mod epoll;
 mod process;
 mod sim;
@@ -25,6 +26,7 @@ mod wake;
 
 use std::io::IoSlice;
 
+pub use counter::Counter;
 pub use epoll::Epoll;
 pub use process::{
     ProcessMemory, cores_allowed, monotonic_us, open_files_limit, process_cpu, process_memory,

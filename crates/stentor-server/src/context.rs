@@ -9,13 +9,13 @@ use crate::mailbox::Mailbox;
 use crate::output::{Backlog, Output};
 use crate::response::{Preamble, Reply, Shape};
 use crate::route::Next;
-use crate::stats::{Counter, Stats};
+use crate::stats::Stats;
 use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
-use stentor_io::{Gone, Rng, Role};
+use stentor_io::{Counter, Gone, Rng, Role};
 use stentor_wire::status::Status;
 
 /// Connections of the public listeners: they read.

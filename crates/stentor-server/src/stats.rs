@@ -3,25 +3,7 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// One number with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn sub(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use stentor_io::Counter;
 
 /// How long something took, counted by how long: with one writer.
 #[derive(Debug, Default)]

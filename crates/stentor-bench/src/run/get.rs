@@ -31,7 +31,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
     }
     let seconds = seconds_since(began_us);
     let counts = session.crew.counts();
-    let processor = session.gauge.processor().zip(processor);
+    let busy = session.busy_since(processor);
     let measured = Measured {
         seconds,
         connections: Connections {
@@ -47,8 +47,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
             ..Connections::default()
         },
         memory: None,
-        processor: processor
-            .map(|(now, then)| (now.saturating_sub(then), counts.completed, "request")),
+        processor: busy.map(|busy| (busy, counts.completed, "request")),
     };
     // What came while the threads were stopped is in the histogram, and so it is counted.
     let (mut report, outcome, counts) = session.finish(plan, measured)?;

@@ -2,12 +2,12 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, Measured, Phase, Session, seconds_since};
+use super::{LOOK, Measured, Phase, Session, held, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Work};
 use crate::plan::{Hold, Plan};
 use crate::progress::Watch;
-use crate::report::{Connections, Report};
+use crate::report::Report;
 use crate::request::open_head;
 
 pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report, BenchError> {
@@ -31,7 +31,7 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let processor = session.gauge.processor();
     let opening_seconds = session.open_holders(hold.connections, hold.ramp);
     let opened = session.crew.counts();
-    let processor = session.gauge.processor().zip(processor);
+    let busy = session.busy_since(processor);
     let began_us = monotonic_us();
     if !session.interrupted && opened.held > 0 {
         let phase = Phase {
@@ -47,18 +47,9 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let counts = session.crew.counts();
     let measured = Measured {
         seconds: opening_seconds + seconds_since(began_us),
-        connections: Connections {
-            wanted: hold.connections.into(),
-            opened: opened.opened,
-            open_at_end: counts.held,
-            dropped: counts.held_dropped,
-            opening_seconds,
-            per_second: opened.opened as f64 / opening_seconds.max(1e-6),
-            ..Connections::default()
-        },
+        connections: held(hold.connections, &opened, &counts, opening_seconds),
         memory: (counts.held > 0).then(|| session.memory(&hold.setup, counts.held)),
-        processor: processor
-            .map(|(now, then)| (now.saturating_sub(then), opened.opened, "connection")),
+        processor: busy.map(|busy| (busy, opened.opened, "connection")),
     };
     Ok(session.finish(plan, measured)?.0)
 }

@@ -12,13 +12,13 @@ use std::thread::{self, JoinHandle};
 use hdrhistogram::Histogram;
 use stentor_io::{monotonic_us, unix_s};
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, held, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Work};
 use crate::plan::{Plan, Push, Role};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
-use crate::report::{Connections, Delivery, MessageDelivery, Report, Stalled};
+use crate::report::{Delivery, MessageDelivery, Report, Stalled};
 use crate::request::open_head;
 use crate::run::hold::OPENING_MAX;
 use crate::tally::{Counts, Outcome, histogram};
@@ -49,22 +49,12 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         told = publish_all(&mut session, push, publisher)?;
     }
     let counts = session.crew.counts();
-    let processor = session.gauge.processor().zip(processor);
+    let busy = session.busy_since(processor);
     let measured = Measured {
         seconds: seconds_since(began_us),
-        connections: Connections {
-            wanted: push.connections.into(),
-            opened: opened.opened,
-            open_at_end: counts.held,
-            dropped: counts.held_dropped,
-            opening_seconds,
-            per_second: opened.opened as f64 / opening_seconds.max(1e-6),
-            ..Connections::default()
-        },
+        connections: held(push.connections, &opened, &counts, opening_seconds),
         memory,
-        processor: processor.map(|(now, then)| {
-            (now.saturating_sub(then), counts.delivered + counts.delivered_stalled, "delivery")
-        }),
+        processor: busy.map(|busy| (busy, counts.delivered + counts.delivered_stalled, "delivery")),
     };
     let stride = stride(push.messages);
     let (mut report, outcome, _) = session.finish(plan, measured)?;

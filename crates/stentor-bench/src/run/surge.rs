@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, held, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, RequestWork, Work};
 use crate::plan::{Closing, Plan, Surge};
 use crate::progress::Watch;
-use crate::report::{Bystanders, Connections, Report};
+use crate::report::{Bystanders, Report};
 use crate::request::{complete, open_head};
 use crate::tally::Counts;
 
@@ -46,25 +46,16 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     calm_before(&mut session, surge);
     let processor = session.gauge.processor();
     let opening_seconds = come(&mut session, surge);
-    let processor = session.gauge.processor().zip(processor);
+    let busy = session.busy_since(processor);
     let opened = session.crew.counts();
     let memory = (opened.held > 0).then(|| session.memory(setup, opened.held));
     look_on_for(&mut session, "after the surge", surge.calm);
     let counts = session.crew.counts();
     let measured = Measured {
         seconds: seconds_since(began_us),
-        connections: Connections {
-            wanted: surge.connections.into(),
-            opened: opened.opened,
-            open_at_end: counts.held,
-            dropped: counts.held_dropped,
-            opening_seconds,
-            per_second: opened.opened as f64 / opening_seconds.max(1e-6),
-            ..Connections::default()
-        },
+        connections: held(surge.connections, &opened, &counts, opening_seconds),
         memory,
-        processor: processor
-            .map(|(now, then)| (now.saturating_sub(then), opened.opened, "connection")),
+        processor: busy.map(|busy| (busy, opened.opened, "connection")),
     };
     let (mut report, outcome, _) = session.finish(plan, measured)?;
     report.bystanders = (surge.bystanders > 0).then(|| Bystanders {

@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use stentor_io::{Backend, Epoll, Flow, Socket};
 use stentor_wire::http1::response::ResponseHead;
 use stentor_wire::sse;
+use stentor_wire::status::Status;
 use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
-use super::{Connection, NO_ANSWER, PATIENCE_US, Stage, Worker, connect_error};
+use super::{Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Worker, connect_error};
 use crate::delivery::{Finder, Note};
-use crate::exchange::{SWITCHING_PROTOCOLS, Seen};
+use crate::exchange::Seen;
 use crate::orders::{HoldWork, Work, share};
 use crate::plan::Role;
 use crate::request::{WEBSOCKET_ACCEPT, complete};
@@ -103,11 +104,10 @@ impl Worker {
     pub(super) fn holder_connected(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
         self.at(socket).answers_due = 1;
         let request = std::mem::take(&mut self.holders.request);
-        let sent = self.send(io, socket, &request);
+        let flow = self.request(io, socket, &request);
         self.holders.request = request;
-        if let Err(reason) = sent {
-            self.broken(io, socket, reason.into());
-            return Flow::Closed;
+        if flow == Flow::Closed {
+            return flow;
         }
         if self.role() == Role::Poll {
             // A server may hold the very first one.
@@ -176,7 +176,7 @@ impl Worker {
         let fits = match role {
             Role::Idle => (200..400).contains(&head.status),
             Role::Sse => head.status == 200,
-            Role::Ws => head.status == SWITCHING_PROTOCOLS,
+            Role::Ws => head.status == Status::SWITCHING_PROTOCOLS.0,
             // RFC 7240 and others: 204, 304 and 408 say that nothing came in time.
             Role::Poll => matches!(head.status, 200 | 204 | 304 | 408),
         };
@@ -449,9 +449,6 @@ fn is_event_stream(head: &ResponseHead<'_>) -> bool {
         .and_then(|value| value.get(..TYPE.len()))
         .is_some_and(|value| value.eq_ignore_ascii_case(TYPE))
 }
-
-/// How many connections a turn opens before what has come in is looked at.
-const OPENED_PER_TURN: usize = 64;
 
 /// A reader that stalls has a window this small, so that it is felt soon.
 const STALLING_RECEIVE_BYTES: u32 = 4 * 1024;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use stentor_io::{Backend, Epoll, Flow, Socket, monotonic_us};
 
-use super::{Connection, NO_ANSWER, PATIENCE_US, Stage, Worker, connect_error};
+use super::{Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Worker, connect_error};
 use crate::exchange::{Exchange, Seen};
 use crate::orders::{RequestWork, Work, share};
 use crate::plan::Closing;
@@ -182,13 +182,9 @@ impl Worker {
         }
         let request = std::mem::take(&mut self.requesters.burst);
         self.at(socket).answers_due = 1;
-        let sent = self.send(io, socket, &request);
+        let flow = self.request(io, socket, &request);
         self.requesters.burst = request;
-        if let Err(reason) = sent {
-            self.broken(io, socket, reason.into());
-            return Flow::Closed;
-        }
-        Flow::More
+        flow
     }
 
     /// Nothing is under way on the connection: sends what is due, or lets it wait.
@@ -215,13 +211,9 @@ impl Worker {
         connection.answers_due = requests as u16;
         let burst = std::mem::take(&mut self.requesters.burst);
         let bytes = requests as usize * self.requesters.request_bytes;
-        let sent = self.send(io, socket, &burst[..bytes]);
+        let flow = self.request(io, socket, &burst[..bytes]);
         self.requesters.burst = burst;
-        if let Err(reason) = sent {
-            self.broken(io, socket, reason.into());
-            return Flow::Closed;
-        }
-        Flow::More
+        flow
     }
 
     pub(super) fn requester_saw(&mut self, io: &mut Epoll, socket: Socket, seen: Seen<'_>) -> Flow {
@@ -360,9 +352,6 @@ impl Requesters {
         }
     }
 }
-
-/// How many connections a turn opens before what has come in is looked at.
-const OPENED_PER_TURN: usize = 64;
 
 /// How long nothing is opened after something went wrong: a server that is down is not flooded.
 const RETRY_MS: u64 = 100;

@@ -10,6 +10,7 @@
 //! that goes on in the wrong place measures nonsense.
 
 use super::head::{Connection, FieldSlots, HEAD_BYTES_MAX, decimal, first};
+use crate::status::Status;
 use crate::{is_token, trim_ows};
 
 /// Head of a response, lent from the input.
@@ -178,7 +179,8 @@ impl<'a> Reading<'a> {
             _ => framing,
         };
         let persistent = !is_http10 || self.connection.keep_alive;
-        let goes_on = head.body != ResponseBody::UntilClose && head.status != SWITCHING_PROTOCOLS;
+        let goes_on =
+            head.body != ResponseBody::UntilClose && head.status != Status::SWITCHING_PROTOCOLS.0;
         head.keep_alive = persistent && !self.connection.close && goes_on;
         Ok(self.head)
     }
@@ -196,9 +198,6 @@ fn syntax(error: httparse::Error) -> Malformed {
         httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
     }
 }
-
-/// The status after which the connection speaks another protocol (RFC 9110 section 15.2.2).
-const SWITCHING_PROTOCOLS: u16 = 101;
 
 const NOT_HTTP: Malformed =
     Malformed { reason: "The answer does not begin with HTTP/1.1 or HTTP/1.0 and a status." };
