@@ -4,8 +4,10 @@
 //! next to what they test, and are run over a small corpus and over random mixtures by the unit
 //! tests; the targets in `fuzz/` only call them.
 
+use crate::condition::{Comparison, Validators, Verdict, if_range, judge, named};
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
-use crate::http1::response::{self, ResponseBody, ResponseHead};
+use crate::file_name::{content_type, is_hashed};
+use crate::http1::response::{self, ResponseHead};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
 };
@@ -14,9 +16,10 @@ use crate::negotiate::{
     Acceptable, Encoding, Encodings, accepts_events, compressible, http_date, is_any, media_type,
     prefer_wait_s, tag_matches,
 };
+use crate::range::{ByteRange, RANGES_MAX, Ranges, ranges};
 use crate::sse::{self, Item, TooLong};
 use crate::status::Refusal;
-use crate::target::{check_topic, decode, pairs, split};
+use crate::target::{NotAFile, check_file, check_topic, decode, pairs, split};
 use crate::websocket::client::{self, ServerFrame};
 use crate::websocket::{
     Decoder, Opcode, Received, Rules, Violation, accept, close_frame, deflate, frame,
@@ -24,7 +27,11 @@ use crate::websocket::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::path::{Component, Path};
 use std::time::{Duration, UNIX_EPOCH};
+use written::{encode, fields, write_head, write_query, write_response};
+
+mod written;
 
 /// A head is found at the same place however it is split, keeps what [`Head`] promises, and says
 /// the same when it is written out again.
@@ -210,6 +217,145 @@ pub fn fuzz_negotiate(data: &[u8]) {
         assert_eq!(http_date(written.as_bytes()), Some(seconds));
     }
     negotiate_streams(data);
+}
+
+/// A tag of ours is found among any others, by strong comparison only if it is strong, and nothing
+/// is found that is not there. Tags silence dates, what the client has is never sent again, and
+/// parts are of nothing else.
+pub fn fuzz_condition(data: &[u8]) {
+    let ours: &[&[u8]] = &[b"0123", b"0123.gz", b"77"];
+    let strong = named(data, ours, Comparison::Strong);
+    let weak = named(data, ours, Comparison::Weak);
+    assert!(weak.is_some() || strong.is_none(), "what is the same is as good as the same");
+    let quoted = |tag: &[u8]| [b"\"", tag, b"\""].concat();
+    for found in strong.into_iter().chain(weak) {
+        let tag = quoted(ours[found]);
+        assert!(data.windows(tag.len()).any(|window| window == tag));
+    }
+    let others: Vec<u8> = data.iter().copied().filter(|&byte| byte != b'"').collect();
+    for (i, tag) in ours.iter().enumerate() {
+        let list = [b"\"", &others[..], b"\" , W/", &quoted(tag), b",\"", &others, b"\""].concat();
+        assert!(named(&list, ours, Comparison::Weak).is_some_and(|found| found <= i));
+        let list = [&list[..], b", ", &quoted(tag)].concat();
+        assert!(named(&list, ours, Comparison::Strong).is_some_and(|found| found <= i));
+    }
+    for modified_at in [0, 784_111_777, u64::MAX] {
+        let is_tag = data == quoted(b"0123");
+        assert!(!if_range(data, b"0123", modified_at, modified_at) || is_tag);
+        let may = if_range(data, b"0123", modified_at, u64::MAX);
+        assert!(!may || is_tag || http_date(data) == Some(modified_at));
+    }
+
+    let mut slots = FieldSlots::new();
+    let mut head = parse(b"GET / HTTP/1.0\r\n\r\n", &mut slots).expect("it is a good head");
+    let mut pieces = data.split(|&byte| byte == b'\n');
+    let named = |list: &[u8], comparison| named(list, ours, comparison);
+    let validators = Validators { named, modified_at: 784_111_777, dates_tell: true };
+    let verdict = |head: &Head<'_>| judge(head, &validators, 784_111_800);
+    assert_eq!(verdict(&head), Verdict::Send);
+    head.if_unmodified_since = pieces.next();
+    head.if_modified_since = pieces.next();
+    let by_date = verdict(&head);
+    assert_eq!(
+        by_date == Verdict::Newer,
+        verdict(&Head { if_modified_since: None, ..head }) != Verdict::Send
+    );
+    head.if_match = pieces.next();
+    head.if_none_match = pieces.next();
+    let (if_unmodified_since, if_modified_since) = (Some(&b"x"[..]), Some(&b""[..]));
+    let undated = Head { if_unmodified_since, if_modified_since, ..head.clone() };
+    if head.if_match.is_some() && head.if_none_match.is_some() {
+        assert_eq!(verdict(&head), verdict(&undated), "tags silence dates");
+    }
+    match verdict(&undated) {
+        Verdict::Send => {}
+        Verdict::NotModified(None) => assert!(head.if_none_match.is_some_and(is_any)),
+        Verdict::NotModified(Some(found)) => assert!(found < ours.len()),
+        Verdict::Mismatch => assert!(!head.if_match.is_some_and(is_any)),
+        Verdict::Newer => panic!("that was no date"),
+    }
+}
+
+/// Parts are there, few, and together less than the whole; spaces and case make no difference, and
+/// parts that are asked for again, by their numbers, are the same.
+pub fn fuzz_range(data: &[u8]) {
+    let spaced: Vec<u8> = data
+        .iter()
+        .flat_map(|byte| if *byte == b',' { &b" ,\t"[..] } else { std::slice::from_ref(byte) })
+        .copied()
+        .collect();
+    for length in [0, 1, 2, 203, 1000, 100_000, 1 << 40, u64::MAX] {
+        let found = ranges(data, length);
+        assert_eq!(ranges(&spaced, length), found, "spaces around commas");
+        assert_eq!(ranges(&data.to_ascii_uppercase(), length), found, "the case of the unit");
+        match found {
+            Ranges::Whole => {}
+            Ranges::Unsatisfiable => {
+                let shorter = ranges(data, length - 1);
+                assert!(shorter == found || length == 1, "the less there is the less can be had");
+            }
+            Ranges::Parts(parts) => {
+                assert!((1..=RANGES_MAX).contains(&parts.len()) && length > 0);
+                assert!(data.iter().filter(|&&byte| byte == b',').count() < RANGES_MAX);
+                assert!(parts.iter().all(|part| part.first <= part.last && part.last < length));
+                let sum: u128 = parts.iter().map(|part| u128::from(part.length()) + 100).sum();
+                assert!(parts.len() == 1 || sum < u128::from(length), "more than the whole");
+                // Each overlaps itself.
+                let with = |part| parts.iter().filter(|other| overlap(part, other)).count();
+                assert!(parts.iter().filter(|part| with(part) > 1).count() <= 2);
+                let members: Vec<_> =
+                    parts.iter().map(|part| format!("{}-{}", part.first, part.last)).collect();
+                let written = format!("bytes={}", members.join(","));
+                assert_eq!(ranges(written.as_bytes(), length), found, "{written}");
+            }
+        }
+    }
+}
+
+/// A path that is accepted stays beneath any root, shows nothing that is hidden, and is one that a
+/// client can ask for. What a name tells is told by its last segment alone, and a name with a hash
+/// has one.
+pub fn fuzz_file(data: &[u8]) {
+    let path = String::from_utf8_lossy(data);
+    match check_file(&path) {
+        Ok(()) => {
+            assert!(path.starts_with('/') && path.len() <= 4096);
+            assert!(!path.contains(|char: char| char.is_control() || char == '\\'));
+            let relative = &path[1..];
+            let joined = Path::new("/srv/root").join(relative);
+            let beneath = joined.strip_prefix("/srv/root").expect("it begins with the root");
+            for (i, part) in beneath.components().enumerate() {
+                let Component::Normal(name) = part else { panic!("{part:?} leads away") };
+                let name = name.to_str().expect("it is text");
+                assert!(!name.starts_with('.') || i == 0 && name == ".well-known");
+                assert!(name.len() <= 255);
+            }
+            assert_eq!(beneath.components().count(), relative.split_terminator('/').count());
+            assert_eq!(decode(encode(&path).as_bytes()).as_deref(), Ok(&*path));
+            assert!(check_file(&format!("{path}/..")).is_err());
+        }
+        Err(NotAFile::Refused(reason)) => check_sentence(reason),
+        Err(NotAFile::Hidden) => {
+            let is_hidden = |segment: &str| segment.starts_with('.') || segment.len() > 255;
+            assert!(path.len() > 4096 || path.split('/').any(is_hidden));
+        }
+    }
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let kind = content_type(name);
+    assert!(kind.is_ascii() && kind.contains('/'));
+    assert_eq!(content_type(&path), kind);
+    assert_eq!(content_type(&name.to_ascii_uppercase()), kind);
+    assert_eq!(is_hashed(&path), is_hashed(name));
+    if is_hashed(name) {
+        let mut pieces = name.split(|char: char| !char.is_ascii_alphanumeric());
+        let is_hash = |piece: &str| {
+            let has = |kind: fn(&u8) -> bool| piece.bytes().any(|byte| kind(&byte));
+            piece.len() >= 8 && has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase)
+        };
+        assert!(pieces.any(is_hash), "{name}");
+        assert!(is_hashed(&format!("a.{name}")));
+        assert!(!is_hashed(&format!("{name}.html")));
+    }
 }
 
 /// A client's bytes mean the same however they are split, and cost no more memory than was allowed
@@ -499,16 +645,9 @@ fn lend_pieces(
     events
 }
 
-/// Writes a query that means the same.
-fn write_query(query: &EventsQuery) -> String {
-    let mut pieces: Vec<_> =
-        query.topics.iter().map(|topic| format!("topic={}", encode(topic))).collect();
-    pieces.extend(query.since.as_ref().map(|since| format!("since={}", encode(since))));
-    pieces.extend(
-        query.latest.map(|latest| format!("mode={}", if latest { "latest" } else { "all" })),
-    );
-    pieces.extend(query.wait_s.map(|seconds| format!("wait={seconds}")));
-    pieces.join("&")
+/// Whether two parts have a byte in common.
+fn overlap(part: &ByteRange, other: &ByteRange) -> bool {
+    part.first.max(other.first) <= part.last.min(other.last)
 }
 
 /// An error is one line that a person can read.
@@ -592,100 +731,6 @@ fn check_head(head: &Head<'_>) {
     }
 }
 
-/// Writes a head that means the same.
-fn write_head(head: &Head<'_>) -> Vec<u8> {
-    let mut out = format!("{:?} ", head.method).to_uppercase().into_bytes();
-    out.extend_from_slice(head.target);
-    let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
-    let connection = match head.upgrade {
-        Some(_) => "upgrade",
-        None if head.keep_alive => "keep-alive",
-        None => "close",
-    };
-    out.extend_from_slice(format!(" {version}\r\nConnection: {connection}\r\n").as_bytes());
-    match head.body {
-        BodyLength::None => {}
-        BodyLength::Length(length) => {
-            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
-        }
-        BodyLength::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-    }
-    if head.expect_continue {
-        out.extend_from_slice(b"Expect: 100-continue\r\n");
-    }
-    for (name, value) in fields(head) {
-        if let Some(value) = value {
-            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
-    out
-}
-
-/// Writes a head of a response that means the same.
-fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
-    let connection = if head.keep_alive { "keep-alive" } else { "close" };
-    let mut out = format!("HTTP/1.1 {:03}\r\nConnection: {connection}\r\n", head.status);
-    match head.body {
-        ResponseBody::None | ResponseBody::UntilClose => {}
-        ResponseBody::Length(length) => out.push_str(&format!("Content-Length: {length}\r\n")),
-        ResponseBody::Chunked => out.push_str("Transfer-Encoding: chunked\r\n"),
-    }
-    let mut out = out.into_bytes();
-    for (name, value) in [
-        ("ETag", head.etag),
-        ("Last-Modified", head.last_modified),
-        ("Content-Type", head.content_type),
-        ("Sec-WebSocket-Accept", head.websocket_accept),
-    ] {
-        if let Some(value) = value {
-            assert_eq!(crate::trim_ows(value), value);
-            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
-    out
-}
-
-/// The fields of a head whose values are kept as sent.
-fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 20] {
-    [
-        ("Accept", head.accept),
-        ("Accept-Encoding", head.accept_encoding),
-        ("If-None-Match", head.if_none_match),
-        ("If-Modified-Since", head.if_modified_since),
-        ("If-Match", head.if_match),
-        ("If-Unmodified-Since", head.if_unmodified_since),
-        ("Origin", head.origin),
-        ("Content-Type", head.content_type),
-        ("Content-Encoding", head.content_encoding),
-        ("Cache-Control", head.cache_control),
-        ("Stentor-Event", head.event),
-        ("Access-Control-Request-Method", head.request_method),
-        ("Host", head.host),
-        ("Prefer", head.prefer),
-        ("Last-Event-ID", head.last_event_id),
-        ("Upgrade", head.upgrade),
-        ("Sec-WebSocket-Key", head.websocket_key),
-        ("Sec-WebSocket-Version", head.websocket_version),
-        ("Sec-WebSocket-Protocol", head.websocket_protocol),
-        ("Sec-WebSocket-Extensions", head.websocket_extensions),
-    ]
-}
-
-/// Percent-encodes everything but letters, digits, '/', '-' and '.'.
-fn encode(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'/' | b'-' | b'.' => out.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
 /// What a template makes of a name and a value; `None` if it does not compile.
 fn written(template: &str, name: &str, value: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
@@ -719,200 +764,4 @@ fn json_text(json: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    /// The body of a fuzz target.
-    type FuzzBody = fn(&[u8]);
-
-    /// Each body, with what its inputs are made of. Mixtures of these reach further than random
-    /// bytes do.
-    const TARGETS: &[(FuzzBody, &[&str])] = &[
-        (
-            fuzz_head,
-            &[
-                "GET /a?b HTTP/1.1\r\nHost: a\r\n",
-                "PUT http://a:80/ HTTP/1.1\r\nHost:\r\n",
-                "OPTIONS * HTTP/1.0\r\n",
-                "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]\r\n",
-                "Transfer-Encoding: gzip, chunked\r\n",
-                "transfer-encoding:chunked\r\n",
-                "Content-Length: 5\r\n",
-                "Connection: keep-alive, upgrade\r\n",
-                "Upgrade: websocket\r\n",
-                "Expect: 100-continue\r\n",
-                "If-None-Match: \"a\" \r\n",
-                "Stentor-Event: \t a b\r\n",
-                "\r\n",
-                "\r",
-                "\n",
-                " ",
-                ":",
-                "\u{16}\u{3}",
-            ],
-        ),
-        (
-            fuzz_response,
-            &[
-                "HTTP/1.1 200 OK\r\n",
-                "HTTP/1.0 304\r\n",
-                "HTTP/1.1 101 \u{e9}\n",
-                "Content-Length: 5\r\n",
-                "content-length: 5, 5\r\n",
-                "Transfer-Encoding: gzip, chunked\r\n",
-                "transfer-encoding:chunked\r\n",
-                "Connection: keep-alive, close\r\n",
-                "ETag: \"a\" \r\n",
-                "Sec-WebSocket-Accept: a=\r\n",
-                "\r\n",
-                "\r",
-                "\n",
-                " ",
-                ":",
-                "\u{16}\u{3}",
-            ],
-        ),
-        (
-            fuzz_chunked,
-            &[
-                "0\r\n\r\n",
-                "5\r\nhello\r\n",
-                "1",
-                "a",
-                ";a=b",
-                ";a=\"b\\\"\"",
-                "x: y\r\n",
-                "0",
-                "\r\n",
-                "\r",
-                "\n",
-                ";",
-                "\"",
-                "\0",
-            ],
-        ),
-        (
-            fuzz_topic,
-            &["/", "a", "..", ".", "%2e", "%2F", "%", "-", ".well-known", "\u{9f}", "%C3"],
-        ),
-        (fuzz_query, &["?", "&", "=", "+", "a", "%26", "%3D", "%2B", "%", "\u{e9}", "%ff"]),
-        (
-            fuzz_lookup,
-            &["{name}", "{value}", "{", "}", ",", "a", "%2C", "\"", "\\", "\u{1}", "\n", "\u{e9}"],
-        ),
-        (
-            fuzz_negotiate,
-            &[
-                "gzip",
-                "br",
-                "zstd",
-                "identity",
-                "*",
-                ",",
-                ";q=",
-                "0",
-                "1",
-                ".5",
-                "\"",
-                "W/",
-                "k3-17",
-                ".gz",
-                "text/",
-                "*/*",
-                "application/json",
-                " ",
-                "Sun, 06 Nov 1994 08:49:37 GMT",
-                "Sunday, 06-Nov-94 08:49:37 GMT",
-                "Sun Nov  6 08:49:37 1994",
-                "text/event-stream",
-                "wait=",
-                "permessage-deflate",
-                "; server_max_window_bits=",
-                "; client_max_window_bits",
-                "; server_no_context_takeover",
-            ],
-        ),
-        (
-            fuzz_websocket,
-            &[
-                "\u{f}",
-                "\u{b}",
-                "\u{1}\u{80}\0\0\0\0",
-                "\0\u{0}",
-                "A\u{86}\0\0\0\0",
-                "a",
-                "\u{e9}",
-                "\u{1f600}",
-                "\0\0\0\0",
-                "\u{2}~",
-            ],
-        ),
-        (
-            fuzz_server_frame,
-            &["\u{7}", "\u{1}", "\u{1}\u{1}a", "\t\0", "\0\u{2}ab", "\u{2}~\0~", "\u{88}\0", "a"],
-        ),
-        (
-            fuzz_sse,
-            &[
-                "data: a", "data", "id: 1", "id\0", "event: x", "retry: 5", ":", "\r\n", "\n",
-                "\r", "\u{feff}", "\u{e9}", "\0",
-            ],
-        ),
-        (
-            fuzz_events,
-            &[
-                "topic=/a",
-                "&",
-                "since=1-2",
-                "last_event_id=",
-                "mode=latest",
-                "mode=all",
-                "wait=25",
-                "%",
-                "{\"subscribe\":[",
-                "\"/a\"",
-                ",",
-                "]",
-                "\"since\":",
-                "\"unsubscribe\":[",
-                "}",
-                "null",
-            ],
-        ),
-    ];
-
-    #[test]
-    fn properties_hold_for_the_corpus() {
-        for (body, parts) in TARGETS {
-            body(b"");
-            for first in *parts {
-                body(first.as_bytes());
-                for second in *parts {
-                    body(format!("{first}{second}").as_bytes());
-                    body(format!("{first}{second}\r\n").as_bytes());
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-        #[test]
-        fn properties_hold_for_any_bytes(data in vec(any::<u8>(), 0..200)) {
-            for (body, _) in TARGETS {
-                body(&data);
-            }
-        }
-
-        #[test]
-        fn properties_hold_for_mixtures(picks in vec(any::<prop::sample::Index>(), 0..12)) {
-            for (body, parts) in TARGETS {
-                let data: String = picks.iter().map(|pick| *pick.get(parts)).collect();
-                body(data.as_bytes());
-            }
-        }
-    }
-}
+mod tests;

@@ -2,10 +2,12 @@
 //!
 //! Everything Stentor reads from a client, or compares with what a client said, is understood
 //! here: request heads and bodies ([`http1`]), what a client accepts and already has
-//! ([`negotiate`]), paths, queries and topic names ([`target`]), look-up lists and their line
-//! templates ([`lookup`]), and the few status codes we answer with ([`status`]). So is what goes
-//! over a connection that lasts: the formats of event streams ([`sse`]) and of WebSocket
-//! ([`websocket`]), and what a reader of many topics asks for ([`events`]).
+//! ([`negotiate`]), on which conditions it wants an answer ([`condition`]) and which parts of it
+//! ([`range`](mod@range)), paths, queries and the names of topics and files ([`target`],
+//! [`file_name`]), look-up lists and their line templates ([`lookup`]), and the few status codes we
+//! answer with ([`status`]). So is what goes over a connection that lasts: the formats of event
+//! streams ([`sse`]) and of WebSocket ([`websocket`]), and what a reader of many topics asks for
+//! ([`events`]).
 //!
 //! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
 //! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an
@@ -15,10 +17,13 @@
 //! are smuggled past a proxy, so whatever RFC 9112 lets a recipient repair is refused instead.
 #![forbid(unsafe_code)]
 
+pub mod condition;
 pub mod events;
+pub mod file_name;
 pub mod http1;
 pub mod lookup;
 pub mod negotiate;
+pub mod range;
 pub mod sse;
 pub mod status;
 pub mod target;

@@ -5,6 +5,7 @@
 //! the worst that can come of it is an answer that is less compressed, or sent once more than
 //! necessary. Nothing here can refuse a request.
 
+use std::iter;
 use std::time::UNIX_EPOCH;
 
 use memchr::memchr;
@@ -139,17 +140,7 @@ impl Acceptable {
 /// may be missing. `*` names every message. For If-Match this is laxer than the strong comparison
 /// of RFC 9110 section 13.1.1, and as safe: an id never names two different messages.
 pub fn tag_matches(header: &[u8], id: &[u8]) -> bool {
-    if is_any(header) {
-        return true;
-    }
-    let mut rest = header;
-    while let Some((tag, after)) = next_tag(rest) {
-        if tag_names(tag, id) {
-            return true;
-        }
-        rest = after;
-    }
-    false
+    is_any(header) || tags(header).any(|tag| tag_names(tag.text, id))
 }
 
 /// Whether a condition is `*`, which holds for any message but not for none.
@@ -291,17 +282,46 @@ fn essence(media_type: &str) -> &[u8] {
     split_parameters(media_type.as_bytes()).0
 }
 
-/// The first entity tag of a list, without `W/` and quotes, and what comes after it.
-fn next_tag(list: &[u8]) -> Option<(&[u8], &[u8])> {
-    let start = list.iter().position(|byte| !matches!(byte, b',' | b' ' | b'\t'))?;
+/// A member of a list of entity tags, as a client sent it.
+pub(crate) struct Tag<'a> {
+    /// What stands between the quotes, or all of it where there are none.
+    pub(crate) text: &'a [u8],
+    /// Whether `W/` stood before it.
+    pub(crate) weak: bool,
+    /// Whether it has the form of RFC 9110 section 8.8.3: both quotes, no space within them, and
+    /// nothing behind them.
+    pub(crate) well_formed: bool,
+}
+
+/// The members of a list of entity tags. A comma between quotes is part of a tag, and what is
+/// malformed is a member too; whoever compares decides what it is worth.
+pub(crate) fn tags(list: &[u8]) -> impl Iterator<Item = Tag<'_>> {
+    let mut rest = list;
+    iter::from_fn(move || {
+        let (tag, after) = next_tag(rest)?;
+        rest = after;
+        Some(tag)
+    })
+}
+
+/// The first member of a list of entity tags, and what comes after it.
+fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = list.iter().position(|byte| *byte != b',' && !is_space(byte))?;
     let list = &list[start..];
-    let list = list.strip_prefix(b"W/").unwrap_or(list);
-    let (end_byte, list) = match list {
+    let strong = list.strip_prefix(b"W/").unwrap_or(list);
+    let weak = strong.len() < list.len();
+    let (end_byte, list) = match strong {
         [b'"', quoted @ ..] => (b'"', quoted),
-        _ => (b',', list),
+        _ => (b',', strong),
     };
     let end = memchr(end_byte, list).unwrap_or(list.len());
-    Some((trim_ows(&list[..end]), list.get(end + 1..).unwrap_or_default()))
+    let text = trim_ows(&list[..end]);
+    let rest = list.get(end + 1..).unwrap_or_default();
+    let alone = matches!(rest.iter().find(|byte| !is_space(byte)), None | Some(b','));
+    let closed = end_byte == b'"' && end < list.len();
+    let well_formed = closed && alone && text.len() == end;
+    Some((Tag { text, weak, well_formed }, rest))
 }
 
 /// Whether a tag is `id`, or `id` with the suffix of an encoding.

@@ -1,4 +1,4 @@
-//! Request targets: path, query, and the topic a path names (RFC 3986).
+//! Request targets: path, query, and the topic or file a path names (RFC 3986).
 //!
 //! Percent-encoding is undone exactly once, here. What comes out is UTF-8 text and is never decoded
 //! again, so "%252e" is the text "%2e" and no more than that.
@@ -75,6 +75,46 @@ pub fn check_topic(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Why a path names no file that may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAFile {
+    /// It can name none, and whoever sent it did not mean well (400); why, in one plain sentence.
+    Refused(&'static str),
+    /// There may be one, but it is as if there were not (404).
+    Hidden,
+}
+
+/// Whether a decoded path that begins with '/' may name a file, or a directory, to be served.
+///
+/// What is refused is what a file system could read as another path than it looks: control
+/// characters, backslashes, and segments that are empty, "." or "..". One slash may stand at the
+/// end. What is hidden is what is not for the public, or too long for any file system: segments
+/// that begin with a dot, except for a first one of ".well-known" (RFC 8615), or are longer than
+/// 255 bytes, and paths longer than 4096 bytes.
+pub fn check_file(path: &str) -> Result<(), NotAFile> {
+    let Some(relative) = path.strip_prefix('/') else {
+        return Err(NotAFile::Refused("A path must begin with '/'."));
+    };
+    if path.chars().any(|char| char.is_control() || char == '\\') {
+        let reason = "The path of a file must not have control characters or backslashes.";
+        return Err(NotAFile::Refused(reason));
+    }
+    // At the end it means a directory, and by itself the root.
+    let segments = relative.strip_suffix('/').unwrap_or(relative).split('/');
+    if path != "/" && segments.clone().any(|segment| matches!(segment, "" | "." | "..")) {
+        let reason = "The path of a file must not have a segment that is empty, '.' or '..'.";
+        return Err(NotAFile::Refused(reason));
+    }
+    let is_hidden = |(i, segment): (usize, &str)| {
+        let is_for_all = i == 0 && segment == ".well-known";
+        segment.starts_with('.') && !is_for_all || segment.len() > SEGMENT_BYTES_MAX
+    };
+    if path.len() > PATH_BYTES_MAX || segments.enumerate().any(is_hidden) {
+        return Err(NotAFile::Hidden);
+    }
+    Ok(())
+}
+
 /// Decodes one half of a query's pair.
 fn decode_form(text: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
     match memchr2(b'%', b'+', text) {
@@ -121,6 +161,10 @@ fn hex(digit: u8) -> Result<u8, BadEscape> {
 
 /// The longest topic, in bytes of UTF-8, the leading slash included.
 pub const TOPIC_BYTES_MAX: usize = 512;
+/// The longest path of a file and the longest segment of one, in bytes of UTF-8: `PATH_MAX` and
+/// `NAME_MAX` of Linux.
+const PATH_BYTES_MAX: usize = 4096;
+const SEGMENT_BYTES_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests;

@@ -161,6 +161,10 @@ pub struct Head<'a> {
     pub if_match: Option<&'a [u8]>,
     /// If-Unmodified-Since
     pub if_unmodified_since: Option<&'a [u8]>,
+    /// Range, which means something in a GET only (RFC 9110 section 14.2).
+    pub range: Option<&'a [u8]>,
+    /// If-Range
+    pub if_range: Option<&'a [u8]>,
     /// Origin
     pub origin: Option<&'a [u8]>,
     /// Content-Type
@@ -230,6 +234,8 @@ impl<'a> Head<'a> {
             if_modified_since: None,
             if_match: None,
             if_unmodified_since: None,
+            range: None,
+            if_range: None,
             origin: None,
             content_type: None,
             content_encoding: None,
@@ -277,12 +283,14 @@ impl<'a> Reading<'a> {
         let head = &mut self.head;
         match name.len() {
             4 if is(b"host") => self.host(value)?,
+            5 if is(b"range") => once(&mut head.range, value, TWO_RANGES)?,
             6 if is(b"accept") => first(&mut head.accept, value),
             6 if is(b"origin") => once(&mut head.origin, value, TWO_ORIGINS)?,
             6 if is(b"expect") => self.expect(value)?,
             6 if is(b"prefer") => first(&mut head.prefer, value),
             7 if is(b"upgrade") => first(&mut head.upgrade, value),
             8 if is(b"if-match") => once(&mut head.if_match, value, TWO_IF_MATCH)?,
+            8 if is(b"if-range") => once(&mut head.if_range, value, TWO_IF_RANGE)?,
             10 if is(b"connection") => self.connection.add(value),
             12 if is(b"content-type") => once(&mut head.content_type, value, TWO_CONTENT_TYPES)?,
             13 if is(b"if-none-match") => once(&mut head.if_none_match, value, TWO_IF_NONE_MATCH)?,
@@ -642,6 +650,9 @@ const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it o
 const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
 const TWO_IF_MATCH: Refusal = Refusal::bad("If-Match was sent twice; send one list.");
 const TWO_IF_NONE_MATCH: Refusal = Refusal::bad("If-None-Match was sent twice; send one list.");
+const TWO_RANGES: Refusal =
+    Refusal::bad("Range was sent twice; send one, with commas between the parts.");
+const TWO_IF_RANGE: Refusal = Refusal::bad("If-Range was sent twice; send it once.");
 const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
 const TWO_ENCODINGS: Refusal = Refusal::bad("Content-Encoding was sent twice; send it once.");
 const TWO_KEYS: Refusal = Refusal::bad("Sec-WebSocket-Key was sent twice; send it once.");

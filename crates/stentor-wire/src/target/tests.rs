@@ -1,6 +1,8 @@
 //! Tables of paths, queries and topics.
 
 use super::*;
+use proptest::prelude::*;
+use std::path::{Component, Path};
 
 #[test]
 fn targets_split_at_the_first_mark() {
@@ -135,5 +137,113 @@ fn topics_keep_the_rules() {
     for (name, reason) in bad {
         let found = check_topic(name).expect_err(name);
         assert!(found.contains(reason), "{name:?}: {found}");
+    }
+}
+
+#[test]
+fn files_keep_the_rules() {
+    let segment = "s".repeat(SEGMENT_BYTES_MAX);
+    let longest = "/a".repeat(PATH_BYTES_MAX / 2);
+    let rows: &[(&str, bool)] = &[
+        ("/", true),
+        ("/a", true),
+        ("/a/", true),
+        ("/a/b.c/d", true),
+        ("/a b", true),
+        ("/\u{e9}", true),
+        ("/a.", true),
+        ("/a..b", true),
+        ("/-/x", true),
+        ("/a:b", true),
+        ("/~", true),
+        ("/%2e%2e/%2f", true),
+        ("/.well-known", true),
+        ("/.well-known/", true),
+        ("/.well-known/acme-challenge/x", true),
+        (&format!("/{segment}/{segment}"), true),
+        (&longest, true),
+        // Refused.
+        ("", false),
+        ("a", false),
+        ("*", false),
+        ("//", false),
+        ("//a", false),
+        ("/a//b", false),
+        ("/a//", false),
+        ("/.", false),
+        ("/./", false),
+        ("/..", false),
+        ("/../", false),
+        ("/../a", false),
+        ("/a/../b", false),
+        ("/a/..", false),
+        ("/a/./b", false),
+        ("/.git/../a", false),
+        ("/..\\a", false),
+        ("/a\\b", false),
+        ("/a\0", false),
+        ("/a\0.html", false),
+        ("/\u{7f}", false),
+        ("/a\u{85}b", false),
+        ("/.git/a\n", false),
+    ];
+    for (path, is_good) in rows {
+        match check_file(path) {
+            Ok(()) => assert!(is_good, "{path:?}"),
+            Err(NotAFile::Refused(reason)) => {
+                assert!(!is_good && reason.ends_with('.'), "{path:?}: {reason}");
+            }
+            Err(NotAFile::Hidden) => panic!("{path:?} is hidden"),
+        }
+    }
+}
+
+#[test]
+fn files_that_are_nobodys_business_are_hidden() {
+    let segment = "s".repeat(SEGMENT_BYTES_MAX);
+    let too_long = "/a".repeat(PATH_BYTES_MAX / 2 + 1);
+    let paths = [
+        "/.git",
+        "/.git/config",
+        "/a/.htaccess",
+        "/...",
+        "/.. ",
+        "/.a/",
+        "/a/.well-known",
+        "/a/.well-known/b",
+        "/.well-known/.a",
+        "/.well-knownx",
+        "/.Well-Known/a",
+        &format!("/{segment}s"),
+        &format!("/a/{segment}s/b"),
+        &too_long,
+    ];
+    for path in paths {
+        assert_eq!(check_file(path), Err(NotAFile::Hidden), "{path:?}");
+    }
+}
+
+#[test]
+fn no_control_character_names_a_file() {
+    for byte in (0..b' ').chain([0x7f]) {
+        for path in [format!("/{}", char::from(byte)), format!("/a{}b/c", char::from(byte))] {
+            assert!(matches!(check_file(&path), Err(NotAFile::Refused(_))), "{path:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Even one who puts root and path together as text stays beneath the root.
+    #[test]
+    fn files_are_beneath_the_root(path in "/([a.]|\\.\\.|/|\\\\|\\PC|well-known){0,8}") {
+        if check_file(&path).is_ok() {
+            let joined = Path::new("/srv/root").join(&path[1..]);
+            let beneath = joined.strip_prefix("/srv/root").expect("it begins with the root");
+            prop_assert!(beneath.components().all(|part| matches!(part, Component::Normal(_))));
+            let written = format!("/{}", beneath.to_str().expect("it is text"));
+            prop_assert_eq!(&written, if path == "/" { "/" } else { path.trim_end_matches('/') });
+        }
     }
 }

@@ -83,7 +83,8 @@ fn every_field_lands_in_its_place() {
                   Expect: 100-Continue\r\nX-Other: 1\r\nX-Empty:\r\n\
                   Prefer: wait=5\r\nLAST-event-id: 1-2\r\nConnection: Upgrade\r\n\
                   Upgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n\
-                  Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Extensions: x\r\n";
+                  Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Extensions: x\r\n\
+                  RANGE: bytes=0-1 \r\nIf-Range: \"1\"\r\n";
     head("PUT /a/b?c=d HTTP/1.1", fields, |head| {
         let expected = Head {
             body: BodyLength::Length(12),
@@ -95,6 +96,8 @@ fn every_field_lands_in_its_place() {
             if_modified_since: Some(b"d1"),
             if_match: Some(b"m"),
             if_unmodified_since: Some(b"d2"),
+            range: Some(b"bytes=0-1"),
+            if_range: Some(b"\"1\""),
             origin: Some(b"o"),
             content_type: Some(b"t"),
             content_encoding: Some(b"e"),
@@ -595,6 +598,8 @@ fn repeated_fields_are_refused_or_the_first_counts() {
         "Content-Encoding",
         "If-Match",
         "If-None-Match",
+        "If-Range",
+        "Range",
         "Origin",
         "Stentor-Event",
         "Host",

@@ -1,0 +1,113 @@
+//! What was read, written out again in our own way: reading that must come to the same.
+
+use crate::events::EventsQuery;
+use crate::http1::response::{ResponseBody, ResponseHead};
+use crate::http1::{BodyLength, Head, Version};
+
+/// Writes a head that means the same.
+pub(super) fn write_head(head: &Head<'_>) -> Vec<u8> {
+    let mut out = format!("{:?} ", head.method).to_uppercase().into_bytes();
+    out.extend_from_slice(head.target);
+    let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+    let connection = match head.upgrade {
+        Some(_) => "upgrade",
+        None if head.keep_alive => "keep-alive",
+        None => "close",
+    };
+    out.extend_from_slice(format!(" {version}\r\nConnection: {connection}\r\n").as_bytes());
+    match head.body {
+        BodyLength::None => {}
+        BodyLength::Length(length) => {
+            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        BodyLength::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    if head.expect_continue {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+    for (name, value) in fields(head) {
+        if let Some(value) = value {
+            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Writes a head of a response that means the same.
+pub(super) fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
+    let connection = if head.keep_alive { "keep-alive" } else { "close" };
+    let mut out = format!("HTTP/1.1 {:03}\r\nConnection: {connection}\r\n", head.status);
+    match head.body {
+        ResponseBody::None | ResponseBody::UntilClose => {}
+        ResponseBody::Length(length) => out.push_str(&format!("Content-Length: {length}\r\n")),
+        ResponseBody::Chunked => out.push_str("Transfer-Encoding: chunked\r\n"),
+    }
+    let mut out = out.into_bytes();
+    for (name, value) in [
+        ("ETag", head.etag),
+        ("Last-Modified", head.last_modified),
+        ("Content-Type", head.content_type),
+        ("Sec-WebSocket-Accept", head.websocket_accept),
+    ] {
+        if let Some(value) = value {
+            assert_eq!(crate::trim_ows(value), value);
+            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// The fields of a head whose values are kept as sent.
+pub(super) fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 22] {
+    [
+        ("Accept", head.accept),
+        ("Accept-Encoding", head.accept_encoding),
+        ("If-None-Match", head.if_none_match),
+        ("If-Modified-Since", head.if_modified_since),
+        ("If-Match", head.if_match),
+        ("If-Unmodified-Since", head.if_unmodified_since),
+        ("Range", head.range),
+        ("If-Range", head.if_range),
+        ("Origin", head.origin),
+        ("Content-Type", head.content_type),
+        ("Content-Encoding", head.content_encoding),
+        ("Cache-Control", head.cache_control),
+        ("Stentor-Event", head.event),
+        ("Access-Control-Request-Method", head.request_method),
+        ("Host", head.host),
+        ("Prefer", head.prefer),
+        ("Last-Event-ID", head.last_event_id),
+        ("Upgrade", head.upgrade),
+        ("Sec-WebSocket-Key", head.websocket_key),
+        ("Sec-WebSocket-Version", head.websocket_version),
+        ("Sec-WebSocket-Protocol", head.websocket_protocol),
+        ("Sec-WebSocket-Extensions", head.websocket_extensions),
+    ]
+}
+
+/// Writes a query that means the same.
+pub(super) fn write_query(query: &EventsQuery) -> String {
+    let mut pieces: Vec<_> =
+        query.topics.iter().map(|topic| format!("topic={}", encode(topic))).collect();
+    pieces.extend(query.since.as_ref().map(|since| format!("since={}", encode(since))));
+    pieces.extend(
+        query.latest.map(|latest| format!("mode={}", if latest { "latest" } else { "all" })),
+    );
+    pieces.extend(query.wait_s.map(|seconds| format!("wait={seconds}")));
+    pieces.join("&")
+}
+
+/// Percent-encodes everything but letters, digits, '/', '-' and '.'.
+pub(super) fn encode(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'/' | b'-' | b'.' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
