@@ -9,10 +9,14 @@
 //! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
 
 use crate::socket::{Dial, dial, hold_little};
-use crate::{Backend, Flow, Gone, Handler, Listener, Role, Socket, Waker, monotonic_us, unix_s};
+use crate::{
+    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Role, Socket, Waker, monotonic_us,
+    unix_s,
+};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::fs;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use rustix::time::{
@@ -371,19 +375,32 @@ impl Backend for Epoll {
     }
 
     fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
-        let result = match parts {
-            [one] => net::send(borrow(socket), one, SendFlags::NOSIGNAL),
-            many => {
-                let mut none = net::SendAncillaryBuffer::default();
-                net::sendmsg(borrow(socket), many, &mut none, SendFlags::NOSIGNAL)
-            }
-        };
-        let sent = match result {
-            Ok(sent) => sent,
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(_) => return Err(Gone),
-        };
-        if sent < parts.iter().map(|part| part.len()).sum() {
+        let sent = send_parts(socket, parts, SendFlags::NOSIGNAL)?;
+        if sent < bytes_of(parts) {
+            self.rearm(socket);
+        }
+        Ok(sent)
+    }
+
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        before: &[IoSlice<'_>],
+        file: &File,
+        offset: u64,
+        length: usize,
+    ) -> Result<usize, FileSendError> {
+        let mut sent = 0;
+        if !before.is_empty() {
+            // What belongs together travels together: the kernel waits for the file.
+            let more = if length > 0 { SendFlags::MORE } else { SendFlags::empty() };
+            sent = send_parts(socket, before, SendFlags::NOSIGNAL | more)?;
+        }
+        let before = bytes_of(before);
+        if sent == before && length > 0 {
+            sent += send_part_of(socket, file, offset, length)?;
+        }
+        if sent < before + length {
             self.rearm(socket);
         }
         Ok(sent)
@@ -434,6 +451,89 @@ fn borrow<'a>(socket: Socket) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(socket.0 as i32) }
 }
 
+fn bytes_of(parts: &[IoSlice<'_>]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+/// Sends what the socket takes now.
+fn send_parts(socket: Socket, parts: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Gone> {
+    let result = match parts {
+        [one] => net::send(borrow(socket), one, flags),
+        many => {
+            let mut none = net::SendAncillaryBuffer::default();
+            net::sendmsg(borrow(socket), many, &mut none, flags)
+        }
+    };
+    match result {
+        Ok(sent) => Ok(sent),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(_) => Err(Gone),
+    }
+}
+
+/// Sends what the socket takes now of a part of a file, which is not empty.
+///
+/// One call is enough. The kernel stops early if the socket is full, and seldom because a signal
+/// came or the file has ended; which it was, the next call tells, once the socket is found
+/// writable. To ask at once would cost every full socket a call for nothing.
+///
+/// (`sendfile` has no way to say `MSG_NOSIGNAL`. Rust programs ignore SIGPIPE from their start,
+/// and this one leaves it so.)
+fn send_part_of(
+    socket: Socket,
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> Result<usize, FileSendError> {
+    let mut from = offset;
+    match fs::sendfile(borrow(socket), file, Some(&mut from), length) {
+        Ok(0) => Err(FileSendError::Truncated),
+        Ok(sent) => Ok(sent),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        // Those of the disks all have it.
+        Err(Errno::INVAL | Errno::NOSYS) => copy_part_of(socket, file, offset, length),
+        Err(error) if is_of_the_peer(error) => Err(FileSendError::Gone),
+        Err(_) => Err(FileSendError::Truncated),
+    }
+}
+
+/// The same where the file system has no `sendfile`: the bytes go through a buffer, not too many
+/// at once.
+fn copy_part_of(
+    socket: Socket,
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> Result<usize, FileSendError> {
+    let mut buffer = vec![0; length.min(COPY_BYTES)];
+    match file.read_at(&mut buffer, offset) {
+        Ok(0) | Err(_) => Err(FileSendError::Truncated),
+        Ok(read) => {
+            let part = IoSlice::new(&buffer[..read]);
+            Ok(send_parts(socket, &[part], SendFlags::NOSIGNAL)?)
+        }
+    }
+}
+
+/// Whether it was the connection that failed, of the two that `sendfile` joins.
+fn is_of_the_peer(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::CONNREFUSED
+            | Errno::NOTCONN
+            | Errno::TIMEDOUT
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::NOBUFS
+            | Errno::NOMEM
+    )
+}
+
 fn data(socket: Socket) -> EventData {
     EventData::new_u64(u64::from(socket.0))
 }
@@ -449,6 +549,8 @@ const LISTENER: u64 = ALARM + 1;
 
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// What is copied in one go where the kernel cannot send by itself.
+const COPY_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
 /// How many connections one listener may bring before the others have their turn.

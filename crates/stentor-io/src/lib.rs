@@ -1,4 +1,4 @@
-//! The machine, seen from a server or a client: sockets, readiness, clocks, threads.
+//! The machine, seen from a server or a client: sockets, readiness, files, clocks, threads.
 //!
 //! Everything above this crate is written against two traits. A [`Backend`] is the network and the
 //! clock; a [`Handler`] is the server. The seam between them is "bytes arrived": the backend owns
@@ -14,28 +14,40 @@
 //! [`Backend::send`] that took less than it was given, `ready` is called again once the peer has
 //! made room.
 //!
+//! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
+//! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
+//!
 //! This is the only crate with `unsafe`, and the only one that makes system calls.
 
 mod counter;
 mod epoll;
+mod file;
 mod process;
+#[cfg(test)]
+mod scratch;
 mod sim;
 mod socket;
 mod thread;
 mod wake;
+mod watch;
 
 use std::io::IoSlice;
 
 pub use counter::Counter;
 pub use epoll::Epoll;
+pub use file::{
+    Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
+    Symlinks,
+};
 pub use process::{
     ProcessMemory, cores_allowed, monotonic_us, open_files_limit, process_cpu, process_memory,
-    process_memory_of, raise_open_files_limit, unix_s,
+    process_memory_of, raise_open_files_limit, unix_ns, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};
 pub use thread::{own_file_table, pin_to_core};
 pub use wake::Waker;
+pub use watch::{Change, WatchId, Watcher};
 
 /// A connected socket. The number is dense (the lowest free file descriptor of the worker's own
 /// file table), so it doubles as the index of the connection's record.
@@ -76,6 +88,23 @@ pub enum Flow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gone;
 
+/// Why a part of a file was not sent. Either way nothing more can be sent in its place: the peer
+/// has been promised those bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileSendError {
+    /// The connection is gone, as [`Gone`] says.
+    Gone,
+    /// The file ends before the last byte that was to be sent, or cannot be read: it was cut while
+    /// it was sent, or its disk failed.
+    Truncated,
+}
+
+impl From<Gone> for FileSendError {
+    fn from(_: Gone) -> FileSendError {
+        FileSendError::Gone
+    }
+}
+
 /// The network and the clock.
 pub trait Backend {
     /// Monotonic time in milliseconds, read once per turn.
@@ -91,6 +120,25 @@ pub trait Backend {
     /// # Errors
     /// [`Gone`] when the peer reset the connection or it broke.
     fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone>;
+
+    /// Writes `before`, which may be empty, and behind it `length` bytes of a file from `offset`
+    /// on, without copying those. Says how many bytes of all the socket took. Less than all (0
+    /// included) means that it is full, as with [`Backend::send`]: [`Handler::ready`] will be
+    /// called with `writable`.
+    ///
+    /// The caller bounds `length`: what the kernel has to bring from the disk, the whole worker
+    /// waits for.
+    ///
+    /// # Errors
+    /// [`FileSendError`]. A part may have been sent before.
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        before: &[IoSlice<'_>],
+        file: &File,
+        offset: u64,
+        length: usize,
+    ) -> Result<usize, FileSendError>;
 
     /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
     fn resume(&mut self, socket: Socket);
@@ -141,3 +189,6 @@ pub trait Handler<B: Backend> {
     /// tried again by itself.
     fn accept_paused(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,14 @@ pub fn monotonic_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
+/// Wall clock in nanoseconds since 1970, as the times of files are counted. A clock before that is
+/// broken; it counts as 1970.
+#[must_use]
+pub fn unix_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
 /// Wall clock in seconds since 1970. A clock before that is broken; it counts as 1970.
 #[must_use]
 pub fn unix_s() -> u64 {

@@ -7,7 +7,7 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, Flow, Gone, Handler, Role, Socket};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Role, Socket};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -275,6 +275,23 @@ impl Sim {
         Some(Socket(number as u32))
     }
 
+    /// How many of `total` bytes the socket takes now.
+    fn take(&mut self, socket: Socket, total: usize) -> Result<usize, Gone> {
+        let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
+        if self.pipes[index].reset {
+            return Err(Gone);
+        }
+        assert!(!self.pipes[index].server_finished, "the server sends after its FIN");
+        // A socket that was full stays full until the handler has been told of room.
+        let full = self.pipes[index].blocked;
+        let mut taken = if full { 0 } else { total.min(self.room(&self.pipes[index])) };
+        if taken > 0 && self.rng.percent(self.faults.refuse_percent) {
+            taken = self.rng.below(taken + 1);
+        }
+        self.pipes[index].blocked = taken < total;
+        Ok(taken)
+    }
+
     fn pipe_of(&mut self, socket: Socket) -> &mut Pipe {
         let index = self.sockets[socket.index()].expect("the server names a socket it closed");
         &mut self.pipes[index]
@@ -291,23 +308,39 @@ impl Backend for Sim {
     }
 
     fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
-        let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
-        if self.pipes[index].reset {
-            return Err(Gone);
-        }
-        assert!(!self.pipes[index].server_finished, "the server sends after its FIN");
-        let total: usize = parts.iter().map(|part| part.len()).sum();
-        // A socket that was full stays full until the handler has been told of room.
-        let full = self.pipes[index].blocked;
-        let mut taken = if full { 0 } else { total.min(self.room(&self.pipes[index])) };
-        if taken > 0 && self.rng.percent(self.faults.refuse_percent) {
-            taken = self.rng.below(taken + 1);
-        }
-        let pipe = &mut self.pipes[index];
-        pipe.blocked = taken < total;
+        let total = parts.iter().map(|part| part.len()).sum();
+        let taken = self.take(socket, total)?;
         let bytes = parts.iter().flat_map(|part| part.iter().copied());
-        pipe.downstream.extend(bytes.take(taken));
+        self.pipe_of(socket).downstream.extend(bytes.take(taken));
         Ok(taken)
+    }
+
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        before: &[IoSlice<'_>],
+        file: &File,
+        offset: u64,
+        length: usize,
+    ) -> Result<usize, FileSendError> {
+        let before_bytes: usize = before.iter().map(|part| part.len()).sum();
+        let total = before_bytes + length;
+        let taken = self.take(socket, total)?;
+        let bytes = before.iter().flat_map(|part| part.iter().copied());
+        let pipe = self.pipe_of(socket);
+        pipe.downstream.extend(bytes.take(taken));
+        let mut part = vec![0; taken.saturating_sub(before_bytes)];
+        if part.is_empty() {
+            return Ok(taken);
+        }
+        // A file that ends early is sent as far as it goes, and found out the next time.
+        let read = file.read_at(&mut part, offset).unwrap_or(0);
+        if read == 0 {
+            return Err(FileSendError::Truncated);
+        }
+        pipe.downstream.extend(&part[..read]);
+        pipe.blocked = before_bytes + read < total;
+        Ok(before_bytes + read)
     }
 
     fn now_us(&self) -> u64 {

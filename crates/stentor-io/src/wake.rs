@@ -36,10 +36,16 @@ impl Waker {
     }
 
     /// The worker's side: forget the wake-up before looking into the mailbox. Returns whether
-    /// there was one. The eventfd itself is never read: it is watched edge-triggered, and every
-    /// write is an edge.
+    /// there was one. A worker need not read the eventfd itself: it is watched edge-triggered, and
+    /// every write is an edge.
     pub fn take(&self) -> bool {
         self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel)
+    }
+
+    /// Reads the eventfd, for those who wait by level.
+    pub(crate) fn rest(&self) {
+        // Nothing to read is no error: it was read already.
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
     }
 }
 

@@ -1,0 +1,295 @@
+//! What a backend promises of sending files, tested on both.
+
+use super::*;
+use crate::scratch::Scratch;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Sends one part of a file, and a head before it, to whoever asks with any byte.
+struct Download {
+    file: File,
+    head: &'static [u8],
+    /// From where on in the file, and how far.
+    from: u64,
+    length: usize,
+    slice_bytes: usize,
+    /// Of head and file together.
+    sent: usize,
+    begun: bool,
+    outcome: Option<Result<(), FileSendError>>,
+    /// How often there was room to write.
+    calls: usize,
+}
+
+impl Download {
+    fn new(file: File, from: u64, length: usize) -> Download {
+        Download {
+            file,
+            head: HEAD,
+            from,
+            length,
+            slice_bytes: 100_000,
+            sent: 0,
+            begun: false,
+            outcome: None,
+            calls: 0,
+        }
+    }
+
+    /// Sends until the socket is full.
+    fn go_on<B: Backend>(&mut self, io: &mut B, socket: Socket) {
+        self.calls += 1;
+        while self.outcome.is_none() {
+            let head = &self.head[self.sent.min(self.head.len())..];
+            let begun = self.sent.saturating_sub(self.head.len());
+            let length = (self.length - begun).min(self.slice_bytes);
+            let parts = [IoSlice::new(head)];
+            let parts = if head.is_empty() { &[][..] } else { &parts[..] };
+            match io.send_file(socket, parts, &self.file, self.from + begun as u64, length) {
+                Ok(taken) => {
+                    self.sent += taken;
+                    if self.sent == self.head.len() + self.length {
+                        self.outcome = Some(Ok(()));
+                        io.finish(socket);
+                    } else if taken < head.len() + length {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    self.outcome = Some(Err(error));
+                    if error == FileSendError::Truncated {
+                        io.finish(socket);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<B: Backend> Handler<B> for Download {
+    fn accepted(&mut self, _: &mut B, _: Socket, _: Role) {}
+
+    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
+        if writable && self.begun {
+            self.go_on(io, socket);
+        }
+        true
+    }
+
+    fn received(&mut self, io: &mut B, socket: Socket, _: &[u8]) -> Flow {
+        self.begun = true;
+        self.go_on(io, socket);
+        Flow::More
+    }
+
+    fn ended(&mut self, io: &mut B, socket: Socket) {
+        io.close(socket);
+    }
+}
+
+const HEAD: &[u8] = b"this comes before the file\r\n";
+
+/// A file in which no two places look the same.
+fn long_file(scratch: &Scratch, bytes: usize) -> Vec<u8> {
+    let content: Vec<u8> =
+        (0_u64..).map(|i| (i * i / 251 + i) as u8 ^ (i >> 11) as u8).take(bytes).collect();
+    fs::write(scratch.join("file"), &content).unwrap();
+    content
+}
+
+fn open(directory: &Path, name: &str) -> File {
+    match Directory::open(directory).unwrap().find(name, Symlinks::Refused) {
+        Ok(Found::File(file)) => file,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// A backend with one listener, and a client that has asked.
+fn connected() -> (Epoll, TcpStream) {
+    let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listeners = vec![(reserved.listen().unwrap(), 0)];
+    let mut client = TcpStream::connect(reserved.address()).unwrap();
+    client.write_all(b"?").unwrap();
+    client.set_nonblocking(true).unwrap();
+    (Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap(), client)
+}
+
+/// Turns the backend and lets the client read, at most `chunk` bytes a turn, until it has read the
+/// end.
+fn download(
+    io: &mut Epoll,
+    handler: &mut Download,
+    client: &mut impl Read,
+    chunk: usize,
+    mut meanwhile: impl FnMut(usize),
+) -> Vec<u8> {
+    let began = Instant::now();
+    let mut received = Vec::new();
+    let mut buffer = vec![0; chunk];
+    loop {
+        assert!(began.elapsed() < Duration::from_secs(30), "{} bytes came", received.len());
+        io.turn(handler, Some(io.now_ms() + 2)).unwrap();
+        match client.read(&mut buffer) {
+            Ok(0) => return received,
+            Ok(length) => received.extend(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+        meanwhile(received.len());
+    }
+}
+
+#[test]
+fn a_file_is_sent_whole_behind_its_head() {
+    let scratch = Scratch::new();
+    let content = long_file(&scratch, 5_000_000);
+    for (from, length) in [(0, content.len()), (4_095, 3_000_001), (4_999_999, 1), (77, 0)] {
+        for slice_bytes in [1_000, 256 * 1024, usize::MAX >> 1] {
+            let (mut io, mut client) = connected();
+            let mut handler = Download::new(open(&scratch, "file"), from, length);
+            handler.slice_bytes = slice_bytes;
+            let received = download(&mut io, &mut handler, &mut client, 300_000, |_| {});
+            assert_eq!(handler.outcome, Some(Ok(())));
+            assert!(received.starts_with(HEAD));
+            assert!(received[HEAD.len()..] == content[from as usize..][..length]);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_sent_over_a_socket_file_too() {
+    let scratch = Scratch::new();
+    let content = long_file(&scratch, 2_000_000);
+    let path = scratch.join("socket");
+    let listeners = vec![(listen_unix(&path).unwrap(), 0)];
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"?").unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+    let mut handler = Download::new(open(&scratch, "file"), 0, content.len());
+    let received = download(&mut io, &mut handler, &mut client, 50_000, |_| {});
+    assert!(received[HEAD.len()..] == content[..]);
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_sent_is_found_out() {
+    let scratch = Scratch::new();
+    let content = long_file(&scratch, 20_000_000);
+    let (mut io, mut client) = connected();
+    let mut handler = Download::new(open(&scratch, "file"), 0, content.len());
+    let writer = fs::OpenOptions::new().write(true).open(scratch.join("file")).unwrap();
+    let received = download(&mut io, &mut handler, &mut client, 64 * 1024, |received| {
+        if (1_000_000..1_100_000).contains(&received) {
+            writer.set_len(15_000_001).unwrap();
+        }
+    });
+    assert_eq!(handler.outcome, Some(Err(FileSendError::Truncated)));
+    assert!(received.len() > 15_000_000, "what there was did come");
+    assert!(received[HEAD.len()..] == content[..15_000_001], "and nothing else");
+    // From behind the end there is nothing to be sent from the start.
+    let (mut io, mut client) = connected();
+    let mut handler = Download::new(open(&scratch, "file"), 15_000_001, 10);
+    download(&mut io, &mut handler, &mut client, 64 * 1024, |_| {});
+    assert_eq!(handler.outcome, Some(Err(FileSendError::Truncated)));
+}
+
+/// SIGPIPE, which `sendfile` raises, ends nobody: the test would not come to its end.
+#[test]
+fn a_peer_that_goes_away_is_gone() {
+    let scratch = Scratch::new();
+    // One large hole: more than any socket takes.
+    fs::File::create(scratch.join("file")).unwrap().set_len(1 << 32).unwrap();
+    let (mut io, client) = connected();
+    let mut handler = Download::new(open(&scratch, "file"), 0, 1 << 32);
+    while handler.calls == 0 {
+        io.turn(&mut handler, Some(io.now_ms() + 100)).unwrap();
+    }
+    assert_eq!(handler.outcome, None, "the client does not read");
+    // With bytes unread this is a reset.
+    drop(client);
+    let began = Instant::now();
+    while handler.outcome.is_none() && began.elapsed() < Duration::from_secs(10) {
+        io.turn(&mut handler, Some(io.now_ms() + 100)).unwrap();
+    }
+    assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
+}
+
+/// A file system without `sendfile` that every host has.
+#[test]
+fn a_file_that_cannot_be_sent_without_copying_is_copied() {
+    let expected = fs::read("/proc/self/cmdline").unwrap();
+    let (mut io, mut client) = connected();
+    let mut handler = Download::new(open(Path::new("/proc/self"), "cmdline"), 0, expected.len());
+    let received = download(&mut io, &mut handler, &mut client, 64 * 1024, |_| {});
+    assert_eq!(handler.outcome, Some(Ok(())));
+    assert_eq!(&received[HEAD.len()..], expected);
+}
+
+#[test]
+fn the_simulator_sends_files_as_the_kernel_does() {
+    let scratch = Scratch::new();
+    let content = long_file(&scratch, 300_000);
+    for seed in 0..200 {
+        // A wide window takes a whole slice; then the file is cut before anything is sent.
+        let wide = seed % 8 >= 4;
+        let faults = Faults {
+            split_percent: 50,
+            refuse_percent: 50,
+            reset_per_10_000: 0,
+            delay_ms_max: 3,
+            window_bytes: if wide { 1_000_000 } else { 10_000 },
+        };
+        let mut sim = Sim::new(seed, faults);
+        let client = sim.connect(0);
+        sim.write(client, b"?");
+        let truncate = seed % 4 == 0;
+        let name = if truncate { "short" } else { "file" };
+        let mut received = Vec::new();
+        fs::write(scratch.join("short"), &content).unwrap();
+        let mut handler = Download::new(open(&scratch, name), 5, content.len() - 5);
+        while sim.turn(&mut handler) {
+            received.extend(sim.read(client));
+            if truncate && (wide || received.len() > 50_000) {
+                let file = fs::OpenOptions::new().write(true).open(scratch.join("short"));
+                file.unwrap().set_len(200_000).unwrap();
+            }
+            if handler.outcome.is_some() {
+                break;
+            }
+        }
+        received.extend(sim.read(client));
+        let (outcome, end) = match truncate {
+            true => (Err(FileSendError::Truncated), 200_000),
+            false => (Ok(()), content.len()),
+        };
+        assert_eq!(handler.outcome, Some(outcome), "seed {seed}");
+        assert!(received[HEAD.len()..] == content[5..end], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_simulator_tells_of_a_peer_that_is_gone() {
+    let scratch = Scratch::new();
+    long_file(&scratch, 100_000);
+    let faults = Faults {
+        split_percent: 0,
+        refuse_percent: 0,
+        reset_per_10_000: 0,
+        delay_ms_max: 0,
+        window_bytes: 1_000,
+    };
+    let mut sim = Sim::new(1, faults);
+    let client = sim.connect(0);
+    sim.write(client, b"?");
+    let mut handler = Download::new(open(&scratch, "file"), 0, 100_000);
+    sim.turn(&mut handler);
+    sim.turn(&mut handler);
+    sim.reset_client(client);
+    sim.turn(&mut handler);
+    assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
+}
