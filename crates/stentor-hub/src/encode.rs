@@ -15,7 +15,7 @@ use stentor_wire::negotiate::Encoding;
 
 /// `data` in that coding; `None` for identity, or if the coder could not get memory.
 /// Whether the outcome is worth keeping is the caller's to judge.
-pub(crate) fn compress(encoding: Encoding, data: &[u8]) -> Option<Vec<u8>> {
+pub fn compress(encoding: Encoding, data: &[u8]) -> Option<Vec<u8>> {
     match encoding {
         Encoding::Identity => None,
         Encoding::Gzip => {

@@ -36,7 +36,7 @@ mod rules;
 mod stream;
 mod topic;
 
-pub use encode::GzipError;
+pub use encode::{GzipError, compress};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use hub::{

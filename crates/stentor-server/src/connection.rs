@@ -89,8 +89,8 @@ struct Work {
     input: Vec<u8>,
     /// How much of `input` was searched for the end of a head.
     scanned: usize,
-    incoming: Option<Incoming>,
-    backlog: Option<Box<Backlog>>,
+    incoming: Option<Box<Incoming>>,
+    backlog: Option<Backlog>,
     /// `input` holds more than a turn's share of requests: it is gone on with in the next.
     yielded: bool,
 }
@@ -210,7 +210,7 @@ impl Connection {
     pub(crate) fn go_on<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         let Some(work) = &mut self.work else { return };
         if let Some(backlog) = &mut work.backlog {
-            match backlog.send(io, socket) {
+            match backlog.send(io, socket, &cx.stats) {
                 Ok(false) => return,
                 Ok(true) => cx.settle_backlog(work.backlog.take()),
                 Err(Gone) => return self.close(cx, io, socket),
@@ -250,7 +250,7 @@ impl Connection {
         let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
-                self.finish_body(cx, incoming, true);
+                self.finish_body(cx, *incoming, true);
                 // The publisher may be sending still.
                 self.phase = Phase::Refusing;
                 true
@@ -479,7 +479,7 @@ impl Connection {
             Next::Answered => {}
             Next::Refused => self.phase = Phase::Refusing,
             Next::Body(sink) => {
-                let incoming = Incoming {
+                let incoming = Box::new(Incoming {
                     body: http1::Body::new(head.body),
                     sink,
                     keep_alive: head.keep_alive,
@@ -487,7 +487,7 @@ impl Connection {
                     continue_due: head.expect_continue,
                     began_ms: cx.now_ms,
                     bytes: 0,
-                };
+                });
                 self.work().incoming = Some(incoming);
             }
         }
@@ -495,7 +495,12 @@ impl Connection {
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
-    fn take_body(&mut self, cx: &mut Context, mut incoming: Incoming, input: &[u8]) -> Progress {
+    fn take_body(
+        &mut self,
+        cx: &mut Context,
+        mut incoming: Box<Incoming>,
+        input: &[u8],
+    ) -> Progress {
         match incoming.body.next(input) {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
@@ -515,7 +520,7 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                match self.finish_body(cx, incoming, used == input.len()) {
+                match self.finish_body(cx, *incoming, used == input.len()) {
                     Some(opening) => Progress::Stream(used, opening),
                     None => Progress::Used(used),
                 }
@@ -581,7 +586,7 @@ impl Connection {
         if cx.out.len() == 0 {
             return Ok(true);
         }
-        match cx.out.send(io, socket)? {
+        match cx.out.send(io, socket, &cx.stats)? {
             None => Ok(true),
             Some(backlog) => {
                 cx.keep_backlog(&backlog)?;

@@ -4,6 +4,7 @@
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
+use crate::files::{Library, OpenFiles};
 use crate::limits::{BACKLOG_BYTES_MAX, GATHER_BYTES, NEWS_USUAL};
 use crate::mailbox::Mailbox;
 use crate::output::{Backlog, Output};
@@ -27,6 +28,7 @@ pub(crate) const CONTROL: Role = 1;
 pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) compressor: Compressor,
+    pub(crate) library: Arc<Library>,
     /// The counters of every worker, to be summed when asked for.
     pub(crate) workers: Vec<Arc<Stats>>,
     /// Wall clock at the start, in seconds since 1970.
@@ -57,6 +59,7 @@ pub(crate) struct Context {
     pub(crate) stats: Arc<Stats>,
     pub(crate) out: Output,
     pub(crate) scratch: Scratch,
+    files: OpenFiles,
     preambles: [Preamble; 2],
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
@@ -91,6 +94,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) settings: &'a Settings,
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) files: &'a mut OpenFiles,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
     pub(crate) now_ms: u64,
@@ -128,6 +132,7 @@ impl Context {
             stats,
             out: Output::new(),
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
+            files: OpenFiles::default(),
             preambles: [Preamble::new(PUBLIC), Preamble::new(CONTROL)],
             now_ms: 0,
             unix_s: 0,
@@ -159,6 +164,7 @@ impl Context {
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.generation += 1;
+        self.files.forget_roots();
         self.renew();
     }
 
@@ -191,7 +197,7 @@ impl Context {
     }
 
     /// Takes note that they are no longer kept.
-    pub(crate) fn settle_backlog(&mut self, backlog: Option<Box<Backlog>>) {
+    pub(crate) fn settle_backlog(&mut self, backlog: Option<Backlog>) {
         self.stats.backlog_bytes.sub(backlog.map_or(0, |backlog| backlog.own_bytes() as u64));
     }
 
@@ -208,6 +214,7 @@ impl Context {
             shared: &self.shared,
             settings: &self.settings,
             scratch: &mut self.scratch,
+            files: &mut self.files,
             rng: &mut self.rng,
             feeds: &self.feeds,
             now_ms: self.now_ms,

@@ -11,6 +11,7 @@ pub mod config;
 mod connection;
 mod context;
 mod endpoint;
+mod files;
 mod limits;
 mod mailbox;
 mod output;

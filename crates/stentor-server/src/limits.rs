@@ -82,3 +82,19 @@ pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
 /// After so many panics a worker is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = 1_000;
+
+/// What one connection is sent of a file on the disk before the others have their turn.
+pub(crate) const FILE_SHARE_BYTES: usize = 1024 * 1024;
+
+/// Files that may wait to be loaded into memory; beyond it a later request asks again.
+pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
+
+/// Text up to this size is compressed and kept so, even if it is too large to be kept as it is:
+/// the scripts of a page are.
+pub(crate) const COMPRESS_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The most names of a directory that are looked at for a list of it.
+pub(crate) const LISTING_MAX: usize = 10_000;
+
+/// Beyond this a list of a directory ends: like other answers put together for one client alone.
+pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;

@@ -2,34 +2,49 @@
 //!
 //! A worker has one [`Output`], which it fills with the answers to whatever one connection asked
 //! in one go and then sends in one system call. Small bodies are copied beside their heads; large
-//! ones stay in their message and are named by a slice. Nothing of it belongs to the connection:
-//! only what the socket did not take becomes the connection's [`Backlog`], in which a large body
-//! is still the shared message and an offset.
+//! ones stay where they are, in their message, in the cache of files or on the disk, and are named
+//! by a slice. Nothing of it belongs to the connection: only what was not sent becomes the
+//! connection's [`Backlog`], in which a large body is still a shared thing and an offset.
+//!
+//! What is on the disk is sent by the kernel, from its page cache, a share at a time: the socket
+//! of a fast reader would take a whole film while all others wait.
 
-use crate::limits::{GATHER_BYTES, SHARE_BYTES_MIN};
+use crate::files::Entry;
+use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, SHARE_BYTES_MIN};
+use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_hub::{Message, News, StreamForm};
-use stentor_io::{Backend, Gone, Socket};
+use stentor_io::{Backend, File, FileSendError, Gone, Socket};
 use stentor_wire::negotiate::Encoding;
 
-/// Bytes that are sent from the message they belong to.
+/// Bytes that are sent from where they are.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// The value in one of its encodings.
     Value { message: Arc<Message>, encoding: Encoding },
     /// What a stream makes of it.
     Streamed { news: News, form: StreamForm },
+    /// A file of the cache, from one byte to before another.
+    Cached { entry: Arc<Entry>, encoding: Encoding, from: u32, to: u32 },
+    /// A file on the disk: so many bytes from the given one on.
+    Stored { file: Arc<File>, from: u64, length: u64 },
 }
 
 impl Body {
+    /// Those in memory.
     fn bytes(&self) -> &[u8] {
         match self {
             Body::Value { message, encoding } => {
                 message.form(*encoding).map_or(&[], |form| form.body)
             }
             Body::Streamed { news, form } => news.streamed(*form).unwrap_or_default(),
+            Body::Cached { entry, encoding, from, to } => {
+                let body = entry.form(*encoding).map_or(&[][..], |form| &form.body);
+                body.get(*from as usize..*to as usize).unwrap_or_default()
+            }
+            Body::Stored { .. } => &[],
         }
     }
 }
@@ -41,6 +56,8 @@ pub(crate) struct Output {
     /// Bodies that go between `bytes`, each before the byte at the given offset.
     shared: Vec<(usize, Body)>,
     shared_bytes: usize,
+    /// Whether some of them are on the disk.
+    has_stored: bool,
 }
 
 impl Output {
@@ -50,7 +67,7 @@ impl Output {
 
     /// Bytes gathered and not yet sent.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + self.shared_bytes
+        self.bytes.len().saturating_add(self.shared_bytes)
     }
 
     /// Whether there are bodies between the bytes.
@@ -68,18 +85,54 @@ impl Output {
         if body.len() < SHARE_BYTES_MIN {
             self.bytes.extend_from_slice(body);
         } else {
-            let shared = Body::Value { message: Arc::clone(message), encoding };
-            self.shared.push((self.bytes.len(), shared));
-            self.shared_bytes += body.len();
+            self.share(Body::Value { message: Arc::clone(message), encoding }, body.len());
         }
     }
 
-    /// Sends everything. What the socket does not take is returned, to be kept by the connection.
+    /// Adds a part of a file of the cache: `from` is where `part` begins in that form of it.
+    pub(crate) fn cached(
+        &mut self,
+        entry: &Arc<Entry>,
+        encoding: Encoding,
+        from: u32,
+        part: &[u8],
+    ) {
+        if part.len() < SHARE_BYTES_MIN {
+            self.bytes.extend_from_slice(part);
+        } else {
+            let to = from + part.len() as u32;
+            let body = Body::Cached { entry: Arc::clone(entry), encoding, from, to };
+            self.share(body, part.len());
+        }
+    }
+
+    /// Adds a part of a file on the disk.
+    pub(crate) fn stored(&mut self, file: &Arc<File>, from: u64, length: u64) {
+        if length > 0 {
+            let length_usize = usize::try_from(length).unwrap_or(usize::MAX);
+            self.share(Body::Stored { file: Arc::clone(file), from, length }, length_usize);
+            self.has_stored = true;
+        }
+    }
+
+    fn share(&mut self, body: Body, length: usize) {
+        self.shared.push((self.bytes.len(), body));
+        self.shared_bytes = self.shared_bytes.saturating_add(length);
+    }
+
+    /// Sends everything. What was not sent is returned, to be kept by the connection, which will
+    /// hear of it when there is room, or another turn.
     pub(crate) fn send<B: Backend>(
         &mut self,
         io: &mut B,
         socket: Socket,
-    ) -> Result<Option<Box<Backlog>>, Gone> {
+        stats: &Stats,
+    ) -> Result<Option<Backlog>, Gone> {
+        if self.has_stored {
+            let mut backlog = self.take_pieces();
+            let all = backlog.send(io, socket, stats)?;
+            return Ok(if all { None } else { Some(backlog.shrunk()) });
+        }
         let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
         let count = self.slices(&mut slices);
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -88,11 +141,11 @@ impl Output {
             self.clear();
             return Ok(None);
         }
-        let mut backlog = Box::new(self.take_pieces());
-        backlog.advance(sent);
+        let mut backlog = self.take_pieces();
+        backlog.advance(sent as u64);
         // Only if more was gathered than one send can name is there a point in another.
-        let all = sent == offered && backlog.send(io, socket)?;
-        Ok(if all { None } else { Some(backlog) })
+        let all = sent == offered && backlog.send(io, socket, stats)?;
+        Ok(if all { None } else { Some(backlog.shrunk()) })
     }
 
     /// Names as much of what was gathered as one send can, and returns the number of slices.
@@ -118,6 +171,7 @@ impl Output {
         self.bytes.shrink_to(GATHER_BYTES * 2);
         self.shared.clear();
         self.shared_bytes = 0;
+        self.has_stored = false;
     }
 
     fn take_pieces(&mut self) -> Backlog {
@@ -153,6 +207,13 @@ impl Piece {
             Piece::Shared(body) => body.bytes(),
         }
     }
+
+    fn len(&self) -> u64 {
+        match self {
+            Piece::Shared(Body::Stored { length, .. }) => *length,
+            in_memory => in_memory.bytes().len() as u64,
+        }
+    }
 }
 
 /// What is left of a piece behind an offset.
@@ -163,12 +224,13 @@ pub(crate) struct Rest {
 }
 
 /// What one connection has still to be sent: at most what one gathering made. Large bodies are
-/// not copied, but a message stays in memory as long as somebody is being sent it.
+/// not copied, but a message stays in memory, and a file open, as long as somebody is being sent
+/// it.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     /// How much of the first piece has been sent.
-    offset: usize,
+    offset: u64,
     /// Bytes that are kept for this connection alone.
     own_bytes: usize,
 }
@@ -181,7 +243,7 @@ impl Backlog {
             Some(Rest { piece: Piece::Own(bytes), .. }) => bytes.len(),
             _ => 0,
         };
-        let offset = rest.as_ref().map_or(0, |rest| rest.offset);
+        let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
         Backlog { pieces, offset, own_bytes: own_bytes + kept_bytes }
     }
@@ -191,19 +253,52 @@ impl Backlog {
         self.own_bytes
     }
 
-    /// Sends on. Returns whether everything has left.
-    pub(crate) fn send<B: Backend>(&mut self, io: &mut B, socket: Socket) -> Result<bool, Gone> {
+    /// Sends on. Returns whether everything has left; if not, the backend will report the socket
+    /// when there is room, or another turn.
+    pub(crate) fn send<B: Backend>(
+        &mut self,
+        io: &mut B,
+        socket: Socket,
+        stats: &Stats,
+    ) -> Result<bool, Gone> {
+        let mut share = FILE_SHARE_BYTES;
         while !self.pieces.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
+            let mut count = 0;
             let mut wanted = 0;
-            let count = self.pieces.len().min(SLICES_PER_SEND);
+            let mut stored = None;
             for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-                let skip = if wanted == 0 { self.offset } else { 0 };
-                *slice = IoSlice::new(&piece.bytes()[skip..]);
+                let skip = if count == 0 { self.offset } else { 0 };
+                if let Piece::Shared(Body::Stored { file, from, length }) = piece {
+                    stored = Some((file, from + skip, length - skip));
+                    break;
+                }
+                *slice = IoSlice::new(&piece.bytes()[skip as usize..]);
                 wanted += slice.len();
+                count += 1;
             }
-            let sent = io.send(socket, &slices[..count])?;
-            self.advance(sent);
+            let sent = match stored {
+                None => io.send(socket, &slices[..count])?,
+                Some(_) if share == 0 => {
+                    // The rest comes behind everybody else's.
+                    io.resume(socket);
+                    return Ok(false);
+                }
+                Some((file, from, length)) => {
+                    let length = length.min(share as u64) as usize;
+                    share -= length;
+                    let before = wanted;
+                    wanted += length;
+                    let sent = send_stored(io, socket, &slices[..count], file, from, length);
+                    let sent = sent.map_err(|error| {
+                        stats.files_cut.add(u64::from(error == FileSendError::Truncated));
+                        Gone
+                    })?;
+                    stats.bytes_sendfile.add(sent.saturating_sub(before) as u64);
+                    sent
+                }
+            };
+            self.advance(sent as u64);
             if sent < wanted {
                 return Ok(false);
             }
@@ -211,10 +306,10 @@ impl Backlog {
         Ok(true)
     }
 
-    fn advance(&mut self, sent: usize) {
+    fn advance(&mut self, sent: u64) {
         self.offset += sent;
         while let Some(first) = self.pieces.front() {
-            let length = first.bytes().len();
+            let length = first.len();
             if self.offset < length {
                 break;
             }
@@ -222,6 +317,29 @@ impl Backlog {
             self.pieces.pop_front();
         }
     }
+
+    /// It may be kept for long: in no more memory than it needs. In a place of its own, since one
+    /// that is cut to size leaves a gap beside it for each connection.
+    fn shrunk(mut self) -> Backlog {
+        self.pieces = self.pieces.drain(..).collect();
+        self
+    }
+}
+
+/// Sends a part of a file, unless it is no longer the file that was promised: what has left already
+/// would not fit what follows.
+fn send_stored<B: Backend>(
+    io: &mut B,
+    socket: Socket,
+    before: &[IoSlice<'_>],
+    file: &File,
+    from: u64,
+    length: usize,
+) -> Result<usize, FileSendError> {
+    if file.status_now().ok() != Some(file.status()) {
+        return Err(FileSendError::Truncated);
+    }
+    io.send_file(socket, before, file, from, length)
 }
 
 const SLICES_PER_SEND: usize = 16;

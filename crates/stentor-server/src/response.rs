@@ -2,12 +2,14 @@
 
 use crate::config::{Cors, Settings};
 use crate::context::PUBLIC;
+use crate::files::Entry;
+use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
 use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
-use stentor_io::Role;
+use stentor_io::{File, Role};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
 
@@ -51,7 +53,8 @@ impl Cors {
         match self.origins.as_slice() {
             [] => b"",
             _ if self.allows_any() => {
-                b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag\r\n"
+                b"Access-Control-Allow-Origin: *\r\n\
+                  Access-Control-Expose-Headers: Content-Range, ETag\r\n"
             }
             _ => b"Vary: Origin\r\n",
         }
@@ -77,6 +80,17 @@ pub(crate) struct Shape<'a> {
     pub(crate) origin: Option<&'a [u8]>,
 }
 
+/// Some bytes of a file's answer.
+#[derive(Debug)]
+pub(crate) enum Part<'a> {
+    /// At hand, for this answer alone.
+    Bytes(&'a [u8]),
+    /// In the cache: `bytes` are what that form of the entry holds from there on.
+    Cached { entry: &'a Arc<Entry>, encoding: Encoding, from: u32, bytes: &'a [u8] },
+    /// On the disk.
+    Stored { file: &'a Arc<File>, from: u64, length: u64 },
+}
+
 /// Writes one answer. Every endpoint ends with exactly one call of one of its methods.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
@@ -100,6 +114,39 @@ impl Reply<'_> {
             self.out.body(message, encoding, form.body);
             self.stats.bytes_bodies.add(form.body.len() as u64);
         }
+    }
+
+    /// The head of a file's answer: fields that are ready, the last with the empty line.
+    pub(crate) fn file(&mut self, status: Status, fields: &[&[u8]]) {
+        self.begin(status);
+        for fields in fields {
+            self.out.bytes().extend_from_slice(fields);
+            self.stats.bytes_heads.add(fields.len() as u64);
+        }
+    }
+
+    /// The next part of the body behind it.
+    pub(crate) fn part(&mut self, part: Part<'_>) {
+        if self.shape.head_only {
+            return;
+        }
+        let bytes = match part {
+            Part::Bytes(bytes) => {
+                self.out.bytes().extend_from_slice(bytes);
+                bytes.len()
+            }
+            Part::Cached { entry, encoding, from, bytes } => {
+                self.out.cached(entry, encoding, from, bytes);
+                bytes.len()
+            }
+            // What leaves of it is counted when it does.
+            Part::Stored { file, from, length } => {
+                *self.cost += length.min(TURN_COST_MAX as u64) as usize;
+                return self.out.stored(file, from, length);
+            }
+        };
+        *self.cost += bytes;
+        self.stats.bytes_bodies.add(bytes as u64);
     }
 
     /// A body made for this request. `fields` are further header lines, each with its CRLF.
@@ -188,12 +235,13 @@ impl Reply<'_> {
         if let Some(origin) = self.shape.origin {
             out.extend_from_slice(b"Access-Control-Allow-Origin: ");
             out.extend_from_slice(origin);
-            out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: ETag\r\n");
+            out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: Content-Range, ETag\r\n");
         }
         self.stats.bytes_heads.add((out.len() - from) as u64);
         let answers = match status.0 {
+            301 => &self.stats.answers_301,
             304 => &self.stats.answers_304,
-            200..300 => &self.stats.answers_2xx,
+            200..=299 => &self.stats.answers_2xx,
             400..500 => &self.stats.answers_4xx,
             _ => &self.stats.answers_5xx,
         };

@@ -204,7 +204,7 @@ fn options(x: &mut Exchange<'_>, role: Role, head: &Head<'_>) {
         fields.extend_from_slice(
             b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
               Access-Control-Allow-Headers: Accept, Cache-Control, If-Modified-Since, \
-              If-None-Match, Last-Event-ID, Prefer\r\n\
+              If-None-Match, If-Range, Last-Event-ID, Prefer, Range\r\n\
               Access-Control-Max-Age: 86400\r\n",
         );
     }

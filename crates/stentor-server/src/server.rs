@@ -3,6 +3,7 @@
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::files::{Keeper, Library, check_roots};
 use crate::limits::PANICS_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::stats::Stats;
@@ -31,6 +32,8 @@ pub struct Server {
 pub enum StartError {
     /// An address cannot be listened on.
     Bind(BindError),
+    /// A directory whose files are to be served cannot be opened; the error names it.
+    Files(io::Error),
     /// The host refused something else: files, threads, memory.
     Host(io::Error),
 }
@@ -39,6 +42,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Bind(error) => error.fmt(f),
+            StartError::Files(error) => error.fmt(f),
             StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
         }
     }
@@ -88,9 +92,11 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         message_bytes_max: settings.limits.message_bytes_max,
     };
     let hub = Hub::new(Epoch::random(), settings.topics.clone(), limits);
+    check_roots(&settings.mounts).map_err(StartError::Files)?;
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
         compressor: Compressor::start()?,
+        library: Arc::new(Library::new()?),
         workers,
         started_unix_s: stentor_io::unix_s(),
     });
@@ -103,6 +109,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         settings,
     };
     server.start_workers(&addresses)?;
+    server.start_keeper();
     Ok(server)
 }
 
@@ -160,7 +167,9 @@ impl Server {
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         self.shared.hub.set_rules(settings.topics.clone());
+        self.shared.library.reload(&settings.mounts, &settings.files);
         self.settings = settings;
+        self.start_keeper();
         let settings = Arc::new(self.settings.clone());
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
@@ -191,6 +200,16 @@ impl Server {
             }
         }
         result
+    }
+
+    /// Once there are files to be kept, there is somebody who keeps them. Without, they are served
+    /// all the same, from the disk.
+    fn start_keeper(&self) {
+        let Settings { mounts, files, .. } = &self.settings;
+        let keeper = self.shared.library.keeper(mounts, files);
+        if let Err(error) = keeper.and_then(|keeper| keeper.map_or(Ok(()), Keeper::start)) {
+            tracing::error!("files are not kept in memory: {error}");
+        }
     }
 
     fn start_workers(&mut self, addresses: &Arc<Addresses>) -> Result<(), StartError> {

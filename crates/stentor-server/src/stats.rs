@@ -112,6 +112,8 @@ stats! {
     requests,
     /// Answers with a status of 2xx, 304 excepted below.
     answers_2xx,
+    /// Answers that lead elsewhere (301).
+    answers_301,
     /// Answers 304 Not Modified.
     answers_304,
     /// Answers with a status of 4xx.
@@ -120,6 +122,14 @@ stats! {
     answers_5xx,
     /// Values served in a compressed form.
     answers_compressed,
+    /// Files answered from memory.
+    file_hits,
+    /// Files that had to be opened to be answered.
+    file_misses,
+    /// Files whose sending ended early, since they changed meanwhile.
+    files_cut,
+    /// Bytes of files sent straight from the disk, by sendfile.
+    bytes_sendfile,
     /// Names looked up, by `/-/values` and look-up routes.
     lookups,
     /// Publishes refused, bad lines of bulk streams included.

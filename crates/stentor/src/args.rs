@@ -115,8 +115,14 @@ mod tests {
         assert_eq!(settings.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
         assert_eq!(settings.control, [ControlAddress::Unix("/s".into())]);
         assert_eq!(settings.workers, 7);
-        for bad in ["--listen 1", "--control unix:", "--workers 0", "--workers 4097", "--nonsense"]
-        {
+        for bad in [
+            "--listen 1",
+            "--control unix:",
+            "--workers 0",
+            "--workers 4097",
+            "--root=",
+            "--nonsense",
+        ] {
             let error = parse(&format!("stentor serve {bad}")).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");
         }

@@ -52,6 +52,10 @@ fn summary(settings: &Settings) -> String {
         let form = if lookup.line.is_some() { "lines" } else { "JSON" };
         line("lookup", format!("{} in {form}", lookup.path));
     }
+    // Whether the directories exist is asked at the start: a file is often checked elsewhere.
+    for mount in &settings.mounts {
+        line("static", format!("{} from {}", mount.path, mount.root.display()));
+    }
     text
 }
 
@@ -66,12 +70,14 @@ mod tests {
     #[test]
     fn a_summary() {
         let text = "listen = '127.0.0.1:80'\nworkers = 2\n[[topics]]\nmatch = '/a'\n[[lookup]]\n\
-                    path = '/list='\ntopics = '/{name}'\nline = '{value}'";
+                    path = '/list='\ntopics = '/{name}'\nline = '{value}'\n\
+                    [[static]]\nroot = '/srv/www'\n[[static]]\npath = '/docs'\nroot = 'docs'";
         let settings = Settings::from_toml(text, "f").unwrap();
         assert_eq!(
             summary(&settings),
             "ok\n  listen    127.0.0.1:80\n  control   127.0.0.1:8081\n  workers   2\n  \
-             topics    1 rule\n  lookup    /list= in lines\n"
+             topics    1 rule\n  lookup    /list= in lines\n  \
+             static    / from /srv/www\n  static    /docs/ from docs\n"
         );
     }
 }

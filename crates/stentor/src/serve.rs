@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stentor_server::Server;
-use stentor_server::config::ControlAddress;
+use stentor_server::config::{ControlAddress, Mount, Settings};
 use tracing::{Level, error, info, warn};
 
 use crate::args::ServerFlags;
@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// Bind each worker to one core
     #[arg(long, help_heading = "Server")]
     pin: bool,
+    /// Directory whose files are served where no topic answers
+    #[arg(long, value_name = "DIR", env = "STENTOR_ROOT", help_heading = "Server")]
+    root: Option<PathBuf>,
     /// Warn at the start if the host cannot hold so many connections
     #[arg(long, value_name = "N", help_heading = "Server",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -61,9 +64,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 impl ServeArgs {
-    fn settings(&self) -> Result<stentor_server::config::Settings, Failure> {
+    fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = self.server.settings(self.config.as_deref())?;
         settings.pin |= self.pin;
+        if let Some(root) = &self.root {
+            let mount = Mount::new("/", root);
+            settings.mounts.retain(|other| other.path != mount.path);
+            settings.mounts.push(mount);
+        }
         Ok(settings)
     }
 }
@@ -88,5 +96,36 @@ const EXAMPLES: &str = "\
 Examples:
   stentor serve
   stentor serve -c /etc/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  stentor serve --root /srv/www                 files too, where no topic answers
   stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
   kill -HUP $(pidof stentor)                    read the configuration again";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_root_replaces_what_the_file_mounts_there_and_nothing_else() {
+        let file = std::env::temp_dir().join(format!("stentor-root-{}.toml", std::process::id()));
+        let text = "[[static]]\nroot = '/old'\nfallback = 'index.html'\n\
+                    [[static]]\npath = '/docs'\nroot = '/docs'";
+        fs::write(&file, text).unwrap();
+        let mounts = |flags: &[&str]| {
+            let line = [&["stentor", "serve", "-c", file.to_str().unwrap()][..], flags].concat();
+            let Command::Serve(args) = Cli::try_parse_from(line).unwrap().command else {
+                panic!("not serve")
+            };
+            args.settings().unwrap().mounts
+        };
+        let docs = Mount::new("/docs", "/docs");
+        let fallback = Some("index.html".to_owned());
+        assert_eq!(mounts(&[]), [Mount { fallback, ..Mount::new("/", "/old") }, docs.clone()]);
+        assert_eq!(mounts(&["--root", "/new"]), [docs, Mount::new("/", "/new")]);
+        fs::remove_file(&file).unwrap();
+    }
+}

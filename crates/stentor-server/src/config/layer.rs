@@ -8,16 +8,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_wire::lookup::Template;
+use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Settings, parse_address};
+use super::{ConfigError, ControlAddress, Lookup, Mount, Settings, parse_address};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -90,12 +92,17 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "drain_spread", false),
     ("streams", "topics_max", false),
     ("cors", "origins", true),
+    ("files", "cache_bytes_max", false),
+    ("files", "small_bytes_max", false),
 ];
+
+/// The keys that only `[[static]]` has, for those who write them elsewhere.
+pub(super) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlinks", "immutable"];
 
 const PREFIX: &str = "STENTOR_";
 
 /// Variables the command line reads; they are no settings.
-const FOREIGN: &[&str] = &["STENTOR_CONFIG"];
+const FOREIGN: &[&str] = &["STENTOR_CONFIG", "STENTOR_ROOT"];
 
 /// The name of a setting in the environment.
 fn variable((table, key, _): &Path) -> String {
@@ -132,13 +139,13 @@ fn explain(message: &str) -> String {
     let mut names = rest.split('`').step_by(2);
     let key = names.next().unwrap_or("");
     let known: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    if let Some(meant) = nearest(key, known.iter().copied()) {
-        return format!("unknown key '{key}'; did you mean '{meant}'?");
-    }
-    let hint = match SCALARS.iter().find(|(_, other, _)| *other == key) {
-        Some(("", _, _)) => "it belongs at the top, before the first [table]".to_owned(),
-        Some((table, _, _)) => format!("it belongs in [{table}]"),
-        None => format!("known here: {}", known.join(", ")),
+    let elsewhere = SCALARS.iter().find(|(_, other, _)| *other == key);
+    let hint = match (elsewhere, nearest(key, known.iter().copied())) {
+        (Some(("", _, _)), _) => "it belongs at the top, before the first [table]".to_owned(),
+        (Some((table, _, _)), _) => format!("it belongs in [{table}]"),
+        _ if MOUNT_KEYS.contains(&key) => "it belongs in [[static]]".to_owned(),
+        (None, Some(meant)) => format!("did you mean '{meant}'?"),
+        (None, None) => format!("known here: {}", known.join(", ")),
     };
     format!("unknown key '{key}'; {hint}")
 }
@@ -155,8 +162,11 @@ struct Layer {
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
+    files: FilesLayer,
     topics: Option<Vec<RuleLayer>>,
     lookup: Option<Vec<LookupLayer>>,
+    #[serde(rename = "static")]
+    mounts: Option<Vec<MountLayer>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -188,6 +198,13 @@ struct CorsLayer {
     origins: Option<OneOrMany<Origin>>,
 }
 
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct FilesLayer {
+    cache_bytes_max: Option<Bytes<0, { 64 * GIB }>>,
+    small_bytes_max: Option<Bytes<0, { 16 * MIB }>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleLayer {
@@ -205,6 +222,18 @@ struct LookupLayer {
     topics: Text<TopicTemplate>,
     line: Option<Text<LineTemplate>>,
     content_type: Option<Text<MediaType>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MountLayer {
+    path: Option<Text<MountPath>>,
+    root: Text<Directory>,
+    fallback: Option<Text<FilePath>>,
+    listing: Option<bool>,
+    symlinks: Option<bool>,
+    cache_control: Option<Text<Caching>>,
+    immutable: Option<bool>,
 }
 
 impl Layer {
@@ -225,6 +254,9 @@ impl Layer {
         set(&mut settings.lookups, self.lookup, |routes| {
             routes.into_iter().map(LookupLayer::finish).collect()
         });
+        set(&mut settings.mounts, self.mounts, |mounts| {
+            mounts.into_iter().map(MountLayer::finish).collect()
+        });
         let (limits, from) = (&mut settings.limits, self.limits);
         set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
         set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
@@ -240,6 +272,9 @@ impl Layer {
         set(&mut streams.stall_timeout_ms, from.stall_timeout, |time| time.0);
         set(&mut streams.drain_spread_ms, from.drain_spread, |time| time.0);
         set(&mut streams.topics_max, from.topics_max, |count| to_usize(count.0));
+        let (files, from) = (&mut settings.files, self.files);
+        set(&mut files.cache_bytes_max, from.cache_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut files.small_bytes_max, from.small_bytes_max, |bytes| to_usize(bytes.0));
     }
 }
 
@@ -249,7 +284,7 @@ fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
     }
 }
 
-/// Every bounded quantity fits: the largest bound is far below 2^32.
+/// Where a bound is larger than the address space, it is cut to that: there is no more to fill.
 fn to_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
@@ -273,6 +308,19 @@ impl LookupLayer {
             line: self.line.map(|line| line.0.0),
             content_type: self.content_type.map_or_else(|| default.to_owned(), |kind| kind.0.0),
         }
+    }
+}
+
+impl MountLayer {
+    fn finish(self) -> Mount {
+        let path = self.path.as_ref().map_or("/", |path| &path.0.0);
+        let mut mount = Mount::new(path, self.root.0.0);
+        mount.fallback = self.fallback.map(|file| file.0.0);
+        set(&mut mount.listing, self.listing, |flag| flag);
+        set(&mut mount.symlinks, self.symlinks, |flag| flag);
+        set(&mut mount.cache_control, self.cache_control, |value| value.0.0);
+        set(&mut mount.immutable, self.immutable, |flag| flag);
+        mount
     }
 }
 
@@ -375,6 +423,21 @@ text_kind!(
     route_path
 );
 text_kind!(
+    /// What the paths of a directory's files begin with.
+    MountPath(String),
+    mount_path
+);
+text_kind!(
+    /// A directory with files to serve.
+    Directory(PathBuf),
+    directory
+);
+text_kind!(
+    /// A file, named from its root on.
+    FilePath(String),
+    file_path
+);
+text_kind!(
     /// The Cache-Control of answers.
     Caching(CacheControl),
     |text| CacheControl::parse(text).map_err(str::to_owned)
@@ -407,6 +470,40 @@ fn route_path(text: &str) -> Result<String, String> {
         return Err(format!(
             "'{text}' cannot begin a path of its own: write something like '/list=', in visible \
              ASCII without '?', '#' and '%', and not under '/-/' or '/.well-known/'"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn mount_path(text: &str) -> Result<String, String> {
+    // Escapes are decoded before a directory is looked for: one that is written with them would
+    // never be found.
+    let foreign = text.contains(['%', '?', '#']);
+    let reserved = text == "/-" || text.starts_with("/-/");
+    if foreign || reserved || check_file(text).is_err() {
+        return Err(format!(
+            "'{}' cannot begin the paths of files: write something like '/docs/', without '%', \
+             '?', '#', '\\' and segments that are empty or begin with a dot, and not under '/-/'",
+            text.escape_debug()
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn directory(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(format!("'{}' is not a directory", text.escape_debug()));
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn file_path(text: &str) -> Result<String, String> {
+    let path = format!("/{text}");
+    if path.ends_with('/') || check_file(&path).is_err() {
+        return Err(format!(
+            "'{}' is not a file beneath the root: write something like 'index.html', without a \
+             leading slash, '\\' and segments that are empty or begin with a dot",
+            text.escape_debug()
         ));
     }
     Ok(text.to_owned())

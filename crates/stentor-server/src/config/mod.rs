@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use stentor_hub::Rule;
+use stentor_hub::{CacheControl, Rule};
 use stentor_wire::lookup::Template;
 
 pub use error::ConfigError;
@@ -49,6 +49,10 @@ pub struct Settings {
     pub topics: Vec<Rule>,
     /// Routes that answer several values in one request.
     pub lookups: Vec<Lookup>,
+    /// Directories whose files are served; of those that a path is under, the longest answers.
+    pub mounts: Vec<Mount>,
+    /// How files are kept in memory.
+    pub files: Files,
 }
 
 /// Bounds on what clients may ask for, and how long they may take.
@@ -106,6 +110,36 @@ pub struct Lookup {
     pub line: Option<Template>,
     /// Content type of the answer.
     pub content_type: String,
+}
+
+/// A directory whose files are served where no topic answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What the paths begin with, as they are after percent-decoding: `/` or `/docs/`. It begins
+    /// and ends with a slash.
+    pub path: String,
+    /// The directory; a relative one begins at the working directory of the process.
+    pub root: PathBuf,
+    /// The file that answers where none is, unless the last segment of the path has a dot. It is
+    /// named from the root on, without a leading slash, and never leaves it.
+    pub fallback: Option<String>,
+    /// Whether a directory without an index is answered with a list of what is in it.
+    pub listing: bool,
+    /// Whether symbolic links are followed; never out of the root.
+    pub symlinks: bool,
+    /// The `Cache-Control` of the answers.
+    pub cache_control: CacheControl,
+    /// Whether files whose names hold a hash of their content may be kept for ever.
+    pub immutable: bool,
+}
+
+/// How files are kept in memory; together for all mounts and workers.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The bytes of files and their compressed forms that are kept; 0: none, all come from disk.
+    pub cache_bytes_max: usize,
+    /// The largest file that is kept, in bytes. What is larger is sent straight from disk.
+    pub small_bytes_max: usize,
 }
 
 /// Where the control listener is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
@@ -207,6 +241,12 @@ impl Settings {
                 return Err(ConfigError::new("lookup", reason));
             }
         }
+        for (i, mount) in self.mounts.iter().enumerate() {
+            if self.mounts[..i].iter().any(|other| other.path == mount.path) {
+                let reason = format!("two directories are mounted at {}", mount.path);
+                return Err(ConfigError::new("static", reason));
+            }
+        }
         Ok(())
     }
 }
@@ -225,6 +265,8 @@ impl Default for Settings {
             cors: Cors::default(),
             topics: Vec::new(),
             lookups: Vec::new(),
+            mounts: Vec::new(),
+            files: Files::default(),
         }
     }
 }
@@ -253,6 +295,31 @@ impl Default for Streams {
             stall_timeout_ms: 300_000,
             drain_spread_ms: 5_000,
             topics_max: 1_000,
+        }
+    }
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files { cache_bytes_max: 64 * 1024 * 1024, small_bytes_max: 64 * 1024 }
+    }
+}
+
+impl Mount {
+    /// The directory `root` at `path`, with the defaults for the rest. `/docs` and `/docs/` mean
+    /// the same.
+    #[must_use]
+    pub fn new(path: &str, root: impl Into<PathBuf>) -> Mount {
+        let slash = if path.ends_with('/') { "" } else { "/" };
+        Mount {
+            path: format!("{path}{slash}"),
+            root: root.into(),
+            fallback: None,
+            listing: false,
+            symlinks: false,
+            // Kept, and asked about before each use: a page is never older than its files.
+            cache_control: CacheControl::parse("no-cache").expect("it is printable ASCII"),
+            immutable: true,
         }
     }
 }

@@ -76,6 +76,40 @@ fn a_whole_document() {
 }
 
 #[test]
+fn static_files() {
+    let text = r#"
+        [files]
+        cache_bytes_max = "64 GiB"
+        small_bytes_max = "16 MiB"
+        [[static]]
+        root = "/srv/www"
+        fallback = "app/index.html"
+        [[static]]
+        path = "/docs"
+        root = "docs"
+        listing = true
+        symlinks = true
+        cache_control = "max-age=60"
+        immutable = false
+    "#;
+    let settings = Settings::from_toml(text, "stentor.toml").unwrap();
+    settings.validate().unwrap();
+    assert_eq!(settings.files.cache_bytes_max, 64 << 30);
+    assert_eq!(settings.files.small_bytes_max, 16 << 20);
+    let site = Mount { fallback: Some("app/index.html".to_owned()), ..Mount::new("/", "/srv/www") };
+    let docs = Mount {
+        path: "/docs/".to_owned(),
+        root: "docs".into(),
+        fallback: None,
+        listing: true,
+        symlinks: true,
+        cache_control: CacheControl::parse("max-age=60").unwrap(),
+        immutable: false,
+    };
+    assert_eq!(settings.mounts, [site, docs]);
+}
+
+#[test]
 fn an_empty_document_is_the_defaults() {
     let settings = Settings::from_toml("", "stentor.toml").unwrap();
     settings.validate().unwrap();
@@ -107,7 +141,20 @@ fn unknown_keys_are_told_the_nearest_or_their_place() {
             "3:1: unknown key 'histroy'; did you mean 'history'?",
         ),
         ("[[lookup]]\npaht = '/a='", "2:1: unknown key 'paht'; did you mean 'path'?"),
+        ("[[statics]]\nroot = '/'", "1:3: unknown key 'statics'; did you mean 'static'?"),
+        ("[[static]]\nfall_back = '/'", "2:1: unknown key 'fall_back'; did you mean 'fallback'?"),
+        (
+            "[files]\ncache_bytes = 1",
+            "2:1: unknown key 'cache_bytes'; known here: cache_bytes_max, small_bytes_max",
+        ),
         // A key in the wrong table is told its place.
+        ("root = '/srv'", "1:1: unknown key 'root'; it belongs in [[static]]"),
+        // Near to another key, but it is one itself.
+        ("listing = true", "1:1: unknown key 'listing'; it belongs in [[static]]"),
+        (
+            "[[static]]\nsmall_bytes_max = 1",
+            "2:1: unknown key 'small_bytes_max'; it belongs in [files]",
+        ),
         ("head_timeout = 1", "1:1: unknown key 'head_timeout'; it belongs in [limits]"),
         (
             "[cors]\ndrain = 1",
@@ -175,6 +222,39 @@ fn values_are_checked_where_they_stand() {
     ]);
 }
 
+#[test]
+fn values_of_static_files_are_checked_where_they_stand() {
+    check(&[
+        ("[[static]]\npath = '/docs'", "1:1: missing field 'root'"),
+        ("[[static]]\nroot = ''", "2:8: '' is not a directory"),
+        ("[static]\nroot = '/srv'", "1:1: invalid type: map, expected a sequence"),
+        (
+            "[[static]]\nroot = '/'\nlisting = 1",
+            "3:11: invalid type: integer '1', expected a boolean",
+        ),
+        (
+            "[[static]]\nroot = '/'\npath = '/-/docs'",
+            "3:8: '/-/docs' cannot begin the paths of files: write something like '/docs/', \
+             without '%', '?', '#', '\\' and segments that are empty or begin with a dot, and not \
+             under '/-/'",
+        ),
+        (
+            "[[static]]\nroot = '/'\nfallback = '/index.html'",
+            "3:12: '/index.html' is not a file beneath the root: write something like \
+             'index.html', without a leading slash, '\\' and segments that are empty or begin \
+             with a dot",
+        ),
+        (
+            "[files]\ncache_bytes_max = '65 GiB'",
+            "2:19: '65 GiB' is out of range: from 0 B to 64 GiB",
+        ),
+        (
+            "[files]\nsmall_bytes_max = 16777217",
+            "2:19: 16777217 is out of range: from 0 B to 16 MiB",
+        ),
+    ]);
+}
+
 /// Each text with its error, after the name of the file.
 fn check(table: &[(&str, &str)]) {
     for (text, expected) in table {
@@ -190,10 +270,72 @@ fn what_other_crates_check_is_checked_where_it_stands() {
         ("[[topics]]\nmatch = '/a'\ncache_control = \"a\\r\\nb: c\"".to_owned(), "3:17", "ASCII"),
         (format!("{lookup}line = '{{nmae}}'"), "4:8", "nmae"),
         (format!("{lookup}content_type = 'text'"), "4:16", "type/subtype"),
+        ("[[static]]\nroot = '/'\ncache_control = 'é'".to_owned(), "3:17", "ASCII"),
     ] {
         let headline = headline(&text);
         assert!(headline.starts_with(&format!("stentor.toml:{place}: ")), "{headline}");
         assert!(headline.contains(word), "{headline}");
+    }
+}
+
+#[test]
+fn where_a_directory_may_be_mounted() {
+    for (path, mounted) in [
+        ("/", Some("/")),
+        ("/docs", Some("/docs/")),
+        ("/docs/", Some("/docs/")),
+        ("/a b/é/c.d/-", Some("/a b/é/c.d/-/")),
+        ("/-a", Some("/-a/")),
+        ("/.well-known", Some("/.well-known/")),
+        ("/.well-known/acme-challenge/", Some("/.well-known/acme-challenge/")),
+        ("", None),
+        ("docs", None),
+        ("//", None),
+        ("//docs", None),
+        ("/docs//", None),
+        ("/a//b", None),
+        ("/-", None),
+        ("/-/", None),
+        ("/-/docs", None),
+        ("/./a", None),
+        ("/a/..", None),
+        ("/.git", None),
+        ("/a/.well-known", None),
+        ("/.well-known//", None),
+        ("/.well-known/.a", None),
+        ("/a%20b", None),
+        ("/a?b", None),
+        ("/a#b", None),
+        ("/a\\\\b", None),
+        ("/a\\u0000", None),
+        ("/a\\u0085", None),
+    ] {
+        let text = format!("[[static]]\nroot = '/'\npath = \"{path}\"");
+        let settings = Settings::from_toml(&text, "f").ok();
+        assert_eq!(settings.as_ref().map(|s| s.mounts[0].path.as_str()), mounted, "{path}");
+    }
+}
+
+#[test]
+fn a_fallback_is_a_file_beneath_the_root() {
+    for (fallback, good) in [
+        ("index.html", true),
+        ("app/a b/é.html", true),
+        ("a%20b?#", true),
+        ("", false),
+        ("/index.html", false),
+        ("app/", false),
+        ("a//b", false),
+        (".", false),
+        ("..", false),
+        ("../index.html", false),
+        ("a/../b", false),
+        (".htaccess", false),
+        ("a\\\\b", false),
+        ("a\\nb", false),
+    ] {
+        let text = format!("[[static]]\nroot = '/'\nfallback = \"{fallback}\"");
+        assert_eq!(Settings::from_toml(&text, "f").is_ok(), good, "{fallback}");
     }
 }
 
@@ -215,7 +357,10 @@ fn the_environment_overrides_the_file() {
         ("STENTOR_LIMITS_TOPICS_MAX", "7"),
         ("STENTOR_CORS_ORIGINS", "https://a.example,https://b.example"),
         ("STENTOR_SERVICE_HOST", "10.0.0.1"),
+        ("STENTOR_FILES_CACHE_BYTES_MAX", "1 MiB"),
+        ("STENTOR_FILES_SMALL_BYTES_MAX", "0"),
         ("STENTOR_CONFIG", "elsewhere.toml"),
+        ("STENTOR_ROOT", "/srv/www"),
         ("PATH", "/bin"),
     ])
     .unwrap();
@@ -224,6 +369,9 @@ fn the_environment_overrides_the_file() {
     assert_eq!((settings.workers, settings.pin), (3, true));
     assert_eq!((settings.limits.head_timeout_ms, settings.limits.topics_max), (500, 7));
     assert_eq!(settings.cors.origins, ["https://a.example", "https://b.example"]);
+    assert_eq!((settings.files.cache_bytes_max, settings.files.small_bytes_max), (1 << 20, 0));
+    // That one is a flag's: only `serve` reads it.
+    assert_eq!(settings.mounts, []);
 }
 
 #[test]
@@ -253,6 +401,16 @@ fn every_setting_of_the_environment_exists() {
 }
 
 #[test]
+fn keys_of_static_are_told_their_place_and_are_known_there() {
+    for key in layer::MOUNT_KEYS {
+        let elsewhere = headline(&format!("[[topics]]\n{key} = 1979-05-27"));
+        assert!(elsewhere.ends_with("it belongs in [[static]]"), "{elsewhere}");
+        let there = headline(&format!("[[static]]\n{key} = 1979-05-27"));
+        assert!(!there.contains("unknown"), "{there}");
+    }
+}
+
+#[test]
 fn settings_that_contradict_each_other() {
     for (text, expected) in [
         ("listen = ['0.0.0.0:80', '0.0.0.0:80']", "listen: 0.0.0.0:80 is there twice"),
@@ -264,6 +422,10 @@ fn settings_that_contradict_each_other() {
             "[[lookup]]\npath = '/a='\ntopics = '/{name}'\n\
              [[lookup]]\npath = '/a='\ntopics = '/b/{name}'",
             "lookup: two routes begin with /a=",
+        ),
+        (
+            "[[static]]\npath = '/a'\nroot = '/b'\n[[static]]\npath = '/a/'\nroot = '/c'",
+            "static: two directories are mounted at /a/",
         ),
     ] {
         let error = Settings::from_toml(text, "f").unwrap().validate().unwrap_err().to_string();

@@ -470,7 +470,7 @@ impl Connection {
         }
         let backlog = Backlog::of_stream(sent.rest, kept_bytes);
         cx.keep_backlog(&backlog)?;
-        self.work().backlog = Some(Box::new(backlog));
+        self.work().backlog = Some(backlog);
         Ok(())
     }
 

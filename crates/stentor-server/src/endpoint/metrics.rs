@@ -16,6 +16,7 @@ fn text(report: &Report) -> String {
     connections(&mut page, report);
     answers(&mut page, report);
     values(&mut page, report);
+    files(&mut page, report);
     streams(&mut page, report);
     process(&mut page, report);
     page.0
@@ -49,6 +50,7 @@ fn answers(page: &mut Page, report: &Report) {
     page.counter("requests_total", "Requests received.", c.requests);
     let codes = [
         ("{code=\"2xx\"}", c.answers_2xx),
+        ("{code=\"301\"}", c.answers_301),
         ("{code=\"304\"}", c.answers_304),
         ("{code=\"4xx\"}", c.answers_4xx),
         ("{code=\"5xx\"}", c.answers_5xx),
@@ -62,6 +64,7 @@ fn answers(page: &mut Page, report: &Report) {
         ("{kind=\"heads\"}", c.bytes_heads),
         ("{kind=\"bodies\"}", c.bytes_bodies),
         ("{kind=\"streams\"}", c.bytes_streams),
+        ("{kind=\"sendfile\"}", c.bytes_sendfile),
     ];
     page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
 }
@@ -74,6 +77,20 @@ fn values(page: &mut Page, report: &Report) {
     page.gauge("messages_kept", "Messages in memory.", report.messages_kept as u64);
     let help = "Data of the messages in memory.";
     page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
+}
+
+fn files(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    page.counter("file_cache_hits_total", "Files answered from memory.", c.file_hits);
+    let help = "Files that had to be opened to be answered.";
+    page.counter("file_cache_misses_total", help, c.file_misses);
+    page.gauge("file_cache_entries", "Files in memory.", report.files_cached);
+    let help = "Files in memory with their heads and compressed forms.";
+    page.gauge("file_cache_bytes", help, report.files_cached_bytes);
+    let help = "Files that had to leave memory for others.";
+    page.counter("file_cache_evictions_total", help, report.files_evicted);
+    let help = "Files whose sending ended early since they changed meanwhile.";
+    page.counter("files_cut_total", help, c.files_cut);
 }
 
 fn streams(page: &mut Page, report: &Report) {

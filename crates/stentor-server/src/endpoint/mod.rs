@@ -1,6 +1,8 @@
 //! What the server answers: one file for each kind of page, and the sinks for request bodies.
 
 pub(crate) mod bulk;
+pub(crate) mod file;
+pub(crate) mod listing;
 pub(crate) mod metrics;
 pub(crate) mod publish;
 pub(crate) mod status;

@@ -22,6 +22,9 @@ pub(crate) struct Report {
     pub(crate) messages_published: u64,
     pub(crate) messages_kept: usize,
     pub(crate) messages_kept_bytes: usize,
+    pub(crate) files_cached: u64,
+    pub(crate) files_cached_bytes: u64,
+    pub(crate) files_evicted: u64,
     pub(crate) memory_resident_bytes: u64,
     pub(crate) memory_anonymous_bytes: u64,
     /// The process's own memory, values included, shared out over the open connections.
@@ -33,6 +36,7 @@ impl Report {
     pub(crate) fn now(x: &Exchange<'_>) -> Report {
         let counters = Totals::sum(x.shared.workers.iter().map(AsRef::as_ref));
         let counts = x.shared.hub.counts();
+        let files = x.shared.library.kept();
         let memory = process_memory();
         let connections_open = counters.connections_public + counters.connections_control;
         Report {
@@ -46,6 +50,9 @@ impl Report {
             messages_published: counts.published_total,
             messages_kept: counts.messages_kept,
             messages_kept_bytes: counts.bytes_kept,
+            files_cached: files.entries,
+            files_cached_bytes: files.bytes,
+            files_evicted: files.evictions,
             memory_resident_bytes: memory.resident,
             memory_anonymous_bytes: memory.anonymous,
             memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
@@ -80,6 +87,7 @@ impl Report {
             "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
              Bytes: {} in, {} heads, {} bodies, {} streams\n\
              Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
+             Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
              Memory: {} resident, {} own",
             self.topics,
             self.messages_published,
@@ -93,6 +101,12 @@ impl Report {
             c.readers_long_poll,
             c.readers_behind,
             c.deliveries,
+            c.file_hits,
+            c.file_misses,
+            self.files_cached,
+            self.files_cached_bytes,
+            self.files_evicted,
+            c.bytes_sendfile,
             self.memory_resident_bytes,
             self.memory_anonymous_bytes,
         );

@@ -4,8 +4,9 @@ use crate::context::Exchange;
 use crate::endpoint::BAD_PATH;
 use std::sync::Arc;
 use stentor_hub::Message;
+use stentor_wire::condition::{self, Validators, Verdict};
 use stentor_wire::http1::Head;
-use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, http_date, tag_matches};
+use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, tag_matches};
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -14,19 +15,29 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
         return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
     };
-    x.shared.hub.with_value(&topic, |message| match message {
-        Some(message) => found(x, head, message),
-        // Only a name that is not in the table is worth checking.
-        None => match target::check_topic(&topic) {
-            Ok(()) => {
-                // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
-                let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
-                let reason = "Nothing has been published here.";
-                x.reply.refuse_with(Status::NOT_FOUND, fields, reason);
-            }
-            Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
-        },
-    });
+    let shared = x.shared;
+    let published = shared
+        .hub
+        .with_value(&topic, |message| message.inspect(|message| found(x, head, message)).is_some());
+    if !published && x.settings.mounts.is_empty() {
+        nothing(x, &topic);
+    } else if !published {
+        super::file::get(x, head, &topic);
+    }
+}
+
+/// There is no value, and no files are served. Only a name that is not in the table is worth
+/// checking.
+fn nothing(x: &mut Exchange<'_>, topic: &str) {
+    match target::check_topic(topic) {
+        Ok(()) => {
+            // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
+            let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
+            let reason = "Nothing has been published here.";
+            x.reply.refuse_with(Status::NOT_FOUND, fields, reason);
+        }
+        Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
+    }
 }
 
 fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
@@ -34,15 +45,29 @@ fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
         Some(_) => select(x, head, message),
         None => Encoding::Identity,
     };
-    match judge(head, message) {
-        Judgement::Send => {
+    let validators = Validators {
+        // Laxer than the RFC, and as safe: an id never names two different messages. It has many
+        // tags, and all are as good.
+        named: |list: &[u8], _| tag_matches(list, message.id().text().as_bytes()).then_some(0),
+        modified_at: message.published_at(),
+        dates_tell: !message.shares_second(),
+    };
+    match condition::judge(head, &validators, x.unix_s) {
+        Verdict::Send => {
             if encoding != Encoding::Identity {
                 x.reply.stats.answers_compressed.add(1);
             }
             x.reply.message(message, encoding);
         }
-        Judgement::NotModified => not_modified(x, message, encoding),
-        Judgement::Failed(reason) => x.reply.refuse(Status::PRECONDITION_FAILED, reason),
+        Verdict::NotModified(_) => not_modified(x, message, encoding),
+        Verdict::Mismatch => {
+            let reason = "The value is another one by now (If-Match).";
+            x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+        }
+        Verdict::Newer => {
+            let reason = "The value is newer than that (If-Unmodified-Since).";
+            x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+        }
     }
 }
 
@@ -56,36 +81,6 @@ fn select(x: &Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) -> Encoding
         x.shared.compressor.ask(message, wanted);
     }
     acceptable.best(message.available()).unwrap_or(Encoding::Identity)
-}
-
-enum Judgement {
-    Send,
-    NotModified,
-    /// And which field it was.
-    Failed(&'static str),
-}
-
-/// The preconditions of RFC 9110 section 13.2.2, in its order.
-fn judge(head: &Head<'_>, message: &Message) -> Judgement {
-    let named = |tags| tag_matches(tags, message.id().text().as_bytes());
-    if let Some(tags) = head.if_match {
-        if !named(tags) {
-            return Judgement::Failed("The value is another one by now (If-Match).");
-        }
-    } else if let Some(date) = head.if_unmodified_since.and_then(http_date)
-        && message.published_at() > date
-    {
-        return Judgement::Failed("The value is newer than that (If-Unmodified-Since).");
-    }
-    if let Some(tags) = head.if_none_match {
-        return if named(tags) { Judgement::NotModified } else { Judgement::Send };
-    }
-    match head.if_modified_since.and_then(http_date) {
-        Some(since) if message.published_at() <= since && !message.shares_second() => {
-            Judgement::NotModified
-        }
-        _ => Judgement::Send,
-    }
 }
 
 /// 304 with the fields that a 200 would have had, RFC 9110 section 15.4.5.

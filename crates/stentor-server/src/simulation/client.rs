@@ -61,7 +61,7 @@ impl Script {
 
     fn read(&mut self, rng: &mut Rng) {
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-        match rng.below(12) {
+        match rng.below(17) {
             0..3 => self.add(&get("/small"), 200, SMALL),
             3 => self.add(&get("/%73mall?x=1"), 200, SMALL),
             4 => self.add(&get("/large"), 200, &large()),
@@ -91,7 +91,32 @@ impl Script {
                 let head = "GET /small HTTP/1.1\r\nHost: h\r\nContent-Length: 25\r\n\r\n";
                 self.add(&format!("{head}GET / HTTP/1.1\r\nHost: h\r\n"), 200, SMALL);
             }
-            _ => self.bad(&get("/nothing"), 404),
+            11 => self.bad(&get("/nothing"), 404),
+            _ => self.read_file(rng),
+        }
+    }
+
+    /// A file: one that is small enough for memory, or one that is sent from the disk.
+    fn read_file(&mut self, rng: &mut Rng) {
+        let (name, content) = [("lib.rs", SMALL_FILE), ("worker.rs", LARGE_FILE)][rng.below(2)];
+        let ask = |method: &str, fields: &str| {
+            format!("{method} /files/{name} HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+        };
+        match rng.below(6) {
+            0 => {
+                self.add(&ask("HEAD", ""), 200, b"");
+                self.answers.last_mut().unwrap().head_only = true;
+            }
+            1 => {
+                let first = rng.below(content.len());
+                let last = first + rng.below(content.len() - first);
+                let range = format!("Range: bytes={first}-{last}\r\n");
+                self.add(&ask("GET", &range), 206, &content[first..=last]);
+            }
+            2 => self.bad(&ask("GET", "Range: bytes=0-9,-9\r\n"), 206),
+            3 => self.add(&ask("GET", "If-None-Match: *\r\n"), 304, b""),
+            4 => self.add(&ask("GET", "Accept-Encoding: gzip\r\n"), 200, content),
+            _ => self.add(&ask("GET", ""), 200, content),
         }
     }
 
@@ -249,6 +274,10 @@ impl Scripted {
         true
     }
 }
+
+/// Two files of the directory that is served: this one's.
+const SMALL_FILE: &[u8] = include_bytes!("../lib.rs");
+const LARGE_FILE: &[u8] = include_bytes!("../worker.rs");
 
 fn gunzip(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();

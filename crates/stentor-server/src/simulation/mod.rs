@@ -18,8 +18,9 @@ mod faults;
 mod streams;
 
 use crate::compressor::{Compressor, Jobs};
-use crate::config::{Lookup, Settings};
+use crate::config::{Lookup, Mount, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::files::{Keeper, Library};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
@@ -34,6 +35,8 @@ const SMALL: &[u8] = b"183.22 +1.2%";
 /// Enough to be sent from the message itself.
 const LARGE_BYTES: usize = 10_000;
 const TEXT_BYTES: usize = 3_000;
+/// Of the two files that are asked for one is smaller, one larger.
+const SMALL_FILE_BYTES_MAX: usize = 4_096;
 
 /// A worker on a simulated network.
 struct World {
@@ -41,6 +44,7 @@ struct World {
     worker: Worker,
     shared: Arc<Shared>,
     jobs: Jobs,
+    keeper: Option<Keeper>,
     mailbox: Arc<Mailbox>,
 }
 
@@ -49,9 +53,12 @@ impl World {
         let (compressor, jobs) = Compressor::by_hand();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let stats = Arc::new(Stats::default());
+        let library = Arc::new(Library::new().unwrap());
+        let keeper = library.keeper(&settings.mounts, &settings.files).unwrap();
         let shared = Arc::new(Shared {
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
+            library,
             workers: vec![Arc::clone(&stats)],
             started_unix_s: 0,
         });
@@ -59,7 +66,7 @@ impl World {
         let settings = Arc::new(settings);
         let own = Arc::clone(&mailbox);
         let worker = Worker::new(Arc::clone(&shared), settings, stats, own, seed);
-        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, mailbox };
+        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, keeper, mailbox };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -160,7 +167,10 @@ fn faults(rng: &mut Rng) -> Faults {
 
 fn run(seed: u64) {
     let mut rng = Rng::new(seed);
-    let mut world = World::new(seed ^ 0x5eed, faults(&mut rng), patient());
+    let mut settings = patient();
+    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
+    let mut world = World::new(seed ^ 0x5eed, faults(&mut rng), settings);
     let mut clients: Vec<Scripted> = (0..1 + rng.below(5))
         .map(|number| {
             let role = if rng.percent(50) { CONTROL } else { PUBLIC };
@@ -175,6 +185,9 @@ fn run(seed: u64) {
         }
         if rng.percent(20) {
             world.jobs.run_one();
+        }
+        if rng.percent(5) {
+            world.keeper.as_mut().unwrap().step();
         }
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");

@@ -1,31 +1,33 @@
 //! `stentor demo`: the server with real prices replayed as live quotes, and a page to watch them.
 //!
 //! The demo is an ordinary publisher that happens to live in the server's process: a thread
-//! publishes each day's quotes, and the page is the value of a topic like any other.
+//! publishes each day's quotes, and the page is a file of a directory that is served.
 
 mod prices;
 mod replay;
+mod site;
 
 use std::io::{IsTerminal, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use stentor_hub::{ContentType, Draft, Id};
 use stentor_server::Server;
+use stentor_server::config::Mount;
 use tracing::{Level, error};
 
 use crate::Failure;
 use crate::args::{ServerFlags, usage};
 use crate::lifecycle::{self, Signals, Told};
 use prices::Day;
+use site::Site;
 
 /// Run the server with real prices replayed as live quotes, and a page to watch them
 ///
 /// Daily prices of five companies, 2000 to 2013, one trading day after the other, at /quotes/aapl,
-/// /quotes/fb, /quotes/goog, /quotes/ibm and /quotes/msft; the page is at /demo.
+/// /quotes/fb, /quotes/goog, /quotes/ibm and /quotes/msft; the page is at /demo/.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
@@ -46,11 +48,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     };
     lifecycle::log_to_stderr(Level::WARN);
     let mut signals = Signals::register()?;
-    let server = lifecycle::start(args.server.settings(None)?)?;
-    publish(&server, "/demo/stentor.js", CLIENT, "text/javascript; charset=utf-8")?;
-    let page = publish(&server, "/demo", PAGE, "text/html; charset=utf-8")?;
+    let site = Site::write().map_err(|error| {
+        Failure::Failed(format!("the demo's page cannot be written to a file: {error}"))
+    })?;
+    let mut settings = args.server.settings(None)?;
+    settings.mounts.push(Mount::new("/demo", site.root()));
+    let server = lifecycle::start(settings)?;
     let scene = Scene { days: days.len(), first, last, speed: args.speed };
-    greet(&introduction(&base_url(&server), page, &scene));
+    greet(&introduction(&base_url(&server), site.written_at(), &scene));
 
     let (stop, stopped) = mpsc::channel();
     let pause = Duration::from_secs_f64(1.0 / args.speed);
@@ -77,14 +82,15 @@ struct Scene<'a> {
 }
 
 /// What is printed at the start: where to look, and what to try. `*` marks what stands out.
-fn introduction(base: &str, page: Id, scene: &Scene<'_>) -> String {
+fn introduction(base: &str, written_at: SystemTime, scene: &Scene<'_>) -> String {
     let Scene { days, first, last, speed } = scene;
     let (first, last) = (&first.date, &last.date);
+    let written_at = httpdate::fmt_http_date(written_at);
     format!(
         "\
 *Stentor* replays {days} days of real prices ({first} to {last}), {speed} a second.
 
-  *Watch*  {base}/demo
+  *Watch*  {base}/demo/
 
 Try, in another terminal:
 
@@ -95,7 +101,7 @@ Try, in another terminal:
     curl -N -H 'Accept: text/event-stream' {base}/quotes/aapl
 
   *A conditional poll*: this page has not changed, so expect 304 and no body.
-    curl -i -H 'If-None-Match: \"{page}\"' {base}/demo
+    curl -i -H 'If-Modified-Since: {written_at}' {base}/demo/
 
   *Many values* in one request: expect one JSON object, name by name.
     curl '{base}/-/values?prefix=/quotes/&names=aapl,msft'
@@ -136,14 +142,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Publishes a file of the demo.
-fn publish(server: &Server, topic: &str, data: &str, content_type: &str) -> Result<Id, Failure> {
-    let content_type = ContentType::parse(content_type).map_err(|e| Failure::Failed(e.into()))?;
-    let draft = Draft::new(data.as_bytes()).with_content_type(content_type);
-    let published = server.publish(topic, draft);
-    published.map(|published| published.id).map_err(|error| Failure::Failed(error.to_string()))
-}
-
 fn parse_speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (0.01..=10_000.0).contains(&speed) => Ok(speed),
@@ -161,11 +159,6 @@ fn parse_date(text: &str) -> Result<String, String> {
     Err("a date is written YYYY-MM-DD".to_owned())
 }
 
-const PAGE: &str = include_str!("page.html");
-
-/// The browser client, as it is published for others.
-const CLIENT: &str = include_str!("../../../../clients/js/stentor.js");
-
 const EXAMPLES: &str = "\
 Examples:
   stentor demo
@@ -174,6 +167,8 @@ Examples:
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use clap::Parser;
 
     use super::*;
@@ -211,10 +206,9 @@ mod tests {
     fn the_introduction_names_what_can_be_tried() {
         let days = prices::days("2012-05-18").unwrap();
         let scene = Scene { days: days.len(), first: &days[0], last: &days[1], speed: 2.0 };
-        let id: Id = "1f2e3d4c-1".parse().unwrap();
-        let text = introduction("http://127.0.0.1:8080", id, &scene);
+        let text = introduction("http://127.0.0.1:8080", UNIX_EPOCH, &scene);
         assert!(text.contains("(2012-05-18 to 2012-05-21), 2 a second."), "{text}");
-        assert!(text.contains("-H 'If-None-Match: \"1f2e3d4c-1\"' http://127.0.0.1:8080/demo"));
+        assert!(text.contains("1970 00:00:00 GMT' http://127.0.0.1:8080/demo/"), "{text}");
         assert_eq!(text.matches("    curl ").count(), 4);
         assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
@@ -235,7 +229,7 @@ mod tests {
     fn the_page_asks_for_every_symbol() {
         let days = prices::days("2012-05-18").unwrap();
         for quote in &days[0].quotes {
-            assert!(PAGE.contains(&format!("{}: \"", quote.symbol.to_lowercase())));
+            assert!(site::PAGE.contains(&format!("{}: \"", quote.symbol.to_lowercase())));
         }
     }
 }

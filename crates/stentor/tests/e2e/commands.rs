@@ -62,6 +62,11 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[[lookup]]\npath = '/l='\ntopics = '/q/{symbol}'\n", &["3:10", "symbol"]),
     ("[[lookup]]\npath = '/-/l='\ntopics = '/q/{name}'\n", &["2:8"]),
     ("[[lookup]]\npath = '/l='\ntopics = '/q/{name}'\nline = '{value'\n", &["4:8"]),
+    ("[[static]]\npath = '/docs'\n", &["1:1", "root"]),
+    ("[[static]]\nroot = '/'\npath = '/-/docs'\n", &["3:8"]),
+    ("[[static]]\nroot = '/'\nfallback = '../index.html'\n", &["3:12", "../index.html"]),
+    ("[[static]]\nroot = '/'\n[[static]]\nroot = '/srv'\n", &["static", "mounted at /"]),
+    ("[files]\nsmall_bytes_max = '1 GiB'\n", &["2:19", "16 MiB"]),
     ("workers = 2\nworkers = 3\n", &["2:1"]),
     ("workers = \n", &["1:"]),
     ("\u{feff}\u{0}", &["1:"]),
@@ -144,11 +149,18 @@ fn a_good_configuration_is_summed_up() {
     let dir = TempDir::new();
     let file = dir.path().join("stentor.toml");
     let toml = "listen = ['127.0.0.1:80', '[::1]:80']\nworkers = 2\n[cors]\norigins = '*'\n\
-                [[lookup]]\npath = '/list='\ntopics = '/{name}'\nline = '{value}'\n";
+                [[lookup]]\npath = '/list='\ntopics = '/{name}'\nline = '{value}'\n\
+                [[static]]\nroot = '/nowhere/www'\n";
     fs::write(&file, toml).unwrap();
     let said = run(&["check", file.to_str().unwrap()]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    for part in ["ok\n", "127.0.0.1:80, [::1]:80", "127.0.0.1:8081", "/list= in lines"] {
+    for part in [
+        "ok\n",
+        "127.0.0.1:80, [::1]:80",
+        "127.0.0.1:8081",
+        "/list= in lines",
+        "/ from /nowhere/www",
+    ] {
         assert!(said.out.contains(part), "{part} is not in: {}", said.out);
     }
 }

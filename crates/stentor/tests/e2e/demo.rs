@@ -11,8 +11,8 @@ fn demo(flags: &[&str]) -> (Child, Url) {
     let address = eventually("it says where to look", || {
         assert!(child.is_running(), "{}", child.err());
         let out = child.out();
-        let url = out.split_ascii_whitespace().find(|word| word.ends_with("/demo"))?;
-        Some(url.trim_start_matches("http://").trim_end_matches("/demo").parse().unwrap())
+        let url = out.split_ascii_whitespace().find(|word| word.ends_with("/demo/"))?;
+        Some(url.trim_start_matches("http://").trim_end_matches("/demo/").parse().unwrap())
     });
     (child, Url(address))
 }
@@ -20,7 +20,7 @@ fn demo(flags: &[&str]) -> (Child, Url) {
 #[test]
 fn the_demo_replays_prices() {
     let (mut child, url) = demo(&["--speed", "100", "--from", "2012-05-18"]);
-    let page = url.get("/demo").expect(200);
+    let page = url.get("/demo/").expect(200);
     assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.text().starts_with("<!doctype html>"));
     for symbol in ["aapl", "fb", "goog", "ibm", "msft"] {
@@ -76,7 +76,7 @@ fn the_demos_curl_lines_work_as_they_are_printed() {
 fn a_browser_shows_prices_that_change() {
     let Some(mut browser) = Browser::start() else { return };
     let (child, url) = demo(&["--speed", "20"]);
-    browser.open(&format!("http://{}/demo", url.0));
+    browser.open(&format!("http://{}/demo/", url.0));
     let prices = |browser: &mut Browser| -> Vec<String> {
         let script = "return [...document.querySelectorAll('.price .close')]\
                       .map(cell => cell.textContent.trim())";

@@ -96,7 +96,6 @@ fn what_is_unchanged_is_not_sent_again() {
         format!("If-None-Match: \"x\", {tag}, \"y\"\r\n"),
         "If-None-Match: *\r\n".to_owned(),
         format!("If-Modified-Since: {date}\r\n"),
-        "If-Modified-Since: Tue, 31 Dec 2999 23:59:59 GMT\r\n".to_owned(),
         format!("If-None-Match: {tag}\r\nIf-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n"),
     ] {
         let response = server.public.ask("GET", "/a", &fields, b"").expect(304);
@@ -108,6 +107,7 @@ fn what_is_unchanged_is_not_sent_again() {
         format!("If-None-Match: \"{bare}0\"\r\n"),
         format!("If-None-Match: \"{bare}.exe\"\r\n"),
         "If-None-Match: \"\"\r\n".to_owned(),
+        "If-Modified-Since: Tue, 31 Dec 2999 23:59:59 GMT\r\n".to_owned(),
         "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(),
         "If-Modified-Since: yesterday\r\n".to_owned(),
         format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {date}\r\n"),
@@ -173,7 +173,7 @@ fn pages_of_listed_origins_may_read() {
         assert_eq!(response.list("vary"), ["Origin", "Accept"], "{fields}");
     }
     let response = server.public.ask("GET", "/a", "Origin: https://example.com\r\n", b"");
-    assert_eq!(response.field("access-control-expose-headers"), Some("ETag"));
+    assert_eq!(response.field("access-control-expose-headers"), Some("Content-Range, ETag"));
     // A page may read the public listener; the control listener is not its business.
     assert_eq!(allowed(server.control, "/a", "https://example.com"), "");
 }

@@ -48,7 +48,7 @@ fn left(rest: Option<&Rest>) -> Vec<u8> {
     let bytes = match piece {
         Piece::Own(bytes) => bytes,
         Piece::Shared(Body::Streamed { news, form }) => news.streamed(*form).unwrap(),
-        Piece::Shared(Body::Value { .. }) => panic!("a stream has no values"),
+        Piece::Shared(_) => panic!("a stream has nothing but messages"),
     };
     bytes[*offset..].to_vec()
 }

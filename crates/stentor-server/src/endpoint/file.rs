@@ -1,0 +1,454 @@
+//! `GET /path` where no topic answers: a file, whole, in part, or not at all if the client has it.
+//!
+//! From memory if it is there, else from the disk; the answer is the same. A part is one of the
+//! file as it is on the disk, never of a compressed form: what is compressed, and when, is the
+//! server's affair, and a client that goes on with an interrupted download must not depend on it.
+
+use super::listing;
+use crate::config::Mount;
+use crate::context::Exchange;
+use crate::files::{
+    Entry, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
+    mount_of, read_whole,
+};
+use crate::response::Part;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use stentor_io::{File, Found};
+use stentor_wire::condition::{self, Validators, Verdict, if_range};
+use stentor_wire::file_name::content_type;
+use stentor_wire::http1::{Head, Method};
+use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, compressible};
+use stentor_wire::range::{ByteRange, Ranges, ranges};
+use stentor_wire::status::Status;
+use stentor_wire::target::{self, NotAFile};
+
+/// Answers with the file that `path`, which is decoded and begins with a slash, leads to.
+pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
+    let index;
+    let name = if path.ends_with('/') {
+        index = format!("{path}{INDEX}");
+        index.as_str()
+    } else {
+        path
+    };
+    let memory = from_memory(x, head, name);
+    if memory == Memory::Answered {
+        return;
+    }
+    // What is in memory has a name that is good.
+    match target::check_file(path) {
+        Err(NotAFile::Refused(reason)) => return x.reply.refuse(Status::BAD_REQUEST, reason),
+        Err(NotAFile::Hidden) => return not_found(x),
+        Ok(()) => {}
+    }
+    let mounts = &x.settings.mounts;
+    if mounts.iter().any(|mount| mount.path.strip_suffix('/') == Some(path)) {
+        return redirect(x, head);
+    }
+    let Some((index, mount, rest)) = mount_of(mounts, name) else { return not_found(x) };
+    let place = Place { mount: (index, mount), name, rest, known: memory != Memory::Unknown };
+    match from_disk(x, head, &place) {
+        Outcome::Answered => {}
+        Outcome::Directory if !path.ends_with('/') => redirect(x, head),
+        Outcome::Directory | Outcome::NotThere => {
+            let directory = rest.strip_suffix(INDEX).filter(|_| path.ends_with('/'));
+            if let Some(directory) = directory
+                && mount.listing
+                && listing::list(x, (index, mount), path, directory)
+            {
+                return;
+            }
+            fall_back(x, head, (index, mount), path);
+        }
+    }
+}
+
+/// With a page that answers for all others: that page, unless something with a dot in its name, as
+/// scripts and pictures have, was asked for. They are better told to be missing.
+fn fall_back(x: &mut Exchange<'_>, head: &Head<'_>, (index, mount): (usize, &Mount), path: &str) {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let Some(fallback) = mount.fallback.as_deref().filter(|_| !last.contains('.')) else {
+        return not_found(x);
+    };
+    let name = format!("{}{fallback}", mount.path);
+    let memory = from_memory(x, head, &name);
+    if memory == Memory::Answered {
+        return;
+    }
+    let known = memory != Memory::Unknown;
+    let place = Place { mount: (index, mount), name: &name, rest: fallback, known };
+    match from_disk(x, head, &place) {
+        Outcome::Answered => {}
+        Outcome::Directory | Outcome::NotThere => not_found(x),
+    }
+}
+
+fn not_found(x: &mut Exchange<'_>) {
+    // A value may be published here at any time.
+    let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
+    x.reply.refuse_with(Status::NOT_FOUND, fields, "There is neither a value nor a file here.");
+}
+
+/// To the same path with a slash, under which the links of a directory's page are right.
+fn redirect(x: &mut Exchange<'_>, head: &Head<'_>) {
+    let (path, query) = target::split(head.target);
+    let mut fields = b"Location: ".to_vec();
+    fields.extend_from_slice(path);
+    fields.push(b'/');
+    if let Some(query) = query {
+        fields.push(b'?');
+        fields.extend_from_slice(query);
+    }
+    fields.extend_from_slice(b"\r\nCache-Control: no-cache\r\n");
+    x.reply.refuse_with(Status::MOVED_PERMANENTLY, &fields, "This is a directory: with a slash.");
+}
+
+/// Answers from memory, if the file is there in a form that will do.
+fn from_memory(x: &mut Exchange<'_>, head: &Head<'_>, name: &str) -> Memory {
+    let shared = x.shared;
+    shared.library.with_entry(name, x.now_ms, |entry| {
+        let Some(entry) = entry else { return Memory::Unknown };
+        let encoding = match head.accept_encoding {
+            Some(field) if head.range.is_none() => select(x, entry, name, field),
+            _ => Encoding::Identity,
+        };
+        let Some(form) = entry.form(encoding) else { return Memory::StoredOnly };
+        x.reply.stats.file_hits.add(1);
+        let mut tags = Vec::new();
+        if is_conditional(head) {
+            tags.extend(entry.forms().map(|form| form.head.tag()));
+            tags.extend(tags_of_packed(&entry.tag, entry.content_type));
+        }
+        let file = Representation {
+            head: &form.head,
+            tags,
+            modified_at: entry.modified_at,
+            dates_tell: !entry.shares_second,
+            body: Source::Cached { entry, encoding, body: &form.body },
+        };
+        respond(x, head, &file);
+        Memory::Answered
+    })
+}
+
+/// Whether it matters which other tags the file has.
+fn is_conditional(head: &Head<'_>) -> bool {
+    head.if_none_match.is_some() || head.if_match.is_some()
+}
+
+/// The tags that the packed forms of a text have or will have: who has one of them has the file,
+/// also if the server has forgotten that form.
+fn tags_of_packed(tag: &Tag, content_type: &str) -> impl Iterator<Item = Tag> {
+    let packed = if compressible(content_type) { &PACKED[..] } else { &[] };
+    packed.iter().map(|&encoding| tag.encoded(encoding))
+}
+
+/// What came of looking into memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Answered,
+    /// The file is known, but what is asked for is on the disk only.
+    StoredOnly,
+    Unknown,
+}
+
+/// The best encoding there is; a better one that could be made is asked for.
+fn select(x: &Exchange<'_>, entry: &Entry, name: &str, accept: &[u8]) -> Encoding {
+    let acceptable = Acceptable::parse(Some(accept));
+    let available = entry.available();
+    if compressible(entry.content_type)
+        && let Some(wanted) = acceptable.best(Encodings::ALL)
+        && !available.contains(wanted)
+        && entry.ask(wanted)
+        && !x.shared.library.ask(name, wanted, x.now_ms)
+    {
+        entry.forget(wanted);
+    }
+    acceptable.best(available).unwrap_or(Encoding::Identity)
+}
+
+/// What came of looking on the disk.
+enum Outcome {
+    Answered,
+    Directory,
+    NotThere,
+}
+
+/// Where a file may be.
+struct Place<'a> {
+    mount: (usize, &'a Mount),
+    /// The whole path.
+    name: &'a str,
+    /// What of it is beneath the root.
+    rest: &'a str,
+    /// There is an entry of it in memory.
+    known: bool,
+}
+
+fn from_disk(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>) -> Outcome {
+    match x.files.find(&x.shared.library, place.mount, place.rest) {
+        Ok(Found::File(file)) => {
+            x.reply.stats.file_misses.add(1);
+            let result = send(x, head, place, file);
+            result.unwrap_or_else(|error| refuse(x, &error));
+            Outcome::Answered
+        }
+        Ok(Found::Directory) => Outcome::Directory,
+        Ok(Found::Special) => Outcome::NotThere,
+        Err(error) if is_missing(&error) => Outcome::NotThere,
+        Err(error) => {
+            refuse(x, &error);
+            Outcome::Answered
+        }
+    }
+}
+
+/// Whether an error means that there is nothing of that name.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+    )
+}
+
+fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            x.reply.refuse(Status::FORBIDDEN, "The server is not allowed to read this file.");
+        }
+        // Out of files or memory, most likely.
+        _ => {
+            let reason = format!("The file cannot be read now: {error}.");
+            x.reply.refuse_with(Status::SERVICE_UNAVAILABLE, RETRY_SOON, &reason);
+        }
+    }
+}
+
+/// Sends a file that was found, or what stands beside it packed, and asks for it to be kept.
+fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) -> io::Result<()> {
+    let Place { mount: (_, mount), name, rest, known } = *place;
+    let kind = content_type(rest);
+    let status = file.status();
+    let acceptable = Acceptable::parse(head.accept_encoding);
+    let is_worth = is_worth_keeping(&x.settings.files, status.bytes, kind);
+    if !known && is_worth && !file.through_symlink() {
+        let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
+        x.shared.library.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
+    }
+    let mut siblings = siblings(x, place);
+    let varies = compressible(kind) || siblings.iter().any(Option::is_some);
+    let mut available = Encodings::EMPTY;
+    available.insert(Encoding::Identity);
+    for (encoding, _) in PACKED.iter().zip(&siblings).filter(|(_, file)| file.is_some()) {
+        available.insert(*encoding);
+    }
+    let mut chosen = (file, Encoding::Identity);
+    if head.range.is_none()
+        && let Some(encoding) = acceptable.best(available)
+        && let Some(at) = PACKED.iter().position(|packed| *packed == encoding)
+        && let Some(sibling) = siblings[at].take()
+    {
+        chosen = (sibling, encoding);
+    }
+    let (file, encoding) = chosen;
+    let outline = Outline {
+        tag: Tag::of_status(&file.status(), encoding),
+        modified_at: status.modified_unix_s().min(x.unix_s),
+        cache_control: cache_control(mount, rest),
+        varies,
+        content_type: kind,
+        encoding,
+        length: file.status().bytes,
+    };
+    if file.status().bytes <= x.settings.files.small_bytes_max as u64 {
+        let Some((_, content)) = read_whole(&file)? else { return being_written(x) };
+        let tag = Tag::of_content(&content, encoding);
+        let outline = Outline { tag, length: content.len() as u64, ..outline };
+        answer(x, head, &outline, Source::Read(&content));
+    } else {
+        if !is_whole(&file)? {
+            return being_written(x);
+        }
+        let shared = x.files.share(file);
+        let length = outline.length;
+        answer(x, head, &outline, Source::Stored { file: &shared, length });
+    }
+    Ok(())
+}
+
+/// What stands beside a file packed, in the order of [`PACKED`].
+fn siblings(x: &mut Exchange<'_>, place: &Place<'_>) -> [Option<File>; 3] {
+    PACKED.map(|encoding| {
+        let beside = format!("{}{}", place.rest, encoding.suffix());
+        match x.files.find(&x.shared.library, place.mount, &beside) {
+            Ok(Found::File(file)) => Some(file),
+            _ => None,
+        }
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is how sending ends")]
+fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
+    let reason = "The file is being written; come again when that is done.";
+    x.reply.refuse_with(Status::SERVICE_UNAVAILABLE, RETRY_SOON, reason);
+    Ok(())
+}
+
+/// Answers with what was just found on the disk.
+fn answer(x: &mut Exchange<'_>, head: &Head<'_>, outline: &Outline<'_>, body: Source<'_>) {
+    let mut tags = Vec::new();
+    if is_conditional(head) {
+        tags.push(outline.tag);
+        if outline.encoding == Encoding::Identity {
+            tags.extend(tags_of_packed(&outline.tag, outline.content_type));
+        }
+    }
+    let modified_at = outline.modified_at;
+    let ready = outline.head();
+    respond(x, head, &Representation { head: &ready, tags, modified_at, dates_tell: true, body });
+}
+
+/// What a request may be answered with.
+struct Representation<'a> {
+    head: &'a FileHead,
+    /// Whoever has a form with one of these need not be sent another.
+    tags: Vec<Tag>,
+    modified_at: u64,
+    /// Whether a client that has what was there at that time has this.
+    dates_tell: bool,
+    body: Source<'a>,
+}
+
+/// Where its bytes are.
+enum Source<'a> {
+    /// In the cache.
+    Cached { entry: &'a Arc<Entry>, encoding: Encoding, body: &'a [u8] },
+    /// Just read.
+    Read(&'a [u8]),
+    /// On the disk.
+    Stored { file: &'a Arc<File>, length: u64 },
+}
+
+impl<'a> Source<'a> {
+    fn length(&self) -> u64 {
+        match self {
+            Source::Cached { body, .. } | Source::Read(body) => body.len() as u64,
+            Source::Stored { length, .. } => *length,
+        }
+    }
+
+    fn part(&self, from: u64, length: u64) -> Part<'a> {
+        let within = from as usize..(from + length) as usize;
+        match *self {
+            Source::Cached { entry, encoding, body } => {
+                Part::Cached { entry, encoding, from: from as u32, bytes: &body[within] }
+            }
+            Source::Read(body) => Part::Bytes(&body[within]),
+            Source::Stored { file, .. } => Part::Stored { file, from, length },
+        }
+    }
+}
+
+/// Judges the conditions and sends what is due: all, some or nothing.
+fn respond(x: &mut Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) {
+    let Representation { modified_at, dates_tell, .. } = *file;
+    let named = |list: &[u8], comparison| condition::named(list, &file.tags, comparison);
+    let validators = Validators { named, modified_at, dates_tell };
+    match condition::judge(head, &validators, x.unix_s) {
+        Verdict::Send => {}
+        Verdict::NotModified(which) => {
+            let theirs = which.map_or(file.head.tag(), |which| file.tags[which]);
+            return x.reply.empty(Status::NOT_MODIFIED, &file.head.validators_of(&theirs));
+        }
+        Verdict::Mismatch => {
+            let reason = "The file is another one by now (If-Match).";
+            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+        }
+        Verdict::Newer => {
+            let reason = "The file is newer than that (If-Unmodified-Since).";
+            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+        }
+    }
+    let length = file.body.length();
+    let wanted = match head.range {
+        // Range means something with GET only (RFC 9110 section 14.2).
+        Some(range) if head.method == Method::Get && unchanged(x, head, file) => {
+            ranges(range, length)
+        }
+        _ => Ranges::Whole,
+    };
+    match wanted {
+        Ranges::Whole => {
+            x.reply.file(Status::OK, &[file.head.whole()]);
+            if file.head.is_encoded() {
+                x.reply.stats.answers_compressed.add(1);
+            }
+            x.reply.part(file.body.part(0, length));
+        }
+        Ranges::Unsatisfiable => {
+            let fields = format!("Content-Range: bytes */{length}\r\n");
+            let reason = format!("The file has {length} bytes, and none of those asked for.");
+            x.reply.refuse_with(Status::RANGE_NOT_SATISFIABLE, fields.as_bytes(), &reason);
+        }
+        Ranges::Parts(parts) => match *parts {
+            [part] => one_part(x, file, part, length),
+            ref parts => many_parts(x, file, parts, length),
+        },
+    }
+}
+
+/// Whether the client that asks for parts has others of the same file (RFC 9110 section 13.1.5).
+fn unchanged(x: &Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) -> bool {
+    let tag = file.head.tag();
+    head.if_range
+        .is_none_or(|condition| if_range(condition, tag.as_ref(), file.modified_at, x.unix_s))
+}
+
+fn one_part(x: &mut Exchange<'_>, file: &Representation<'_>, part: ByteRange, length: u64) {
+    let ByteRange { first, last } = part;
+    let fields = format!(
+        "Content-Range: bytes {first}-{last}/{length}\r\nContent-Length: {}\r\n\r\n",
+        part.length()
+    );
+    x.reply.file(Status::PARTIAL_CONTENT, &[file.head.fields(), fields.as_bytes()]);
+    x.reply.part(file.body.part(first, part.length()));
+}
+
+/// Several parts, each with a head of its own (RFC 9110 section 14.6).
+fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRange], length: u64) {
+    // Chance, so that no file can hold it on purpose.
+    let boundary = format!("{:016x}{:016x}", x.rng.next_u64(), x.rng.next_u64());
+    let kind = file.head.content_type();
+    let heads: Vec<String> = parts
+        .iter()
+        .map(|ByteRange { first, last }| {
+            format!(
+                "\r\n--{boundary}\r\nContent-Type: {kind}\r\n\
+                 Content-Range: bytes {first}-{last}/{length}\r\n\r\n"
+            )
+        })
+        .collect();
+    let end = format!("\r\n--{boundary}--\r\n");
+    let heads_bytes: usize = heads.iter().map(String::len).sum();
+    let bytes: u64 = parts.iter().map(|part| part.length()).sum();
+    let fields = format!(
+        "Content-Type: multipart/byteranges; boundary={boundary}\r\n\
+         X-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nContent-Length: {}\r\n\r\n",
+        bytes + (heads_bytes + end.len()) as u64
+    );
+    x.reply.file(Status::PARTIAL_CONTENT, &[file.head.validators(), fields.as_bytes()]);
+    for (head, part) in heads.iter().zip(parts) {
+        x.reply.part(Part::Bytes(head.as_bytes()));
+        x.reply.part(file.body.part(part.first, part.length()));
+    }
+    x.reply.part(Part::Bytes(end.as_bytes()));
+}
+
+/// What a directory is answered with.
+const INDEX: &str = "index.html";
+
+const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";

@@ -1,0 +1,127 @@
+//! What is in a directory, as a page: where a mount allows it and there is no index.
+
+use crate::config::Mount;
+use crate::context::Exchange;
+use crate::limits::{LISTING_BYTES_MAX, LISTING_MAX};
+use httpdate::HttpDate;
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+use stentor_io::{FileKind, Listed};
+use stentor_wire::status::Status;
+use stentor_wire::target::check_file;
+
+/// Answers with the list of `directory`, which is beneath the root of the mount; `path` is what the
+/// client calls it, with a slash at its end. Returns false if there is no such directory.
+pub(crate) fn list(
+    x: &mut Exchange<'_>,
+    mount: (usize, &Mount),
+    path: &str,
+    directory: &str,
+) -> bool {
+    let directory = directory.strip_suffix('/').unwrap_or(directory);
+    let Ok(mut listing) = x.files.list(&x.shared.library, mount, directory, LISTING_MAX) else {
+        return false;
+    };
+    // What would not be served is not shown.
+    listing.names.retain(|listed| {
+        let is_served = check_file(&format!("{path}{}", listed.name)).is_ok();
+        is_served && matches!(listed.kind, FileKind::File | FileKind::Directory)
+    });
+    let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
+    listing.names.sort_by_cached_key(order);
+    let page = page(path, &listing.names, listing.more);
+    let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";
+    x.reply.content(Status::OK, "text/html; charset=utf-8", fields, page.as_bytes());
+    true
+}
+
+fn page(path: &str, names: &[Listed], mut more: bool) -> String {
+    let title = escaped(path);
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>body{{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}}\
+         td{{padding:0 2em 0 0}}td+td{{text-align:right;font-variant-numeric:tabular-nums}}\
+         </style>\n<h1>{title}</h1>\n<table>\n"
+    );
+    if path != "/" {
+        page.push_str("<tr><td><a href=\"../\">../</a>\n");
+    }
+    for Listed { name, kind, status } in names {
+        if page.len() >= LISTING_BYTES_MAX {
+            more = true;
+            break;
+        }
+        let slash = if *kind == FileKind::Directory { "/" } else { "" };
+        let size = match kind {
+            FileKind::Directory => String::new(),
+            _ => status.bytes.to_string(),
+        };
+        let modified = UNIX_EPOCH + Duration::from_secs(status.modified_unix_s());
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"./{}{slash}\">{}{slash}</a><td>{size}<td>{}",
+            reference(name),
+            escaped(name),
+            HttpDate::from(modified)
+        );
+    }
+    page.push_str("</table>\n");
+    if more {
+        let _ = writeln!(page, "<p>And more, which are not shown.");
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+/// Text as it stands in HTML, also within quotes.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            char => html.push(char),
+        }
+    }
+    html
+}
+
+/// A name as it stands in a reference: everything but the unreserved (RFC 3986 section 2.3) in
+/// percent-encoding.
+fn reference(name: &str) -> String {
+    let mut reference = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            reference.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(reference, "%{byte:02X}");
+        }
+    }
+    reference
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_io::FileStatus;
+
+    #[test]
+    fn names_that_would_be_markup_are_text() {
+        let status = FileStatus { device: 1, inode: 2, bytes: 3, modified_ns: 0 };
+        let names = [
+            Listed { name: "a b".to_owned(), kind: FileKind::Directory, status },
+            Listed { name: "<script>\"'&%".to_owned(), kind: FileKind::File, status },
+        ];
+        let page = page("/<i>/", &names, true);
+        assert!(page.contains("<title>/&lt;i&gt;/</title>"), "{page}");
+        assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>Thu, 01 Jan 1970"), "{page}");
+        assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#39;"));
+        assert!(page.contains("And more"), "{page}");
+    }
+}

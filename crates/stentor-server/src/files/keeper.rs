@@ -1,0 +1,442 @@
+//! The thread that fills the cache and keeps it true to the disk.
+//!
+//! It does one thing at a time, and looks for changes between any two. A directory is watched, and
+//! with it all above it up to the root, before a file of it is read; so a change that comes after
+//! the reading is told after the entry was made, and mends it. What cannot be watched is not kept.
+//!
+//! The root itself is looked at once a second by its path: it may be replaced as a whole, or be a
+//! link that is set to another directory.
+
+use super::disk::{read_whole, symlinks};
+use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
+use crate::config::{Files, Mount};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, PoisonError, Weak};
+use std::thread;
+use stentor_io::{
+    Change, Directory, DirectoryId, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s,
+};
+use stentor_wire::file_name::content_type;
+use stentor_wire::negotiate::{Encoding, Encodings, compressible};
+
+/// See the head of the file.
+pub(crate) struct Keeper {
+    /// The workers have it: when they have ended, so does the keeper.
+    library: Weak<Library>,
+    waker: Arc<Waker>,
+    queue: Receiver<Job>,
+    /// There may be more in the queue.
+    busy: bool,
+    mounts: Vec<Mount>,
+    files: Files,
+    /// By mount; none if it could not be opened.
+    roots: Vec<Option<(Directory, DirectoryId)>>,
+    /// When they are looked at again.
+    look_at_ms: u64,
+    watcher: Watcher,
+    /// The directories that are watched, by the path that their files begin with.
+    watches: HashMap<Box<str>, WatchId>,
+    /// And the other way round: two mounts may have the same directory.
+    watched: HashMap<WatchId, Vec<Box<str>>>,
+    changes: Vec<Change>,
+    /// Files that have changed, but could not be read since their writers were not done.
+    unsettled: HashSet<Box<str>>,
+    /// That directories cannot be watched is said once.
+    complained: bool,
+}
+
+/// What came of reading a file.
+enum Reading {
+    Whole(Box<Entry>),
+    /// It is being written, or cannot be read at the moment.
+    NotNow,
+    /// There is nothing to be kept.
+    Nothing,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        library: &Arc<Library>,
+        queue: Receiver<Job>,
+        watcher: Watcher,
+        mounts: Vec<Mount>,
+        files: Files,
+    ) -> Keeper {
+        let mut keeper = Keeper {
+            library: Arc::downgrade(library),
+            waker: Arc::clone(&library.waker),
+            queue,
+            busy: false,
+            mounts,
+            files,
+            roots: Vec::new(),
+            look_at_ms: 0,
+            watcher,
+            watches: HashMap::new(),
+            watched: HashMap::new(),
+            changes: Vec::new(),
+            unsettled: HashSet::new(),
+            complained: false,
+        };
+        keeper.open_roots();
+        keeper
+    }
+
+    /// Lets it work on a thread of its own.
+    ///
+    /// # Errors
+    /// The host refuses another thread.
+    pub(crate) fn start(mut self) -> io::Result<()> {
+        let life = move || {
+            loop {
+                match self.turn() {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        tracing::error!("changed files are not noticed any more: {error}");
+                        return self.give_up();
+                    }
+                }
+            }
+        };
+        thread::Builder::new().name("keeper".to_owned()).spawn(life).map(drop)
+    }
+
+    /// Waits for something to do, and does it. Returns false when nobody needs it any more.
+    ///
+    /// # Errors
+    /// Changes cannot be watched for any more.
+    pub(crate) fn turn(&mut self) -> io::Result<bool> {
+        let timeout_ms = match () {
+            () if self.busy => Some(0),
+            () if self.mounts.is_empty() => None,
+            () => Some(self.look_at_ms.saturating_sub(now_ms())),
+        };
+        let mut changes = std::mem::take(&mut self.changes);
+        self.watcher.wait(&self.waker, timeout_ms, &mut changes)?;
+        self.waker.take();
+        let Some(library) = self.library.upgrade() else { return Ok(false) };
+        for change in changes.drain(..) {
+            self.see_to(&library, change);
+        }
+        self.changes = changes;
+        self.reload(&library);
+        if now_ms() >= self.look_at_ms {
+            self.look_at_roots(&library);
+            for path in std::mem::take(&mut self.unsettled) {
+                self.refresh(&library, &path);
+            }
+        }
+        if !self.unsettled.is_empty() {
+            self.look_at_ms = self.look_at_ms.min(now_ms() + LOOK_AGAIN_MS);
+        }
+        let job = self.queue.try_recv().ok();
+        self.busy = job.is_some();
+        if let Some(job) = job {
+            self.load(&library, &job);
+        }
+        Ok(true)
+    }
+
+    /// One turn without waiting: a test says when.
+    #[cfg(test)]
+    pub(crate) fn step(&mut self) {
+        self.busy = true;
+        self.turn().unwrap();
+    }
+
+    /// Without news of changes nothing may be kept.
+    fn give_up(&mut self) {
+        if let Some(library) = self.library.upgrade() {
+            library.cache.remove_under("");
+        }
+    }
+
+    fn reload(&mut self, library: &Library) {
+        let reload = library.reload.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((mounts, files)) = reload {
+            self.mounts = mounts;
+            self.files = files;
+            self.open_roots();
+            self.forget_under(library, "");
+        }
+    }
+
+    fn open_roots(&mut self) {
+        let open = |mount: &Mount| {
+            let root = Directory::open(&mount.root);
+            let opened = root.and_then(|root| root.identity().map(|id| (root, id)));
+            let tell = |error: &io::Error| {
+                let root = mount.root.display();
+                tracing::warn!("there are no files of {root} until it can be opened: {error}");
+            };
+            opened.inspect_err(tell).ok()
+        };
+        self.roots = self.mounts.iter().map(open).collect();
+        self.look_at_ms = now_ms() + LOOK_MS;
+    }
+
+    /// Whether the roots are still what is at their paths. One that is gone stays what it was until
+    /// there is another.
+    fn look_at_roots(&mut self, library: &Library) {
+        self.look_at_ms = now_ms() + LOOK_MS;
+        for index in 0..self.mounts.len() {
+            let mount = &self.mounts[index];
+            let known = self.roots[index].as_ref().map(|(_, id)| *id);
+            match Directory::identity_of(&mount.root) {
+                Ok(id) if Some(id) != known => {}
+                _ => continue,
+            }
+            let Ok(root) = Directory::open(&mount.root) else { continue };
+            let Ok(id) = root.identity() else { continue };
+            tracing::info!("{} is another directory now", mount.root.display());
+            let path = mount.path.clone();
+            self.roots[index] = Some((root, id));
+            library.note_new_root();
+            self.forget_under(library, &path);
+        }
+    }
+
+    fn see_to(&mut self, library: &Library, change: Change) {
+        match change {
+            Change::Written { watch, name } | Change::Removed { watch, name } => {
+                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                    let path = format!("{directory}{name}");
+                    for suffix in PACKED.map(Encoding::suffix) {
+                        if let Some(of) = path.strip_suffix(suffix) {
+                            self.refresh(library, of);
+                        }
+                    }
+                    self.refresh(library, &path);
+                }
+            }
+            Change::DirectoryChanged { watch, name } => {
+                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                    let slash = if name.is_empty() { "" } else { "/" };
+                    self.forget_under(library, &format!("{directory}{name}{slash}"));
+                }
+            }
+            Change::Ended { watch } => {
+                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                    self.forget_under(library, &directory);
+                }
+            }
+            Change::Overflow => self.forget_under(library, ""),
+        }
+    }
+
+    /// Neither keeps nor watches what is under a path.
+    fn forget_under(&mut self, library: &Library, prefix: &str) {
+        library.cache.remove_under(prefix);
+        let gone: Vec<Box<str>> =
+            self.watches.keys().filter(|path| path.starts_with(prefix)).cloned().collect();
+        for path in gone {
+            let Some(watch) = self.watches.remove(&path) else { continue };
+            let Some(directories) = self.watched.get_mut(&watch) else { continue };
+            directories.retain(|directory| *directory != path);
+            if directories.is_empty() {
+                self.watched.remove(&watch);
+                self.watcher.unwatch(watch);
+            }
+        }
+    }
+
+    /// The file at `path` has changed: so does its entry, if it has one.
+    fn refresh(&mut self, library: &Library, path: &str) {
+        let Some(before) = library.cache.entry(path) else { return };
+        match self.read(path, before.used_ms()) {
+            Reading::Whole(mut entry) => {
+                entry.shares_second = entry.modified_at == before.modified_at
+                    && (entry.tag != before.tag || before.shares_second);
+                for encoding in PACKED {
+                    if before.asked().contains(encoding) {
+                        self.pack(path, &entry, encoding);
+                    }
+                }
+                self.enter(library, path, *entry);
+            }
+            // Its writer is not done: what there was goes on being served.
+            Reading::NotNow => drop(self.unsettled.insert(path.into())),
+            Reading::Nothing => library.cache.remove(path),
+        }
+    }
+
+    /// What a worker asked for.
+    fn load(&mut self, library: &Library, job: &Job) {
+        if let Some(entry) = library.cache.entry(&job.path) {
+            library.cache.change(&job.path, &entry, |entry| {
+                self.pack(&job.path, entry, job.encoding);
+            });
+            library.cache.evict(self.files.cache_bytes_max as u64);
+        } else if let Reading::Whole(entry) = self.read(&job.path, job.now_ms) {
+            self.pack(&job.path, &entry, job.encoding);
+            self.enter(library, &job.path, *entry);
+        }
+    }
+
+    fn enter(&self, library: &Library, path: &str, entry: Entry) {
+        library.cache.insert(path, Arc::new(entry));
+        library.cache.evict(self.files.cache_bytes_max as u64);
+    }
+
+    /// Makes an entry of a file, with what stands beside it, and watches its directories first.
+    fn read(&mut self, path: &str, used_ms: u64) -> Reading {
+        let Some((index, mount, rest)) = mount_of(&self.mounts, path) else {
+            return Reading::Nothing;
+        };
+        let mount = mount.clone();
+        if !self.watch_above(index, &mount.path, rest) {
+            return Reading::Nothing;
+        }
+        let Some((root, _)) = &self.roots[index] else { return Reading::Nothing };
+        let find = |path: &str| match root.find(path, symlinks(&mount)) {
+            // What is behind a link changes elsewhere, in a directory that is not watched.
+            Ok(Found::File(file)) if !file.through_symlink() => Some(file),
+            _ => None,
+        };
+        let Some(file) = find(rest) else { return Reading::Nothing };
+        let kind = content_type(rest);
+        if !is_worth_keeping(&self.files, file.status().bytes, kind) {
+            return Reading::Nothing;
+        }
+        let small_bytes_max = self.files.small_bytes_max as u64;
+        let Some(Siblings { packed, mut stored }) = siblings(rest, small_bytes_max, find) else {
+            return Reading::NotNow;
+        };
+        let mut identity = None;
+        let mut status = file.status();
+        if status.bytes > small_bytes_max {
+            stored.insert(Encoding::Identity);
+        } else if let Ok(Some((read, content))) = read_whole(&file) {
+            status = read;
+            identity = Some(content);
+        } else {
+            return Reading::NotNow;
+        }
+        let tag = match &identity {
+            Some(content) => Tag::of_content(content, Encoding::Identity),
+            None => Tag::of_status(&status, Encoding::Identity),
+        };
+        let varies = compressible(kind)
+            || !packed.is_empty()
+            || PACKED.iter().any(|&encoding| stored.contains(encoding));
+        let cache_control = cache_control(&mount, rest);
+        let outline = Outline {
+            tag,
+            modified_at: status.modified_unix_s().min(unix_s()),
+            cache_control,
+            varies,
+            content_type: kind,
+            encoding: Encoding::Identity,
+            length: identity.as_ref().map_or(0, |content| content.len() as u64),
+        };
+        let entry = Entry::new(&outline, identity, packed, stored);
+        entry.note_use(used_ms);
+        Reading::Whole(Box::new(entry))
+    }
+
+    /// Watches the directory of a file and all above it, up to the root. Returns whether all of
+    /// them are watched.
+    fn watch_above(&mut self, index: usize, mount: &str, rest: &str) -> bool {
+        let ends = rest.match_indices('/').map(|(at, _)| at);
+        for end in std::iter::once(None).chain(ends.map(Some)) {
+            let (beneath, path) = match end {
+                None => ("", mount.to_owned()),
+                Some(end) => (&rest[..end], format!("{mount}{}", &rest[..=end])),
+            };
+            if self.watches.contains_key(path.as_str()) {
+                continue;
+            }
+            let Some((root, _)) = &self.roots[index] else { return false };
+            match self.watcher.watch(root, beneath) {
+                Ok(watch) => {
+                    self.watches.insert(path.as_str().into(), watch);
+                    self.watched.entry(watch).or_default().push(path.into());
+                }
+                Err(error) => {
+                    self.complain(&error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// That a file is not there is nothing to speak of; that nothing can be kept is.
+    fn complain(&mut self, error: &io::Error) {
+        let of_host = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Unsupported);
+        if of_host && !self.complained {
+            self.complained = true;
+            tracing::warn!(
+                "some files are not kept in memory, since their directories cannot be watched: \
+                 {error} (see fs.inotify.max_user_watches)"
+            );
+        }
+    }
+
+    /// Packs an entry that is text, unless it was done or is there already. What does not become
+    /// smaller is not kept, and not tried again, since the entry remembers that it was asked for.
+    fn pack(&self, path: &str, entry: &Entry, encoding: Encoding) {
+        entry.ask(encoding);
+        let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
+        if !wanted || entry.available().contains(encoding) {
+            return;
+        }
+        let read;
+        let content = match entry.form(Encoding::Identity) {
+            Some(form) => &form.body[..],
+            None => match self.read_large(path, entry) {
+                Some(content) => {
+                    read = content;
+                    &read[..]
+                }
+                None => return entry.forget(encoding),
+            },
+        };
+        let packed = stentor_hub::compress(encoding, content);
+        if let Some(packed) = packed.filter(|packed| packed.len() < content.len()) {
+            entry.add(encoding, entry.tag.encoded(encoding), packed);
+        }
+    }
+
+    /// The content of a text that is too large to be kept, if it is still what its entry says.
+    fn read_large(&self, path: &str, entry: &Entry) -> Option<Vec<u8>> {
+        let (index, mount, rest) = mount_of(&self.mounts, path)?;
+        let (root, _) = self.roots[index].as_ref()?;
+        let Ok(Found::File(file)) = root.find(rest, symlinks(mount)) else { return None };
+        let (status, content) = read_whole(&file).ok()??;
+        (Tag::of_status(&status, Encoding::Identity) == entry.tag).then_some(content)
+    }
+}
+
+/// What stands beside a file, packed already.
+struct Siblings {
+    packed: Vec<(Encoding, Vec<u8>)>,
+    /// And is too large to be kept.
+    stored: Encodings,
+}
+
+/// Reads what stands beside the file of that name; `None` if some of it is being written.
+fn siblings(name: &str, bytes_max: u64, find: impl Fn(&str) -> Option<File>) -> Option<Siblings> {
+    let mut siblings = Siblings { packed: Vec::new(), stored: Encodings::EMPTY };
+    for encoding in PACKED {
+        let Some(file) = find(&format!("{name}{}", encoding.suffix())) else { continue };
+        if file.status().bytes > bytes_max {
+            siblings.stored.insert(encoding);
+        } else {
+            let (_, packed) = read_whole(&file).ok()??;
+            siblings.packed.push((encoding, packed));
+        }
+    }
+    Some(siblings)
+}
+
+fn now_ms() -> u64 {
+    monotonic_us() / 1000
+}
+
+/// How often the roots are looked at, and files again that were being written.
+const LOOK_MS: u64 = 1_000;
+const LOOK_AGAIN_MS: u64 = 250;

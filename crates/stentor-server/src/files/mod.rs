@@ -1,0 +1,195 @@
+//! Files: small ones from memory, large ones straight from the disk.
+//!
+//! What is asked for often is an [`Entry`]: its head and its body, ready to be sent, in the
+//! encodings that clients want. The entries are in a [`Cache`] that all workers read without a
+//! lock. A thread of its own, the [`Keeper`], is the only one that writes to it: it loads what a
+//! worker did not find, compresses, evicts, and hears from the kernel what changes on the disk.
+//! That one thread does all of it is what makes it right: a directory is watched before a file of
+//! it is read, and what happens to the file afterwards is seen to after it was entered.
+//!
+//! A worker that finds no entry does not wait for one. It opens the file itself ([`OpenFiles`]),
+//! reads it if it is small, has the kernel send it if it is large, and tells the keeper if it is
+//! worth keeping. Descriptors stay on the thread that opened them, since each worker has a file
+//! table of its own.
+//!
+//! No file is served that is half written. While somebody has it open for writing, the entry there
+//! is goes on being served, and if there is none, the client is told to come again. `disk.rs` says
+//! how that is known. (A large file that is written over while it is being sent is noticed at the
+//! next share of it. What of it waits in the socket by then is the page cache's, and changes.)
+
+mod cache;
+mod disk;
+mod entry;
+mod keeper;
+
+use crate::config::{Files, Mount};
+use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
+use cache::Cache;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use stentor_io::{Directory, Waker, Watcher};
+use stentor_wire::negotiate::{Encoding, compressible};
+
+pub(crate) use cache::Kept;
+pub(crate) use disk::{OpenFiles, is_whole, read_whole};
+pub(crate) use entry::{Entry, Head, Outline, Tag};
+pub(crate) use keeper::Keeper;
+
+/// What workers and keeper share: the cache, and the way to ask for more.
+pub(crate) struct Library {
+    cache: Cache,
+    jobs: SyncSender<Job>,
+    /// The other end, as long as there is no keeper.
+    queue: Mutex<Option<Receiver<Job>>>,
+    /// Other mounts than those the keeper goes by, since the settings were read again.
+    reload: Mutex<Option<(Vec<Mount>, Files)>>,
+    waker: Arc<Waker>,
+    /// Counts how often a root turned out to be another directory than before.
+    roots: AtomicU64,
+}
+
+/// What a worker asks of the keeper: this file, and if it can be, in that encoding.
+#[derive(Debug)]
+struct Job {
+    path: Box<str>,
+    encoding: Encoding,
+    now_ms: u64,
+}
+
+impl Library {
+    /// An empty library. To be made before workers take file tables of their own, for they wake the
+    /// keeper.
+    ///
+    /// # Errors
+    /// The host is out of files or memory.
+    pub(crate) fn new() -> io::Result<Library> {
+        let (jobs, queue) = mpsc::sync_channel(LOAD_QUEUE);
+        Ok(Library {
+            cache: Cache::new(),
+            jobs,
+            queue: Mutex::new(Some(queue)),
+            reload: Mutex::new(None),
+            waker: Arc::new(Waker::new()?),
+            roots: AtomicU64::new(0),
+        })
+    }
+
+    /// The keeper, if there is anything to keep; there is one at most.
+    ///
+    /// # Errors
+    /// The host is out of files or memory, or of inotify instances.
+    pub(crate) fn keeper(
+        self: &Arc<Library>,
+        mounts: &[Mount],
+        files: &Files,
+    ) -> io::Result<Option<Keeper>> {
+        if mounts.is_empty() {
+            return Ok(None);
+        }
+        let watcher = Watcher::new()?;
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(queue.map(|queue| Keeper::new(self, queue, watcher, mounts.to_vec(), files.clone())))
+    }
+
+    /// Goes by other mounts from now on.
+    pub(crate) fn reload(&self, mounts: &[Mount], files: &Files) {
+        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        *reload = Some((mounts.to_vec(), files.clone()));
+        self.waker.wake();
+    }
+
+    /// Shows the entry of that path, if there is one, and notes that it was used.
+    pub(crate) fn with_entry<R>(
+        &self,
+        path: &str,
+        now_ms: u64,
+        show: impl FnOnce(Option<&Arc<Entry>>) -> R,
+    ) -> R {
+        self.cache.with(path, |entry| {
+            if let Some(entry) = entry {
+                entry.note_use(now_ms);
+            }
+            show(entry)
+        })
+    }
+
+    /// Asks for the file to be kept, in that encoding too if it is text. If the keeper has too much
+    /// to do, a later request will ask again.
+    pub(crate) fn ask(&self, path: &str, encoding: Encoding, now_ms: u64) -> bool {
+        let asked = self.jobs.try_send(Job { path: path.into(), encoding, now_ms }).is_ok();
+        if asked {
+            self.waker.wake();
+        }
+        asked
+    }
+
+    /// What is kept at the moment, and what had to go so far.
+    pub(crate) fn kept(&self) -> Kept {
+        self.cache.kept()
+    }
+
+    /// Changes whenever a root is another directory than before.
+    fn roots(&self) -> u64 {
+        self.roots.load(Ordering::Acquire)
+    }
+
+    fn note_new_root(&self) {
+        self.roots.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // The keeper looks, and ends.
+        self.waker.wake();
+    }
+}
+
+/// Whether every root is a directory that can be opened.
+///
+/// # Errors
+/// One is not; the error names it.
+pub(crate) fn check_roots(mounts: &[Mount]) -> io::Result<()> {
+    for Mount { root, .. } in mounts {
+        Directory::open(root).map_err(|error| {
+            let reason = format!("the files of {} cannot be served: {error}", root.display());
+            io::Error::new(error.kind(), reason)
+        })?;
+    }
+    Ok(())
+}
+
+/// The mount that a path is under, the longest if there are several, and the path beneath it.
+pub(crate) fn mount_of<'m, 'p>(
+    mounts: &'m [Mount],
+    path: &'p str,
+) -> Option<(usize, &'m Mount, &'p str)> {
+    let under = mounts.iter().enumerate().filter_map(|(index, mount)| {
+        path.strip_prefix(mount.path.as_str()).map(|rest| (index, mount, rest))
+    });
+    under.max_by_key(|(_, mount, _)| mount.path.len())
+}
+
+/// Whether a file is worth asking the keeper for: it is small, or text that is worth compressing.
+pub(crate) fn is_worth_keeping(files: &Files, bytes: u64, content_type: &str) -> bool {
+    let text = compressible(content_type) && bytes <= COMPRESS_FILE_BYTES_MAX;
+    let small = bytes <= files.small_bytes_max as u64;
+    files.cache_bytes_max as u64 > bytes && (small || text)
+}
+
+/// The `Cache-Control` of a file of that name.
+pub(crate) fn cache_control<'m>(mount: &'m Mount, name: &str) -> &'m str {
+    if mount.immutable && stentor_wire::file_name::is_hashed(name) {
+        // RFC 8246: not even a reload asks again.
+        return "public, max-age=31536000, immutable";
+    }
+    mount.cache_control.as_str()
+}
+
+/// What may stand beside a file, packed already.
+pub(crate) const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! The demo's page and script, as files: the server serves them as it would any site.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::SystemTime;
+
+/// A directory of the demo's own, which goes when the demo does.
+#[derive(Debug)]
+pub(super) struct Site {
+    root: PathBuf,
+    written_at: SystemTime,
+}
+
+impl Site {
+    /// Writes the files.
+    ///
+    /// # Errors
+    /// Nothing can be written where temporary files go (`TMPDIR`).
+    pub(super) fn write() -> io::Result<Site> {
+        let directory = std::env::temp_dir().join(format!("stentor-demo-{}", process::id()));
+        // One of an earlier process of this number, which did not come to its end, would be in
+        // the way; one of somebody else's cannot be removed, and is an error.
+        let _ = fs::remove_dir_all(&directory);
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        let mut site = Site { root: directory, written_at: SystemTime::UNIX_EPOCH };
+        let page = site.root.join("index.html");
+        fs::write(&page, PAGE)?;
+        fs::write(site.root.join("stentor.js"), CLIENT)?;
+        site.written_at = fs::metadata(page)?.modified()?;
+        Ok(site)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// When the page was written: its `Last-Modified`.
+    pub(super) fn written_at(&self) -> SystemTime {
+        self.written_at
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+pub(super) const PAGE: &str = include_str!("page.html");
+
+/// The browser client, as it is published for others.
+const CLIENT: &str = include_str!("../../../../clients/js/stentor.js");
