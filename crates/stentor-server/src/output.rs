@@ -321,8 +321,9 @@ impl Backlog {
     /// It may be kept for long: in no more memory than it needs. In a place of its own, since one
     /// that is cut to size leaves a gap beside it for each connection.
     fn shrunk(mut self) -> Backlog {
-        self.pieces = self.pieces.drain(..).collect();
-        self
+        let mut pieces = VecDeque::with_capacity(self.pieces.len());
+        pieces.append(&mut self.pieces);
+        Backlog { pieces, ..self }
     }
 }
 

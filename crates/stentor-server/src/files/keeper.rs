@@ -95,8 +95,8 @@ impl Keeper {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(error) => {
-                        tracing::error!("changed files are not noticed any more: {error}");
-                        return self.give_up();
+                        tracing::error!("files are not kept in memory any more: {error}");
+                        return;
                     }
                 }
             }
@@ -145,13 +145,6 @@ impl Keeper {
     pub(crate) fn step(&mut self) {
         self.busy = true;
         self.turn().unwrap();
-    }
-
-    /// Without news of changes nothing may be kept.
-    fn give_up(&mut self) {
-        if let Some(library) = self.library.upgrade() {
-            library.cache.remove_under("");
-        }
     }
 
     fn reload(&mut self, library: &Library) {
@@ -408,6 +401,15 @@ impl Keeper {
         let Ok(Found::File(file)) = root.find(rest, symlinks(mount)) else { return None };
         let (status, content) = read_whole(&file).ok()??;
         (Tag::of_status(&status, Encoding::Identity) == entry.tag).then_some(content)
+    }
+}
+
+impl Drop for Keeper {
+    /// However it ends: without news of changes nothing may be kept.
+    fn drop(&mut self) {
+        if let Some(library) = self.library.upgrade() {
+            library.cache.remove_under("");
+        }
     }
 }
 
