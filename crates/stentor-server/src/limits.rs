@@ -83,8 +83,9 @@ pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 /// After so many panics a worker is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = 1_000;
 
-/// What one connection is sent of a file on the disk before the others have their turn.
-pub(crate) const FILE_SHARE_BYTES: usize = 1024 * 1024;
+/// What one connection is sent of a file on the disk before the others have their turn. The
+/// simulator's files are small.
+pub(crate) const FILE_SHARE_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 1024 * 1024 };
 
 /// Files that may wait to be loaded into memory; beyond it a later request asks again.
 pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
