@@ -79,6 +79,10 @@ class Bench:
         return compile_c("pace.c", OUT_DIR / "pace", "-pthread")
 
     @cached_property
+    def downloads(self) -> Path:
+        return compile_c("downloads.c", OUT_DIR / "downloads")
+
+    @cached_property
     def malloc_count(self) -> Path:
         return compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from . import table
 from .bench import Bench, MeasurementError
-from .load import Sample, Subject, alternate, core_us, per_second
+from .load import Subject, alternate
 from .process import Memory, Server
-from .reading import TOPIC, VALUE
+from .reading import TOPIC, VALUE, carried_rows
 from .servers import Floor, Nginx, Stentor, exchange, expect_body, get
 
 IDLE_CONNECTIONS = 15_000
@@ -25,8 +25,7 @@ def short(bench: Bench) -> list[table.Row]:
     Opening and closing a connection costs the client more than the server, so one core of load
     does not fill one core of server, and requests per second of wall time would compare the load
     generator with itself. Judged is what the server's core would carry: requests divided by the
-    time that core was busy with them, soft interrupts included. For a server that fills its core
-    the two are the same.
+    time that core was busy with them, soft interrupts included.
     """
     with Stentor(bench) as stentor, Nginx(VALUE) as nginx:
         stentor.put(TOPIC, VALUE)
@@ -35,23 +34,7 @@ def short(bench: Bench) -> list[table.Row]:
             Subject(server.name, server, TOPIC, fields=("Connection: close",))
             for server in (stentor, nginx)
         ])
-    rows = []
-    for label, figure, target in (
-        ("requests per second of its core", carried_per_second, table.at_least(1.05)),
-        ("requests/s as seen by the load", per_second, None),
-    ):
-        rows.append(table.ratio_row(
-            f"one connection per request: {label}",
-            f"{series.median('stentor', figure):,.0f}",
-            f"nginx {series.median('nginx', figure):,.0f}",
-            series.ratio("stentor", "nginx", figure),
-            target,
-        ))
-    return rows
-
-
-def carried_per_second(sample: Sample) -> float:
-    return 1e6 / core_us(sample)
+    return carried_rows("one connection per request", series, "stentor", table.at_least(1.05))
 
 
 def idle(bench: Bench) -> list[table.Row]:

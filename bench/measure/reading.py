@@ -7,7 +7,15 @@ import time
 
 from . import table
 from .bench import Bench, MeasurementError
-from .load import Series, Subject, alternate, cpu_us, per_second
+from .load import (
+    Series,
+    Subject,
+    alternate,
+    carried_per_second,
+    core_share,
+    cpu_us,
+    per_second,
+)
 from .servers import Floor, Nginx, Stentor, body_of, expect_body, get
 
 VALUE = b"189.98 +0.42"
@@ -150,3 +158,28 @@ def rate_row(what: str, series: Series, other: str, target: table.Target | None)
         series.ratio("stentor", other, per_second),
         target,
     )
+
+
+def carried_rows(what: str, series: Series, subject: str,
+                 target: table.Target | None) -> list[table.Row]:
+    """Requests per second against nginx, judged by what the server's core would carry.
+
+    For a server that fills its core the two rows say the same. For one that does not, the second
+    is what the load generator was able to ask for.
+    """
+    return [
+        table.ratio_row(
+            f"{what}: requests per second of its core",
+            f"{series.median(subject, carried_per_second):,.0f}",
+            f"nginx {series.median('nginx', carried_per_second):,.0f}",
+            series.ratio(subject, "nginx", carried_per_second),
+            target),
+        table.ratio_row(
+            f"{what}: requests/s as seen by the load", as_seen(series, subject),
+            f"nginx {as_seen(series, 'nginx')}", series.ratio(subject, "nginx", per_second), None),
+    ]
+
+
+def as_seen(series: Series, subject: str) -> str:
+    rate, share = series.median(subject, per_second), series.median(subject, core_share)
+    return f"{rate:,.0f} (core {share:.0%} busy)"

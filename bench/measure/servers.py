@@ -17,49 +17,26 @@ topics = "/quotes/{name}"
 line = 'var hq_str_{name}="{value}";'
 """
 
-# Everything that nginx would do besides answering is off; a single process, as one worker.
-NGINX_CONFIG = """\
-daemon off;
-master_process off;
-worker_processes 1;
-pid {out}/nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 19000; }}
-http {{
-    access_log off;
-    default_type text/plain;
-    keepalive_requests 1000000000;
-    client_body_temp_path {out}/nginx-body;
-    proxy_temp_path {out}/nginx-proxy;
-    fastcgi_temp_path {out}/nginx-fastcgi;
-    uwsgi_temp_path {out}/nginx-uwsgi;
-    scgi_temp_path {out}/nginx-scgi;
-    server {{
-        listen 127.0.0.1:{port} backlog=4096;
-        location / {{ return 200 "{body}"; }}
-        location /compressed {{
-            gzip on;
-            gzip_types text/plain;
-            return 200 "{digits}";
-        }}
-    }}
-}}
-"""
-
 # Streams say nothing by themselves: neither does nchan, nor the floor.
 QUIET_STREAMS_CONFIG = """\
 [streams]
 heartbeat = "0s"
 """
 
-# As above; a subscriber begins with what is published after it came.
-NCHAN_MODULE = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
-NCHAN_CONFIG = """\
-load_module {module};
+# Whoever stops reading for as long as a measurement takes keeps its connection, at both servers.
+PATIENCE_SECONDS = 600
+PATIENT_CONFIG = f"""\
+[limits]
+write_timeout = "{PATIENCE_SECONDS}s"
+"""
+
+# Everything that nginx would do besides answering is off; a single process, as one worker.
+NGINX_CONFIG = """\
+{modules}
 daemon off;
 master_process off;
 worker_processes 1;
-pid {out}/nchan.pid;
+pid {out}/{name}.pid;
 error_log stderr crit;
 events {{ worker_connections 19000; }}
 http {{
@@ -70,29 +47,64 @@ http {{
     fastcgi_temp_path {out}/nginx-fastcgi;
     uwsgi_temp_path {out}/nginx-uwsgi;
     scgi_temp_path {out}/nginx-scgi;
+{http}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
-        location / {{
-            nchan_subscriber eventsource websocket;
-            nchan_channel_id bench;
-            nchan_subscriber_first_message newest;
-        }}
-        location /pub {{
-            nchan_publisher http;
-            nchan_channel_id bench;
-            nchan_message_buffer_length 32;
-        }}
+{server}
     }}
 }}
 """
 
+NGINX_VALUE = """\
+location / {{ return 200 "{body}"; }}
+location /compressed {{
+    gzip on;
+    gzip_types text/plain;
+    return 200 "{digits}";
+}}
+"""
+
+# What nginx has to be quick with files.
+NGINX_FILES_HTTP = f"""\
+types {{
+    text/html html;
+    image/png png;
+}}
+default_type application/octet-stream;
+etag on;
+sendfile on;
+tcp_nopush on;
+gzip_static on;
+open_file_cache max=20000 inactive=60s;
+open_file_cache_valid 60s;
+send_timeout {PATIENCE_SECONDS}s;
+"""
+
+# A subscriber begins with what is published after it came.
+NCHAN_MODULE = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
+NCHAN_SERVER = """\
+location / {
+    nchan_subscriber eventsource websocket;
+    nchan_channel_id bench;
+    nchan_subscriber_first_message newest;
+}
+location /pub {
+    nchan_publisher http;
+    nchan_channel_id bench;
+    nchan_message_buffer_length 32;
+}
+"""
+
 
 class Stentor(Server):
-    """One worker by default, with the look-up route of the finance pages or another `config`."""
+    """One worker by default, with the look-up route of the finance pages or another `config`.
+
+    With a `root` it serves the files beneath it.
+    """
 
     def __init__(self, bench: Bench, environment: dict[str, str] | None = None,
                  config: str = LOOKUP_CONFIG, workers: int = 1,
-                 cores: str = str(SERVER_CORE)) -> None:
+                 cores: str = str(SERVER_CORE), root: Path | None = None) -> None:
         self.control_port = free_port()
         port = free_port()
         file = OUT_DIR / "stentor.toml"
@@ -102,6 +114,7 @@ class Stentor(Server):
             "--listen", f"127.0.0.1:{port}",
             "--control", f"127.0.0.1:{self.control_port}",
             "--workers", str(workers),
+            *(["--root", str(root)] if root else []),
         ], port, self.control_port, environment=environment, cores=cores)
 
     def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> None:
@@ -132,20 +145,35 @@ class Stentor(Server):
             connection.close()
 
 
-class Nginx(Server):
+class NginxProcess(Server):
+    """nginx as one process without logs, with what goes into its `http` and `server` blocks."""
+
+    def __init__(self, name: str, http: str, server: str, modules: str = "") -> None:
+        port = free_port()
+        config = OUT_DIR / f"{name}.conf"
+        config.write_text(NGINX_CONFIG.format(out=OUT_DIR, name=name, port=port, http=http,
+                                              server=server, modules=modules))
+        super().__init__(name, ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c", str(config)],
+                         port)
+
+
+class Nginx(NginxProcess):
     """`return 200` with a fixed body (which must need no quoting).
 
     /compressed is as much work as a request can be made here: digits, compressed for each.
     """
 
     def __init__(self, body: bytes) -> None:
-        port = free_port()
-        config = OUT_DIR / "nginx.conf"
-        config.write_text(NGINX_CONFIG.format(
-            out=OUT_DIR, port=port, body=body.decode("ascii"),
-            digits=random.Random(20240602).randbytes(1_500).hex()))
-        super().__init__("nginx", ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c",
-                                   str(config)], port)
+        digits = random.Random(20240602).randbytes(1_500).hex()
+        super().__init__("nginx", "default_type text/plain;",
+                         NGINX_VALUE.format(body=body.decode("ascii"), digits=digits))
+
+
+class NginxFiles(NginxProcess):
+    """The files beneath `root`, with all that nginx has to be quick with them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("nginx", NGINX_FILES_HTTP, f"root {root};")
 
 
 class Floor(Server):
@@ -158,16 +186,12 @@ class Floor(Server):
         super().__init__("floor", [str(bench.floor), str(port), str(file)], port)
 
 
-class Nchan(Server):
+class Nchan(NginxProcess):
     """nginx with the nchan module: one channel, one process; publishing is POST /pub."""
 
     def __init__(self) -> None:
         require_package(NCHAN_MODULE, "libnginx-mod-nchan")
-        port = free_port()
-        config = OUT_DIR / "nchan.conf"
-        config.write_text(NCHAN_CONFIG.format(module=NCHAN_MODULE, out=OUT_DIR, port=port))
-        super().__init__("nchan", ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c",
-                                   str(config)], port)
+        super().__init__("nchan", "", NCHAN_SERVER, f"load_module {NCHAN_MODULE};")
 
 
 class FloorPush(Server):
@@ -232,8 +256,9 @@ def body_of(response: bytes) -> bytes:
     return response.partition(b"\r\n\r\n")[2]
 
 
-def expect_body(server: Server, path: str, body: bytes) -> None:
+def expect_body(server: Server, path: str, body: bytes, *fields: str) -> None:
     """What is about to be measured must be the right answer."""
-    found = body_of(get(server, path))
+    found = body_of(get(server, path, *fields))
     if found != body:
-        raise MeasurementError(f"{server.name}: GET {path} answered {found!r}, not {body!r}")
+        raise MeasurementError(
+            f"{server.name}: GET {path} answered {found[:80]!r}, not {body[:80]!r}")

@@ -58,6 +58,15 @@ def absolute_row(what: str, text: str, figure: float, target: Target | None) -> 
                target.holds(figure) if target else None)
 
 
+def either_row(what: str, judged: list[tuple[str, float, Target]]) -> Row:
+    """Ratios to several subjects, one of which must reach its target; says which do."""
+    reached = [name for name, ratio, target in judged if target.holds(ratio)]
+    return Row(what, f"reached: {' and '.join(reached) or 'none'}",
+               " or ".join(name for name, _, _ in judged),
+               " or ".join(f"{ratio:.2f}" for _, ratio, _ in judged),
+               " or ".join(target.text for _, _, target in judged), bool(reached))
+
+
 def not_measured(what: str, reason: str) -> Row:
     """Counts as missed: a figure nobody could measure has not been reached."""
     return Row(what, "not measured", reason, "", "", False)
