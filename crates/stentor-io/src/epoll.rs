@@ -414,6 +414,10 @@ impl Backend for Epoll {
         hold_little(borrow(socket));
     }
 
+    fn unacknowledged(&self, socket: Socket) -> u32 {
+        crate::socket::unacknowledged(borrow(socket))
+    }
+
     fn resume(&mut self, socket: Socket) {
         self.rearm(socket);
     }

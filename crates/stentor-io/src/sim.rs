@@ -351,6 +351,11 @@ impl Backend for Sim {
         let _ = self.pipe_of(socket);
     }
 
+    fn unacknowledged(&self, socket: Socket) -> u32 {
+        let index = self.sockets[socket.index()].expect("the server asks of a socket it closed");
+        self.pipes[index].downstream.len() as u32
+    }
+
     fn resume(&mut self, socket: Socket) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;

@@ -251,6 +251,15 @@ pub(crate) fn hold_little(fd: BorrowedFd<'_>) {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);
 }
 
+/// Bytes that wait in the kernel, sent or not, until the peer acknowledges them; 0 if it does not
+/// say.
+pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> u32 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the command (SIOCOUTQ, of the same number) writes one integer to where it is told.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    u32::try_from(bytes).unwrap_or(0)
+}
+
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
 fn set_option<T>(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) {
     let fd = fd.as_fd();

@@ -272,6 +272,7 @@ impl Connection {
             (Phase::Streaming, wait) if wait != Wait::Room => {
                 return self.expire_stream(cx, io, socket);
             }
+            (_, Wait::Room) if self.is_being_read(io, socket) => return,
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, socket);
@@ -283,6 +284,12 @@ impl Connection {
         let result = self.flush(cx, io, socket).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
         let _ = self.settle(cx, io, socket, result);
+    }
+
+    /// Whether the peer takes what it is sent, if slowly.
+    fn is_being_read<B: Backend>(&mut self, io: &B, socket: Socket) -> bool {
+        let backlog = self.work.as_mut().and_then(|work| work.backlog.as_mut());
+        backlog.is_some_and(|backlog| backlog.progress(io, socket))
     }
 
     /// When the connection is to be looked at, if that has changed.

@@ -144,8 +144,12 @@ impl Output {
         let mut backlog = self.take_pieces();
         backlog.advance(sent as u64);
         // Only if more was gathered than one send can name is there a point in another.
-        let all = sent == offered && backlog.send(io, socket, stats)?;
-        Ok(if all { None } else { Some(backlog.shrunk()) })
+        if sent < offered {
+            backlog.progress(io, socket);
+        } else if backlog.send(io, socket, stats)? {
+            return Ok(None);
+        }
+        Ok(Some(backlog.shrunk()))
     }
 
     /// Names as much of what was gathered as one send can, and returns the number of slices.
@@ -189,7 +193,7 @@ impl Output {
         }
         let own_bytes = self.bytes.len();
         self.clear();
-        Backlog { pieces, offset: 0, own_bytes }
+        Backlog { pieces, offset: 0, own_bytes: saturated(own_bytes), unacknowledged: 0 }
     }
 }
 
@@ -232,7 +236,9 @@ pub(crate) struct Backlog {
     /// How much of the first piece has been sent.
     offset: u64,
     /// Bytes that are kept for this connection alone.
-    own_bytes: usize,
+    own_bytes: u32,
+    /// What the peer had not acknowledged when it was last looked at.
+    unacknowledged: u32,
 }
 
 impl Backlog {
@@ -245,12 +251,21 @@ impl Backlog {
         };
         let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
-        Backlog { pieces, offset, own_bytes: own_bytes + kept_bytes }
+        Backlog { pieces, offset, own_bytes: saturated(own_bytes + kept_bytes), unacknowledged: 0 }
     }
 
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
-        self.own_bytes
+        self.own_bytes as usize
+    }
+
+    /// Whether the peer has read since this was last asked, or since something was last sent. The
+    /// kernel tells of room only when there is a lot of it: a slow reader makes progress long
+    /// before.
+    pub(crate) fn progress<B: Backend>(&mut self, io: &B, socket: Socket) -> bool {
+        let before = self.unacknowledged;
+        self.unacknowledged = io.unacknowledged(socket);
+        self.unacknowledged < before
     }
 
     /// Sends on. Returns whether everything has left; if not, the backend will report the socket
@@ -281,6 +296,7 @@ impl Backlog {
                 None => io.send(socket, &slices[..count])?,
                 Some(_) if share == 0 => {
                     // The rest comes behind everybody else's.
+                    self.progress(io, socket);
                     io.resume(socket);
                     return Ok(false);
                 }
@@ -300,6 +316,7 @@ impl Backlog {
             };
             self.advance(sent as u64);
             if sent < wanted {
+                self.progress(io, socket);
                 return Ok(false);
             }
         }
@@ -325,6 +342,11 @@ impl Backlog {
         pieces.append(&mut self.pieces);
         Backlog { pieces, ..self }
     }
+}
+
+/// More is never kept: see `BACKLOG_BYTES_MAX`.
+fn saturated(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Sends a part of a file, unless it is no longer the file that was promised: what has left already

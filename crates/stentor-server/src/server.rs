@@ -144,7 +144,11 @@ impl Server {
 
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
     /// differ but only count from the next start.
-    pub fn reload(&mut self, settings: Settings) -> Vec<String> {
+    ///
+    /// # Errors
+    /// A directory whose files are to be served cannot be opened: nothing has changed.
+    pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
+        check_roots(&settings.mounts).map_err(StartError::Files)?;
         let running = &self.settings;
         let fixed = [
             ("listen", running.listen != settings.listen),
@@ -174,7 +178,8 @@ impl Server {
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }
-        fixed.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()).collect()
+        let differ = fixed.iter().filter(|(_, differs)| *differs);
+        Ok(differ.map(|(name, _)| (*name).to_owned()).collect())
     }
 
     /// Begins a graceful stop: no connection begins any more, what was asked is answered, and the

@@ -78,17 +78,15 @@ impl ServeArgs {
 
 /// Goes by the file as it is now; by the old settings if that is no good.
 fn reload(args: &ServeArgs, server: &mut Server) {
-    match args.settings() {
-        Err(failure) => {
+    let settings = args.settings().map_err(|failure| failure.to_string());
+    match settings.and_then(|settings| server.reload(settings).map_err(|error| error.to_string())) {
+        Err(reason) => {
             // The log has one line per event: the excerpt is for `stentor check`.
-            let reason = failure.to_string();
             let reason = reason.lines().next().unwrap_or_default();
             error!("not reloaded, the settings stay as they are: {reason}");
         }
-        Ok(settings) => match server.reload(settings).as_slice() {
-            [] => info!("reloaded"),
-            fixed => warn!("reloaded; needs a restart to count: {}", fixed.join(", ")),
-        },
+        Ok(fixed) if fixed.is_empty() => info!("reloaded"),
+        Ok(fixed) => warn!("reloaded; needs a restart to count: {}", fixed.join(", ")),
     }
 }
 

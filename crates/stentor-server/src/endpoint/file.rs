@@ -72,7 +72,9 @@ fn fall_back(x: &mut Exchange<'_>, head: &Head<'_>, (index, mount): (usize, &Mou
         return not_found(x);
     };
     let name = format!("{}{fallback}", mount.path);
-    let memory = from_memory(x, head, &name);
+    // Another mount may have that path; the file is this one's all the same.
+    let is_shadowed = mount_of(&x.settings.mounts, &name).is_none_or(|(of, ..)| of != index);
+    let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, head, &name) };
     if memory == Memory::Answered {
         return;
     }
@@ -187,7 +189,7 @@ struct Place<'a> {
 }
 
 fn from_disk(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>) -> Outcome {
-    match x.files.find(&x.shared.library, place.mount, place.rest) {
+    match x.files.find(place.mount, place.rest, x.unix_s) {
         Ok(Found::File(file)) => {
             x.reply.stats.file_misses.add(1);
             let result = send(x, head, place, file);
@@ -284,7 +286,7 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
 fn siblings(x: &mut Exchange<'_>, place: &Place<'_>) -> [Option<File>; 3] {
     PACKED.map(|encoding| {
         let beside = format!("{}{}", place.rest, encoding.suffix());
-        match x.files.find(&x.shared.library, place.mount, &beside) {
+        match x.files.find(place.mount, &beside, x.unix_s) {
             Ok(Found::File(file)) => Some(file),
             _ => None,
         }

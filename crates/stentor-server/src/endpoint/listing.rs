@@ -2,7 +2,7 @@
 
 use crate::config::Mount;
 use crate::context::Exchange;
-use crate::limits::{LISTING_BYTES_MAX, LISTING_MAX};
+use crate::limits::LISTING_BYTES_MAX;
 use httpdate::HttpDate;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,7 +19,7 @@ pub(crate) fn list(
     directory: &str,
 ) -> bool {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
-    let Ok(mut listing) = x.files.list(&x.shared.library, mount, directory, LISTING_MAX) else {
+    let Ok(mut listing) = x.files.list(mount, directory, x.unix_s) else {
         return false;
     };
     // What would not be served is not shown.

@@ -7,20 +7,52 @@
 //! and then a file counts as whole that was last changed half a second ago or more, and does not
 //! change while it is read.
 
-use super::Library;
 use crate::config::Mount;
+use crate::limits::LISTING_MAX;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Weak};
-use stentor_io::{Directory, File, FileStatus, Found, Held, Listing, Symlinks, unix_ns};
+use stentor_io::{
+    Directory, DirectoryId, File, FileStatus, Found, Held, Listing, Symlinks, unix_ns,
+};
+
+/// A root, and which directory that was when it was opened.
+#[derive(Debug)]
+pub(super) struct Root {
+    directory: Directory,
+    id: DirectoryId,
+}
+
+impl Root {
+    pub(super) fn open(mount: &Mount) -> io::Result<Root> {
+        let directory = Directory::open(&mount.root)?;
+        let id = directory.identity()?;
+        Ok(Root { directory, id })
+    }
+
+    /// Looks whether another directory is at its path by now: it may have been replaced as a whole,
+    /// or be a link that was set anew. If so, becomes that one, and says so. One that is gone stays
+    /// what it was until there is another.
+    pub(super) fn look(&mut self, mount: &Mount) -> bool {
+        if Directory::identity_of(&mount.root).is_ok_and(|id| id != self.id)
+            && let Ok(root) = Root::open(mount)
+        {
+            *self = root;
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+}
 
 /// The roots and the files that one worker has open. They never leave its thread.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    /// By mount, each opened when first needed.
-    roots: Vec<Option<Directory>>,
-    /// What [`Library::roots`] was when they were.
-    as_of: u64,
+    /// By mount, each opened when first needed; and the second in which it was last looked at.
+    roots: Vec<Option<(Root, u64)>>,
     /// Large files that are being sent: all who want the same share one descriptor.
     sending: HashMap<FileStatus, Weak<File>>,
 }
@@ -37,11 +69,11 @@ impl OpenFiles {
     /// What the kernel says, above all that there is nothing.
     pub(crate) fn find(
         &mut self,
-        library: &Library,
         (index, mount): (usize, &Mount),
         path: &str,
+        unix_s: u64,
     ) -> io::Result<Found> {
-        self.root(library, index, mount)?.find(path, symlinks(mount))
+        self.root(index, mount, unix_s)?.find(path, symlinks(mount))
     }
 
     /// What is in a directory beneath the root of a mount.
@@ -50,28 +82,28 @@ impl OpenFiles {
     /// What the kernel says.
     pub(crate) fn list(
         &mut self,
-        library: &Library,
         (index, mount): (usize, &Mount),
         path: &str,
-        names_max: usize,
+        unix_s: u64,
     ) -> io::Result<Listing> {
-        self.root(library, index, mount)?.list(path, symlinks(mount), names_max)
+        self.root(index, mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX)
     }
 
-    fn root(&mut self, library: &Library, index: usize, mount: &Mount) -> io::Result<&Directory> {
-        let now = library.roots();
-        if self.as_of != now {
-            self.as_of = now;
-            self.roots.clear();
-        }
+    /// The root of a mount, looked at by its path once a second.
+    fn root(&mut self, index: usize, mount: &Mount, unix_s: u64) -> io::Result<&Directory> {
         if self.roots.len() <= index {
             self.roots.resize_with(index + 1, || None);
         }
-        let root = &mut self.roots[index];
-        match root {
-            Some(root) => Ok(root),
-            None => Ok(root.insert(Directory::open(&mount.root)?)),
+        let slot = &mut self.roots[index];
+        let (root, looked_at_s) = match slot {
+            Some(opened) => opened,
+            None => slot.insert((Root::open(mount)?, unix_s)),
+        };
+        if *looked_at_s != unix_s {
+            *looked_at_s = unix_s;
+            root.look(mount);
         }
+        Ok(&root.directory)
     }
 
     /// A large file to be sent from: the one that others are being sent from, if it is the same.

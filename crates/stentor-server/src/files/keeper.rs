@@ -7,7 +7,7 @@
 //! The root itself is looked at once a second by its path: it may be replaced as a whole, or be a
 //! link that is set to another directory.
 
-use super::disk::{read_whole, symlinks};
+use super::disk::{Root, read_whole, symlinks};
 use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
 use crate::config::{Files, Mount};
 use std::collections::{HashMap, HashSet};
@@ -15,9 +15,7 @@ use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
-use stentor_io::{
-    Change, Directory, DirectoryId, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s,
-};
+use stentor_io::{Change, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s};
 use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
 
@@ -32,7 +30,7 @@ pub(crate) struct Keeper {
     mounts: Vec<Mount>,
     files: Files,
     /// By mount; none if it could not be opened.
-    roots: Vec<Option<(Directory, DirectoryId)>>,
+    roots: Vec<Option<Root>>,
     /// When they are looked at again.
     look_at_ms: u64,
     watcher: Watcher,
@@ -158,37 +156,25 @@ impl Keeper {
     }
 
     fn open_roots(&mut self) {
-        let open = |mount: &Mount| {
-            let root = Directory::open(&mount.root);
-            let opened = root.and_then(|root| root.identity().map(|id| (root, id)));
-            let tell = |error: &io::Error| {
-                let root = mount.root.display();
-                tracing::warn!("there are no files of {root} until it can be opened: {error}");
-            };
-            opened.inspect_err(tell).ok()
-        };
-        self.roots = self.mounts.iter().map(open).collect();
+        self.roots = self.mounts.iter().map(|mount| Root::open(mount).ok()).collect();
         self.look_at_ms = now_ms() + LOOK_MS;
     }
 
-    /// Whether the roots are still what is at their paths. One that is gone stays what it was until
-    /// there is another.
+    /// Whether the roots are still what is at their paths.
     fn look_at_roots(&mut self, library: &Library) {
         self.look_at_ms = now_ms() + LOOK_MS;
         for index in 0..self.mounts.len() {
             let mount = &self.mounts[index];
-            let known = self.roots[index].as_ref().map(|(_, id)| *id);
-            match Directory::identity_of(&mount.root) {
-                Ok(id) if Some(id) != known => {}
-                _ => continue,
+            let root = &mut self.roots[index];
+            let is_new = match root {
+                Some(root) => root.look(mount),
+                None => Root::open(mount).map(|opened| *root = Some(opened)).is_ok(),
+            };
+            if is_new {
+                tracing::info!("{} is another directory now", mount.root.display());
+                let path = mount.path.clone();
+                self.forget_under(library, &path);
             }
-            let Ok(root) = Directory::open(&mount.root) else { continue };
-            let Ok(id) = root.identity() else { continue };
-            tracing::info!("{} is another directory now", mount.root.display());
-            let path = mount.path.clone();
-            self.roots[index] = Some((root, id));
-            library.note_new_root();
-            self.forget_under(library, &path);
         }
     }
 
@@ -283,8 +269,8 @@ impl Keeper {
         if !self.watch_above(index, &mount.path, rest) {
             return Reading::Nothing;
         }
-        let Some((root, _)) = &self.roots[index] else { return Reading::Nothing };
-        let find = |path: &str| match root.find(path, symlinks(&mount)) {
+        let Some(root) = &self.roots[index] else { return Reading::Nothing };
+        let find = |path: &str| match root.directory().find(path, symlinks(&mount)) {
             // What is behind a link changes elsewhere, in a directory that is not watched.
             Ok(Found::File(file)) if !file.through_symlink() => Some(file),
             _ => None,
@@ -342,8 +328,8 @@ impl Keeper {
             if self.watches.contains_key(path.as_str()) {
                 continue;
             }
-            let Some((root, _)) = &self.roots[index] else { return false };
-            match self.watcher.watch(root, beneath) {
+            let Some(root) = &self.roots[index] else { return false };
+            match self.watcher.watch(root.directory(), beneath) {
                 Ok(watch) => {
                     self.watches.insert(path.as_str().into(), watch);
                     self.watched.entry(watch).or_default().push(path.into());
@@ -397,7 +383,7 @@ impl Keeper {
     /// The content of a text that is too large to be kept, if it is still what its entry says.
     fn read_large(&self, path: &str, entry: &Entry) -> Option<Vec<u8>> {
         let (index, mount, rest) = mount_of(&self.mounts, path)?;
-        let (root, _) = self.roots[index].as_ref()?;
+        let root = self.roots[index].as_ref()?.directory();
         let Ok(Found::File(file)) = root.find(rest, symlinks(mount)) else { return None };
         let (status, content) = read_whole(&file).ok()??;
         (Tag::of_status(&status, Encoding::Identity) == entry.tag).then_some(content)

@@ -26,7 +26,6 @@ use crate::config::{Files, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
 use cache::Cache;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use stentor_io::{Directory, Waker, Watcher};
@@ -46,8 +45,6 @@ pub(crate) struct Library {
     /// Other mounts than those the keeper goes by, since the settings were read again.
     reload: Mutex<Option<(Vec<Mount>, Files)>>,
     waker: Arc<Waker>,
-    /// Counts how often a root turned out to be another directory than before.
-    roots: AtomicU64,
 }
 
 /// What a worker asks of the keeper: this file, and if it can be, in that encoding.
@@ -72,7 +69,6 @@ impl Library {
             queue: Mutex::new(Some(queue)),
             reload: Mutex::new(None),
             waker: Arc::new(Waker::new()?),
-            roots: AtomicU64::new(0),
         })
     }
 
@@ -128,15 +124,6 @@ impl Library {
     /// What is kept at the moment, and what had to go so far.
     pub(crate) fn kept(&self) -> Kept {
         self.cache.kept()
-    }
-
-    /// Changes whenever a root is another directory than before.
-    fn roots(&self) -> u64 {
-        self.roots.load(Ordering::Acquire)
-    }
-
-    fn note_new_root(&self) {
-        self.roots.fetch_add(1, Ordering::AcqRel);
     }
 }
 

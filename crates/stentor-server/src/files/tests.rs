@@ -3,7 +3,7 @@
 use super::*;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that goes with the test.
 struct Site(PathBuf);

@@ -38,5 +38,6 @@ mod resume;
 mod side_by_side;
 mod slow;
 mod sse;
+mod statics;
 mod tune;
 mod websocket;

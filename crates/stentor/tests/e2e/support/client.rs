@@ -278,6 +278,12 @@ impl Response {
         })
     }
 
+    /// All fields but those that differ from one moment to the next.
+    pub(crate) fn fields(&self) -> Vec<&str> {
+        let lines = self.head.split("\r\n").skip(1);
+        lines.filter(|line| !line.is_empty() && !line.starts_with("Date:")).collect()
+    }
+
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }
