@@ -475,7 +475,7 @@ impl Connection {
         let head = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
             Err(refusal) => {
-                self.refuse(cx, &refusal);
+                self.refuse_request(cx, &refusal, bytes.trim_ascii_start().starts_with(b"HEAD "));
                 return None;
             }
         };
@@ -576,9 +576,13 @@ impl Connection {
 
     /// Answers with a refusal, after which nothing of the connection's input means anything.
     fn refuse(&mut self, cx: &mut Context, refusal: &Refusal) {
+        self.refuse_request(cx, refusal, false);
+    }
+
+    /// The same, when it is known whether the answer may have a body.
+    fn refuse_request(&mut self, cx: &mut Context, refusal: &Refusal, head_only: bool) {
         let role = self.role;
-        let shape =
-            Shape { role, head_only: false, keep_alive: false, http10: false, origin: None };
+        let shape = Shape { role, head_only, keep_alive: false, http10: false, origin: None };
         cx.exchange(shape).reply.refuse(refusal.status, refusal.reason);
         self.phase = Phase::Refusing;
     }

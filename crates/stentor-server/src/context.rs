@@ -164,7 +164,7 @@ impl Context {
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.generation += 1;
-        self.files.forget_roots();
+        self.files.keep_roots_of(&self.settings.mounts);
         self.renew();
     }
 

@@ -95,7 +95,7 @@ pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
 pub(crate) const COMPRESS_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The most names of a directory that are looked at for a list of it.
-pub(crate) const LISTING_MAX: usize = 10_000;
+pub(crate) const LISTING_MAX: usize = 2_000;
 
 /// Beyond this a list of a directory ends: like other answers put together for one client alone.
 pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;

@@ -89,8 +89,8 @@ pub enum NotAFile {
 /// What is refused is what a file system could read as another path than it looks: control
 /// characters, backslashes, and segments that are empty, "." or "..". One slash may stand at the
 /// end. What is hidden is what is not for the public, or too long for any file system: segments
-/// that begin with a dot, except for a first one of ".well-known" (RFC 8615), or are longer than
-/// 255 bytes, and paths longer than 4096 bytes.
+/// that begin with a dot, except for a first one of ".well-known" (RFC 8615), a first one of "-",
+/// which is the server's own, segments longer than 255 bytes, and paths longer than 4096 bytes.
 pub fn check_file(path: &str) -> Result<(), NotAFile> {
     let Some(relative) = path.strip_prefix('/') else {
         return Err(NotAFile::Refused("A path must begin with '/'."));
@@ -107,7 +107,9 @@ pub fn check_file(path: &str) -> Result<(), NotAFile> {
     }
     let is_hidden = |(i, segment): (usize, &str)| {
         let is_for_all = i == 0 && segment == ".well-known";
-        segment.starts_with('.') && !is_for_all || segment.len() > SEGMENT_BYTES_MAX
+        let is_reserved = i == 0 && segment == "-";
+        let is_private = segment.starts_with('.') && !is_for_all;
+        is_reserved || is_private || segment.len() > SEGMENT_BYTES_MAX
     };
     if path.len() > PATH_BYTES_MAX || segments.enumerate().any(is_hidden) {
         return Err(NotAFile::Hidden);

@@ -47,7 +47,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
         return redirect(x, head);
     }
     let Some((index, mount, rest)) = mount_of(mounts, name) else { return not_found(x) };
-    let place = Place { mount: (index, mount), name, rest, known: memory != Memory::Unknown };
+    let place = Place { mount, name, rest, known: memory != Memory::Unknown };
     match from_disk(x, head, &place) {
         Outcome::Answered => {}
         Outcome::Directory if !path.ends_with('/') => redirect(x, head),
@@ -55,7 +55,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
             let directory = rest.strip_suffix(INDEX).filter(|_| path.ends_with('/'));
             if let Some(directory) = directory
                 && mount.listing
-                && listing::list(x, (index, mount), path, directory)
+                && listing::list(x, mount, path, directory)
             {
                 return;
             }
@@ -79,7 +79,7 @@ fn fall_back(x: &mut Exchange<'_>, head: &Head<'_>, (index, mount): (usize, &Mou
         return;
     }
     let known = memory != Memory::Unknown;
-    let place = Place { mount: (index, mount), name: &name, rest: fallback, known };
+    let place = Place { mount, name: &name, rest: fallback, known };
     match from_disk(x, head, &place) {
         Outcome::Answered => {}
         Outcome::Directory | Outcome::NotThere => not_found(x),
@@ -119,6 +119,7 @@ fn from_memory(x: &mut Exchange<'_>, head: &Head<'_>, name: &str) -> Memory {
         x.reply.stats.file_hits.add(1);
         let mut tags = Vec::new();
         if is_conditional(head) {
+            tags.push(entry.tag);
             tags.extend(entry.forms().map(|form| form.head.tag()));
             tags.extend(tags_of_packed(&entry.tag, entry.content_type));
         }
@@ -179,7 +180,7 @@ enum Outcome {
 
 /// Where a file may be.
 struct Place<'a> {
-    mount: (usize, &'a Mount),
+    mount: &'a Mount,
     /// The whole path.
     name: &'a str,
     /// What of it is beneath the root.
@@ -232,7 +233,7 @@ fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
 
 /// Sends a file that was found, or what stands beside it packed, and asks for it to be kept.
 fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) -> io::Result<()> {
-    let Place { mount: (_, mount), name, rest, known } = *place;
+    let Place { mount, name, rest, known } = *place;
     let kind = content_type(rest);
     let status = file.status();
     let acceptable = Acceptable::parse(head.accept_encoding);
@@ -241,7 +242,8 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
         let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
         x.shared.library.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
     }
-    let mut siblings = siblings(x, place);
+    let mut siblings = siblings(x, place, &file);
+    let tags = if is_conditional(head) { tags_of(x, &file, &siblings, kind)? } else { Vec::new() };
     let varies = compressible(kind) || siblings.iter().any(Option::is_some);
     let mut available = Encodings::EMPTY;
     available.insert(Encoding::Identity);
@@ -270,27 +272,58 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
         let Some((_, content)) = read_whole(&file)? else { return being_written(x) };
         let tag = Tag::of_content(&content, encoding);
         let outline = Outline { tag, length: content.len() as u64, ..outline };
-        answer(x, head, &outline, Source::Read(&content));
+        answer(x, head, &outline, tags, Source::Read(&content));
     } else {
         if !is_whole(&file)? {
             return being_written(x);
         }
         let shared = x.files.share(file);
         let length = outline.length;
-        answer(x, head, &outline, Source::Stored { file: &shared, length });
+        answer(x, head, &outline, tags, Source::Stored { file: &shared, length });
     }
     Ok(())
 }
 
-/// What stands beside a file packed, in the order of [`PACKED`].
-fn siblings(x: &mut Exchange<'_>, place: &Place<'_>) -> [Option<File>; 3] {
+/// What stands beside a file packed, in the order of [`PACKED`]. A link does not, unless the file
+/// is behind one, too: that is how it is in memory.
+fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> [Option<File>; 3] {
     PACKED.map(|encoding| {
         let beside = format!("{}{}", place.rest, encoding.suffix());
         match x.files.find(place.mount, &beside, x.unix_s) {
-            Ok(Found::File(file)) => Some(file),
+            Ok(Found::File(found)) if file.through_symlink() || !found.through_symlink() => {
+                Some(found)
+            }
             _ => None,
         }
     })
+}
+
+/// The tags of all forms that a file has: whoever has one of them need not be sent another.
+fn tags_of(
+    x: &Exchange<'_>,
+    file: &File,
+    siblings: &[Option<File>; 3],
+    kind: &str,
+) -> io::Result<Vec<Tag>> {
+    let small_bytes_max = x.settings.files.small_bytes_max as u64;
+    let tag = |file: &File, encoding| {
+        if file.status().bytes > small_bytes_max {
+            return Ok(Some(Tag::of_status(&file.status(), encoding)));
+        }
+        let read = read_whole(file)?;
+        io::Result::Ok(read.map(|(_, content)| Tag::of_content(&content, encoding)))
+    };
+    let mut tags = Vec::new();
+    if let Some(identity) = tag(file, Encoding::Identity)? {
+        tags.push(identity);
+        tags.extend(tags_of_packed(&identity, kind));
+    }
+    for (sibling, encoding) in siblings.iter().zip(PACKED) {
+        if let Some(sibling) = sibling {
+            tags.extend(tag(sibling, encoding)?);
+        }
+    }
+    Ok(tags)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is how sending ends")]
@@ -301,14 +334,13 @@ fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
 }
 
 /// Answers with what was just found on the disk.
-fn answer(x: &mut Exchange<'_>, head: &Head<'_>, outline: &Outline<'_>, body: Source<'_>) {
-    let mut tags = Vec::new();
-    if is_conditional(head) {
-        tags.push(outline.tag);
-        if outline.encoding == Encoding::Identity {
-            tags.extend(tags_of_packed(&outline.tag, outline.content_type));
-        }
-    }
+fn answer(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    outline: &Outline<'_>,
+    tags: Vec<Tag>,
+    body: Source<'_>,
+) {
     let modified_at = outline.modified_at;
     let ready = outline.head();
     respond(x, head, &Representation { head: &ready, tags, modified_at, dates_tell: true, body });

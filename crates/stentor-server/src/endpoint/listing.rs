@@ -2,7 +2,7 @@
 
 use crate::config::Mount;
 use crate::context::Exchange;
-use crate::limits::LISTING_BYTES_MAX;
+use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
 use httpdate::HttpDate;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,12 +12,7 @@ use stentor_wire::target::check_file;
 
 /// Answers with the list of `directory`, which is beneath the root of the mount; `path` is what the
 /// client calls it, with a slash at its end. Returns false if there is no such directory.
-pub(crate) fn list(
-    x: &mut Exchange<'_>,
-    mount: (usize, &Mount),
-    path: &str,
-    directory: &str,
-) -> bool {
+pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &str) -> bool {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     let Ok(mut listing) = x.files.list(mount, directory, x.unix_s) else {
         return false;
@@ -30,6 +25,8 @@ pub(crate) fn list(
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
     listing.names.sort_by_cached_key(order);
     let page = page(path, &listing.names, listing.more);
+    // Whatever the page's length, it was a turn's work.
+    *x.reply.cost += TURN_COST_MAX;
     let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";
     x.reply.content(Status::OK, "text/html; charset=utf-8", fields, page.as_bytes());
     true
@@ -40,9 +37,10 @@ fn page(path: &str, names: &[Listed], mut more: bool) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>body{{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}}\
-         td{{padding:0 2em 0 0}}td+td{{text-align:right;font-variant-numeric:tabular-nums}}\
-         </style>\n<h1>{title}</h1>\n<table>\n"
+         <style>body{{font:16px/1.5 system-ui,sans-serif;margin:1.5em;color-scheme:light dark}}\
+         td{{padding:0 1.5em 0 0;overflow-wrap:anywhere}}\
+         td+td{{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}}\
+         @media(max-width:40em){{td+td+td{{display:none}}}}</style>\n<h1>{title}</h1>\n<table>\n"
     );
     if path != "/" {
         page.push_str("<tr><td><a href=\"../\">../</a>\n");

@@ -11,6 +11,7 @@ use crate::config::Mount;
 use crate::limits::LISTING_MAX;
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use stentor_io::{
     Directory, DirectoryId, File, FileStatus, Found, Held, Listing, Symlinks, unix_ns,
@@ -51,54 +52,40 @@ impl Root {
 /// The roots and the files that one worker has open. They never leave its thread.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    /// By mount, each opened when first needed; and the second in which it was last looked at.
-    roots: Vec<Option<(Root, u64)>>,
+    /// By path, each opened when first needed; and the second in which it was last looked at.
+    roots: HashMap<PathBuf, (Root, u64)>,
     /// Large files that are being sent: all who want the same share one descriptor.
     sending: HashMap<FileStatus, Weak<File>>,
 }
 
 impl OpenFiles {
-    /// The settings have changed: the roots may be others.
-    pub(crate) fn forget_roots(&mut self) {
-        self.roots.clear();
+    /// The settings have changed: forgets roots that are not mounted any more.
+    pub(crate) fn keep_roots_of(&mut self, mounts: &[Mount]) {
+        self.roots.retain(|path, _| mounts.iter().any(|mount| mount.root == *path));
     }
 
     /// What there is at `path` beneath the root of a mount.
     ///
     /// # Errors
     /// What the kernel says, above all that there is nothing.
-    pub(crate) fn find(
-        &mut self,
-        (index, mount): (usize, &Mount),
-        path: &str,
-        unix_s: u64,
-    ) -> io::Result<Found> {
-        self.root(index, mount, unix_s)?.find(path, symlinks(mount))
+    pub(crate) fn find(&mut self, mount: &Mount, path: &str, unix_s: u64) -> io::Result<Found> {
+        self.root(mount, unix_s)?.find(path, symlinks(mount))
     }
 
     /// What is in a directory beneath the root of a mount.
     ///
     /// # Errors
     /// What the kernel says.
-    pub(crate) fn list(
-        &mut self,
-        (index, mount): (usize, &Mount),
-        path: &str,
-        unix_s: u64,
-    ) -> io::Result<Listing> {
-        self.root(index, mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX)
+    pub(crate) fn list(&mut self, mount: &Mount, path: &str, unix_s: u64) -> io::Result<Listing> {
+        self.root(mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX)
     }
 
     /// The root of a mount, looked at by its path once a second.
-    fn root(&mut self, index: usize, mount: &Mount, unix_s: u64) -> io::Result<&Directory> {
-        if self.roots.len() <= index {
-            self.roots.resize_with(index + 1, || None);
+    fn root(&mut self, mount: &Mount, unix_s: u64) -> io::Result<&Directory> {
+        if !self.roots.contains_key(&mount.root) {
+            self.roots.insert(mount.root.clone(), (Root::open(mount)?, unix_s));
         }
-        let slot = &mut self.roots[index];
-        let (root, looked_at_s) = match slot {
-            Some(opened) => opened,
-            None => slot.insert((Root::open(mount)?, unix_s)),
-        };
+        let (root, looked_at_s) = self.roots.get_mut(&mount.root).expect("it was just opened");
         if *looked_at_s != unix_s {
             *looked_at_s = unix_s;
             root.look(mount);

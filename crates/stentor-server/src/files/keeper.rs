@@ -10,7 +10,7 @@
 use super::disk::{Root, read_whole, symlinks};
 use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
 use crate::config::{Files, Mount};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError, Weak};
@@ -25,8 +25,10 @@ pub(crate) struct Keeper {
     library: Weak<Library>,
     waker: Arc<Waker>,
     queue: Receiver<Job>,
-    /// There may be more in the queue.
+    /// There may be more to do at once.
     busy: bool,
+    /// Files that have changed, in the encodings that were asked for of what they were before.
+    unpacked: VecDeque<(Box<str>, Encoding)>,
     mounts: Vec<Mount>,
     files: Files,
     /// By mount; none if it could not be opened.
@@ -67,6 +69,7 @@ impl Keeper {
             waker: Arc::clone(&library.waker),
             queue,
             busy: false,
+            unpacked: VecDeque::new(),
             mounts,
             files,
             roots: Vec::new(),
@@ -130,12 +133,22 @@ impl Keeper {
         if !self.unsettled.is_empty() {
             self.look_at_ms = self.look_at_ms.min(now_ms() + LOOK_AGAIN_MS);
         }
-        let job = self.queue.try_recv().ok();
-        self.busy = job.is_some();
-        if let Some(job) = job {
-            self.load(&library, &job);
-        }
+        self.busy = self.do_one(&library);
         Ok(true)
+    }
+
+    /// Loads a file or packs one. Returns whether there was any.
+    fn do_one(&mut self, library: &Library) -> bool {
+        if let Ok(job) = self.queue.try_recv() {
+            self.load(library, &job);
+        } else if let Some((path, encoding)) = self.unpacked.pop_front() {
+            if let Some(entry) = library.cache.entry(&path) {
+                self.repack(library, &path, &entry, encoding);
+            }
+        } else {
+            return false;
+        }
+        true
     }
 
     /// One turn without waiting: a test says when.
@@ -229,9 +242,10 @@ impl Keeper {
             Reading::Whole(mut entry) => {
                 entry.shares_second = entry.modified_at == before.modified_at
                     && (entry.tag != before.tag || before.shares_second);
+                // Packing takes its time: first comes what else has changed.
                 for encoding in PACKED {
-                    if before.asked().contains(encoding) {
-                        self.pack(path, &entry, encoding);
+                    if before.asked().contains(encoding) && entry.ask(encoding) {
+                        self.unpacked.push_back((path.into(), encoding));
                     }
                 }
                 self.enter(library, path, *entry);
@@ -245,14 +259,17 @@ impl Keeper {
     /// What a worker asked for.
     fn load(&mut self, library: &Library, job: &Job) {
         if let Some(entry) = library.cache.entry(&job.path) {
-            library.cache.change(&job.path, &entry, |entry| {
-                self.pack(&job.path, entry, job.encoding);
-            });
-            library.cache.evict(self.files.cache_bytes_max as u64);
+            self.repack(library, &job.path, &entry, job.encoding);
         } else if let Reading::Whole(entry) = self.read(&job.path, job.now_ms) {
             self.pack(&job.path, &entry, job.encoding);
             self.enter(library, &job.path, *entry);
         }
+    }
+
+    /// Packs an entry that is in the cache.
+    fn repack(&self, library: &Library, path: &str, entry: &Entry, encoding: Encoding) {
+        library.cache.change(path, entry, |entry| self.pack(path, entry, encoding));
+        library.cache.evict(self.files.cache_bytes_max as u64);
     }
 
     fn enter(&self, library: &Library, path: &str, entry: Entry) {
@@ -345,12 +362,12 @@ impl Keeper {
 
     /// That a file is not there is nothing to speak of; that nothing can be kept is.
     fn complain(&mut self, error: &io::Error) {
-        let of_host = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Unsupported);
-        if of_host && !self.complained {
+        let of_file = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        if !of_file && !self.complained {
             self.complained = true;
             tracing::warn!(
                 "some files are not kept in memory, since their directories cannot be watched: \
-                 {error} (see fs.inotify.max_user_watches)"
+                 {error} (are they readable? else see fs.inotify.max_user_watches)"
             );
         }
     }

@@ -192,6 +192,29 @@ fn text_is_packed_when_asked_for_and_again_when_it_changes() {
 }
 
 #[test]
+fn what_has_changed_shows_before_it_is_packed_again() {
+    let site = Site::new();
+    let names = ["a.js", "b.js", "c.js"];
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    for name in names {
+        site.write(name, text(900));
+        desk.load(&format!("/{name}"), Encoding::Br, 1);
+    }
+    for name in names {
+        site.write(name, text(800));
+    }
+    fs::remove_file(site.0.join("c.js")).unwrap();
+    desk.keeper.step();
+    for path in ["/a.js", "/b.js"] {
+        assert_eq!(desk.content(path).unwrap().len(), 800, "{path}");
+    }
+    assert!(desk.content("/c.js").is_none());
+    assert!(!desk.has("/b.js", Encoding::Br));
+    desk.settle();
+    assert!(desk.has("/a.js", Encoding::Br) && desk.has("/b.js", Encoding::Br));
+}
+
+#[test]
 fn siblings_are_used_as_they_are_and_come_and_go() {
     let site = Site::new();
     site.write("a.js", "let a = 1");

@@ -49,7 +49,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     lifecycle::log_to_stderr(Level::WARN);
     let mut signals = Signals::register()?;
     let site = Site::write().map_err(|error| {
-        Failure::Failed(format!("the demo's page cannot be written to a file: {error}"))
+        let directory = std::env::temp_dir();
+        let directory = directory.display();
+        Failure::Failed(format!("the demo's page cannot be written to {directory}: {error}"))
     })?;
     let mut settings = args.server.settings(None)?;
     settings.mounts.push(Mount::new("/demo", site.root()));

@@ -65,6 +65,34 @@ fn if_modified_since() {
     ]);
 }
 
+/// Who has the file in one form need not be sent it in another.
+#[test]
+fn the_tag_of_any_form_will_do() {
+    let text = "all work and no play ".repeat(10_000);
+    let files = [("a.txt", text.as_bytes()), ("b.bin", b"content"), ("b.bin.gz", b"packed")];
+    let site = Site::of(&files);
+    site.each_way("", &["/b.bin"], |server, way| {
+        let ask = |path: &str, fields: &str| server.public.ask("GET", path, fields, b"");
+        for path in ["/a.txt", "/b.bin"] {
+            let plain = ask(path, "").expect(200).tag();
+            // In the background, where it is compressed at all.
+            eventually("the answer in gzip", || {
+                let response = ask(path, "Accept-Encoding: gzip\r\n").expect(200);
+                let is_due = path == "/b.bin" || way == "from memory";
+                let is_packed = response.field("content-encoding") == Some("gzip");
+                (is_packed == is_due).then_some(())
+            });
+            let packed = ask(path, "Accept-Encoding: gzip\r\n").expect(200).tag();
+            for tag in [&plain, &packed] {
+                for accept in ["", "Accept-Encoding: gzip\r\n"] {
+                    ask(path, &format!("{accept}If-None-Match: {tag}\r\n")).expect(304);
+                    ask(path, &format!("{accept}If-Match: {tag}\r\n")).expect(200);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn if_match() {
     check(&[
