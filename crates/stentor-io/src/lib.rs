@@ -140,8 +140,8 @@ pub trait Backend {
         length: usize,
     ) -> Result<usize, FileSendError>;
 
-    /// Bytes that were sent and that the peer has not acknowledged yet. They become fewer as long as
-    /// it reads, however slowly.
+    /// Bytes that were sent and that the peer has not acknowledged yet. They become fewer as long
+    /// as it reads, however slowly.
     fn unacknowledged(&self, socket: Socket) -> u32;
 
     /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.

@@ -58,8 +58,15 @@ pub enum Change {
         /// The name it had there.
         name: String,
     },
-    /// A directory came, went, or its permissions, owner or times changed.
+    /// A directory came or went.
     DirectoryChanged {
+        /// Where.
+        watch: WatchId,
+        /// Its name there.
+        name: String,
+    },
+    /// The permissions, owner or times of a directory changed.
+    DirectoryTouched {
         /// Where.
         watch: WatchId,
         /// Its name there; empty: it is the watched directory itself.
@@ -188,7 +195,9 @@ fn change(
     }
     // A name that is not UTF-8 is none that anybody can ask for.
     let name = event.file_name().map_or(Ok(""), |name| name.to_str()).ok()?.to_owned();
-    Some(if flags.contains(ReadFlags::ISDIR) {
+    Some(if flags.contains(ReadFlags::ISDIR | ReadFlags::ATTRIB) {
+        Change::DirectoryTouched { watch, name }
+    } else if flags.contains(ReadFlags::ISDIR) {
         Change::DirectoryChanged { watch, name }
     } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
         Change::Removed { watch, name }

@@ -212,7 +212,14 @@ impl Connection {
         if let Some(backlog) = &mut work.backlog {
             match backlog.send(io, socket, &cx.stats) {
                 Ok(false) => return,
-                Ok(true) => cx.settle_backlog(work.backlog.take()),
+                Ok(true) => {
+                    cx.settle_backlog(work.backlog.take());
+                    // The peer was not listened to meanwhile: should it have sent something,
+                    // closing now would be a reset, and cost it what it has not read yet.
+                    if self.phase == Phase::Closing {
+                        self.phase = Phase::Refusing;
+                    }
+                }
                 Err(Gone) => return self.close(cx, io, socket),
             }
         }

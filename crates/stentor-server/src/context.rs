@@ -164,8 +164,13 @@ impl Context {
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.generation += 1;
-        self.files.keep_roots_of(&self.settings.mounts);
+        self.open_roots();
         self.renew();
+    }
+
+    /// Opens the directories whose files are served: on the worker's own thread.
+    pub(crate) fn open_roots(&mut self) {
+        self.files.open_roots(&self.settings.mounts, self.unix_s);
     }
 
     fn renew(&mut self) {

@@ -87,6 +87,9 @@ pub(crate) const PANICS_MAX: u32 = 1_000;
 /// simulator's files are small.
 pub(crate) const FILE_SHARE_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 1024 * 1024 };
 
+/// A client that takes less than this within the write timeout does not read.
+pub(crate) const PROGRESS_BYTES_MIN: u32 = 1024;
+
 /// Files that may wait to be loaded into memory; beyond it a later request asks again.
 pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
 

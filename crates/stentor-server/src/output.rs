@@ -10,7 +10,7 @@
 //! of a fast reader would take a whole film while all others wait.
 
 use crate::files::Entry;
-use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, SHARE_BYTES_MIN};
+use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, PROGRESS_BYTES_MIN, SHARE_BYTES_MIN};
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -259,13 +259,13 @@ impl Backlog {
         self.own_bytes as usize
     }
 
-    /// Whether the peer has read since this was last asked, or since something was last sent. The
-    /// kernel tells of room only when there is a lot of it: a slow reader makes progress long
-    /// before.
+    /// Whether the peer has read something worth mentioning since this was last asked, or since
+    /// something was last sent. The kernel tells of room only when there is a lot of it: a slow
+    /// reader makes progress long before.
     pub(crate) fn progress<B: Backend>(&mut self, io: &B, socket: Socket) -> bool {
         let before = self.unacknowledged;
         self.unacknowledged = io.unacknowledged(socket);
-        self.unacknowledged < before
+        before.saturating_sub(self.unacknowledged) >= PROGRESS_BYTES_MIN.min(before).max(1)
     }
 
     /// Sends on. Returns whether everything has left; if not, the backend will report the socket
@@ -340,7 +340,9 @@ impl Backlog {
     fn shrunk(mut self) -> Backlog {
         let mut pieces = VecDeque::with_capacity(self.pieces.len());
         pieces.append(&mut self.pieces);
-        Backlog { pieces, ..self }
+        let own = |piece: &Piece| if let Piece::Own(bytes) = piece { bytes.len() } else { 0 };
+        let own_bytes = saturated(pieces.iter().map(own).sum());
+        Backlog { pieces, own_bytes, ..self }
     }
 }
 

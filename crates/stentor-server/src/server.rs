@@ -320,6 +320,7 @@ fn prepare(
 
 /// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
+    worker.open_roots();
     for _ in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             loop {

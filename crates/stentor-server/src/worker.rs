@@ -70,6 +70,11 @@ impl Worker {
         }
     }
 
+    /// Opens the directories whose files are served, on the worker's own thread.
+    pub(crate) fn open_roots(&mut self) {
+        self.cx.open_roots();
+    }
+
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         if self.cx.feeds.is_passing() || self.cx.feeds.is_sparse() {

@@ -87,6 +87,14 @@ impl Encodings {
     }
 }
 
+impl FromIterator<Encoding> for Encodings {
+    fn from_iter<I: IntoIterator<Item = Encoding>>(encodings: I) -> Encodings {
+        let mut set = Encodings::EMPTY;
+        encodings.into_iter().for_each(|encoding| set.insert(encoding));
+        set
+    }
+}
+
 /// What an Accept-Encoding allows (RFC 9110 section 12.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acceptable {

@@ -61,6 +61,7 @@ fn words(id: WatchId, change: &Change) -> String {
         Change::Written { watch, name } => (watch, "written", name.as_str()),
         Change::Removed { watch, name } => (watch, "removed", name.as_str()),
         Change::DirectoryChanged { watch, name } => (watch, "directory", name.as_str()),
+        Change::DirectoryTouched { watch, name } => (watch, "touched", name.as_str()),
         Change::Ended { watch } => (watch, "ended", ""),
         Change::Overflow => return "overflow".to_owned(),
     };
@@ -125,7 +126,7 @@ fn directories_that_come_and_go_are_told_of_too() {
     fs::create_dir(w.at("new")).unwrap();
     assert_eq!(w.told(), ["directory new"]);
     fs::set_permissions(w.at("new"), Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(w.told(), ["directory new"]);
+    assert_eq!(w.told(), ["touched new"]);
     fs::write(w.at("new/deep"), "").unwrap();
     assert!(w.told().is_empty(), "further below nothing is told");
     fs::remove_file(w.at("new/deep")).unwrap();
@@ -134,7 +135,7 @@ fn directories_that_come_and_go_are_told_of_too() {
     fs::remove_dir(w.at("other")).unwrap();
     assert_eq!(w.told(), ["directory other"]);
     fs::set_permissions(w.at(""), Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(w.told(), ["directory"], "the watched one itself");
+    assert_eq!(w.told(), ["touched"], "the watched one itself");
 }
 
 #[test]

@@ -270,6 +270,8 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
     };
     if file.status().bytes <= x.settings.files.small_bytes_max as u64 {
         let Some((_, content)) = read_whole(&file)? else { return being_written(x) };
+        // Reading is work, even if none of it is sent.
+        *x.reply.cost += content.len();
         let tag = Tag::of_content(&content, encoding);
         let outline = Outline { tag, length: content.len() as u64, ..outline };
         answer(x, head, &outline, tags, Source::Read(&content));
@@ -300,17 +302,18 @@ fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> [Option<Fil
 
 /// The tags of all forms that a file has: whoever has one of them need not be sent another.
 fn tags_of(
-    x: &Exchange<'_>,
+    x: &mut Exchange<'_>,
     file: &File,
     siblings: &[Option<File>; 3],
     kind: &str,
 ) -> io::Result<Vec<Tag>> {
     let small_bytes_max = x.settings.files.small_bytes_max as u64;
-    let tag = |file: &File, encoding| {
+    let mut tag = |file: &File, encoding| {
         if file.status().bytes > small_bytes_max {
             return Ok(Some(Tag::of_status(&file.status(), encoding)));
         }
         let read = read_whole(file)?;
+        *x.reply.cost += file.status().bytes as usize;
         io::Result::Ok(read.map(|(_, content)| Tag::of_content(&content, encoding)))
     };
     let mut tags = Vec::new();

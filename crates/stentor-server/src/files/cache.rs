@@ -79,10 +79,15 @@ impl Cache {
 
     /// Removes every entry whose path begins like that.
     pub(super) fn remove_under(&self, prefix: &str) {
-        let table = self.table.pin();
-        for path in table.keys().filter(|path| path.starts_with(prefix)) {
-            self.remove(path);
+        for path in self.paths_under(prefix) {
+            self.remove(&path);
         }
+    }
+
+    /// The paths of entries that begin like that.
+    pub(super) fn paths_under(&self, prefix: &str) -> Vec<Box<str>> {
+        let table = self.table.pin();
+        table.keys().filter(|path| path.starts_with(prefix)).cloned().collect()
     }
 
     /// Makes room, if there is more than `bytes_max`: what was not used for longest goes, and some

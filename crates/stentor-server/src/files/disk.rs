@@ -52,16 +52,20 @@ impl Root {
 /// The roots and the files that one worker has open. They never leave its thread.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    /// By path, each opened when first needed; and the second in which it was last looked at.
+    /// By path; and the second in which each was last looked at.
     roots: HashMap<PathBuf, (Root, u64)>,
     /// Large files that are being sent: all who want the same share one descriptor.
     sending: HashMap<FileStatus, Weak<File>>,
 }
 
 impl OpenFiles {
-    /// The settings have changed: forgets roots that are not mounted any more.
-    pub(crate) fn keep_roots_of(&mut self, mounts: &[Mount]) {
+    /// Opens the roots that are not open yet, while they are there; one that is not is tried again
+    /// when it is needed. Forgets those that are not mounted any more.
+    pub(crate) fn open_roots(&mut self, mounts: &[Mount], unix_s: u64) {
         self.roots.retain(|path, _| mounts.iter().any(|mount| mount.root == *path));
+        for mount in mounts {
+            let _ = self.root(mount, unix_s);
+        }
     }
 
     /// What there is at `path` beneath the root of a mount.

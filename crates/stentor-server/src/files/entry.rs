@@ -197,6 +197,8 @@ pub(crate) struct Entry {
     encoded: [OnceLock<Box<Form>>; 3],
     /// Encodings that are there but too large to be kept.
     stored: Encodings,
+    /// Encodings that were there and are kept.
+    siblings: Encodings,
     /// Encodings that somebody would rather have: one bit for each.
     asked: AtomicU8,
     used_ms: AtomicU64,
@@ -221,6 +223,7 @@ impl Entry {
             identity: identity.map(|body| Form::new(outline, body)),
             encoded: Default::default(),
             stored,
+            siblings: siblings.iter().map(|(encoding, _)| *encoding).collect(),
             asked: AtomicU8::new(0),
             used_ms: AtomicU64::new(0),
         };
@@ -228,6 +231,18 @@ impl Entry {
             entry.add(encoding, Tag::of_content(&body, encoding), body);
         }
         entry
+    }
+
+    /// Whether the two were made from the same.
+    pub(super) fn is_same(&self, other: &Entry) -> bool {
+        let tag = |entry: &Entry, encoding| entry.form(encoding).map(|form| form.head.tag());
+        self.tag == other.tag
+            && self.modified_at == other.modified_at
+            && self.stored == other.stored
+            && self.siblings == other.siblings
+            && Encoding::ALL.into_iter().all(|encoding| {
+                !self.siblings.contains(encoding) || tag(self, encoding) == tag(other, encoding)
+            })
     }
 
     /// The file in that encoding, if it is in memory.

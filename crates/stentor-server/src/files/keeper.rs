@@ -10,6 +10,7 @@
 use super::disk::{Root, read_whole, symlinks};
 use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
 use crate::config::{Files, Mount};
+use crate::limits::COMPRESS_FILE_BYTES_MAX;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
@@ -137,18 +138,20 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Loads a file or packs one. Returns whether there was any.
+    /// Loads a file and packs another, if there are any; says whether there were.
     fn do_one(&mut self, library: &Library) -> bool {
-        if let Ok(job) = self.queue.try_recv() {
+        let job = self.queue.try_recv().ok();
+        let due = self.unpacked.pop_front();
+        let any = job.is_some() || due.is_some();
+        if let Some(job) = job {
             self.load(library, &job);
-        } else if let Some((path, encoding)) = self.unpacked.pop_front() {
-            if let Some(entry) = library.cache.entry(&path) {
-                self.repack(library, &path, &entry, encoding);
-            }
-        } else {
-            return false;
         }
-        true
+        if let Some((path, encoding)) = due
+            && let Some(entry) = library.cache.entry(&path)
+        {
+            self.repack(library, &path, &entry, encoding);
+        }
+        any
     }
 
     /// One turn without waiting: a test says when.
@@ -206,8 +209,15 @@ impl Keeper {
             }
             Change::DirectoryChanged { watch, name } => {
                 for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                    self.forget_under(library, &format!("{directory}{name}/"));
+                }
+            }
+            Change::DirectoryTouched { watch, name } => {
+                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
                     let slash = if name.is_empty() { "" } else { "/" };
-                    self.forget_under(library, &format!("{directory}{name}{slash}"));
+                    for path in library.cache.paths_under(&format!("{directory}{name}{slash}")) {
+                        self.refresh(library, &path);
+                    }
                 }
             }
             Change::Ended { watch } => {
@@ -239,13 +249,17 @@ impl Keeper {
     fn refresh(&mut self, library: &Library, path: &str) {
         let Some(before) = library.cache.entry(path) else { return };
         match self.read(path, before.used_ms()) {
+            // Its name or its rights were touched, and no more.
+            Reading::Whole(entry) if entry.is_same(&before) => {}
             Reading::Whole(mut entry) => {
                 entry.shares_second = entry.modified_at == before.modified_at
                     && (entry.tag != before.tag || before.shares_second);
                 // Packing takes its time: first comes what else has changed.
                 for encoding in PACKED {
-                    if before.asked().contains(encoding) && entry.ask(encoding) {
-                        self.unpacked.push_back((path.into(), encoding));
+                    let due = (Box::from(path), encoding);
+                    if before.asked().contains(encoding) && !self.unpacked.contains(&due) {
+                        entry.ask(encoding);
+                        self.unpacked.push_back(due);
                     }
                 }
                 self.enter(library, path, *entry);
@@ -382,6 +396,7 @@ impl Keeper {
         }
         let read;
         let content = match entry.form(Encoding::Identity) {
+            Some(form) if form.body.len() as u64 > COMPRESS_FILE_BYTES_MAX => return,
             Some(form) => &form.body[..],
             None => match self.read_large(path, entry) {
                 Some(content) => {
@@ -402,6 +417,10 @@ impl Keeper {
         let (index, mount, rest) = mount_of(&self.mounts, path)?;
         let root = self.roots[index].as_ref()?.directory();
         let Ok(Found::File(file)) = root.find(rest, symlinks(mount)) else { return None };
+        // Another may be there by now, and of any size.
+        if Tag::of_status(&file.status(), Encoding::Identity) != entry.tag {
+            return None;
+        }
         let (status, content) = read_whole(&file).ok()??;
         (Tag::of_status(&status, Encoding::Identity) == entry.tag).then_some(content)
     }

@@ -163,7 +163,9 @@ pub(crate) fn mount_of<'m, 'p>(
 pub(crate) fn is_worth_keeping(files: &Files, bytes: u64, content_type: &str) -> bool {
     let text = compressible(content_type) && bytes <= COMPRESS_FILE_BYTES_MAX;
     let small = bytes <= files.small_bytes_max as u64;
-    files.cache_bytes_max as u64 > bytes && (small || text)
+    // What is evicted for it must not be all the others, and itself.
+    let fits = bytes + ENTRY_BYTES_USUAL <= files.cache_bytes_max as u64 / 2;
+    fits && (small || text)
 }
 
 /// The `Cache-Control` of a file of that name.
@@ -174,6 +176,9 @@ pub(crate) fn cache_control<'m>(mount: &'m Mount, name: &str) -> &'m str {
     }
     mount.cache_control.as_str()
 }
+
+/// What an entry takes beside the content.
+const ENTRY_BYTES_USUAL: u64 = 1024;
 
 /// What may stand beside a file, packed already.
 pub(crate) const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];

@@ -146,6 +146,29 @@ fn a_directory_that_is_replaced_takes_its_files_with_it() {
 }
 
 #[test]
+fn a_touch_takes_nothing_out_of_memory() {
+    let site = Site::new();
+    site.write("sub/a.txt", text(900));
+    site.write("sub/b.txt", text(900));
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/sub/a.txt", Encoding::Br, 1);
+    desk.load("/sub/b.txt", Encoding::Br, 1);
+    let entry = |desk: &Desk, path| desk.library.cache.entry(path).unwrap();
+    let before = entry(&desk, "/sub/a.txt");
+    let writer = fs::OpenOptions::new().append(true).open(site.0.join("sub/b.txt")).unwrap();
+    for path in [site.0.clone(), site.0.join("sub")] {
+        fs::File::open(path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+    desk.settle();
+    assert!(Arc::ptr_eq(&before, &entry(&desk, "/sub/a.txt")), "nothing was made anew");
+    assert!(desk.has("/sub/b.txt", Encoding::Br), "nor lost, though it is being written");
+    drop(writer);
+    fs::remove_dir_all(site.0.join("sub")).unwrap();
+    desk.settle();
+    assert!(desk.content("/sub/a.txt").is_none() && desk.content("/sub/b.txt").is_none());
+}
+
+#[test]
 fn the_least_recently_used_goes_first_and_the_bound_holds() {
     let site = Site::new();
     for n in 0..40 {

@@ -119,3 +119,22 @@ fn a_download_that_has_begun_is_finished_before_the_server_stops() {
     assert_eq!(received, LARGE / 4);
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
 }
+
+#[test]
+fn the_last_answer_of_a_connection_arrives_whatever_else_the_client_sends() {
+    let site = Site::of(&[]);
+    site.sparse("large.bin", 20 * 1024 * 1024);
+    let server = site.serve("");
+    for fields in ["Connection: close\r\n", ""] {
+        let version = if fields.is_empty() { "1.0" } else { "1.1" };
+        let mut client = server.reader();
+        client.send(format!("GET /large.bin HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));
+        // Until much has been received, the server does not listen.
+        let mut received = client.take().unwrap().len();
+        client.send("\r\n");
+        while let Ok(some) = client.take() {
+            received += some.len();
+        }
+        assert!(received > 20 * 1024 * 1024, "cut after {received} bytes");
+    }
+}
