@@ -61,6 +61,7 @@ const TOOLS: &[&str] = &[
     "node",
     "nginx",
     "libnginx-mod-nchan",
+    "rsync",
     "python3-websockets",
     "python3-wsproto",
 ];

@@ -2,7 +2,7 @@
 //!
 //! "Soon" is a second; here it is not measured, but waited for.
 
-use crate::support::{NO_CACHE, Response, Server, Site, becomes, eventually, kept, vanishes};
+use crate::support::{NO_CACHE, Response, Server, Site, becomes, eventually, kept, tool, vanishes};
 use flate2::read::GzDecoder;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -421,8 +421,8 @@ fn read_pages(server: &Server, accept: &str, stop: &AtomicBool, seen: &[AtomicU6
 
 #[test]
 fn a_site_that_is_deployed_under_load_is_whole_at_any_time() {
-    // It need not be there: renaming does the same.
-    let rsync = Some(Path::new("/usr/bin/rsync")).filter(|program| program.is_file());
+    // Where it is missing, renaming does the same.
+    let rsync = tool("rsync");
     for settings in SETTINGS {
         let site = Site::of(&[]);
         for (version, directory) in ['A', 'B'].into_iter().zip(["a", "b"]) {
@@ -434,7 +434,7 @@ fn a_site_that_is_deployed_under_load_is_whole_at_any_time() {
             }
         }
         fs::create_dir_all(site.path("d/e")).unwrap();
-        deploy(&site.outside("a"), &site.root(), rsync);
+        deploy(&site.outside("a"), &site.root(), rsync.as_deref());
         let server = site.serve(settings);
         let (stop, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
         thread::scope(|scope| {
@@ -443,7 +443,7 @@ fn a_site_that_is_deployed_under_load_is_whole_at_any_time() {
                 .into();
             for round in 0..12 {
                 let from = site.outside(["b", "a"][round % 2]);
-                deploy(&from, &site.root(), rsync);
+                deploy(&from, &site.root(), rsync.as_deref());
                 thread::sleep(Duration::from_millis(60));
             }
             stop.store(true, Ordering::Relaxed);
