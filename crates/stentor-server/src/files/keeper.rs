@@ -37,6 +37,8 @@ pub(crate) struct Keeper {
     /// When they are looked at again.
     look_at_ms: u64,
     watcher: Watcher,
+    /// When watches that are not needed any more are given back.
+    give_back_at_ms: u64,
     /// The directories that are watched, by the path that their files begin with.
     watches: HashMap<Box<str>, WatchId>,
     /// And the other way round: two mounts may have the same directory.
@@ -76,6 +78,7 @@ impl Keeper {
             roots: Vec::new(),
             look_at_ms: 0,
             watcher,
+            give_back_at_ms: now_ms() + GIVE_BACK_MS,
             watches: HashMap::new(),
             watched: HashMap::new(),
             changes: Vec::new(),
@@ -131,6 +134,9 @@ impl Keeper {
                 self.refresh(&library, &path);
             }
         }
+        if now_ms() >= self.give_back_at_ms {
+            self.give_back_watches(&library);
+        }
         if !self.unsettled.is_empty() {
             self.look_at_ms = self.look_at_ms.min(now_ms() + LOOK_AGAIN_MS);
         }
@@ -159,6 +165,14 @@ impl Keeper {
     pub(crate) fn step(&mut self) {
         self.busy = true;
         self.turn().unwrap();
+    }
+
+    /// How many directories are watched once those that need not be are not.
+    #[cfg(test)]
+    pub(super) fn watches_needed(&mut self) -> usize {
+        self.give_back_at_ms = 0;
+        self.step();
+        self.watches.len()
     }
 
     fn reload(&mut self, library: &Library) {
@@ -232,8 +246,20 @@ impl Keeper {
     /// Neither keeps nor watches what is under a path.
     fn forget_under(&mut self, library: &Library, prefix: &str) {
         library.cache.remove_under(prefix);
-        let gone: Vec<Box<str>> =
-            self.watches.keys().filter(|path| path.starts_with(prefix)).cloned().collect();
+        self.unwatch(|path| path.starts_with(prefix));
+    }
+
+    /// Watches are few, and a user's together: those above no file in memory are given back.
+    fn give_back_watches(&mut self, library: &Library) {
+        let kept = library.cache.paths_under("");
+        let above = |path| str::match_indices(path, '/').map(move |(at, _)| &path[..=at]);
+        let needed: HashSet<&str> = kept.iter().flat_map(|path| above(&**path)).collect();
+        self.unwatch(|path| !needed.contains(path));
+        self.give_back_at_ms = now_ms() + GIVE_BACK_MS;
+    }
+
+    fn unwatch(&mut self, which: impl Fn(&str) -> bool) {
+        let gone: Vec<Box<str>> = self.watches.keys().filter(|path| which(path)).cloned().collect();
         for path in gone {
             let Some(watch) = self.watches.remove(&path) else { continue };
             let Some(directories) = self.watched.get_mut(&watch) else { continue };
@@ -464,3 +490,6 @@ fn now_ms() -> u64 {
 /// How often the roots are looked at, and files again that were being written.
 const LOOK_MS: u64 = 1_000;
 const LOOK_AGAIN_MS: u64 = 250;
+
+/// How often watches are given back.
+const GIVE_BACK_MS: u64 = 60_000;

@@ -169,6 +169,25 @@ fn a_touch_takes_nothing_out_of_memory() {
 }
 
 #[test]
+fn watches_that_are_not_needed_are_given_back() {
+    let site = Site::new();
+    site.write("a/b/c.txt", "1");
+    site.write("a/d.txt", "2");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/a/b/c.txt", Encoding::Identity, 1);
+    desk.load("/a/d.txt", Encoding::Identity, 1);
+    desk.load("/a/nothing/e.txt", Encoding::Identity, 1);
+    assert_eq!(desk.keeper.watches_needed(), 3);
+    desk.library.cache.remove("/a/b/c.txt");
+    assert_eq!(desk.keeper.watches_needed(), 2, "the root and a");
+    fs::write(site.0.join("a/d.txt"), "3").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a/d.txt").unwrap(), b"3", "those that are left are at work");
+    desk.load("/a/b/c.txt", Encoding::Identity, 1);
+    assert_eq!(desk.keeper.watches_needed(), 3);
+}
+
+#[test]
 fn the_least_recently_used_goes_first_and_the_bound_holds() {
     let site = Site::new();
     for n in 0..40 {
