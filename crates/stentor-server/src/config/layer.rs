@@ -101,8 +101,9 @@ pub(super) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlink
 
 const PREFIX: &str = "STENTOR_";
 
-/// Variables the command line reads; they are no settings.
-const FOREIGN: &[&str] = &["STENTOR_CONFIG", "STENTOR_ROOT"];
+/// Variables that are no settings: two that the command line reads, and one that Kubernetes sets
+/// where there is a service called stentor.
+const FOREIGN: &[&str] = &["STENTOR_CONFIG", "STENTOR_ROOT", "STENTOR_PORT"];
 
 /// The name of a setting in the environment.
 fn variable((table, key, _): &Path) -> String {

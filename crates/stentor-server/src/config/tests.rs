@@ -357,6 +357,7 @@ fn the_environment_overrides_the_file() {
         ("STENTOR_LIMITS_TOPICS_MAX", "7"),
         ("STENTOR_CORS_ORIGINS", "https://a.example,https://b.example"),
         ("STENTOR_SERVICE_HOST", "10.0.0.1"),
+        ("STENTOR_PORT", "tcp://10.0.0.1:80"),
         ("STENTOR_FILES_CACHE_BYTES_MAX", "1 MiB"),
         ("STENTOR_FILES_SMALL_BYTES_MAX", "0"),
         ("STENTOR_CONFIG", "elsewhere.toml"),
