@@ -1,25 +1,26 @@
 //! The demo in a real browser: real prices appear, and change.
 
-use crate::support::{Browser, Child, Url, eventually, stentor, tool};
+use crate::support::{Browser, Child, TempDir, Url, eventually, stentor, tool};
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// A demo on ports of its own, and the address of its public listener.
-fn demo(flags: &[&str]) -> (Child, Url) {
+/// A demo on ports of its own, the address of its public listener, and where it puts its page.
+fn demo(flags: &[&str]) -> (Child, Url, TempDir) {
+    let dir = TempDir::new();
     let ports = ["demo", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-    let mut child = Child::spawn(stentor(ports).args(flags));
+    let mut child = Child::spawn(stentor(ports).args(flags).env("TMPDIR", dir.path()));
     let address = eventually("it says where to look", || {
         assert!(child.is_running(), "{}", child.err());
         let out = child.out();
         let url = out.split_ascii_whitespace().find(|word| word.ends_with("/demo/"))?;
         Some(url.trim_start_matches("http://").trim_end_matches("/demo/").parse().unwrap())
     });
-    (child, Url(address))
+    (child, Url(address), dir)
 }
 
 #[test]
 fn the_demo_replays_prices() {
-    let (mut child, url) = demo(&["--speed", "100", "--from", "2012-05-18"]);
+    let (mut child, url, dir) = demo(&["--speed", "100", "--from", "2012-05-18"]);
     let page = url.get("/demo/").expect(200);
     assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.text().starts_with("<!doctype html>"));
@@ -39,6 +40,7 @@ fn the_demo_replays_prices() {
     assert!(!child.out().contains('\u{1b}'), "no colours where nobody sees them");
     child.signal("INT");
     assert_eq!(child.wait(), Some(0), "{}", child.err());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "its page goes with it");
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn the_demos_curl_lines_work_as_they_are_printed() {
     if tool("curl").is_none() {
         return;
     }
-    let (child, url) = demo(&[]);
+    let (child, url, _dir) = demo(&[]);
     eventually("the first quotes", || (url.get("/quotes/msft").status == 200).then_some(()));
     let mut answers = Vec::new();
     let printed = child.out();
@@ -75,7 +77,7 @@ fn the_demos_curl_lines_work_as_they_are_printed() {
 #[test]
 fn a_browser_shows_prices_that_change() {
     let Some(mut browser) = Browser::start() else { return };
-    let (child, url) = demo(&["--speed", "20"]);
+    let (child, url, _dir) = demo(&["--speed", "20"]);
     browser.open(&format!("http://{}/demo/", url.0));
     let prices = |browser: &mut Browser| -> Vec<String> {
         let script = "return [...document.querySelectorAll('.price .close')]\
