@@ -480,8 +480,7 @@ fn mount_path(text: &str) -> Result<String, String> {
     // Escapes are decoded before a directory is looked for: one that is written with them would
     // never be found.
     let foreign = text.contains(['%', '?', '#']);
-    let reserved = text == "/-" || text.starts_with("/-/");
-    if foreign || reserved || check_file(text).is_err() {
+    if foreign || check_file(text).is_err() {
         return Err(format!(
             "'{}' cannot begin the paths of files: write something like '/docs/', without '%', \
              '?', '#', '\\' and segments that are empty or begin with a dot, and not under '/-/'",

@@ -242,23 +242,15 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
         let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
         x.shared.library.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
     }
-    let mut siblings = siblings(x, place, &file);
-    let tags = if is_conditional(head) { tags_of(x, &file, &siblings, kind)? } else { Vec::new() };
-    let varies = compressible(kind) || siblings.iter().any(Option::is_some);
-    let mut available = Encodings::EMPTY;
-    available.insert(Encoding::Identity);
-    for (encoding, _) in PACKED.iter().zip(&siblings).filter(|(_, file)| file.is_some()) {
-        available.insert(*encoding);
-    }
-    let mut chosen = (file, Encoding::Identity);
-    if head.range.is_none()
-        && let Some(encoding) = acceptable.best(available)
-        && let Some(at) = PACKED.iter().position(|packed| *packed == encoding)
-        && let Some(sibling) = siblings[at].take()
-    {
-        chosen = (sibling, encoding);
-    }
-    let (file, encoding) = chosen;
+    let mut forms = siblings(x, place, &file);
+    let varies = compressible(kind) || !forms.is_empty();
+    forms.push((Encoding::Identity, file));
+    let available = forms.iter().map(|(encoding, _)| *encoding).collect();
+    let best = acceptable.best(available).filter(|_| head.range.is_none());
+    let wanted = best.unwrap_or(Encoding::Identity);
+    // The file itself is the last.
+    let at = forms.iter().position(|(form, _)| *form == wanted).unwrap_or(forms.len() - 1);
+    let (encoding, file) = forms.swap_remove(at);
     let outline = Outline {
         tag: Tag::of_status(&file.status(), encoding),
         modified_at: status.modified_unix_s().min(x.unix_s),
@@ -274,59 +266,53 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
         *x.reply.cost += content.len();
         let tag = Tag::of_content(&content, encoding);
         let outline = Outline { tag, length: content.len() as u64, ..outline };
-        answer(x, head, &outline, tags, Source::Read(&content));
+        answer(x, head, &outline, &forms, Source::Read(&content))
     } else {
         if !is_whole(&file)? {
             return being_written(x);
         }
         let shared = x.files.share(file);
         let length = outline.length;
-        answer(x, head, &outline, tags, Source::Stored { file: &shared, length });
+        answer(x, head, &outline, &forms, Source::Stored { file: &shared, length })
     }
-    Ok(())
 }
 
-/// What stands beside a file packed, in the order of [`PACKED`]. A link does not, unless the file
-/// is behind one, too: that is how it is in memory.
-fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> [Option<File>; 3] {
-    PACKED.map(|encoding| {
+/// What stands beside a file packed. A link does not, unless the file is behind one, too: that is
+/// how it is in memory.
+fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> Vec<(Encoding, File)> {
+    let sibling = |encoding: Encoding| {
         let beside = format!("{}{}", place.rest, encoding.suffix());
         match x.files.find(place.mount, &beside, x.unix_s) {
             Ok(Found::File(found)) if file.through_symlink() || !found.through_symlink() => {
-                Some(found)
+                Some((encoding, found))
             }
             _ => None,
         }
-    })
+    };
+    PACKED.into_iter().filter_map(sibling).collect()
 }
 
-/// The tags of all forms that a file has: whoever has one of them need not be sent another.
+/// The tags of all forms that a file has, the one of `outline` and the others: whoever has one of
+/// them need not be sent another.
 fn tags_of(
     x: &mut Exchange<'_>,
-    file: &File,
-    siblings: &[Option<File>; 3],
-    kind: &str,
+    outline: &Outline<'_>,
+    others: &[(Encoding, File)],
 ) -> io::Result<Vec<Tag>> {
-    let small_bytes_max = x.settings.files.small_bytes_max as u64;
-    let mut tag = |file: &File, encoding| {
-        if file.status().bytes > small_bytes_max {
-            return Ok(Some(Tag::of_status(&file.status(), encoding)));
-        }
-        let read = read_whole(file)?;
-        *x.reply.cost += file.status().bytes as usize;
-        io::Result::Ok(read.map(|(_, content)| Tag::of_content(&content, encoding)))
-    };
-    let mut tags = Vec::new();
-    if let Some(identity) = tag(file, Encoding::Identity)? {
-        tags.push(identity);
-        tags.extend(tags_of_packed(&identity, kind));
-    }
-    for (sibling, encoding) in siblings.iter().zip(PACKED) {
-        if let Some(sibling) = sibling {
-            tags.extend(tag(sibling, encoding)?);
+    let mut tags = vec![(outline.encoding, outline.tag)];
+    for (encoding, file) in others {
+        if file.status().bytes > x.settings.files.small_bytes_max as u64 {
+            tags.push((*encoding, Tag::of_status(&file.status(), *encoding)));
+        } else {
+            *x.reply.cost += file.status().bytes as usize;
+            let read = read_whole(file)?;
+            tags.extend(read.map(|(_, content)| (*encoding, Tag::of_content(&content, *encoding))));
         }
     }
-    Ok(tags)
+    let identity = tags.iter().find(|(encoding, _)| *encoding == Encoding::Identity);
+    let packed = identity.map(|(_, tag)| tags_of_packed(tag, outline.content_type));
+    let packed: Vec<Tag> = packed.into_iter().flatten().collect();
+    Ok(tags.into_iter().map(|(_, tag)| tag).chain(packed).collect())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is how sending ends")]
@@ -336,17 +322,19 @@ fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers with what was just found on the disk.
+/// Answers with what was just found on the disk; `others` are the forms that are not sent.
 fn answer(
     x: &mut Exchange<'_>,
     head: &Head<'_>,
     outline: &Outline<'_>,
-    tags: Vec<Tag>,
+    others: &[(Encoding, File)],
     body: Source<'_>,
-) {
+) -> io::Result<()> {
+    let tags = if is_conditional(head) { tags_of(x, outline, others)? } else { Vec::new() };
     let modified_at = outline.modified_at;
     let ready = outline.head();
     respond(x, head, &Representation { head: &ready, tags, modified_at, dates_tell: true, body });
+    Ok(())
 }
 
 /// What a request may be answered with.

@@ -122,13 +122,8 @@ pub(super) fn symlinks(mount: &Mount) -> Symlinks {
 /// It cannot be looked at.
 pub(crate) fn is_whole(file: &File) -> io::Result<bool> {
     let held = file.hold();
-    let unchanged = file.status_now()? == file.status();
-    let settled = match held {
-        Held::Still(_) => true,
-        Held::BeingWritten => false,
-        Held::Unknown => has_settled(&file.status()),
-    };
-    Ok(settled && unchanged)
+    let status = file.status_now()?;
+    Ok(is_settled(&held, &status) && status == file.status())
 }
 
 /// What a file holds, and its status at that moment; `None` if it is being written.
@@ -138,13 +133,8 @@ pub(crate) fn is_whole(file: &File) -> io::Result<bool> {
 pub(crate) fn read_whole(file: &File) -> io::Result<Option<(FileStatus, Vec<u8>)>> {
     let held = file.hold();
     let status = file.status_now()?;
-    let settled = match held {
-        Held::Still(_) => true,
-        Held::BeingWritten => false,
-        Held::Unknown => has_settled(&status),
-    };
     // Should it have grown since it was found, somebody may be asking for more than is small.
-    if !settled || status.bytes > file.status().bytes {
+    if !is_settled(&held, &status) || status.bytes > file.status().bytes {
         return Ok(None);
     }
     let mut content = vec![0; status.bytes as usize];
@@ -159,10 +149,14 @@ pub(crate) fn read_whole(file: &File) -> io::Result<Option<(FileStatus, Vec<u8>)
     Ok(unchanged.then_some((status, content)))
 }
 
-/// Whether the last change was long enough ago that no more is to be expected. A time to come was
-/// set on purpose, by whoever was done with it.
-fn has_settled(status: &FileStatus) -> bool {
-    unix_ns().abs_diff(status.modified_ns) >= SETTLED_NS
+/// Whether nobody is writing. Where the kernel does not say, that is so if the last change was long
+/// enough ago; a time to come was set on purpose, by whoever was done with it.
+fn is_settled(held: &Held<'_>, status: &FileStatus) -> bool {
+    match held {
+        Held::Still(_) => true,
+        Held::BeingWritten => false,
+        Held::Unknown => unix_ns().abs_diff(status.modified_ns) >= SETTLED_NS,
+    }
 }
 
 /// How long a file must not have changed to count as whole where nothing better is known.

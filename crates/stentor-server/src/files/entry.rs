@@ -12,6 +12,7 @@ use twox_hash::XxHash3_64;
 /// A strong entity tag with its quotes (RFC 9110 section 8.8.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag {
+    hash: u64,
     text: [u8; TAG_BYTES_MAX],
     length: u8,
 }
@@ -36,19 +37,12 @@ impl Tag {
         // There is room for the longest suffix.
         let _ = write!(rest, "\"{hash:016x}{}\"", encoding.suffix());
         let length = (TAG_BYTES_MAX - rest.len()) as u8;
-        Tag { text, length }
+        Tag { hash, text, length }
     }
 
     /// The same content in another encoding.
     pub(crate) fn encoded(&self, encoding: Encoding) -> Tag {
-        let hash = &self.text[..HASH_END];
-        let mut tag = Tag { text: [0; TAG_BYTES_MAX], length: 0 };
-        let parts = [hash, encoding.suffix().as_bytes(), b"\""];
-        for byte in parts.into_iter().flatten() {
-            tag.text[usize::from(tag.length)] = *byte;
-            tag.length += 1;
-        }
-        tag
+        Tag::new(self.hash, encoding)
     }
 
     /// As it is sent, with its quotes.
@@ -67,8 +61,6 @@ impl AsRef<[u8]> for Tag {
 /// What the fields of a file begin with.
 const TAG_FIELD: &[u8] = b"ETag: ";
 
-/// The quote and the digits of a tag.
-const HASH_END: usize = 17;
 const TAG_BYTES_MAX: usize = 24;
 
 /// What the head of a file's answer is written from.
@@ -260,18 +252,14 @@ impl Entry {
 
     /// The encodings there are, in memory or on the disk.
     pub(crate) fn available(&self) -> Encodings {
-        let mut available = self.stored;
-        for encoding in Encoding::ALL {
-            if self.form(encoding).is_some() {
-                available.insert(encoding);
-            }
-        }
-        available
+        let is_there =
+            |&encoding: &Encoding| self.stored.contains(encoding) || self.form(encoding).is_some();
+        Encoding::ALL.into_iter().filter(is_there).collect()
     }
 
     /// Notes that somebody would rather have this encoding. True the first time.
     pub(crate) fn ask(&self, encoding: Encoding) -> bool {
-        let bit = 1 << encoding as u8;
+        let bit = bit(encoding);
         // Read first: a write would take the cache line from every other worker.
         self.asked.load(Ordering::Relaxed) & bit == 0
             && self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -279,19 +267,13 @@ impl Entry {
 
     /// Takes an ask back: the next one counts as the first.
     pub(crate) fn forget(&self, encoding: Encoding) {
-        self.asked.fetch_and(!(1 << encoding as u8), Ordering::Relaxed);
+        self.asked.fetch_and(!bit(encoding), Ordering::Relaxed);
     }
 
     /// The encodings that were asked for.
     pub(crate) fn asked(&self) -> Encodings {
         let asked = self.asked.load(Ordering::Relaxed);
-        let mut encodings = Encodings::EMPTY;
-        for encoding in Encoding::ALL {
-            if asked & 1 << encoding as u8 != 0 {
-                encodings.insert(encoding);
-            }
-        }
-        encodings
+        Encoding::ALL.into_iter().filter(|&encoding| asked & bit(encoding) != 0).collect()
     }
 
     /// Adds a form that was made of the file. If there is one already, that stays.
@@ -330,6 +312,11 @@ impl Entry {
 fn slot(encoding: Encoding) -> usize {
     debug_assert!(encoding != Encoding::Identity);
     encoding as usize - 1
+}
+
+/// The bit of an encoding in `Entry::asked`.
+fn bit(encoding: Encoding) -> u8 {
+    1 << encoding as u8
 }
 
 /// Room for a usual head: an estimate that saves growing, not a limit.

@@ -211,7 +211,7 @@ impl Keeper {
     fn see_to(&mut self, library: &Library, change: Change) {
         match change {
             Change::Written { watch, name } | Change::Removed { watch, name } => {
-                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                for directory in self.directories(watch) {
                     let path = format!("{directory}{name}");
                     for suffix in PACKED.map(Encoding::suffix) {
                         if let Some(of) = path.strip_suffix(suffix) {
@@ -222,12 +222,12 @@ impl Keeper {
                 }
             }
             Change::DirectoryChanged { watch, name } => {
-                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                for directory in self.directories(watch) {
                     self.forget_under(library, &format!("{directory}{name}/"));
                 }
             }
             Change::DirectoryTouched { watch, name } => {
-                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                for directory in self.directories(watch) {
                     let slash = if name.is_empty() { "" } else { "/" };
                     for path in library.cache.paths_under(&format!("{directory}{name}{slash}")) {
                         self.refresh(library, &path);
@@ -235,12 +235,17 @@ impl Keeper {
                 }
             }
             Change::Ended { watch } => {
-                for directory in self.watched.get(&watch).cloned().unwrap_or_default() {
+                for directory in self.directories(watch) {
                     self.forget_under(library, &directory);
                 }
             }
             Change::Overflow => self.forget_under(library, ""),
         }
+    }
+
+    /// What a watched directory is called; two mounts may have the same.
+    fn directories(&self, watch: WatchId) -> Vec<Box<str>> {
+        self.watched.get(&watch).cloned().unwrap_or_default()
     }
 
     /// Neither keeps nor watches what is under a path.

@@ -81,12 +81,14 @@ impl Library {
         mounts: &[Mount],
         files: &Files,
     ) -> io::Result<Option<Keeper>> {
-        if mounts.is_empty() {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if mounts.is_empty() || queue.is_none() {
             return Ok(None);
         }
+        // Before the queue is taken: should there be none now, a later reload may try again.
         let watcher = Watcher::new()?;
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(queue.map(|queue| Keeper::new(self, queue, watcher, mounts.to_vec(), files.clone())))
+        let keeper = |queue| Keeper::new(self, queue, watcher, mounts.to_vec(), files.clone());
+        Ok(queue.take().map(keeper))
     }
 
     /// Goes by other mounts from now on.
