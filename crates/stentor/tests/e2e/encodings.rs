@@ -1,8 +1,8 @@
 //! Content codings: made off the workers, once, and chosen as the client prefers.
 
-use crate::support::{Response, Server, curl, eventually};
+use crate::support::{Response, Server, curl, eventually, gunzip};
 use flate2::Compression;
-use flate2::read::{GzDecoder, GzEncoder};
+use flate2::read::GzEncoder;
 use std::io::Read;
 
 /// Text that shrinks well, some kilobytes of it.
@@ -15,12 +15,6 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     GzEncoder::new(data, Compression::best()).read_to_end(&mut packed).unwrap();
     packed
-}
-
-fn gunzip(packed: &[u8]) -> Vec<u8> {
-    let mut data = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut data).expect("it is gzip");
-    data
 }
 
 fn get(server: &Server, accept: &str) -> Response {

@@ -2,10 +2,11 @@
 //!
 //! "Soon" is a second; here it is not measured, but waited for.
 
-use crate::support::{NO_CACHE, Response, Server, Site, becomes, eventually, kept, tool, vanishes};
-use flate2::read::GzDecoder;
+use crate::support::{
+    NO_CACHE, Response, Server, Site, becomes, eventually, gunzip, kept, tool, vanishes,
+};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -348,11 +349,7 @@ fn what_stands_beside_a_file_comes_and_goes() {
             if body == b"packed two" {
                 return None;
             }
-            let mut unpacked = Vec::new();
-            match coding {
-                Some(_) => drop(GzDecoder::new(&body[..]).read_to_end(&mut unpacked).unwrap()),
-                None => unpacked = body,
-            }
+            let unpacked = if coding.is_some() { gunzip(&body) } else { body };
             assert!(unpacked == plain);
             Some(())
         });
@@ -400,11 +397,7 @@ fn read_pages(server: &Server, accept: &str, stop: &AtomicBool, seen: &[AtomicU6
             let response = client.ask("GET", &format!("/{name}"), accept, b"").expect(200);
             let body = match response.field("content-encoding") {
                 None => response.body,
-                Some("gzip") => {
-                    let mut body = Vec::new();
-                    GzDecoder::new(&response.body[..]).read_to_end(&mut body).unwrap();
-                    body
-                }
+                Some("gzip") => gunzip(&response.body),
                 other => panic!("{other:?}"),
             };
             let version = match body.get(8) {

@@ -1,9 +1,9 @@
 //! Compressed forms: those that the server makes in the background, and those that stand beside a
 //! file.
 
-use crate::support::{NO_CACHE, Response, Server, Site, curl, eventually, kept, noise};
+use crate::support::{NO_CACHE, Response, Server, Site, curl, eventually, gunzip, kept, noise};
 use flate2::Compression;
-use flate2::read::{GzDecoder, GzEncoder};
+use flate2::read::GzEncoder;
 use std::io::Read;
 
 /// Text that shrinks well.
@@ -17,12 +17,6 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     GzEncoder::new(data, Compression::fast()).read_to_end(&mut packed).unwrap();
     packed
-}
-
-fn gunzip(packed: &[u8]) -> Vec<u8> {
-    let mut data = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut data).expect("it is gzip");
-    data
 }
 
 fn get(server: &Server, target: &str, accept: &str) -> Response {

@@ -1,6 +1,8 @@
-//! Programs of the host that some tests use as clients.
+//! Programs of the host that some tests use as clients, and what clients do to answers.
 
+use flate2::read::GzDecoder;
 use std::env;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -39,4 +41,11 @@ pub(crate) fn curl(args: &[&str]) -> Option<Output> {
     // Neither the user's settings nor a proxy are part of the test.
     command.args(["-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
     Some(command.args(args).output().expect("curl can be started"))
+}
+
+/// What was packed; it must be gzip.
+pub(crate) fn gunzip(packed: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut data).expect("it is gzip");
+    data
 }
