@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::news::{News, Span};
+use crate::message::Message;
+use crate::news::{Mode, News, Span};
 use crate::pattern::Pattern;
 use crate::topic::{Named, Topic};
 
@@ -64,40 +65,53 @@ impl Graveyard {
         self.by_name.get(topic)
     }
 
-    /// Whether a deletion in the span may have been forgotten.
-    pub(crate) fn has_forgotten(&self, span: Span) -> bool {
-        !span.is_from_nothing() && self.floor > span.since
+    /// The number of the newest deletion in the span that may have been forgotten; 0 if none was.
+    pub(crate) fn forgotten_seq(&self, span: Span) -> u64 {
+        if span.is_from_nothing() { 0 } else { self.floor }
     }
 
-    /// The same as [`Grave::missed`] for all graves of a pattern. Says "gap" also if a topic came
-    /// back after the span: whoever walks the names and then the graves may have missed it in
+    /// The same as [`Grave::missed`] for all graves of a pattern. Reports a loss also if a topic
+    /// came back after the span: whoever walks the names and then the graves may have missed it in
     /// both places.
-    pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<News>) -> bool {
+    pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<News>) -> u64 {
         let prefix = pattern.prefix();
         let from = self.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        let mut gap = self.has_forgotten(span) || self.undone > span.upto;
+        let mut lost_seq = self.forgotten_seq(span);
+        if self.undone > span.upto {
+            lost_seq = self.undone;
+        }
         for (Named(topic), grave) in from {
             if !topic.name().starts_with(prefix) {
                 break;
             }
             if pattern.matches(topic.name()) {
-                gap |= grave.missed(span, out);
+                lost_seq = lost_seq.max(grave.missed(span, out));
             }
         }
-        gap
+        lost_seq
     }
 }
 
 impl Grave {
-    /// Appends the deletion if it is in the span. Returns whether messages before it are lost.
-    pub(crate) fn missed(&self, span: Span, out: &mut Vec<News>) -> bool {
+    /// Appends the deletion if it is in the span. Returns the number of the last message before it
+    /// that is lost; 0 if none is.
+    pub(crate) fn missed(&self, span: Span, out: &mut Vec<News>) -> u64 {
         if span.is_from_nothing() {
-            return false;
+            return 0;
         }
         if span.contains(&self.deletion.message) {
             out.push(self.deletion.clone());
         }
-        let conflates = span.mode.conflates(self.deletion.message.terms());
-        !conflates && self.lost_seq > span.since
+        if self.conflates(span.mode) { 0 } else { self.lost_seq }
+    }
+
+    /// Whether readers of this mode want only the newest of the topic: its deletion.
+    pub(crate) fn conflates(&self, mode: Mode) -> bool {
+        mode.conflates(self.deletion.message.terms())
+    }
+
+    /// The deletion, if it has this number.
+    pub(crate) fn deletion_at(&self, seq: u64) -> Option<Arc<Message>> {
+        (self.deletion.seq() == seq).then(|| Arc::clone(&self.deletion.message))
     }
 }

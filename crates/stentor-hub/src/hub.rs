@@ -8,7 +8,7 @@
 //!
 //! The names are also kept in order, for listing. That index is touched only when a topic is
 //! created, deleted or listed. Locks are always taken in this order: sequence, graves, names, a
-//! topic's.
+//! topic's, changes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,9 +28,11 @@ use crate::news::News;
 use crate::rules::{Rule, Rules, Terms};
 use crate::topic::{Evicted, Named, Topic};
 
+mod changes;
 mod missed;
 
-pub use missed::Page;
+use changes::Changes;
+pub use missed::{Missed, Page, Share};
 
 /// All topics of a server.
 pub struct Hub {
@@ -41,6 +43,7 @@ pub struct Hub {
     /// Locked while a topic comes or goes: whoever holds it sees the table, the names and the
     /// graves agree.
     graves: RwLock<Graveyard>,
+    changes: Mutex<Changes>,
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
     sequence: Mutex<Sequence>,
@@ -70,6 +73,7 @@ impl Hub {
             table: papaya::HashSet::default(),
             names: RwLock::default(),
             graves: RwLock::new(Graveyard::new(GRAVEYARD_MAX)),
+            changes: Mutex::default(),
             seq: AtomicU64::new(0),
             sequence: Mutex::new(Sequence {
                 seq: 0,
@@ -337,6 +341,7 @@ impl Hub {
         message: &Arc<Message>,
     ) -> Told {
         sequence.seq = message.seq();
+        self.changes().push(sequence.seq, Arc::clone(topic));
         self.seq.store(sequence.seq, Ordering::Release);
         sequence.listeners.tell(topic, message)
     }
@@ -353,6 +358,10 @@ impl Hub {
     // and a server that answers every publish with a panic from then on would help nobody.
     fn sequence(&self) -> MutexGuard<'_, Sequence> {
         self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Named>> {

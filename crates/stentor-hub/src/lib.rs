@@ -40,7 +40,8 @@ pub use encode::{GzipError, compress};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use hub::{
-    Counts, DeleteError, Hub, Limits, Page, Precondition, PublishError, Published, TopicInfo,
+    Counts, DeleteError, Hub, Limits, Missed, Page, Precondition, PublishError, Published, Share,
+    TopicInfo,
 };
 pub use id::{Epoch, Id, IdText, InvalidId};
 pub use listeners::{Listener, ListenerId};

@@ -126,7 +126,7 @@ pub struct Message {
     /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`].
     flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
-    /// The low bit of identity, which nobody needs to ask for, is [`SUPERSEDED`].
+    /// The bits of identity, which nobody needs to ask for, are [`SUPERSEDED`] and [`DROPPED`].
     asked: AtomicU8,
     /// `Embed` plus one; 0 as long as nobody wanted to know.
     embed: AtomicU8,
@@ -360,6 +360,29 @@ impl Message {
         self.asked.fetch_or(SUPERSEDED, Ordering::Relaxed);
     }
 
+    /// Whether it still is its topic's value: no newer one has come, and the topic exists.
+    #[must_use]
+    pub fn is_value(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) & (SUPERSEDED | DROPPED) == 0
+    }
+
+    /// Its topic no longer keeps it: whoever still holds it holds memory that is its own.
+    pub(crate) fn set_dropped(&self) {
+        self.asked.fetch_or(DROPPED, Ordering::Relaxed);
+    }
+
+    /// Whether its topic no longer keeps it, not even as history.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) & DROPPED != 0
+    }
+
+    /// What it takes to keep it, roughly: many empty messages are not nothing. In bytes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.data.len() + FRAMING_BYTES
+    }
+
     /// How the data goes into a JSON document. Found out once, in time linear in the data and
     /// without recursion, so deep nesting does no harm.
     #[must_use]
@@ -499,6 +522,10 @@ const _: () = {
 const TRIED_SHIFT: u32 = 4;
 
 const SUPERSEDED: u8 = 1 << Encoding::Identity as u8;
+const DROPPED: u8 = SUPERSEDED << TRIED_SHIFT;
+
+/// What a message costs beside its data: an estimate.
+const FRAMING_BYTES: usize = 64;
 
 /// Bits of `Message::flags`.
 const COMPRESSIBLE: u8 = 1;

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
+use crate::hub::Missed;
 use crate::message::Message;
-use crate::news::{News, Span};
+use crate::news::{Mode, News, Span};
 use crate::rules::Terms;
 
 pub(crate) struct Topic {
@@ -108,41 +109,74 @@ impl Topic {
     }
 
     /// Appends what is kept of the span, oldest first, as [`Hub::missed`](crate::Hub::missed)
-    /// says. Returns whether something in it is lost.
+    /// says.
     pub(crate) fn missed(
         self: &Arc<Topic>,
         span: Span,
         bytes_max: usize,
         out: &mut Vec<News>,
-    ) -> bool {
+    ) -> Missed {
         let kept = self.kept();
         let value = self.value.load();
+        let whole = |lost_seq| Missed { upto: span.upto, lost_seq };
         if span.mode.conflates(&kept.terms) {
             let value = value.as_ref().filter(|value| span.contains(value));
             out.extend(value.map(|value| News::new(Arc::clone(self), Arc::clone(value))));
-            return false;
+            return whole(0);
         }
         let earlier = kept.earlier.as_ref().map(|earlier| &earlier.messages);
-        let first = |messages: &VecDeque<Arc<Message>>| {
-            messages.partition_point(|message| message.seq() <= span.since)
-        };
-        let earlier = earlier.into_iter().flat_map(|messages| messages.range(first(messages)..));
-        let mut bytes = 0;
+        let earlier = earlier.into_iter().flat_map(|messages| {
+            let first = messages.partition_point(|message| message.seq() <= span.since);
+            messages.range(first..)
+        });
+        let (begin, mut bytes) = (out.len(), 0);
         for message in earlier.chain(value.as_ref()).filter(|message| span.contains(message)) {
-            let more = message.data().len() + FRAMING_BYTES;
-            if bytes > 0 && bytes + more > bytes_max {
-                break;
+            bytes += message.kept_bytes();
+            if out.len() > begin && bytes > bytes_max {
+                return Missed { upto: message.seq() - 1, lost_seq: kept.lost_seq };
             }
-            bytes += more;
             out.push(News::new(Arc::clone(self), Arc::clone(message)));
         }
-        kept.lost_seq > span.since
+        whole(kept.lost_seq)
+    }
+
+    /// What has become of the message of a number that this topic was given. `None` if the topic
+    /// was deleted: its messages are gone, and the number may be the deletion's.
+    pub(crate) fn change(&self, seq: u64, mode: Mode) -> Option<Change> {
+        let kept = self.kept();
+        let value = self.value.load();
+        let value = value.as_ref()?;
+        if value.seq() == seq {
+            return Some(Change::Kept(Arc::clone(value)));
+        }
+        if mode.conflates(&kept.terms) {
+            return Some(Change::Replaced);
+        }
+        let find = |earlier: &Earlier| {
+            let at = earlier.messages.binary_search_by_key(&seq, |message| message.seq()).ok()?;
+            Some(Arc::clone(&earlier.messages[at]))
+        };
+        let message = kept.earlier.as_deref().and_then(find);
+        Some(message.map_or(Change::Lost, Change::Kept))
+    }
+
+    /// Whether readers of this mode want only the newest of this topic.
+    pub(crate) fn conflates(&self, mode: Mode) -> bool {
+        mode.conflates(&self.kept().terms)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         // Nothing panics while it holds this lock, and the list is whole between any two steps.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What has become of a message.
+pub(crate) enum Change {
+    Kept(Arc<Message>),
+    /// It is not wanted: a newer one is.
+    Replaced,
+    Lost,
 }
 
 /// Messages that were kept and are no longer, oldest first.
@@ -166,8 +200,10 @@ impl Kept {
 
     /// Notes what is no longer kept.
     fn lose(&mut self, evicted: &Evicted) {
-        let seqs = evicted.iter().map(|message| message.seq());
-        self.lost_seq = seqs.fold(self.lost_seq, u64::max);
+        for message in evicted {
+            message.set_dropped();
+            self.lost_seq = self.lost_seq.max(message.seq());
+        }
     }
 
     /// Drops the oldest until the bounds hold.
@@ -221,10 +257,6 @@ impl Hash for Named {
         self.0.name().hash(state);
     }
 }
-
-/// What a message costs a stream beside its data: an estimate, so that many empty messages do not
-/// count as nothing.
-const FRAMING_BYTES: usize = 64;
 
 // A topic is counted in millions: with the counts of its `Arc` it takes 72 bytes and its name.
 #[cfg(target_pointer_width = "64")]

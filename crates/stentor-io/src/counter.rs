@@ -20,6 +20,12 @@ impl Counter {
         self.0.store(self.value().wrapping_sub(n), Ordering::Relaxed);
     }
 
+    /// Sets it: for what is measured, not counted.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// What was counted so far, as any thread may ask.
     #[inline]
     #[must_use]

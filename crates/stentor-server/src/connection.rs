@@ -12,11 +12,11 @@ mod held;
 mod stream;
 mod websocket;
 
+use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
-use crate::limits::{
-    BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS, TURN_COST_MAX,
-};
+use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::memory::{Held, Pins};
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route::{self, Next};
@@ -91,8 +91,10 @@ struct Work {
     scanned: usize,
     incoming: Option<Box<Incoming>>,
     backlog: Option<Backlog>,
-    /// `input` holds more than a turn's share of requests: it is gone on with in the next.
-    yielded: bool,
+    /// It goes on when its turn in this line has come.
+    line: Option<Kind>,
+    /// It has its place there.
+    is_in_line: bool,
 }
 
 /// A request body on its way in.
@@ -129,6 +131,8 @@ enum Progress {
     Starved(usize),
     /// So many bytes were used, and what was asked for is a stream.
     Stream(usize, Box<Opening>),
+    /// Nothing was used: the turn has no room for such work.
+    Later(Kind),
 }
 
 /// How far a turn came with the input.
@@ -172,9 +176,48 @@ impl Connection {
         self.phase != Phase::Free && !self.waits() && !self.holds_too_much()
     }
 
-    /// Whether the connection is to go on with something by itself once it can write.
+    /// Whether the connection is to go on with something by itself, once it can write or its turn
+    /// has come.
     pub(crate) fn waits(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.waits())
+    }
+
+    /// Whether there is something to be sent as soon as it can write.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.backlog.is_some())
+    }
+
+    /// Its place in a line has come up. Returns whether it waited there.
+    pub(crate) fn leave_line(&mut self, kind: Kind) -> bool {
+        let Some(work) = &mut self.work else { return false };
+        if work.line == Some(kind) {
+            work.is_in_line = false;
+        }
+        work.line == Some(kind) && work.backlog.is_none()
+    }
+
+    /// What it holds.
+    pub(crate) fn held(&self) -> Held {
+        let extra = self.extra.as_deref().map_or(0, stream::Extra::own_bytes);
+        match self.work.as_deref() {
+            None => Held { owned: extra, pinned: 0 },
+            Some(work) => Held { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
+        }
+    }
+
+    /// What others no longer keep of what it has still to be sent.
+    pub(crate) fn add_pins(&self, pins: &mut Pins) {
+        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
+        backlog.into_iter().flat_map(Backlog::bodies).for_each(|body| pins.add(body));
+    }
+
+    /// How much it would free to cut it, roughly, in bytes.
+    pub(crate) fn weight(&self, pins: &Pins) -> usize {
+        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
+        let bodies = backlog.into_iter().flat_map(Backlog::bodies);
+        let pinned: usize = bodies.map(|body| pins.part(body)).sum();
+        let feeds = self.extra.as_deref().map_or(0, stream::Extra::feeds_bytes);
+        self.held().owned + pinned + feeds
     }
 
     /// Bytes arrived: answers whatever they complete.
@@ -197,9 +240,10 @@ impl Connection {
             _ => self.proceed(cx, io, socket, bytes).map(|turn| {
                 let (Turn::Done(used) | Turn::Yielded(used)) = turn;
                 if used < bytes.len() && self.takes_input() {
-                    let work = self.work();
-                    work.input = bytes[used..].to_vec();
-                    work.yielded |= matches!(turn, Turn::Yielded(_));
+                    self.work().input = bytes[used..].to_vec();
+                    if matches!(turn, Turn::Yielded(_)) {
+                        self.wait_in(Kind::Requests);
+                    }
                 }
             }),
         };
@@ -213,7 +257,7 @@ impl Connection {
             match backlog.send(io, socket, &cx.stats) {
                 Ok(false) => return,
                 Ok(true) => {
-                    cx.settle_backlog(work.backlog.take());
+                    work.backlog = None;
                     // The peer was not listened to meanwhile: should it have sent something,
                     // closing now would be a reset, and cost it what it has not read yet.
                     if self.phase == Phase::Closing {
@@ -223,7 +267,7 @@ impl Connection {
                 Err(Gone) => return self.close(cx, io, socket),
             }
         }
-        work.yielded = false;
+        work.line = None;
         let input = std::mem::take(&mut work.input);
         if cx.draining {
             self.end_bulk(cx);
@@ -279,7 +323,7 @@ impl Connection {
             (Phase::Streaming, wait) if wait != Wait::Room => {
                 return self.expire_stream(cx, io, socket);
             }
-            (_, Wait::Room) if self.is_being_read(io, socket) => return,
+            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, socket) => return,
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, socket);
@@ -327,7 +371,8 @@ impl Connection {
         io.close(socket);
     }
 
-    fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    /// The same with a reset: what was not delivered is thrown away.
+    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         self.free(cx);
         io.abort(socket);
     }
@@ -336,9 +381,7 @@ impl Connection {
     fn free(&mut self, cx: &mut Context) {
         cx.connections(self.role).sub(1);
         self.leave_stream(cx);
-        if let Some(work) = self.work.take() {
-            cx.settle_backlog(work.backlog);
-        }
+        self.work = None;
         self.phase = Phase::Free;
     }
 
@@ -364,9 +407,10 @@ impl Connection {
         let (Turn::Done(used) | Turn::Yielded(used)) = turn;
         if used < input.len() && self.takes_input() {
             input.drain(..used);
-            let work = self.work();
-            work.input = input;
-            work.yielded |= matches!(turn, Turn::Yielded(_));
+            self.work().input = input;
+            if matches!(turn, Turn::Yielded(_)) {
+                self.wait_in(Kind::Requests);
+            }
         }
         Ok(())
     }
@@ -387,9 +431,9 @@ impl Connection {
         self.work.as_mut().map(|work| std::mem::take(&mut work.input)).unwrap_or_default()
     }
 
-    /// Leaves the rest for the next turn.
-    fn yield_turn(&mut self) {
-        self.work().yielded = true;
+    /// Leaves the rest for when its turn in a line has come.
+    fn wait_in(&mut self, line: Kind) {
+        self.work().line.get_or_insert(line);
     }
 
     /// Answers what `input` asks, in order, until it is used up, the socket is full or the turn
@@ -427,13 +471,17 @@ impl Connection {
                     at += used;
                     self.open_stream(cx, io, socket, *opening);
                 }
+                Progress::Later(kind) => {
+                    self.wait_in(kind);
+                    break;
+                }
             }
             if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
                 break;
             }
             // At the end of the input there may still be an answer due, and nothing to come back
             // for.
-            yielded = cx.cost >= TURN_COST_MAX && at < input.len();
+            yielded = cx.cost >= cx.budget.share() && at < input.len();
         }
         if self.phase == Phase::Streaming && !self.waits() {
             self.pump(cx, io, socket)?;
@@ -456,10 +504,7 @@ impl Connection {
                 }
                 // The deadline of a head is that head's alone.
                 self.wait = Wait::Request;
-                match self.request(cx, &input[..len], len == input.len()) {
-                    Some(opening) => Progress::Stream(len, opening),
-                    None => Progress::Used(len),
-                }
+                self.request(cx, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
                 self.work().scanned = scanned;
@@ -475,20 +520,31 @@ impl Connection {
     /// One whole head: answers it, or prepares for its body, or for the stream it asks for. `last`
     /// says that nothing has been received after it: what was asked before a graceful stop is
     /// answered.
-    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) -> Option<Box<Opening>> {
-        cx.stats.requests.add(1);
+    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) -> Progress {
+        let used = Progress::Used(bytes.len());
         cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
         let head = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
             Err(refusal) => {
+                cx.stats.requests.add(1);
                 self.refuse_request(cx, &refusal, bytes.trim_ascii_start().starts_with(b"HEAD "));
-                return None;
+                return used;
             }
         };
+        let is_large = route::is_large(&head, &cx.settings.lookups);
+        if is_large && !cx.budget.has_room(Kind::Requests) {
+            return Progress::Later(Kind::Requests);
+        }
+        let cost_before = cx.cost;
+        cx.stats.requests.add(1);
         let keep_alive = head.keep_alive && !(cx.draining && last);
-        match route::begin(cx, self.role, &head, bytes, keep_alive) {
-            Next::Stream(opening) => return Some(opening),
+        let next = route::begin(cx, self.role, &head, bytes, keep_alive);
+        if is_large {
+            cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
+        }
+        match next {
+            Next::Stream(opening) => return Progress::Stream(bytes.len(), opening),
             Next::Answered if !keep_alive => self.phase = Phase::Closing,
             Next::Answered => {}
             Next::Refused => self.phase = Phase::Refusing,
@@ -505,7 +561,7 @@ impl Connection {
                 self.work().incoming = Some(incoming);
             }
         }
-        None
+        used
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
@@ -607,7 +663,6 @@ impl Connection {
         match cx.out.send(io, socket, &cx.stats)? {
             None => Ok(true),
             Some(backlog) => {
-                cx.keep_backlog(&backlog)?;
                 self.work().backlog = Some(backlog);
                 Ok(false)
             }
@@ -645,12 +700,15 @@ impl Connection {
             Phase::Open | Phase::Streaming | Phase::Lingering => {}
         }
         self.shrink_extra();
-        match self.work.as_deref() {
-            Some(work) if work.yielded => {
-                // Comes back as soon as the others have had their turn.
-                io.resume(socket);
-                return Flow::Pause;
+        if let Some(work) = &mut self.work
+            && let Some(line) = work.line
+        {
+            if !std::mem::replace(&mut work.is_in_line, true) {
+                cx.budget.wait(line, socket);
             }
+            return Flow::Pause;
+        }
+        match self.work.as_deref() {
             Some(work) if work.incoming.is_none() && work.input.is_empty() => self.work = None,
             _ if self.holds_too_much() => return Flow::Pause,
             _ => {}
@@ -662,7 +720,18 @@ impl Connection {
 impl Work {
     /// Whether the connection comes back by itself: for room to write, or for another turn.
     fn waits(&self) -> bool {
-        self.backlog.is_some() || self.yielded
+        self.backlog.is_some() || self.line.is_some()
+    }
+
+    fn own_bytes(&self) -> usize {
+        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.sink.own_bytes());
+        let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
+        size_of::<Work>() + self.input.capacity() + incoming + backlog
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let bodies = self.backlog.iter().flat_map(Backlog::bodies);
+        bodies.map(|body| body.kept_bytes()).sum()
     }
 }
 

@@ -1,22 +1,25 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
+use crate::budget::Budget;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
 use crate::files::{Library, OpenFiles};
-use crate::limits::{BACKLOG_BYTES_MAX, GATHER_BYTES, NEWS_USUAL};
+use crate::limits::{GATHER_BYTES, NEWS_USUAL};
 use crate::mailbox::Mailbox;
-use crate::output::{Backlog, Output};
+use crate::memory::Memory;
+use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
 use crate::route::Next;
 use crate::stats::Stats;
 use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
+use crate::stream::walks::Walks;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
-use stentor_io::{Counter, Gone, Rng, Role};
+use stentor_io::{Counter, Rng, Role};
 use stentor_wire::status::Status;
 
 /// Connections of the public listeners: they read.
@@ -66,6 +69,11 @@ pub(crate) struct Context {
     /// What the connections of this worker read.
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
+    pub(crate) walks: Walks,
+    /// What was found for the reader that is being served.
+    pub(crate) found: Vec<News>,
+    pub(crate) memory: Memory,
+    pub(crate) budget: Budget,
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
     news: Vec<(News, u64)>,
@@ -124,6 +132,10 @@ impl Context {
         Context {
             feeds: Feeds::new(listener),
             batches: Batches::default(),
+            walks: Walks::default(),
+            found: Vec::new(),
+            memory: Memory::default(),
+            budget: Budget::default(),
             mailbox,
             news: Vec::new(),
             rng: Rng::new(seed),
@@ -149,6 +161,12 @@ impl Context {
             self.unix_s = unix_s;
             self.renew();
         }
+    }
+
+    /// An event of a connection is about to be served.
+    pub(crate) fn begin_visit(&mut self) {
+        self.budget.note(self.cost);
+        self.cost = 0;
     }
 
     /// Takes what was published out of the mailbox and into the feeds.
@@ -184,26 +202,6 @@ impl Context {
         self.cost += bytes + SEND_COST;
         self.stats.bytes_streams.add(bytes as u64);
         self.stats.deliveries.add(messages as u64);
-    }
-
-    /// Whether so many bytes more may be kept for those who do not read.
-    pub(crate) fn may_keep(&self, bytes: usize) -> bool {
-        self.stats.backlog_bytes.value() + bytes as u64 <= BACKLOG_BYTES_MAX as u64
-    }
-
-    /// Takes note of bytes that are now kept for one connection; refuses if there are too many.
-    pub(crate) fn keep_backlog(&mut self, backlog: &Backlog) -> Result<(), Gone> {
-        if !self.may_keep(backlog.own_bytes()) {
-            self.stats.backlog_refused.add(1);
-            return Err(Gone);
-        }
-        self.stats.backlog_bytes.add(backlog.own_bytes() as u64);
-        Ok(())
-    }
-
-    /// Takes note that they are no longer kept.
-    pub(crate) fn settle_backlog(&mut self, backlog: Option<Backlog>) {
-        self.stats.backlog_bytes.sub(backlog.map_or(0, |backlog| backlog.own_bytes() as u64));
     }
 
     pub(crate) fn exchange<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {

@@ -6,6 +6,7 @@
 //! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod compressor;
 pub mod config;
 mod connection;
@@ -14,6 +15,7 @@ mod endpoint;
 mod files;
 mod limits;
 mod mailbox;
+mod memory;
 mod output;
 mod response;
 mod route;

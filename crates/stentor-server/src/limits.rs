@@ -19,12 +19,28 @@ pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
 /// taken in, made or sent; a request counts too.
 pub(crate) const TURN_COST_MAX: usize = 256 * 1024;
 
-/// Bytes a worker keeps for clients that do not read (large values excepted, which are shared).
-/// Beyond it, whoever does not take an answer at once is cut.
-pub(crate) const BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// When the connections of a turn have cost so much together, each of those that follow has a
+/// smaller share: some two milliseconds.
+pub(crate) const TURN_COST_USUAL: usize = 2 * 1024 * 1024;
+
+/// What those who wait in line for one kind of work may cost a turn, and those who do such work
+/// while nobody waits: some half a millisecond, and one step more.
+pub(crate) const LINE_COST_PER_TURN: usize = 512 * 1024;
+
+/// Connections taken out of a line in one turn, whatever they cost: some have gone.
+pub(crate) const LINE_VISITS_PER_TURN: usize = 1_024;
+
+/// Beyond this a worker's connections that hold the most are cut until they hold this part less.
+pub(crate) const RELIEF_PART: usize = 8;
+
+/// Nobody who holds less than this is cut for it.
+pub(crate) const RELIEF_BYTES_MIN: usize = 4 * 1024;
+
+/// How often all connections are looked at for those who hold too much.
+pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 
 /// Deadlines a worker sees to in one turn.
-pub(crate) const EXPIRIES_PER_TURN: usize = 256;
+pub(crate) const EXPIRIES_PER_TURN: usize = 64;
 
 /// How long a connection that was refused may go on sending before it is cut: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.

@@ -47,6 +47,16 @@ impl Body {
             Body::Stored { .. } => &[],
         }
     }
+
+    /// What is kept in memory for it, in bytes: more than it has, if it is a part.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        match self {
+            Body::Value { message, .. } => message.kept_bytes(),
+            Body::Streamed { news, .. } => news.message.kept_bytes(),
+            Body::Cached { entry, .. } => entry.bytes(),
+            Body::Stored { .. } => 0,
+        }
+    }
 }
 
 /// What a worker is about to send to one connection.
@@ -243,20 +253,28 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// What a stream's reader has still to be sent, if a message was cut; it waits for room in any
-    /// case. `kept_bytes` are those it keeps beside that.
-    pub(crate) fn of_stream(rest: Option<Rest>, kept_bytes: usize) -> Backlog {
+    /// case.
+    pub(crate) fn of_stream(rest: Option<Rest>) -> Backlog {
         let own_bytes = match &rest {
             Some(Rest { piece: Piece::Own(bytes), .. }) => bytes.len(),
             _ => 0,
         };
         let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
-        Backlog { pieces, offset, own_bytes: saturated(own_bytes + kept_bytes), unacknowledged: 0 }
+        Backlog { pieces, offset, own_bytes: saturated(own_bytes), unacknowledged: 0 }
     }
 
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes as usize
+    }
+
+    /// What is shared of it.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &Body> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Own(_) => None,
+            Piece::Shared(body) => Some(body),
+        })
     }
 
     /// Whether the peer has read something worth mentioning since this was last asked, or since
@@ -346,7 +364,7 @@ impl Backlog {
     }
 }
 
-/// More is never kept: see `BACKLOG_BYTES_MAX`.
+/// More is never kept: see `limits.readers_bytes_max`.
 fn saturated(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

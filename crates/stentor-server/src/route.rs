@@ -1,5 +1,6 @@
 //! From a request head to the endpoint that answers it.
 
+use crate::config::Lookup;
 use crate::context::{CONTROL, Context, Exchange};
 use crate::endpoint::{self, Sink};
 use crate::response::Shape;
@@ -103,6 +104,14 @@ pub(crate) fn shape(role: Role, head: &Head<'_>, keep_alive: bool) -> Shape<'sta
     }
 }
 
+/// Whether a request asks for what may be much: many values, or streams of many topics.
+pub(crate) fn is_large(head: &Head<'_>, lookups: &[Lookup]) -> bool {
+    let target = head.target;
+    target.starts_with(VALUES)
+        || target.starts_with(EVENTS) && target.len() > LARGE_TARGET_BYTES
+        || lookups.iter().any(|lookup| target.starts_with(lookup.path.as_bytes()))
+}
+
 fn is_read(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
@@ -168,7 +177,7 @@ fn topic(
 /// The server's own pages. Those for reading are public, all others on the control listener only.
 fn reserved(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8], query: Option<&[u8]>) {
     match (path, x.reply.shape.role) {
-        (b"/-/values", _) => endpoint::values::many(x, head, query),
+        (VALUES, _) => endpoint::values::many(x, head, query),
         (b"/-/status", CONTROL) => endpoint::status::status(x, head),
         (b"/-/metrics", CONTROL) => endpoint::metrics::metrics(x),
         (b"/-/healthz", CONTROL) => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
@@ -232,3 +241,8 @@ fn allow(role: Role, path: &[u8]) -> &'static [u8] {
         _ => b"Allow: GET, HEAD, OPTIONS\r\n",
     }
 }
+
+const VALUES: &[u8] = b"/-/values";
+
+/// A request for streams that is longer than this may name many topics.
+const LARGE_TARGET_BYTES: usize = 512;

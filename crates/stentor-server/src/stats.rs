@@ -100,10 +100,25 @@ stats! {
     gaps,
     /// Bytes of streams, heads excepted.
     bytes_streams,
-    /// Bytes kept for clients that do not read.
-    backlog_bytes,
-    /// Connections cut because too much was kept already.
-    backlog_refused,
+    /// Bytes that connections own: input that is not complete, answers they do not read,
+    /// subscriptions.
+    readers_bytes,
+    /// Bytes of bodies that connections have still to be sent, each as often as it is to be.
+    pinned_bytes,
+    /// Bytes of the topics and patterns that are read.
+    filters_bytes,
+    /// Of these, of patterns and of topics that do not exist.
+    filters_unnamed_bytes,
+    /// Bytes of messages that walks hold for readers that catch up.
+    walks_bytes,
+    /// Connections cut because they held the most of too much.
+    readers_cut,
+    /// Connections that wait in line with what they asked for.
+    waiting_requests,
+    /// Connections that wait in line with commands.
+    waiting_commands,
+    /// Readers that wait in line for what they have missed.
+    waiting_replays,
     /// Connections accepted since the start.
     accepted,
     /// Times accepting paused because files or memory had run out.

@@ -3,14 +3,18 @@
 //! The worker knows no system call. It is a [`Handler`] of whatever backend it runs on: the
 //! kernel's in production, the simulator's in tests.
 
+mod relief;
+
+use crate::budget::Kind;
 use crate::config::Settings;
 use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE,
-    VISITS_PER_TURN,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
+    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
+use crate::memory::Held;
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::stream::feeds::{Entry, FeedId, Visit};
@@ -26,9 +30,11 @@ pub(crate) struct Worker {
     wheel: Wheel,
     drain: Drain,
     /// The connection that is being seen to, and what it did before: all that a panic can spoil.
-    current: Option<(Socket, Activity)>,
+    current: Option<(Socket, Activity, Held)>,
     /// When running out of files or memory was last logged.
     pause_logged_ms: Option<u64>,
+    /// Until then nobody is looked for who holds too much.
+    relieved_until_ms: u64,
 }
 
 /// How far a graceful stop has come.
@@ -67,6 +73,7 @@ impl Worker {
             drain: Drain::No,
             current: None,
             pause_logged_ms: None,
+            relieved_until_ms: 0,
         }
     }
 
@@ -77,7 +84,7 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        if self.cx.feeds.is_passing() || self.cx.feeds.is_sparse() {
+        if self.cx.feeds.is_passing() || self.cx.feeds.is_sparse() || !self.cx.budget.is_idle() {
             return Some(0);
         }
         let drain = match self.drain {
@@ -86,14 +93,12 @@ impl Worker {
             Drain::Closing { .. } => Some(0),
             Drain::Ending { until_ms } => Some(until_ms),
         };
-        match (drain, self.wheel.next_look_ms()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let deadlines = [drain, self.wheel.next_look_ms(), self.cx.walks.deadline_ms()];
+        deadlines.into_iter().flatten().min()
     }
 
-    /// Does what is due after the events of a turn: a slice of a fan-out, deadlines, the graceful
-    /// stop.
+    /// Does what is due after the events of a turn: deadlines, what waits in lines, a slice of a
+    /// fan-out, the graceful stop.
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.unix_s());
@@ -102,6 +107,10 @@ impl Worker {
             let socket = Socket::from_index(index as u32);
             self.cx.cost = 0;
             self.with(socket, |connection, cx| connection.expire(cx, io, socket));
+        }
+        self.cx.walks.tick(now_ms);
+        for kind in Kind::ALL {
+            self.serve_line(io, kind);
         }
         self.fan_out(io);
         let connections = &mut self.connections;
@@ -116,6 +125,43 @@ impl Worker {
             Drain::Closing { until_ms } => self.drain = Drain::Ending { until_ms },
             _ => {}
         }
+        self.relieve(io);
+        self.measure();
+        self.cx.budget.begin_turn();
+    }
+
+    /// Serves those who wait in a line, as far as the turn has room for them.
+    fn serve_line<B: Backend>(&mut self, io: &mut B, kind: Kind) {
+        self.cx.budget.begin_line(kind);
+        let visits = self.cx.budget.waiting(kind).min(LINE_VISITS_PER_TURN);
+        for _ in 0..visits {
+            if !self.cx.budget.has_room(kind) {
+                return;
+            }
+            let Some(socket) = self.cx.budget.next(kind) else { return };
+            let Some(connection) = self.connections.at(socket.index()) else { continue };
+            if !connection.leave_line(kind) {
+                continue;
+            }
+            let left = self.cx.budget.left(kind);
+            self.cx.cost = 0;
+            self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
+            // Whatever it was spent on, it was in the turn of this line.
+            self.cx.budget.set_left(kind, left.saturating_sub(self.cx.cost.max(LINE_VISIT_COST)));
+        }
+    }
+
+    /// Shows what is held, and who waits.
+    fn measure(&self) {
+        let Context { stats, memory, feeds, walks, budget, .. } = &self.cx;
+        stats.readers_bytes.set(memory.held.owned as u64);
+        stats.pinned_bytes.set(memory.held.pinned as u64);
+        stats.filters_bytes.set(feeds.filter_bytes() as u64);
+        stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
+        stats.walks_bytes.set(walks.held_bytes() as u64);
+        stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
+        stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
+        stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);
     }
 
     /// Whether a graceful stop has come to its end.
@@ -179,12 +225,13 @@ impl Worker {
     /// ever left half done, since the worker sees to one connection at a time.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
         self.cx.out.clear();
-        let Some((socket, before)) = self.current.take() else { return };
+        let Some((socket, before, held)) = self.current.take() else { return };
         let Some(connection) = self.connections.at(socket.index()) else { return };
         if !connection.is_free() {
             connection.close(&mut self.cx, io, socket);
         }
         self.cx.note(before, Activity::Waiting);
+        self.cx.memory.note(held, Held::default());
         self.open -= 1;
     }
 
@@ -216,11 +263,12 @@ impl Worker {
         if connection.is_free() {
             return None;
         }
-        let before = connection.activity();
-        self.current = Some((socket, before));
+        let (before, held) = (connection.activity(), connection.held());
+        self.current = Some((socket, before, held));
         let result = act(connection, &mut self.cx);
         self.current = None;
         self.cx.note(before, connection.activity());
+        self.cx.memory.note(held, connection.held());
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {
@@ -233,7 +281,7 @@ impl Worker {
 impl<B: Backend> Handler<B> for Worker {
     fn accepted(&mut self, io: &mut B, socket: Socket, role: Role) {
         self.cx.tick(io.now_ms(), io.unix_s());
-        self.cx.cost = 0;
+        self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
         self.cx.connections(role).add(1);
         self.open += 1;
@@ -247,9 +295,9 @@ impl<B: Backend> Handler<B> for Worker {
     }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
-        self.cx.cost = 0;
+        self.cx.begin_visit();
         let Some(connection) = self.connections.at(socket.index()) else { return false };
-        if writable && connection.waits() {
+        if writable && connection.is_blocked() {
             self.cx.tick(io.now_ms(), io.unix_s());
             self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
         }
@@ -280,3 +328,6 @@ impl<B: Backend> Handler<B> for Worker {
         }
     }
 }
+
+/// What it costs to see that a connection in a line has still to wait.
+const LINE_VISIT_COST: usize = 256;

@@ -9,49 +9,164 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use super::Hub;
+use crate::filter::Filter;
 use crate::news::{News, Span};
 use crate::pattern::Pattern;
-use crate::topic::{Named, Topic};
+use crate::topic::{Change, Named, Topic};
+
+/// What came of looking for what was missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Missed {
+    /// Everything of the span up to this number was appended, or is lost.
+    pub upto: u64,
+    /// The number of the newest message that is lost; 0 if none is. A reader whose cursor is below
+    /// it has a gap.
+    pub lost_seq: u64,
+}
 
 /// What came of one page of [`Hub::missed_by_pattern`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// Go on after this name. `None`: that was all.
     pub next: Option<String>,
-    /// Whether something in the span is lost.
-    pub gap: bool,
+    /// As far as this page goes.
+    pub missed: Missed,
+}
+
+/// How much to look for at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Names or changes to look at; at least one is.
+    pub steps: usize,
+    /// Bytes of messages to append, counting 64 beside the data of each; at least one is.
+    pub bytes: usize,
 }
 
 impl Hub {
     /// Appends what `topic` has in the span to `out`, oldest first; the last may be its deletion.
-    /// Returns whether something in the span is lost: it was before all that is kept.
     ///
-    /// Stops before `bytes_max` bytes are exceeded, counting 64 bytes for each message beside its
-    /// data, but never before the first message. So whoever gets some asks again from the last of
-    /// them on, until nothing more comes.
+    /// Stops before `bytes_max` bytes are exceeded, as [`Share::bytes`] counts them: whoever gets
+    /// less than the span asks again from [`Missed::upto`] on.
     ///
-    /// A gap may be reported that is none: if a deletion of that time was forgotten, or if what
+    /// A loss may be reported that is none: if a deletion of that time was forgotten, or if what
     /// was lost is newer than `span.upto`. Silence about one never happens, provided that
     /// `span.upto` came from [`Hub::listen`] or [`Hub::seq`].
-    pub fn missed(&self, topic: &str, span: Span, bytes_max: usize, out: &mut Vec<News>) -> bool {
+    pub fn missed(&self, topic: &str, span: Span, bytes_max: usize, out: &mut Vec<News>) -> Missed {
         let table = self.table.pin();
         if let Some(Named(topic)) = table.get(topic) {
             return topic.missed(span, bytes_max, out);
         }
         let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(grave) = graves.grave(topic) {
-            return grave.missed(span, out);
+        let lost_seq = match (graves.grave(topic), table.get(topic)) {
+            (Some(grave), _) => grave.missed(span, out),
+            // It came back before the graves were locked; now it can neither come nor go.
+            (None, Some(Named(topic))) => return topic.missed(span, bytes_max, out),
+            (None, None) => graves.forgotten_seq(span),
+        };
+        Missed { upto: span.upto, lost_seq }
+    }
+
+    /// Appends what `filters` have in the span to `out`, in the order of numbers, by looking at the
+    /// latest changes. `None` if those that are remembered do not reach back to `span.since`.
+    ///
+    /// The cost follows what has changed since then, not the topics there are. A loss is reported
+    /// as by [`Hub::missed`], and all that is lost of a topic is older than what was appended of
+    /// it. Publishers wait while a few hundred changes are looked at.
+    pub fn missed_lately(
+        &self,
+        filters: &[&Filter],
+        span: Span,
+        share: Share,
+        out: &mut Vec<News>,
+    ) -> Option<Missed> {
+        let mut missed = Missed { upto: span.since, lost_seq: 0 };
+        let (begin, mut bytes_left) = (out.len(), share.bytes);
+        let latest = span.upto.min(self.seq());
+        let end = latest.min(span.since.saturating_add(share.steps.max(1) as u64));
+        while missed.upto < end {
+            let upto = end.min(missed.upto + CHANGES_AT_ONCE);
+            let Some(changes) = self.changed(filters, missed.upto, upto) else {
+                // Others may have published so much meanwhile that the rest is forgotten.
+                return (missed.upto > span.since).then_some(missed);
+            };
+            let before = out.len();
+            let mut lost_seq = 0;
+            for (seq, topic) in changes {
+                match self.change(&topic, seq, span) {
+                    Change::Kept(message) => {
+                        let bytes = message.kept_bytes();
+                        if out.len() > begin && bytes > bytes_left {
+                            let lost_seq = missed.lost_seq.max(lost_seq);
+                            return Some(Missed { upto: seq - 1, lost_seq });
+                        }
+                        bytes_left = bytes_left.saturating_sub(bytes);
+                        out.push(News::new(topic, message));
+                    }
+                    Change::Lost => lost_seq = seq,
+                    Change::Replaced => {}
+                }
+            }
+            if lost_seq > 0 && out[begin..].iter().any(|news| news.message.is_dropped()) {
+                // Something was lost while this was looked at, behind what may have been appended.
+                out.truncate(before);
+                if before > begin {
+                    return Some(missed);
+                }
+                continue;
+            }
+            missed = Missed { upto, lost_seq: missed.lost_seq.max(lost_seq) };
         }
-        // It may have come back before the graves were locked; now it can neither come nor go.
-        match table.get(topic) {
-            Some(Named(topic)) => topic.missed(span, bytes_max, out),
-            None => graves.has_forgotten(span),
+        if end == latest {
+            missed.upto = span.upto;
         }
+        Some(missed)
+    }
+
+    /// The changes of the filters after `since`, up to `upto`; `None` if they are not remembered.
+    fn changed(
+        &self,
+        filters: &[&Filter],
+        since: u64,
+        upto: u64,
+    ) -> Option<Vec<(u64, Arc<Topic>)>> {
+        let changes = self.changes();
+        let between = changes.reach(since).then(|| changes.between(since, upto))?;
+        let wanted = between
+            .filter(|(_, topic)| filters.iter().any(|filter| filter.matches(topic.name())))
+            .map(|(seq, topic)| (seq, Arc::clone(topic)));
+        Some(wanted.collect())
+    }
+
+    /// What has become of one change.
+    fn change(&self, topic: &Arc<Topic>, seq: u64, span: Span) -> Change {
+        if let Some(change) = topic.change(seq, span.mode) {
+            return change;
+        }
+        if span.is_from_nothing() {
+            return Change::Replaced;
+        }
+        let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
+        let grave = graves.grave(topic.name());
+        if let Some(deletion) = grave.and_then(|grave| grave.deletion_at(seq)) {
+            return Change::Kept(deletion);
+        }
+        // Who wants the newest only has lost nothing if something newer follows: the topic that
+        // came back, or its deletion.
+        let is_replaced = match (self.table.pin().get(topic.name()), grave) {
+            (Some(Named(topic)), _) => topic.conflates(span.mode),
+            (None, Some(grave)) => grave.conflates(span.mode),
+            (None, None) => false,
+        };
+        if is_replaced { Change::Replaced } else { Change::Lost }
     }
 
     /// The same for the topics of a pattern, a page of names at a time, in the order of names:
-    /// looks at up to `names_max` names (at least one) after `after`. Graves that match are part
-    /// of the last page. The messages of one topic are in order, those of several are not.
+    /// looks at up to [`Share::steps`] names after `after`, and ends the page early once
+    /// [`Share::bytes`] are reached. Graves that match are part of the last page. The messages of
+    /// one topic are in order, those of several are not.
+    ///
+    /// If one topic alone has more than [`Share::bytes`], what is newer than [`Missed::upto`] is
+    /// missing, of this topic and perhaps only of it.
     ///
     /// Publishers are not held up while messages are collected, and only those that create or
     /// delete topics while names are.
@@ -60,19 +175,28 @@ impl Hub {
         pattern: &Pattern,
         span: Span,
         after: Option<&str>,
-        names_max: usize,
+        share: Share,
         out: &mut Vec<News>,
     ) -> Page {
-        let (found, next) = self.names_of(pattern, after, names_max.max(1));
-        let mut gap = false;
-        for topic in found {
-            gap |= topic.missed(span, usize::MAX, out);
+        let (found, mut next) = self.names_of(pattern, after, share.steps.max(1));
+        let mut missed = Missed { upto: span.upto, lost_seq: 0 };
+        let (begin, mut bytes) = (out.len(), 0);
+        for (index, topic) in found.iter().enumerate() {
+            let before = out.len();
+            let of_topic = topic.missed(span, share.bytes, out);
+            missed.upto = missed.upto.min(of_topic.upto);
+            missed.lost_seq = missed.lost_seq.max(of_topic.lost_seq);
+            bytes += out[before..].iter().map(|news| news.message.kept_bytes()).sum::<usize>();
+            if bytes >= share.bytes && out.len() > begin && index + 1 < found.len() {
+                next = Some(topic.name().into());
+                return Page { next, missed };
+            }
         }
         if next.is_none() {
             let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
-            gap |= graves.missed(pattern, span, out);
+            missed.lost_seq = missed.lost_seq.max(graves.missed(pattern, span, out));
         }
-        Page { next, gap }
+        Page { next, missed }
     }
 
     /// The topics of a pattern among the next names, and the last of these names if there may be
@@ -106,6 +230,9 @@ impl Hub {
         (found, None)
     }
 }
+
+/// Changes that are looked at while publishers wait: some ten microseconds.
+const CHANGES_AT_ONCE: u64 = if cfg!(test) { 5 } else { 256 };
 
 #[cfg(test)]
 mod tests;

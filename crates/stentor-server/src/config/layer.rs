@@ -85,6 +85,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "message_bytes_max", false),
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
+    ("limits", "readers_bytes_max", false),
     ("streams", "heartbeat", false),
     ("streams", "ping", false),
     ("streams", "retry", false),
@@ -180,6 +181,7 @@ struct LimitsLayer {
     message_bytes_max: Option<Bytes<1, { 256 * MIB }>>,
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
+    readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -266,6 +268,7 @@ impl Layer {
         set(&mut limits.message_bytes_max, from.message_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
+        set(&mut limits.readers_bytes_max, from.readers_bytes_max, |bytes| to_usize(bytes.0));
         let (streams, from) = (&mut settings.streams, self.streams);
         set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
         set(&mut streams.ping_ms, from.ping, |time| time.0);

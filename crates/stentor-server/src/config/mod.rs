@@ -18,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, Rule};
 use stentor_wire::lookup::Template;
 
@@ -72,6 +73,8 @@ pub struct Limits {
     pub topics_max: usize,
     /// How many names one look-up may ask for.
     pub names_max: usize,
+    /// What the readers of one worker may own or keep from being freed, in bytes.
+    pub readers_bytes_max: usize,
 }
 
 /// How streams are kept alive, and how they end.
@@ -203,6 +206,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// How much the feeds of a worker may take.
+    pub(crate) fn room(&self) -> Room {
+        Room { feeds: self.limits.topics_max, bytes: self.limits.readers_bytes_max }
+    }
+
     /// Checks what no single setting can break alone.
     ///
     /// # Errors
@@ -282,6 +290,7 @@ impl Default for Limits {
             message_bytes_max: 1024 * 1024,
             topics_max: 2_000_000,
             names_max: 1_000,
+            readers_bytes_max: 128 * 1024 * 1024,
         }
     }
 }

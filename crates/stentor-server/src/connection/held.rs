@@ -4,12 +4,12 @@
 //! does then: it answers, and the connection is open for its next request.
 
 use super::{Connection, Phase};
+use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::MANY_BYTES_MAX;
 use crate::route;
-use crate::stream::replay::Replay;
 use crate::stream::{Gap, Held, MANY, Reader, Start};
-use stentor_hub::{Filter, Id, StreamForm};
+use stentor_hub::{Filter, Id, News, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Role, Socket};
 use stentor_wire::http1::{self, FieldSlots, Head};
 use stentor_wire::status::Status;
@@ -19,8 +19,8 @@ use stentor_wire::target;
 enum Answer {
     /// The value of the one topic, as it is now.
     Value,
-    /// What a replay has found.
-    Many,
+    /// What a replay has found, after which everything up to this number has been seen.
+    Many(u64),
     /// Nothing: the time is up.
     Nothing,
 }
@@ -91,23 +91,17 @@ impl Connection {
                 if !self.has_news(cx) && self.log_is_complete(cx) {
                     return None;
                 }
-                let (filters, upto) = (self.filters(cx), cx.shared.hub.seq());
-                self.begin_replay(cx, filters, Start::After(self.reader.cursor), upto);
+                let upto = cx.shared.hub.seq();
+                self.begin_replay(cx, self.feeds(), Start::After(self.reader.cursor), upto);
             }
-            if !self.collect(cx) {
-                self.yield_turn();
+            let Some(upto_seq) = self.find_missed(cx, MANY_BYTES_MAX) else {
+                self.wait_in(Kind::Replays);
                 return None;
+            };
+            if self.extra().gap.is_some() || !cx.found.is_empty() {
+                return Some(Answer::Many(upto_seq));
             }
-            let extra = self.extra();
-            let Some(replay) = &mut extra.replay else { return None };
-            if extra.gap.is_some() || !replay.rest().is_empty() {
-                return Some(Answer::Many);
-            }
-            if replay.is_over() {
-                let upto_seq = replay.upto_seq();
-                extra.replay = None;
-                self.reader.cursor = self.reader.cursor.max(upto_seq);
-            }
+            self.advance_replay(cx, upto_seq, 0);
         }
     }
 
@@ -118,8 +112,10 @@ impl Connection {
         let Some(Held { head: bytes, keep_alive, .. }) = extra.held.take() else { return };
         let keep_alive = keep_alive && !cx.draining;
         let mut seq = self.reader.cursor;
-        if let (Answer::Many, Some(replay)) = (answer, &extra.replay) {
-            seq = write_array(&mut cx.scratch.body, extra.gap.as_ref(), replay);
+        if let Answer::Many(upto_seq) = answer {
+            seq = write_array(&mut cx.scratch.body, extra.gap.as_ref(), &cx.found, *upto_seq);
+            cx.found.clear();
+            cx.budget.spend(Kind::Replays, cx.scratch.body.len());
         }
         self.extra = Some(extra);
         let (role, many) = (self.role, self.reader.is_enveloped);
@@ -131,32 +127,34 @@ impl Connection {
         let Ok(head) = http1::parse(&bytes, &mut slots) else { return };
         match answer {
             Answer::Value => route::answer_held(cx, role, &head, keep_alive),
-            Answer::Many => answer_array(cx, role, &head, keep_alive, cursor),
+            Answer::Many(_) => answer_array(cx, role, &head, keep_alive, cursor),
             Answer::Nothing => answer_nothing(cx, role, &head, keep_alive, cursor),
         }
     }
 }
 
 /// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
-/// up to which the client has then seen everything.
-fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, replay: &Replay) -> u64 {
+/// up to which the client has then seen everything: `upto_seq`, if it is sent all.
+fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[News], upto_seq: u64) -> u64 {
     body.push(b'[');
     if let Some(gap) = gap {
         body.extend_from_slice(gap.object().as_bytes());
     }
-    let mut messages = 0;
-    for news in replay.rest() {
-        if body.len() > MANY_BYTES_MAX {
+    let mut seq = upto_seq;
+    let mut last_seq = None;
+    for news in found {
+        if let Some(last_seq) = last_seq.filter(|_| body.len() > MANY_BYTES_MAX) {
+            seq = last_seq;
             break;
         }
         if body.len() > 1 {
             body.push(b',');
         }
         news.append(StreamForm::Envelope, body);
-        messages += 1;
+        last_seq = Some(news.seq());
     }
     body.push(b']');
-    replay.cursor_after(messages)
+    seq
 }
 
 /// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last

@@ -6,12 +6,13 @@
 //! share. It comes from a replay of history first, and from the worker's log after that.
 
 use super::{Connection, Phase, Wait};
+use crate::budget::Kind;
 use crate::context::Context;
-use crate::limits::TURN_COST_MAX;
+use crate::limits::GATHER_BYTES;
 use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{Entry, FeedId, Feeds};
-use crate::stream::replay::Replay;
+use crate::stream::replay::{Replay, Sources};
 use crate::stream::{Gap, Held, MANY, Opening, Reader, Start, Transport};
 use crate::transport::{sse, websocket};
 use std::collections::HashSet;
@@ -38,11 +39,10 @@ pub(super) struct Extra {
 }
 
 /// One of several feeds that are read.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Subscription {
     pub(super) feed: FeedId,
     pub(super) stamp: u32,
-    pub(super) filter: Filter,
 }
 
 /// Subscriptions that are about to count.
@@ -63,6 +63,22 @@ impl Extra {
             && self.held.is_none()
             && self.gap.is_none()
     }
+
+    /// What it takes on the heap, in bytes, the entries in the lists of feeds included.
+    pub(super) fn own_bytes(&self) -> usize {
+        let joining = self.joining.as_ref().map_or(0, |joining| joining.subscriptions.capacity());
+        let subscriptions = self.subscriptions.capacity() + joining;
+        size_of::<Extra>()
+            + subscriptions * (size_of::<Subscription>() + size_of::<Entry>())
+            + self.replay.as_ref().map_or(0, |replay| replay.own_bytes())
+            + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
+            + self.held.as_ref().map_or(0, |held| held.head.len())
+    }
+
+    /// What its feeds take, were it their only reader; of one feed that is not much.
+    pub(super) fn feeds_bytes(&self) -> usize {
+        self.subscriptions.len() * FEED_BYTES
+    }
 }
 
 impl Connection {
@@ -81,42 +97,44 @@ impl Connection {
         if self.reader.transport != Transport::LongPoll {
             io.hold_little(socket);
         }
-        cx.cost += filters.len() * NAME_COST;
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
-        let mut subscriptions = self.join(cx, socket, filters.clone());
+        let subscriptions = self.join(cx, socket, &filters);
+        let feeds = subscriptions.iter().map(|subscription| subscription.feed).collect();
         match &subscriptions[..] {
             [only] if !self.reader.commands => self.reader.feed = only.feed,
             [] => {}
-            _ => {
-                subscriptions.sort_unstable_by_key(|subscription| subscription.feed);
-                self.extra().subscriptions = subscriptions;
-            }
+            _ => self.extra().subscriptions = subscriptions,
         }
         if let Some(held) = held {
             self.extra().held = Some(held);
         }
         if !filters.is_empty() && (self.reader.is_enveloped || !self.is_held()) {
             let upto = cx.shared.hub.seq();
-            self.begin_replay(cx, filters, start, upto);
+            self.begin_replay(cx, feeds, start, upto);
         }
     }
 
-    /// Enters the feeds of `filters`.
+    /// Enters the feeds of `filters`. Returns them in the order of their numbers.
     pub(super) fn join(
         &mut self,
         cx: &mut Context,
         socket: Socket,
-        filters: Vec<Filter>,
+        filters: &[Filter],
     ) -> Vec<Subscription> {
+        let cost = filters.len() * JOIN_COST;
+        cx.cost += cost;
+        cx.budget.spend(Kind::Commands, cost);
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
-            let feed = cx.feeds.join(&cx.shared.hub, &filter, Entry { socket, stamp });
-            Subscription { feed, stamp, filter }
+            let feed = cx.feeds.join(&cx.shared.hub, filter, Entry { socket, stamp });
+            Subscription { feed, stamp }
         };
-        filters.into_iter().map(join).collect()
+        let mut subscriptions: Vec<Subscription> = filters.iter().map(join).collect();
+        subscriptions.sort_unstable_by_key(|subscription| subscription.feed);
+        subscriptions
     }
 
     /// The stream is over for whatever reason: leaves the feeds.
@@ -198,10 +216,13 @@ impl Connection {
 
     /// Whether an entry of a feed's list stands for this connection as it is now.
     pub(crate) fn is_reader(&self, feed: FeedId, stamp: u32) -> bool {
+        let is_among = |all: &[Subscription]| {
+            let found = all.binary_search_by_key(&feed, |subscription| subscription.feed);
+            found.is_ok_and(|at| all[at].stamp == stamp)
+        };
         let reads = |extra: &Extra| {
-            let joining = extra.joining.iter().flat_map(|joining| &joining.subscriptions);
-            let mut all = extra.subscriptions.iter().chain(joining);
-            all.any(|subscription| (subscription.feed, subscription.stamp) == (feed, stamp))
+            let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
+            is_among(&extra.subscriptions) || joining.is_some_and(is_among)
         };
         self.phase == Phase::Streaming
             && ((self.reader.feed, self.reader.stamp) == (feed, stamp)
@@ -251,8 +272,8 @@ impl Connection {
             return self.pump_held(cx, io, socket);
         }
         while self.phase == Phase::Streaming && !self.waits() {
-            if cx.cost >= TURN_COST_MAX {
-                self.yield_turn();
+            if cx.cost >= cx.budget.share() {
+                self.wait_in(Kind::Replays);
                 break;
             }
             let replays = self.extra.as_ref().is_some_and(|extra| extra.replay.is_some());
@@ -260,8 +281,8 @@ impl Connection {
                 true => self.pump_replay(cx, io, socket)?,
                 false if !self.log_is_complete(cx) => {
                     let since = self.reader.cursor;
-                    let (filters, upto) = (self.filters(cx), cx.shared.hub.seq());
-                    self.begin_replay(cx, filters, Start::After(since), upto);
+                    let upto = cx.shared.hub.seq();
+                    self.begin_replay(cx, self.feeds(), Start::After(since), upto);
                     true
                 }
                 false if self.pump_log(cx, io, socket)? => true,
@@ -287,18 +308,18 @@ impl Connection {
     }
 
     /// What it reads.
-    pub(super) fn filters(&self, cx: &Context) -> Vec<Filter> {
+    pub(super) fn feeds(&self) -> Box<[FeedId]> {
         if self.reader.feed != MANY {
-            return vec![cx.feeds.filter(self.reader.feed).clone()];
+            return [self.reader.feed].into();
         }
         let subscriptions = self.extra.as_deref().map(|extra| extra.subscriptions.iter());
-        subscriptions.into_iter().flatten().map(|read| read.filter.clone()).collect()
+        subscriptions.into_iter().flatten().map(|read| read.feed).collect()
     }
 
     pub(super) fn begin_replay(
         &mut self,
         cx: &mut Context,
-        filters: Vec<Filter>,
+        feeds: Box<[FeedId]>,
         start: Start,
         upto: u64,
     ) {
@@ -310,7 +331,7 @@ impl Connection {
             self.tell_gap(cx, &gap);
         }
         let resumes = matches!(start, Start::After(_));
-        self.extra().replay = Some(Box::new(Replay::new(filters, span, resumes)));
+        self.extra().replay = Some(Box::new(Replay::new(feeds, span, resumes)));
     }
 
     /// Says that messages are missing.
@@ -336,66 +357,86 @@ impl Connection {
         }
     }
 
-    /// Collects from history, or sends what was collected. Returns whether to go on at once.
+    /// Sends the next part of what history has. Returns whether to go on at once.
     fn pump_replay<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
         socket: Socket,
     ) -> Result<bool, Gone> {
-        if !self.collect(cx) {
-            self.yield_turn();
-            return Ok(false);
-        }
-        let forms = self.reader.forms();
         if cx.out.has_bodies() && !self.flush(cx, io, socket)? {
             return Ok(false);
         }
-        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
-            return Ok(true);
+        let Some(upto_seq) = self.find_missed(cx, GATHER_BYTES) else {
+            self.wait_in(Kind::Replays);
+            return Ok(false);
         };
-        if replay.rest().is_empty() {
-            if replay.is_over() {
-                let knows_cursor = replay.has_told_cursor();
-                self.reader.cursor = self.reader.cursor.max(replay.upto_seq());
-                self.extra().replay = None;
-                if !knows_cursor {
-                    self.tell_cursor(cx);
-                }
-            }
+        let forms = self.reader.forms();
+        if cx.found.is_empty() {
+            self.advance_replay(cx, upto_seq, 0);
             return Ok(true);
         }
-        let batch = cx.batches.own();
-        batch.begin(cx.out.bytes());
-        cx.cost += batch.extend(replay.rest(), forms);
+        let Context { batches, found, out, .. } = cx;
+        let batch = batches.own();
+        batch.begin(out.bytes());
+        let cost = batch.extend(found, forms);
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
-        replay.advance(sent.messages);
+        let upto_seq = match sent.cursor {
+            Some(cursor) if !is_whole || batch.messages() < found.len() => cursor,
+            None if !is_whole => 0,
+            _ => upto_seq,
+        };
         let prefix = batch.prefix();
+        cx.cost += cost;
         cx.count_stream(bytes.saturating_sub(prefix), sent.messages);
+        cx.budget.spend(Kind::Replays, cost + bytes);
+        self.advance_replay(cx, upto_seq, sent.messages);
         if !is_whole {
-            self.keep_rest(cx, sent)?;
+            self.keep_rest(sent);
         }
         Ok(is_whole)
     }
 
-    /// Has the replay collect, and tells of a gap once it has. Returns whether it has.
-    pub(super) fn collect(&mut self, cx: &mut Context) -> bool {
-        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
-            return true;
+    /// Has the replay find its next part, and tells of a gap before it. Returns up to which number
+    /// the reader has then seen everything; `None` if it takes another turn.
+    pub(super) fn find_missed(&mut self, cx: &mut Context, bytes_max: usize) -> Option<u64> {
+        cx.found.clear();
+        let replay = self.extra.as_mut().and_then(|extra| extra.replay.as_mut())?;
+        let mut cost = 0;
+        let sources = Sources {
+            hub: &cx.shared.hub,
+            feeds: &cx.feeds,
+            walks: &mut cx.walks,
+            cost: &mut cost,
+            may_walk: cx.budget.has_room(Kind::Replays),
         };
-        if !replay.is_collected() {
-            cx.cost += replay.collect(&cx.shared.hub) * NAME_COST;
-            if !replay.is_collected() {
-                return false;
-            }
-        }
+        let part = replay.find(sources, bytes_max, &mut cx.found);
         let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
-        if let Some(reason) = replay.take_gap() {
+        cx.cost += cost;
+        cx.budget.spend(Kind::Replays, cost);
+        let part = part?;
+        if let Some(reason) = replay.take_gap(&part) {
             self.tell_gap(cx, &Gap { reason, since: Some(since) });
         }
-        true
+        Some(part.upto_seq)
+    }
+
+    /// Everything up to a number was sent of what was missed, in so many messages.
+    pub(super) fn advance_replay(&mut self, cx: &mut Context, upto_seq: u64, messages: usize) {
+        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
+            return;
+        };
+        replay.advance(upto_seq, messages);
+        if replay.is_over() {
+            let (since_seq, knows_cursor) = (replay.since_seq(), replay.has_told_cursor());
+            self.reader.cursor = self.reader.cursor.max(since_seq);
+            self.extra().replay = None;
+            if !knows_cursor {
+                self.tell_cursor(cx);
+            }
+        }
     }
 
     /// Sends what the log has behind the cursor. Returns whether to go on at once.
@@ -410,6 +451,9 @@ impl Connection {
             MANY => self.due_to_many(&cx.feeds).next().map(News::seq),
             feed => cx.feeds.due(feed, cursor).next().map(News::seq),
         };
+        if feed == MANY {
+            cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
+        }
         let Some(first_seq) = first_seq else { return Ok(false) };
         if cx.out.len() > 0 && !self.flush(cx, io, socket)? {
             return Ok(false);
@@ -435,7 +479,10 @@ impl Connection {
         cx.stats.conflated.add(conflated);
         cx.count_stream(bytes, sent.messages);
         if !is_whole {
-            self.keep_rest(cx, sent)?;
+            if let Some(cursor) = sent.cursor {
+                self.reader.cursor = cursor;
+            }
+            self.keep_rest(sent);
         }
         Ok(is_whole)
     }
@@ -454,24 +501,8 @@ impl Connection {
 
     /// The socket took only a part: keeps the rest of the message that was cut, and waits for room.
     /// Whatever is behind it is asked for again then.
-    fn keep_rest(&mut self, cx: &mut Context, sent: Sent) -> Result<(), Gone> {
-        let replay = self.extra.as_mut().and_then(|extra| extra.replay.as_mut());
-        if let (None, Some(cursor)) = (&replay, sent.cursor) {
-            self.reader.cursor = cursor;
-        }
-        let mut kept_bytes = 0;
-        if let Some(replay) = replay {
-            // Never so much that the answers of others would be refused for it: what was collected
-            // can be collected again.
-            if !cx.may_keep(4 * replay.kept_bytes()) {
-                replay.forget();
-            }
-            kept_bytes = replay.kept_bytes();
-        }
-        let backlog = Backlog::of_stream(sent.rest, kept_bytes);
-        cx.keep_backlog(&backlog)?;
-        self.work().backlog = Some(backlog);
-        Ok(())
+    fn keep_rest(&mut self, sent: Sent) {
+        self.work().backlog = Some(Backlog::of_stream(sent.rest));
     }
 
     /// With everything sent that was heard of: lets new subscriptions count. Returns whether there
@@ -484,11 +515,11 @@ impl Connection {
         };
         let upto = self.reader.cursor.max(seq).max(cx.feeds.heard_seq());
         self.reader.cursor = upto;
-        let filters = subscriptions.iter().map(|read| read.filter.clone()).collect();
+        let feeds = subscriptions.iter().map(|read| read.feed).collect();
         let all = &mut self.extra().subscriptions;
         all.extend(subscriptions);
         all.sort_unstable_by_key(|read| read.feed);
-        self.begin_replay(cx, filters, start, upto);
+        self.begin_replay(cx, feeds, start, upto);
         true
     }
 
@@ -515,8 +546,14 @@ impl Connection {
     }
 }
 
-/// What a name costs that is looked at in a replay.
-pub(super) const NAME_COST: usize = 64;
+/// What it costs to enter a feed, which may be a new one.
+pub(super) const JOIN_COST: usize = 1_024;
+
+/// What a message costs that is looked at in the log.
+const LOGGED_COST: usize = 16;
+
+/// What a feed takes, roughly, in bytes.
+const FEED_BYTES: usize = 600;
 
 /// Further than any clock goes.
 const NEVER_MS: u64 = 1 << 40;

@@ -4,10 +4,12 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::stream::{Joining, NAME_COST, Subscription};
+use super::stream::{Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
+use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
+use crate::stream::feeds::FeedId;
 use crate::stream::{Start, Transport};
 use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
@@ -29,6 +31,9 @@ impl Connection {
             Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
             Transport::WebSocket => IGNORED_BYTES_MAX,
         };
+        if self.reader.commands && !cx.budget.has_room(Kind::Commands) {
+            return Progress::Later(Kind::Commands);
+        }
         self.reader.owes_pong = false;
         let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
@@ -44,7 +49,11 @@ impl Connection {
         match result {
             Ok((used, None)) => Progress::Starved(used),
             Ok((used, Some(received))) => {
-                cx.cost += used + received.data_bytes() + super::REQUEST_COST;
+                let cost = used + received.data_bytes() * DATA_COST + super::REQUEST_COST;
+                cx.cost += cost;
+                if self.reader.commands {
+                    cx.budget.spend(Kind::Commands, cost);
+                }
                 self.received(cx, socket, received);
                 Progress::Used(used)
             }
@@ -115,33 +124,39 @@ impl Connection {
             names.iter().map(|name| Filter::parse(name)).collect()
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
+        let leaving: HashSet<FeedId> =
+            unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
         let subscriptions = &mut self.extra().subscriptions;
-        cx.cost += (subscriptions.len() + subscribe.len() + unsubscribe.len()) * NAME_COST;
-        let leaving: HashSet<Filter> = unsubscribe.into_iter().collect();
-        let filters = subscriptions.iter().map(|read| read.filter.clone());
-        let mut read: HashSet<Filter> =
-            filters.filter(|filter| !leaving.contains(filter)).collect();
         // What it reads already, or names twice, it does not join again.
-        subscribe.retain(|filter| read.insert(filter.clone()));
-        if read.len() > topics_max {
+        let mut named = HashSet::new();
+        subscribe.retain(|filter| {
+            let reads = |id| {
+                !leaving.contains(&id)
+                    && subscriptions.binary_search_by_key(&id, |read| read.feed).is_ok()
+            };
+            !cx.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
+        });
+        let left = subscriptions.iter().filter(|read| !leaving.contains(&read.feed)).count();
+        if left + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.feeds.has_room_for(subscribe.iter(), cx.settings.limits.topics_max) {
+        if !cx.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), cx.settings.room()) {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
         let hub = Arc::clone(&cx.shared.hub);
-        subscriptions.retain(|Subscription { feed, filter, .. }| {
-            let stays = !leaving.contains(filter);
+        subscriptions.retain(|Subscription { feed, .. }| {
+            let stays = !leaving.contains(feed);
             if !stays {
                 cx.feeds.leave(&hub, *feed);
             }
             stays
         });
+        subscriptions.shrink_to(subscriptions.len() * 2);
         if subscribe.is_empty() {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let subscriptions = self.join(cx, socket, subscribe);
+        let subscriptions = self.join(cx, socket, &subscribe);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.told_seq();
         cx.hear_news();
@@ -149,3 +164,6 @@ impl Connection {
         Ok(())
     }
 }
+
+/// What a byte of a command costs that is taken apart.
+const DATA_COST: usize = 8;

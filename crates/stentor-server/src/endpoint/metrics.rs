@@ -39,10 +39,23 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("accept_pauses_total", help, c.accept_pauses);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
-    let help = "Bytes kept for clients that do not read.";
-    page.gauge("backlog_bytes", help, c.backlog_bytes);
-    let help = "Connections cut because too much was kept already.";
-    page.counter("backlog_refused_total", help, c.backlog_refused);
+    let kinds = [
+        ("{kind=\"owned\"}", c.readers_bytes),
+        ("{kind=\"pinned\"}", c.pinned_bytes),
+        ("{kind=\"filters\"}", c.filters_bytes),
+        ("{kind=\"walks\"}", c.walks_bytes),
+    ];
+    page.family("readers_bytes", "gauge", "Bytes that readers own or pin.", &kinds);
+    let help = "Of the filters, bytes of patterns and of topics that do not exist.";
+    page.gauge("filters_unnamed_bytes", help, c.filters_unnamed_bytes);
+    let help = "Connections cut because they held the most of too much.";
+    page.counter("readers_cut_total", help, c.readers_cut);
+    let lines = [
+        ("{line=\"requests\"}", c.waiting_requests),
+        ("{line=\"commands\"}", c.waiting_commands),
+        ("{line=\"replays\"}", c.waiting_replays),
+    ];
+    page.family("waiting", "gauge", "Connections that wait for room in a turn.", &lines);
 }
 
 fn answers(page: &mut Page, report: &Report) {

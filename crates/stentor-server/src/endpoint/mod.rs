@@ -61,6 +61,14 @@ impl Sink {
         if matches!(self, Sink::Bulk(_)) { bytes * 4 } else { bytes }
     }
 
+    /// What a reader has it keep, in bytes. Bodies of publishers are not among it.
+    pub(crate) fn own_bytes(&self) -> usize {
+        match self {
+            Sink::Discard { head, .. } => head.len(),
+            Sink::Publish(_) | Sink::Bulk(_) => 0,
+        }
+    }
+
     /// The body is complete: does what was asked and answers.
     pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
         match self {

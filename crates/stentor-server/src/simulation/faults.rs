@@ -365,5 +365,5 @@ fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
     let whole = answers.windows(large.len()).filter(|window| *window == large).count();
     assert_eq!(whole, 3);
     assert!(answers.ends_with(b"\"errors\":[]}\n"));
-    assert_eq!(world.totals().backlog_bytes, 0);
+    assert_eq!(world.totals().readers_bytes, 0);
 }

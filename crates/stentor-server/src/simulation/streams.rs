@@ -242,7 +242,7 @@ impl Stage {
         self.world.check_nothing_is_left();
         let totals = self.world.totals();
         let readers = totals.readers_sse + totals.readers_websocket + totals.readers_long_poll;
-        let counted = readers + totals.readers_behind + totals.backlog_bytes;
+        let counted = readers + totals.readers_behind + totals.readers_bytes;
         assert_eq!(counted, 0, "readers are counted that are gone: {totals:?}");
         for (topic, ..) in TOPICS {
             let datum = self.source.next(&mut self.rng, false);

@@ -37,6 +37,8 @@ pub(crate) struct Feeds {
     index: Filters<FeedId>,
     /// What the filters take, here and in the hub.
     filter_bytes: usize,
+    /// Of that, those that name no topic there is: patterns, and names somebody made up.
+    unnamed_bytes: usize,
     feeds: Vec<Option<Feed>>,
     vacant: Vec<FeedId>,
     /// What was published lately and wanted here, in the one order.
@@ -55,9 +57,19 @@ struct Logged {
     feeds: Box<[FeedId]>,
 }
 
+/// How much the feeds of a worker may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) feeds: usize,
+    /// What their filters take, in bytes.
+    pub(crate) bytes: usize,
+}
+
 /// The readers of one filter.
 struct Feed {
     filter: Filter,
+    /// Whether it names a topic that has, or had, a value.
+    is_named: bool,
     entries: Vec<Entry>,
     /// Entries whose connections still read; the hub shows it to publishers.
     readers: Arc<AtomicU32>,
@@ -113,6 +125,7 @@ impl Feeds {
             listener,
             index: Filters::new(),
             filter_bytes: 0,
+            unnamed_bytes: 0,
             feeds: Vec::new(),
             vacant: Vec::new(),
             log: VecDeque::new(),
@@ -144,6 +157,7 @@ impl Feeds {
         if left == 0 {
             if let Some(feed) = self.feeds[id as usize].take() {
                 self.filter_bytes -= feed.filter.cost_bytes();
+                self.unnamed_bytes -= feed.unnamed_bytes();
                 hub.ignore(self.listener, &feed.filter);
                 self.index.remove(&feed.filter);
             }
@@ -154,19 +168,43 @@ impl Feeds {
         }
     }
 
-    /// Whether all of `filters` may be read, if there are to be at most `feeds_max` feeds. Those
-    /// that are read already take nothing.
+    /// Whether all of `filters` may be read. Those that are read already take nothing. Of the
+    /// room, filters that name no topic there is have only a part: made-up names keep nobody from
+    /// reading what exists.
     pub(crate) fn has_room_for<'f>(
         &self,
+        hub: &Hub,
         filters: impl Iterator<Item = &'f Filter>,
-        feeds_max: usize,
+        room: Room,
     ) -> bool {
         let (mut feeds, mut bytes) = (self.index.len(), self.filter_bytes);
+        let mut unnamed_bytes = self.unnamed_bytes;
         for filter in filters.filter(|filter| self.index.get(filter).is_none()) {
             feeds += 1;
             bytes += filter.cost_bytes();
+            if !names_a_topic(hub, filter) {
+                unnamed_bytes += filter.cost_bytes();
+            }
         }
-        feeds <= feeds_max && bytes <= FILTER_BYTES_MAX
+        let is_more_unnamed = unnamed_bytes > self.unnamed_bytes;
+        feeds <= room.feeds
+            && bytes <= room.bytes
+            && (!is_more_unnamed || unnamed_bytes <= room.bytes / UNNAMED_PART)
+    }
+
+    /// What the filters of all feeds take, in bytes.
+    pub(crate) fn filter_bytes(&self) -> usize {
+        self.filter_bytes
+    }
+
+    /// Of that, what those take that name no topic there is.
+    pub(crate) fn unnamed_bytes(&self) -> usize {
+        self.unnamed_bytes
+    }
+
+    /// The feed of a filter, if there is one.
+    pub(crate) fn id(&self, filter: &Filter) -> Option<FeedId> {
+        self.index.get(filter).copied()
     }
 
     /// The filter of a feed.
@@ -184,15 +222,20 @@ impl Feeds {
         }
         for &id in &wanted {
             let feed = self.feed_mut(id);
+            let unnamed_bytes = feed.unnamed_bytes();
+            feed.is_named |= matches!(feed.filter, Filter::Topic(_));
+            let named_bytes = unnamed_bytes - feed.unnamed_bytes();
             feed.recent.push_back(news.clone());
             feed.latest_seq = news.seq();
             feed.due_us.get_or_insert(published_us);
             if !std::mem::replace(&mut feed.is_passing, true) {
                 self.passing.push_back(id);
             }
+            self.unnamed_bytes -= named_bytes;
         }
-        self.log_bytes += cost(&news);
-        self.log.push_back(Logged { news, feeds: wanted.into() });
+        let logged = Logged { news, feeds: wanted.into() };
+        self.log_bytes += logged.cost_bytes();
+        self.log.push_back(logged);
         while self.log.len() > LOG_MESSAGES_MAX || self.log_bytes > LOG_BYTES_MAX {
             self.forget_oldest();
         }
@@ -203,17 +246,22 @@ impl Feeds {
         !self.passing.is_empty()
     }
 
-    /// The feed whose readers are to be visited next; it then goes behind the others.
+    /// The feed whose readers are to be visited next; it then goes behind the others. One of whose
+    /// entries most have left is tidied first: else each pass would be longer than the one before.
     pub(crate) fn next_pass(&mut self) -> Option<FeedId> {
-        while let Some(id) = self.passing.pop_front() {
+        for _ in 0..self.passing.len() {
+            let Some(id) = self.passing.pop_front() else { break };
             // Its last reader may have left since.
             let Some(Some(feed)) = self.feeds.get_mut(id as usize) else { continue };
-            if feed.pass.is_none() {
+            let is_tidied = feed.pass.is_some() || feed.tidying.is_none();
+            if is_tidied && feed.pass.is_none() {
                 feed.begin_pass();
             }
-            feed.is_passing = feed.pass.is_some();
+            feed.is_passing = !is_tidied || feed.pass.is_some();
             if feed.is_passing {
                 self.passing.push_back(id);
+            }
+            if feed.pass.is_some() {
                 return Some(id);
             }
         }
@@ -266,6 +314,11 @@ impl Feeds {
         recent.range(recent.partition_point(|news| news.seq() <= cursor)..)
     }
 
+    /// How many messages of any feed the log has after `cursor`.
+    pub(crate) fn logged_after(&self, cursor: u64) -> usize {
+        self.log.len() - self.log.partition_point(|logged| logged.news.seq() <= cursor)
+    }
+
     /// What those feeds that `is_mine` have after `cursor`, oldest first.
     pub(crate) fn due_to_many(
         &self,
@@ -301,6 +354,7 @@ impl Feeds {
         let complete_since = hub.listen(self.listener, filter, Arc::clone(&readers));
         let feed = Feed {
             filter: filter.clone(),
+            is_named: names_a_topic(hub, filter),
             entries: Vec::new(),
             readers,
             recent: VecDeque::new(),
@@ -313,6 +367,7 @@ impl Feeds {
             tidying: None,
         };
         self.filter_bytes += filter.cost_bytes();
+        self.unnamed_bytes += feed.unnamed_bytes();
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.feeds.push(None);
             (self.feeds.len() - 1) as FeedId
@@ -325,7 +380,7 @@ impl Feeds {
     fn forget_oldest(&mut self) {
         let Some(logged) = self.log.pop_front() else { return };
         let seq = logged.news.seq();
-        self.log_bytes -= cost(&logged.news);
+        self.log_bytes -= logged.cost_bytes();
         self.forgotten_seq = seq;
         for &id in &logged.feeds {
             // The number may be another feed's by now, which has not got this message.
@@ -348,7 +403,19 @@ impl Feeds {
     }
 }
 
+impl Logged {
+    /// What it takes, and keeps alive, roughly. A message may be of many feeds.
+    fn cost_bytes(&self) -> usize {
+        self.news.message.data().len() + LOGGED_BYTES + self.feeds.len() * LOGGED_FEED_BYTES
+    }
+}
+
 impl Feed {
+    /// What its filter takes, if it names no topic there is.
+    fn unnamed_bytes(&self) -> usize {
+        if self.is_named { 0 } else { self.filter.cost_bytes() }
+    }
+
     /// Begins a pass, if anything is due.
     fn begin_pass(&mut self) {
         let Some(published_us) = self.due_us.take() else { return };
@@ -379,9 +446,11 @@ impl Feed {
     }
 }
 
-/// What a message in the log keeps alive, roughly.
-fn cost(news: &News) -> usize {
-    news.message.data().len() + LOGGED_BYTES
+fn names_a_topic(hub: &Hub, filter: &Filter) -> bool {
+    match filter {
+        Filter::Topic(topic) => hub.with_value(topic, |value| value.is_some()),
+        Filter::Pattern(_) => false,
+    }
 }
 
 /// Bounds of the log: beyond them, history is asked. Tests come to them sooner.
@@ -390,12 +459,14 @@ const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a message takes besides its data.
 const LOGGED_BYTES: usize = 256;
 
-/// Bound of what the filters of all readers take. Whoever reads what others read as well is not
-/// refused.
-const FILTER_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// The same for each feed it is of: its number, and its place in what is recent there.
+const LOGGED_FEED_BYTES: usize = 24;
+
+/// Of the room for filters, the part of those that name no topic there is.
+const UNNAMED_PART: usize = 4;
 
 /// Entries looked at in one turn.
-const TIDIED_PER_TURN: usize = 2_048;
+const TIDIED_PER_TURN: usize = 8_192;
 
 /// Entries of those who have left that are not worth tidying away.
 const SPARE_ENTRIES: usize = 16;

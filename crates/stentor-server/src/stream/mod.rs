@@ -8,6 +8,7 @@
 pub(crate) mod batch;
 pub(crate) mod feeds;
 pub(crate) mod replay;
+pub(crate) mod walks;
 
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;

@@ -1,71 +1,70 @@
-//! What a reader has not seen and the log no longer has: collected from the hub's history.
+//! What a reader has not seen and the log no longer has: found in the hub's history, part by part.
 //!
 //! Every reader begins with a replay, be it only the value, and one that was too slow comes back to
-//! it. It is the one way to catch up: after it the reader has seen everything up to a number,
-//! and the log has the rest.
+//! it. It is the one way to catch up: after it the reader has seen everything up to a number, and
+//! the log has the rest.
 //!
-//! A pattern may stand for a million topics. So their names are walked a slice a turn, and only so
-//! many messages are kept, the oldest: after they were sent, the walk begins anew behind them. That
-//! makes many walks of many names; beyond [`NAMES_MAX`] the reader is told of a gap instead.
+//! A replay keeps nothing of what it finds. It is a span of numbers that becomes shorter: a part is
+//! found, sent and forgotten, and a reader that was sent less of it asks again from there on. So one
+//! that does not read owns no more here than one that does. What takes long to find, since names of
+//! a pattern must be walked, is found once for all who ask for the like (`walks`).
 
-use stentor_hub::{Filter, Hub, News, Span};
+use super::feeds::{FeedId, Feeds};
+use super::walks::{Part, Walk, WalkId, Walks};
+use stentor_hub::{Filter, Hub, News, Share, Span};
 
 /// A reader's way from where it was to where the log begins.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    filters: Vec<Filter>,
+    feeds: Box<[FeedId]>,
     /// What is still to be sent lies in this span.
     span: Span,
     /// The reader has been here before: what was lost meanwhile it must be told.
     resumes: bool,
-    /// What was collected is complete up to this number.
-    bound_seq: u64,
-    /// How far the walk is: the filter, and the name after which it goes on.
-    walked: usize,
-    names: usize,
-    after: Option<String>,
-    /// The oldest first, once the walk is over.
-    found: Vec<News>,
-    /// Their data.
-    found_bytes: usize,
-    /// How many of them were sent.
-    sent: usize,
-    is_collected: bool,
-    /// Why the reader must be told of a gap.
-    gap: Option<&'static str>,
-    /// The reader has a cursor of ours, or was sent a message, which is one.
+    /// The reader has a cursor of ours that brings it no further gap.
     has_told_cursor: bool,
+    /// The last gap that the reader was told of.
+    told: Option<Told>,
+    /// The walk that finds the next part.
+    walk: Option<WalkId>,
+}
+
+/// A gap that was told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// Where the reader was.
+    since_seq: u64,
+    lost_seq: u64,
+    /// The walk that found it, if it was one.
+    walk: Option<WalkId>,
+}
+
+/// Where a replay looks, and what that may cost.
+pub(crate) struct Sources<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) feeds: &'a Feeds,
+    pub(crate) walks: &'a mut Walks,
+    /// What has been looked at is added to it.
+    pub(crate) cost: &'a mut usize,
+    /// Whether names may be walked in this turn.
+    pub(crate) may_walk: bool,
 }
 
 impl Replay {
-    /// From after `since` up to and including `upto`. A reader that `resumes` claims to have seen
-    /// everything up to `since`; one that does not gets values and hears of nothing that is gone.
-    pub(crate) fn new(filters: Vec<Filter>, span: Span, resumes: bool) -> Replay {
-        Replay {
-            filters,
-            span,
-            resumes,
-            bound_seq: span.upto,
-            walked: 0,
-            names: 0,
-            after: None,
-            found: Vec::new(),
-            found_bytes: 0,
-            sent: 0,
-            is_collected: false,
-            gap: None,
-            has_told_cursor: resumes,
-        }
+    /// Of what `feeds` have in the span. A reader that `resumes` claims to have seen everything up
+    /// to `span.since`; one that does not gets values and hears of nothing that is gone.
+    pub(crate) fn new(feeds: Box<[FeedId]>, span: Span, resumes: bool) -> Replay {
+        Replay { feeds, span, resumes, has_told_cursor: resumes, told: None, walk: None }
     }
 
-    /// When it is over, everything up to this number has been sent.
-    pub(crate) fn upto_seq(&self) -> u64 {
-        self.span.upto
-    }
-
-    /// Where it is: everything up to this number has been sent.
+    /// Everything up to this number has been sent.
     pub(crate) fn since_seq(&self) -> u64 {
         self.span.since
+    }
+
+    /// Whether everything has been sent.
+    pub(crate) fn is_over(&self) -> bool {
+        self.span.since >= self.span.upto
     }
 
     /// Whether the reader has a cursor of ours by now that brings it no further gap.
@@ -73,174 +72,113 @@ impl Replay {
         self.has_told_cursor
     }
 
-    /// Whether there is no more collecting to do before [`Replay::rest`] means something.
-    pub(crate) fn is_collected(&self) -> bool {
-        self.is_collected
+    /// What it takes on the heap, in bytes.
+    pub(crate) fn own_bytes(&self) -> usize {
+        size_of::<Replay>() + size_of_val(&*self.feeds)
     }
 
-    /// Collects a slice. Returns how many names were looked at.
-    pub(crate) fn collect(&mut self, hub: &Hub) -> usize {
-        let (mut names, mut has_gap) = (0, false);
-        while names < NAMES_PER_SLICE {
-            let before = self.found.len();
-            let Some(filter) = self.filters.get(self.walked) else {
-                self.finish_collecting();
-                break;
-            };
-            let span = Span { upto: self.bound_seq, ..self.span };
-            match filter {
-                Filter::Topic(topic) => {
-                    names += 1;
-                    has_gap |= hub.missed(topic, span, usize::MAX, &mut self.found);
-                    self.walked += 1;
-                }
-                Filter::Pattern(pattern) => {
-                    let max = NAMES_PER_SLICE - names;
-                    let after = self.after.take();
-                    let page = hub.missed_by_pattern(
-                        pattern,
-                        span,
-                        after.as_deref(),
-                        max,
-                        &mut self.found,
-                    );
-                    names = NAMES_PER_SLICE;
-                    has_gap |= page.gap;
-                    self.walked += usize::from(page.next.is_none());
-                    self.after = page.next;
-                }
+    /// Appends the next part to `found`, oldest first, up to `bytes_max` bytes of messages. `None`
+    /// if it takes another turn to find it.
+    pub(crate) fn find(
+        &mut self,
+        sources: Sources<'_>,
+        bytes_max: usize,
+        found: &mut Vec<News>,
+    ) -> Option<Part> {
+        let Sources { hub, feeds, walks, cost, may_walk } = sources;
+        let part = match self.find_at_once(hub, feeds, bytes_max, found) {
+            Some(part) => {
+                self.walk = None;
+                *cost += found.len() * MESSAGE_COST;
+                part
             }
-            self.found_bytes += self.found[before..].iter().map(data_bytes).sum::<usize>();
-            self.keep_oldest(2);
-        }
-        if has_gap && self.resumes {
-            self.gap = Some("history");
-        }
-        self.names += names;
-        if self.names > NAMES_MAX && !self.is_collected {
-            self.give_up();
-        }
-        names
-    }
-
-    /// Why the reader is to hear of a gap, if it is; to be asked once.
-    pub(crate) fn take_gap(&mut self) -> Option<&'static str> {
-        let gap = self.gap.take();
-        // Until it is sent something, its old cursor would bring it the same gap again.
-        self.has_told_cursor &= gap.is_none();
-        gap
-    }
-
-    /// What is to be sent next, oldest first.
-    pub(crate) fn rest(&self) -> &[News] {
-        &self.found[self.sent..]
-    }
-
-    /// Up to which number a reader has seen everything that was sent so many of the rest.
-    pub(crate) fn cursor_after(&self, messages: usize) -> u64 {
-        match self.rest().get(messages) {
-            Some(_) if messages == 0 => self.span.since,
-            Some(_) => self.rest()[messages - 1].seq(),
-            None => self.bound_seq,
-        }
-    }
-
-    /// So many messages were sent.
-    pub(crate) fn advance(&mut self, messages: usize) {
-        self.sent += messages;
-        if let Some(last) = self.sent.checked_sub(1) {
-            self.span.since = self.found[last].seq();
-            self.has_told_cursor = true;
-        }
-    }
-
-    /// With everything collected sent: whether that was all. If not, collecting begins anew.
-    pub(crate) fn is_over(&mut self) -> bool {
-        if self.bound_seq == self.span.upto {
-            return true;
-        }
-        self.span.since = self.bound_seq;
-        self.forget();
-        false
-    }
-
-    /// What the collected messages take, or keep from being freed.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.found.capacity() * size_of::<News>() + self.found_bytes
-    }
-
-    /// Drops what was collected; it will be collected again.
-    pub(crate) fn forget(&mut self) {
-        self.found = Vec::new();
-        self.found_bytes = 0;
-        self.sent = 0;
-        self.bound_seq = self.span.upto;
-        self.walked = 0;
-        self.names = 0;
-        self.after = None;
-        self.is_collected = false;
-    }
-
-    fn finish_collecting(&mut self) {
-        self.sort();
-        self.keep_oldest(1);
+            None if !may_walk => return None,
+            None => {
+                let filters: Vec<&Filter> = self.feeds.iter().map(|&id| feeds.filter(id)).collect();
+                let (id, cost_of_walk) = walks.walk(hub, &filters, self.span, self.walk);
+                *cost += cost_of_walk;
+                self.walk = id;
+                walks.part(id?, self.span, bytes_max, found)?
+            }
+        };
         if !self.resumes {
-            self.found.retain(|news| !news.message.is_deletion());
+            found.retain(|news| !news.message.is_deletion() && news.message.is_value());
         }
-        self.found.shrink_to_fit();
-        self.is_collected = true;
+        Some(part)
     }
 
-    /// Too many names: the reader goes on from where the log begins.
-    fn give_up(&mut self) {
-        self.forget();
-        self.gap = Some("many");
-        self.is_collected = true;
-    }
-
-    /// If there are `times` as many messages as are kept, or as many bytes, drops the newest.
-    fn keep_oldest(&mut self, times: usize) {
-        if self.found.len() <= times * KEPT_MAX && self.found_bytes <= times * KEPT_BYTES_MAX {
-            return;
+    /// What needs no walk that goes over several turns: few topics, or few changes.
+    fn find_at_once(
+        &self,
+        hub: &Hub,
+        feeds: &Feeds,
+        bytes_max: usize,
+        found: &mut Vec<News>,
+    ) -> Option<Part> {
+        if let [feed] = *self.feeds
+            && let Filter::Topic(topic) = feeds.filter(feed)
+        {
+            return Some(Part::from(hub.missed(topic, self.span, bytes_max, found)));
         }
-        self.sort();
-        self.found_bytes = 0;
-        let (mut kept, mut bytes) = (0, 0);
-        for news in self.found.iter().take(KEPT_MAX) {
-            bytes += data_bytes(news);
-            // One is always kept: how large it may be is a setting.
-            if kept > 0 && bytes > KEPT_BYTES_MAX {
-                break;
+        if self.feeds.len() > FILTERS_FEW {
+            return None;
+        }
+        let filters: Vec<&Filter> = self.feeds.iter().map(|&id| feeds.filter(id)).collect();
+        if self.span.upto - self.span.since <= CHANGES_FEW && self.span.since > 0 {
+            let share = Share { steps: usize::MAX, bytes: bytes_max };
+            let missed = hub.missed_lately(&filters, self.span, share, found);
+            if let Some(missed) = missed {
+                return Some(Part::from(missed));
             }
-            (kept, self.found_bytes) = (kept + 1, bytes);
         }
-        self.found.truncate(kept);
-        self.bound_seq = self.found.last().map_or(self.bound_seq, News::seq);
+        if filters.iter().any(|filter| matches!(filter, Filter::Pattern(_))) {
+            return None;
+        }
+        let mut walk = Walk::new(&filters, self.span);
+        while !walk.is_over() {
+            walk.step(hub);
+        }
+        Some(walk.part(self.span, bytes_max, found))
     }
 
-    fn sort(&mut self) {
-        self.found.sort_unstable_by_key(News::seq);
-        // A topic that two filters want was found twice.
-        self.found.dedup_by_key(|news| news.seq());
+    /// Of the part that was found, everything up to this number was sent, in so many messages.
+    pub(crate) fn advance(&mut self, upto_seq: u64, messages: usize) {
+        self.span.since = self.span.since.max(upto_seq);
+        self.has_told_cursor |= messages > 0;
+    }
+
+    /// Why the reader is to hear of a gap before a part, if it is; to be asked once.
+    pub(crate) fn take_gap(&mut self, part: &Part) -> Option<&'static str> {
+        let reason = match part.gave_up {
+            true => "many",
+            false if self.resumes => "history",
+            false => return None,
+        };
+        let (since_seq, lost_seq, walk) = (self.span.since, part.lost_seq, self.walk);
+        // A part may be found again, since none of it could be sent, and a walk has many parts.
+        let is_told = self.told.is_some_and(|told| {
+            let is_same_walk = walk.is_some() && told.walk == walk;
+            lost_seq <= told.lost_seq && (told.since_seq == since_seq || is_same_walk)
+        });
+        if lost_seq <= since_seq || is_told {
+            return None;
+        }
+        self.told = Some(Told { since_seq, lost_seq, walk });
+        // Until it is sent something, its old cursor would bring it the same gap again.
+        self.has_told_cursor = false;
+        Some(reason)
     }
 }
 
-fn data_bytes(news: &News) -> usize {
-    news.message.data().len()
-}
+/// So many topics are looked up at once, whatever else is due.
+pub(super) const FILTERS_FEW: usize = 16;
 
-/// Names looked at in one turn: some 100 microseconds. Tests come to this bound, and to the next,
-/// sooner.
-const NAMES_PER_SLICE: usize = if cfg!(test) { 3 } else { 1_000 };
+/// So many changes are looked at at once: less than a tenth of a millisecond. Tests come to this
+/// bound sooner.
+const CHANGES_FEW: u64 = if cfg!(test) { 12 } else { 1_024 };
 
-/// Names looked at before a reader is told that there are too many.
-const NAMES_MAX: usize = 100_000;
-
-/// The data of messages kept at once.
-const KEPT_BYTES_MAX: usize = 1024 * 1024;
-
-/// Messages kept at once.
-const KEPT_MAX: usize = if cfg!(test) { 8 } else { 16_384 };
+/// What a message costs that is found, beside its bytes.
+pub(super) const MESSAGE_COST: usize = 256;
 
 #[cfg(test)]
 mod tests;

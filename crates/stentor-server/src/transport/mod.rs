@@ -43,7 +43,7 @@ impl Wanted {
     ) -> Result<Wanted, (Status, String)> {
         let wanted = Wanted::read(x, head, path, query.unwrap_or_default());
         let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
-        if !x.feeds.has_room_for(wanted.filters.iter(), x.settings.limits.topics_max) {
+        if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
             return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
         }
         Ok(wanted)
@@ -101,6 +101,6 @@ impl Wanted {
     }
 }
 
-/// As many different topics are read as may exist.
-pub(crate) const TOO_MANY_TOPICS: &str =
-    "More different topics are read here than there is room for (limits.topics_max).";
+/// As many different topics are read as may exist, or as there is memory for.
+pub(crate) const TOO_MANY_TOPICS: &str = "More different topics are read here than there is room \
+                                          for (limits.topics_max, limits.readers_bytes_max).";

@@ -201,6 +201,12 @@ impl Decoder {
         }
     }
 
+    /// What it keeps of what has arrived, in bytes.
+    pub fn own_bytes(&self) -> usize {
+        let message = self.message.as_ref().map_or(0, |message| message.data.capacity());
+        size_of::<Decoder>() + message + self.control.capacity()
+    }
+
     /// Takes a part of `input`: returns how many bytes it used, and what they completed. If that
     /// is nothing, all of the input was used, and what is incomplete is kept inside.
     ///

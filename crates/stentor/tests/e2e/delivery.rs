@@ -235,7 +235,7 @@ fn nothing_is_lost_repeated_or_out_of_order() {
     let [long, short, _] = [0, 1, 2].map(|i| gaps[i].load(Ordering::Relaxed));
     assert_eq!(long, 0, "nothing fell out of the long history");
     assert!(short > 0, "four messages are not enough for those who stall");
-    for counter in ["readers_sse", "readers_websocket", "readers_long_poll", "backlog_bytes"] {
+    for counter in ["readers_sse", "readers_websocket", "readers_long_poll", "readers_bytes"] {
         server.settled(counter, 0);
     }
 }

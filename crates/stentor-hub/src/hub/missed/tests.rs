@@ -9,7 +9,9 @@ use proptest::prelude::*;
 
 use crate::graveyard::Graveyard;
 use crate::news::Mode;
-use crate::{Draft, Epoch, Filter, Hub, Limits, Listener, News, Pattern, Precondition, Rule, Span};
+use crate::{
+    Draft, Epoch, Filter, Hub, Limits, Listener, News, Pattern, Precondition, Rule, Share, Span,
+};
 
 const TOPICS: [&str; 5] = ["/t/a", "/t/b", "/t/b/c", "/t/d", "/u"];
 
@@ -43,17 +45,19 @@ fn seqs(news: &[News]) -> Vec<u64> {
 /// What is there of a topic, and whether there is a gap.
 fn missed(hub: &Hub, topic: &str, span: Span) -> (Vec<u64>, bool) {
     let mut out = Vec::new();
-    let gap = hub.missed(topic, span, usize::MAX, &mut out);
+    let missed = hub.missed(topic, span, usize::MAX, &mut out);
     assert!(out.iter().all(|news| news.topic() == topic));
-    (seqs(&out), gap)
+    assert_eq!(missed.upto, span.upto);
+    (seqs(&out), missed.lost_seq > span.since)
 }
 
 /// The same for a pattern, in pages.
 fn missed_in_pages(hub: &Hub, pattern: &Pattern, span: Span, names: usize) -> (Vec<u64>, bool) {
     let (mut out, mut gap, mut after) = (Vec::new(), false, None::<String>);
     loop {
-        let page = hub.missed_by_pattern(pattern, span, after.as_deref(), names, &mut out);
-        gap |= page.gap;
+        let page = hub.missed_by_pattern(pattern, span, after.as_deref(), steps(names), &mut out);
+        gap |= page.missed.lost_seq > span.since;
+        assert_eq!(page.missed.upto, span.upto);
         assert!(page.next.is_none() || page.next > after, "every page gets on");
         after = page.next;
         if after.is_none() {
@@ -64,6 +68,30 @@ fn missed_in_pages(hub: &Hub, pattern: &Pattern, span: Span, names: usize) -> (V
     let mut seqs = seqs(&out);
     seqs.sort_unstable();
     (seqs, gap)
+}
+
+/// The same by the latest changes, a share at a time, if they reach back that far.
+fn missed_lately(
+    hub: &Hub,
+    filters: &[&Filter],
+    span: Span,
+    share: Share,
+) -> Option<(Vec<u64>, bool)> {
+    let (mut out, mut gap, mut span) = (Vec::new(), false, span);
+    while span.since < span.upto {
+        let before = out.len();
+        let missed = hub.missed_lately(filters, span, share, &mut out)?;
+        let bytes: usize = out[before..].iter().map(|news| news.message.kept_bytes()).sum();
+        assert!(bytes <= share.bytes || out.len() == before + 1);
+        assert!(missed.upto > span.since && missed.upto <= span.upto, "every share gets on");
+        gap |= missed.lost_seq > span.since;
+        span.since = missed.upto;
+    }
+    Some((seqs(&out), gap))
+}
+
+fn steps(steps: usize) -> Share {
+    Share { steps, bytes: usize::MAX }
 }
 
 #[test]
@@ -135,8 +163,8 @@ fn who_holds_a_topic_that_is_deleted_learns_of_the_loss() {
     let topic = hub.names_of(&Pattern::any(), None, 1).0.remove(0);
     delete(&hub, "/a");
     let mut out = Vec::new();
-    assert!(topic.missed(all(0), usize::MAX, &mut out) && out.is_empty());
-    assert!(!topic.missed(all(1), usize::MAX, &mut out), "it was there when 1 was sent");
+    assert_eq!(topic.missed(all(0), usize::MAX, &mut out).lost_seq, 1, "no loss for who saw 1");
+    assert!(out.is_empty());
 }
 
 /// Between the walk of the names and the look at the graves a topic may come back.
@@ -149,16 +177,16 @@ fn what_slips_between_names_and_graves_is_a_gap() {
     delete(&hub, "/t/a");
     let (pattern, mut out) = (Pattern::parse("/t/*").unwrap(), Vec::new());
     let span = Span { upto: hub.seq(), ..all(2) };
-    let page = hub.missed_by_pattern(&pattern, span, None, 1, &mut out);
-    assert_eq!((page.next, page.gap), (None, false));
+    let page = hub.missed_by_pattern(&pattern, span, None, steps(1), &mut out);
+    assert_eq!((page.next, page.missed.lost_seq > 2), (None, false));
     assert_eq!(seqs(&out), [3]);
 
     publish(&hub, "/t/c", 1);
-    let page = hub.missed_by_pattern(&pattern, span, None, 1, &mut out);
+    let page = hub.missed_by_pattern(&pattern, span, None, steps(1), &mut out);
     publish(&hub, "/t/a", 1);
     assert_eq!(page.next.as_deref(), Some("/t/b"));
-    let page = hub.missed_by_pattern(&pattern, span, page.next.as_deref(), 9, &mut out);
-    assert_eq!((page.next, page.gap), (None, true), "number 3 is nowhere any more");
+    let page = hub.missed_by_pattern(&pattern, span, page.next.as_deref(), steps(9), &mut out);
+    assert_eq!((page.next, page.missed.lost_seq > 2), (None, true), "number 3 is nowhere any more");
 }
 
 #[test]
@@ -170,7 +198,7 @@ fn a_page_looks_at_so_many_names() {
     let pattern = Pattern::parse("/a/*/x").unwrap();
     let page = |after, names_max| {
         let mut out = Vec::new();
-        let page = hub.missed_by_pattern(&pattern, all(0), after, names_max, &mut out);
+        let page = hub.missed_by_pattern(&pattern, all(0), after, steps(names_max), &mut out);
         (seqs(&out), page.next)
     };
     assert_eq!(page(None, 2), (vec![1], Some("/a/1/y".to_owned())));
@@ -179,6 +207,47 @@ fn a_page_looks_at_so_many_names() {
     assert_eq!(page(Some("/a/1/x"), 0), (vec![], Some("/a/1/y".to_owned())), "one at least");
     assert_eq!(page(Some("/b"), 9), (vec![], None));
     assert_eq!(page(Some("/"), 9), (vec![1, 3], None));
+}
+
+#[test]
+fn a_page_ends_with_the_bytes_of_its_share() {
+    let hub = hub(vec![], 2);
+    for topic in ["/a", "/b", "/b", "/b", "/c"] {
+        publish(&hub, topic, 100);
+    }
+    let page = |after, bytes| {
+        let mut out = Vec::new();
+        let share = Share { steps: 9, bytes };
+        let page = hub.missed_by_pattern(&Pattern::any(), all(0), after, share, &mut out);
+        (seqs(&out), page.next, page.missed.upto)
+    };
+    let name = |text: &str| Some(text.to_owned());
+    assert_eq!(page(None, 164), (vec![1], name("/a"), u64::MAX));
+    assert_eq!(page(None, 165), (vec![1, 2], name("/b"), 2), "of /b there is more");
+    assert_eq!(page(Some("/a"), 1), (vec![2], name("/b"), 2));
+    assert_eq!(page(Some("/a"), 164 * 3), (vec![2, 3, 4], name("/b"), u64::MAX));
+    assert_eq!(page(Some("/b"), 0), (vec![5], None, u64::MAX));
+}
+
+#[test]
+fn what_was_missed_lately_is_found_in_order_at_the_cost_of_the_changes() {
+    let hub = hub(vec![rule(2, 1000)], 10);
+    for n in 0..40 {
+        publish(&hub, &format!("/t/{}", n % 4), 10);
+    }
+    let (one, all_of_t) = (Filter::parse("/t/1").unwrap(), Filter::parse("/t/*").unwrap());
+    let lately = |filters: &[&Filter], since| missed_lately(&hub, filters, all(since), steps(3));
+    assert_eq!(lately(&[&all_of_t], 36), Some((vec![37, 38, 39, 40], false)));
+    assert_eq!(lately(&[&one, &all_of_t], 38), Some((vec![39, 40], false)));
+    assert_eq!(lately(&[&one], 30), Some((vec![34, 38], false)));
+    assert_eq!(lately(&[&one], 29), Some((vec![34, 38], true)), "30 is lost");
+    assert_eq!(lately(&[&one], 40), Some((vec![], false)));
+    for _ in 0..30 {
+        publish(&hub, "/u", 10);
+    }
+    let lately = |since| missed_lately(&hub, &[&one], all(since), steps(3));
+    assert_eq!(lately(5), None, "64 changes are remembered");
+    assert_eq!(lately(6), Some((vec![34, 38], true)));
 }
 
 #[derive(Clone, Debug)]
@@ -329,10 +398,22 @@ proptest! {
             }
             sum.sort_unstable();
             let (got, gap) = missed_in_pages(&hub, &pattern, span, names_max);
-            prop_assert_eq!(got, sum);
+            prop_assert_eq!(&got, &sum);
             prop_assert!(!must_any || gap, "silence about {:?} in {:?}", pattern, span);
             let unsure = model.forgotten > since || upto < model.seq;
             prop_assert!(!gap || may_any || unsure);
+
+            let filter = Filter::Pattern(pattern.clone());
+            let share = Share { steps: names_max, bytes: 100 * names_max };
+            match missed_lately(&hub, &[&filter], span, share) {
+                None => prop_assert!(model.seq - since > 64),
+                Some((got, gap)) => {
+                    prop_assert!(got.is_sorted_by(|a, b| a < b));
+                    prop_assert_eq!(&got, &sum);
+                    prop_assert!(!must_any || gap, "silence about {:?} in {:?}", pattern, span);
+                    prop_assert!(!gap || may_any || unsure, "{:?} in {:?}", pattern, span);
+                }
+            }
         }
     }
 
@@ -349,13 +430,16 @@ proptest! {
         let (mut span, mut got) = (all(since), Vec::new());
         loop {
             let mut piece = Vec::new();
-            prop_assert!(!hub.missed("/a", span, bytes_max, &mut piece));
-            let Some(last) = piece.last() else { break };
-            let bytes = |news: &News| news.message.data().len() + 64;
-            let sum: usize = piece.iter().map(bytes).sum();
+            let missed = hub.missed("/a", span, bytes_max, &mut piece);
+            prop_assert_eq!(missed.lost_seq, 0);
+            let sum: usize = piece.iter().map(|news| news.message.kept_bytes()).sum();
             prop_assert!(sum <= bytes_max || piece.len() == 1);
-            span.since = last.seq();
             got.extend(piece.iter().map(News::seq));
+            if missed.upto == span.upto {
+                break;
+            }
+            prop_assert_eq!(Some(missed.upto), got.last().copied());
+            span.since = missed.upto;
         }
         prop_assert_eq!(got, (since + 1..=lengths.len() as u64).collect::<Vec<_>>());
     }
@@ -445,14 +529,22 @@ fn read(hub: &Hub, filter: &Filter, leaves: bool, young: &AtomicU32, over: &Atom
         let upto = if leaves { hub.listen(id, filter, readers.clone()) } else { hub.seq() };
         let span = Span { since: cursor, upto, mode: Mode::All };
         let mut news = Vec::new();
-        let gap = match filter {
-            Filter::Topic(topic) => hub.missed(topic, span, usize::MAX, &mut news),
-            Filter::Pattern(pattern) => {
+        let lately = match round % 2 {
+            0 => hub.missed_lately(&[filter], span, steps(usize::MAX), &mut news),
+            _ => None,
+        };
+        let gap = match (lately, filter) {
+            (Some(missed), _) if missed.upto == upto => missed.lost_seq > cursor,
+            (Some(_), _) => true,
+            (None, Filter::Topic(topic)) => {
+                hub.missed(topic, span, usize::MAX, &mut news).lost_seq > cursor
+            }
+            (None, Filter::Pattern(pattern)) => {
                 let (mut gap, mut after) = (false, None::<String>);
                 loop {
                     let after_now = after.as_deref();
-                    let page = hub.missed_by_pattern(pattern, span, after_now, 2, &mut news);
-                    gap |= page.gap;
+                    let page = hub.missed_by_pattern(pattern, span, after_now, steps(2), &mut news);
+                    gap |= page.missed.lost_seq > cursor;
                     after = page.next;
                     if after.is_none() {
                         break gap;

@@ -1,104 +1,130 @@
-//! Replays by themselves: whatever the slices and chunks, everything once and in order.
+//! Replays by themselves: whatever is found at once or in walks, everything once and in order.
 
 use super::*;
-use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition};
+use crate::stream::feeds::Entry;
+use crate::stream::feeds::Room;
+use std::sync::Arc;
+use stentor_hub::{Draft, Epoch, Limits, Listener, Mode, Precondition};
+use stentor_io::Socket;
 
-fn hub() -> Hub {
-    Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default())
+struct Deaf;
+
+impl Listener for Deaf {
+    fn tell(&self, _: &News) {}
 }
 
-fn publish(hub: &Hub, topic: &str) -> u64 {
-    hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().id.seq
+struct Bench {
+    hub: Hub,
+    feeds: Feeds,
+    walks: Walks,
 }
 
-fn replay(filters: &[&str], since: u64, upto: u64, mode: Mode) -> Replay {
-    let filters = filters.iter().map(|text| Filter::parse(text).unwrap()).collect();
-    Replay::new(filters, Span { since, upto, mode }, since > 0)
-}
-
-/// Plays it to its end, sending `step` messages at a time: numbers and gaps, which are 0.
-fn play(hub: &Hub, replay: &mut Replay, step: usize) -> Vec<u64> {
-    let mut sent = Vec::new();
-    for _ in 0..10_000 {
-        if !replay.is_collected() {
-            assert!(replay.collect(hub) <= NAMES_PER_SLICE);
-            continue;
-        }
-        assert!(replay.rest().len() <= KEPT_MAX);
-        if replay.take_gap().is_some() {
-            sent.push(0);
-        }
-        let next: Vec<u64> = replay.rest().iter().take(step).map(News::seq).collect();
-        if next.is_empty() && replay.is_over() {
-            return sent;
-        }
-        replay.advance(next.len());
-        sent.extend(next);
+impl Bench {
+    fn new() -> Bench {
+        let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default());
+        let feeds = Feeds::new(hub.add_listener(Arc::new(Deaf)));
+        Bench { hub, feeds, walks: Walks::default() }
     }
-    panic!("it does not end: {replay:?}");
+
+    fn publish(&self, topic: &str) -> u64 {
+        self.hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().id.seq
+    }
+
+    fn replay(&mut self, filters: &[&str], since: u64, upto: u64, mode: Mode) -> Replay {
+        let entry = Entry { socket: Socket::from_index(0), stamp: 1 };
+        let join = |text: &&str| {
+            let filter = Filter::parse(text).unwrap();
+            assert!(self.feeds.has_room_for(&self.hub, [&filter].into_iter(), ROOM));
+            self.feeds.join(&self.hub, &filter, entry)
+        };
+        let feeds = filters.iter().map(join).collect();
+        Replay::new(feeds, Span { since, upto, mode }, since > 0)
+    }
+
+    /// Plays it to its end, sending `step` messages of each part: numbers and gaps, which are 0.
+    fn play(&mut self, replay: &mut Replay, step: usize) -> Vec<u64> {
+        let (mut sent, mut turns) = (Vec::new(), 0);
+        while !replay.is_over() {
+            turns += 1;
+            assert!(turns < 100_000, "it does not end: {replay:?}");
+            let (mut cost, mut found) = (0, Vec::new());
+            let sources = Sources {
+                hub: &self.hub,
+                feeds: &self.feeds,
+                walks: &mut self.walks,
+                cost: &mut cost,
+                may_walk: turns % 2 == 0,
+            };
+            let Some(part) = replay.find(sources, 1_000, &mut found) else { continue };
+            sent.extend(replay.take_gap(&part).map(|_| 0));
+            let next: Vec<u64> = found.iter().take(step).map(News::seq).collect();
+            let upto = if next.len() < found.len() { next[next.len() - 1] } else { part.upto_seq };
+            replay.advance(upto, next.len());
+            sent.extend(next);
+        }
+        sent
+    }
 }
+
+const ROOM: Room = Room { feeds: 1_000, bytes: 1 << 20 };
 
 #[test]
-fn more_than_is_kept_at_once_comes_in_order_whatever_the_steps() {
-    let hub = hub();
-    let names = 3 * KEPT_MAX + 1;
+fn everything_comes_once_and_in_order_whatever_the_steps() {
+    let mut bench = Bench::new();
+    let names = 31;
     for round in 0..2 {
         for n in 0..names {
             // The order of names is not that of numbers.
-            publish(&hub, &format!("/t/{}", (n * 7 + round) % names));
+            bench.publish(&format!("/t/{}", (n * 7 + round) % names));
         }
     }
     let (half, all) = (names as u64, 2 * names as u64);
-    for step in [1, 3, KEPT_MAX] {
-        let mut from_nothing = replay(&["/**"], 0, all, Mode::Latest);
-        assert_eq!(play(&hub, &mut from_nothing, step), (half + 1..=all).collect::<Vec<_>>());
-        let mut resumed = replay(&["/t/*", "/**", "/t/3"], 1, all, Mode::All);
-        assert_eq!(play(&hub, &mut resumed, step), (2..=all).collect::<Vec<_>>());
-        let mut bounded = replay(&["/t/*"], 5, half, Mode::All);
-        assert_eq!(play(&hub, &mut bounded, step), (6..=half).collect::<Vec<_>>());
+    for step in [1, 3, 100] {
+        for (filters, since, upto, mode, first) in [
+            (&["/**"][..], 0, all, Mode::Latest, half + 1),
+            (&["/t/*", "/**", "/t/3"], 1, all, Mode::All, 2),
+            (&["/t/*"], 5, half, Mode::All, 6),
+            (&["/t/*"], all - 5, all, Mode::All, all - 4),
+            (&["/t/*"], all, all, Mode::All, all + 1),
+        ] {
+            let mut replay = bench.replay(filters, since, upto, mode);
+            let wanted: Vec<u64> = (first..=upto).collect();
+            assert_eq!(bench.play(&mut replay, step), wanted, "{filters:?} after {since}");
+        }
+        let few = ["/t/3", "/t/9", "/t/none"];
+        let mut values = bench.replay(&few, 0, all, Mode::Latest);
+        assert_eq!(bench.play(&mut values, step).len(), 2);
+        let mut resumed = bench.replay(&few, 1, all, Mode::All);
+        assert_eq!(bench.play(&mut resumed, step).len(), 4);
     }
-}
-
-#[test]
-fn what_was_forgotten_is_collected_again_from_where_it_was() {
-    let hub = hub();
-    let names = 2 * KEPT_MAX as u64;
-    for n in 0..names {
-        publish(&hub, &format!("/t/{n}"));
-    }
-    let mut replay = replay(&["/**"], 1, names, Mode::All);
-    while !replay.is_collected() {
-        replay.collect(&hub);
-    }
-    replay.advance(3);
-    replay.forget();
-    assert_eq!((replay.since_seq(), replay.is_collected()), (4, false));
-    assert_eq!(play(&hub, &mut replay, 2), (5..=names).collect::<Vec<_>>());
 }
 
 #[test]
 fn what_is_lost_is_told_to_those_who_resume_and_to_nobody_else() {
-    let hub = hub();
-    let first = publish(&hub, "/a");
-    let last = (0..40).map(|_| publish(&hub, "/a")).last().unwrap();
+    let mut bench = Bench::new();
+    let first = bench.publish("/a");
+    let last = (0..40).map(|_| bench.publish("/a")).last().unwrap();
     let kept: Vec<u64> = (last - 31..=last).collect();
-    let mut resumed = replay(&["/a"], first, last, Mode::All);
-    // What is kept takes several chunks; the gap is before the first.
-    assert_eq!(play(&hub, &mut resumed, 5), [&[0], kept.as_slice()].concat());
-    let mut latest = replay(&["/a"], first, last, Mode::Latest);
-    assert_eq!(play(&hub, &mut latest, 5), [last]);
-    let mut new = replay(&["/a"], 0, last, Mode::Latest);
-    assert_eq!(play(&hub, &mut new, 5), [last]);
+    for filter in ["/a", "/*"] {
+        let mut resumed = bench.replay(&[filter], first, last, Mode::All);
+        // What is kept takes several parts; the gap is before the first.
+        assert_eq!(bench.play(&mut resumed, 500), [&[0], kept.as_slice()].concat());
+        assert!(resumed.has_told_cursor());
+        let mut latest = bench.replay(&[filter], first, last, Mode::Latest);
+        assert_eq!(bench.play(&mut latest, 5), [last]);
+        let mut new = bench.replay(&[filter], 0, last, Mode::Latest);
+        assert_eq!(bench.play(&mut new, 5), [last]);
+    }
 }
 
 #[test]
 fn deletions_are_for_those_who_knew_the_topic() {
-    let hub = hub();
-    let first = publish(&hub, "/a");
-    publish(&hub, "/b");
-    let deletion = hub.delete("/a", Precondition::None, 0).unwrap().seq();
-    let mut resumed = replay(&["/*"], first, deletion, Mode::All);
-    assert_eq!(play(&hub, &mut resumed, 1), [2, deletion]);
-    let mut new = replay(&["/*"], 0, deletion, Mode::Latest);
-    assert_eq!(play(&hub, &mut new, 1), [2]);
+    let mut bench = Bench::new();
+    let first = bench.publish("/a");
+    bench.publish("/b");
+    let deletion = bench.hub.delete("/a", Precondition::None, 0).unwrap().seq();
+    let mut resumed = bench.replay(&["/*"], first, deletion, Mode::All);
+    assert_eq!(bench.play(&mut resumed, 1), [2, deletion]);
+    let mut new = bench.replay(&["/*"], 0, deletion, Mode::Latest);
+    assert_eq!(bench.play(&mut new, 1), [2]);
 }

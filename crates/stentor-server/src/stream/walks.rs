@@ -1,0 +1,362 @@
+//! Walks over the names of patterns, to find what readers have missed.
+//!
+//! A pattern may stand for a million topics, so a walk looks at some of their names at a time, over
+//! many turns, and keeps only so many messages, the oldest. Whoever was sent these asks for another
+//! walk behind them.
+//!
+//! A walk belongs to no reader. Readers of one feed lose their connections together and come back
+//! together, with cursors that are nearly the same: the first of them makes the walk, and the others
+//! are sent what it finds. (Of newcomers, whoever shares a walk that began before is not sent what
+//! was replaced since: the newer value comes behind it.) There are few walks at a time, whoever asks; further readers wait until
+//! one of them is no longer in use. So what all replays keep in memory is bounded, and a walk whose
+//! readers have gone does not go on.
+
+use super::replay::{FILTERS_FEW, MESSAGE_COST};
+use stentor_hub::{Filter, Hub, Missed, News, Share, Span};
+
+/// The walks of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Walks {
+    all: Vec<(WalkId, Walk)>,
+    /// Walks made so far.
+    made: WalkId,
+    now_ms: u64,
+}
+
+/// Names a walk: no other has its number.
+pub(crate) type WalkId = u64;
+
+/// A walk over the names of some filters.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    filters: Vec<Filter>,
+    /// What is looked for.
+    span: Span,
+    way: Way,
+    /// Names looked at.
+    names: usize,
+    /// What was found, once it is over: in order, complete up to `bound_seq`.
+    found: Vec<News>,
+    found_bytes: usize,
+    bound_seq: u64,
+    lost_seq: u64,
+    is_over: bool,
+    /// There were too many names.
+    gave_up: bool,
+    /// When somebody last asked for it.
+    used_ms: u64,
+}
+
+/// How a walk finds what it looks for, and how far it is.
+#[derive(Debug)]
+enum Way {
+    /// By the latest changes; everything up to this number was looked at.
+    Changes { since: u64 },
+    /// By name: the filter, and the name after which it goes on.
+    Names { index: usize, after: Option<String> },
+}
+
+/// A part of what a reader has missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Who was sent all of it has seen everything up to this number.
+    pub(crate) upto_seq: u64,
+    /// What is lost is not newer than this.
+    pub(crate) lost_seq: u64,
+    /// It is not even known what there is: whoever reads must hear of it.
+    pub(crate) gave_up: bool,
+}
+
+impl From<Missed> for Part {
+    fn from(missed: Missed) -> Part {
+        Part { upto_seq: missed.upto, lost_seq: missed.lost_seq, gave_up: false }
+    }
+}
+
+impl Walks {
+    /// Gives up walks that nobody asked for lately.
+    pub(crate) fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.all.retain(|(_, walk)| walk.used_ms + IDLE_MS > now_ms);
+    }
+
+    /// When there is one to be given up, at the earliest.
+    pub(crate) fn deadline_ms(&self) -> Option<u64> {
+        self.all.iter().map(|(_, walk)| walk.used_ms + IDLE_MS).min()
+    }
+
+    /// Messages that walks hold, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.all.iter().map(|(_, walk)| walk.found_bytes).sum()
+    }
+
+    /// Goes a step on with a walk that is of use for what is looked for, `known` if it still is
+    /// there. Returns which one, if there is room for one, and what the step has cost.
+    pub(crate) fn walk(
+        &mut self,
+        hub: &Hub,
+        filters: &[&Filter],
+        span: Span,
+        known: Option<WalkId>,
+    ) -> (Option<WalkId>, usize) {
+        let known = known
+            .filter(|known| self.all.iter().any(|(id, walk)| id == known && walk.has_more(span)));
+        let Some(id) =
+            known.or_else(|| self.find(filters, span)).or_else(|| self.make(filters, span))
+        else {
+            return (None, 0);
+        };
+        let now_ms = self.now_ms;
+        let walk = self.all.iter_mut().find(|(other, _)| *other == id).map(|(_, walk)| walk);
+        let cost = walk.map_or(0, |walk| {
+            walk.used_ms = now_ms;
+            walk.step(hub)
+        });
+        (Some(id), cost)
+    }
+
+    /// The next part of a walk for a reader that is at `span.since`; `None` if it is not over.
+    pub(crate) fn part(
+        &self,
+        id: WalkId,
+        span: Span,
+        bytes_max: usize,
+        found: &mut Vec<News>,
+    ) -> Option<Part> {
+        let (_, walk) = self.all.iter().find(|(other, walk)| *other == id && walk.is_over)?;
+        Some(walk.part(span, bytes_max, found))
+    }
+
+    fn find(&self, filters: &[&Filter], span: Span) -> Option<WalkId> {
+        let serves = |(_, walk): &&(WalkId, Walk)| walk.serves(filters, span);
+        self.all.iter().rev().find(serves).map(|(id, _)| *id)
+    }
+
+    /// Makes a walk, if there is room for it: one that is over makes room when nobody has asked for
+    /// it for a moment.
+    fn make(&mut self, filters: &[&Filter], span: Span) -> Option<WalkId> {
+        if self.all.len() == WALKS_MAX {
+            let over = self.all.iter().enumerate().filter(|(_, (_, walk))| walk.is_over);
+            let (oldest, (_, walk)) = over.min_by_key(|(_, (_, walk))| walk.used_ms)?;
+            if walk.used_ms + OVER_MS > self.now_ms {
+                return None;
+            }
+            self.all.remove(oldest);
+        }
+        self.made += 1;
+        self.all.push((self.made, Walk::new(filters, span)));
+        Some(self.made)
+    }
+}
+
+impl Walk {
+    pub(super) fn new(filters: &[&Filter], span: Span) -> Walk {
+        let way = match span.since > 0 && filters.len() <= FILTERS_FEW {
+            true => Way::Changes { since: span.since },
+            false => Way::Names { index: 0, after: None },
+        };
+        Walk {
+            filters: filters.iter().map(|&filter| filter.clone()).collect(),
+            span,
+            way,
+            names: 0,
+            found: Vec::new(),
+            found_bytes: 0,
+            bound_seq: span.upto,
+            lost_seq: 0,
+            is_over: false,
+            gave_up: false,
+            used_ms: 0,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Looks at some more names, or changes. Returns what that has cost.
+    pub(super) fn step(&mut self, hub: &Hub) -> usize {
+        if self.is_over {
+            return 0;
+        }
+        let before = self.found.len();
+        let names = match std::mem::replace(&mut self.way, Way::Names { index: 0, after: None }) {
+            Way::Changes { since } => match self.look_at_changes(hub, since) {
+                Some(changes) => changes,
+                None if since == self.span.since => self.look_at_names(hub, 0, None),
+                // So much was published meanwhile that the rest is forgotten.
+                None => {
+                    self.bound_seq = since;
+                    self.is_over = true;
+                    0
+                }
+            },
+            Way::Names { index, after } => self.look_at_names(hub, index, after.as_deref()),
+        };
+        let found = self.found.get(before..).unwrap_or_default();
+        let cost = names * NAME_COST + found.len() * MESSAGE_COST;
+        self.found_bytes += found.iter().map(|news| news.message.kept_bytes()).sum::<usize>();
+        if let Way::Changes { since } = self.way
+            && self.found_bytes > KEPT_BYTES_MAX
+        {
+            // They come in order: what is newer is left for another walk.
+            self.bound_seq = since;
+            self.is_over = true;
+        }
+        self.keep_oldest(if self.is_over { 1 } else { 2 });
+        if self.is_over {
+            self.sort();
+            self.found.retain(|news| news.seq() <= self.bound_seq);
+            self.found.shrink_to_fit();
+        }
+        cost
+    }
+
+    /// The part behind `span.since`, of at most `bytes_max` bytes of messages, or one message.
+    pub(super) fn part(&self, span: Span, bytes_max: usize, found: &mut Vec<News>) -> Part {
+        let from = self.found.partition_point(|news| news.seq() <= span.since);
+        let mut upto_seq = self.bound_seq.min(span.upto);
+        let mut bytes = 0;
+        for news in self.found[from..].iter().take_while(|news| news.seq() <= span.upto) {
+            bytes += news.message.kept_bytes();
+            if bytes > bytes_max && !found.is_empty() {
+                upto_seq = found.last().map_or(upto_seq, News::seq);
+                break;
+            }
+            found.push(news.clone());
+        }
+        Part { upto_seq, lost_seq: self.lost_seq, gave_up: self.gave_up }
+    }
+
+    /// Whether a reader that looks for `span` finds what it is looking for here.
+    fn serves(&self, filters: &[&Filter], span: Span) -> bool {
+        // Who has seen nothing hears of no deletion.
+        let begins = (self.span.since == 0) == (span.since == 0) && self.span.since <= span.since;
+        begins
+            && self.span.mode == span.mode
+            && self.has_more(span)
+            && self.filters.iter().eq(filters.iter().copied())
+    }
+
+    /// Whether there may be something behind `span.since`.
+    fn has_more(&self, span: Span) -> bool {
+        span.since < self.bound_seq
+    }
+
+    /// Looks at the latest changes. Returns how many, or `None` if they do not reach back that far.
+    fn look_at_changes(&mut self, hub: &Hub, since: u64) -> Option<usize> {
+        let filters: Vec<&Filter> = self.filters.iter().collect();
+        let share = Share { steps: STEPS_AT_ONCE, bytes: BYTES_AT_ONCE };
+        let span = Span { since, ..self.span };
+        let before = self.found.len();
+        let missed = hub.missed_lately(&filters, span, share, &mut self.found)?;
+        if missed.lost_seq > 0 && self.found[..before].iter().any(|news| news.message.is_dropped())
+        {
+            // What was lost meanwhile may be newer than what was found of its topic: the gap is
+            // told behind that, by another walk.
+            self.found.truncate(before);
+            self.bound_seq = since;
+            self.is_over = true;
+            return Some(STEPS_AT_ONCE);
+        }
+        self.lost_seq = self.lost_seq.max(missed.lost_seq);
+        self.way = Way::Changes { since: missed.upto };
+        self.is_over = missed.upto >= self.span.upto;
+        Some(STEPS_AT_ONCE.min((missed.upto - since) as usize))
+    }
+
+    /// Looks at the next names. Returns how many.
+    fn look_at_names(&mut self, hub: &Hub, index: usize, after: Option<&str>) -> usize {
+        let span = Span { upto: self.bound_seq, ..self.span };
+        let share = Share { steps: STEPS_AT_ONCE, bytes: BYTES_AT_ONCE };
+        let (names, missed, next) = match self.filters.get(index) {
+            None => {
+                self.is_over = true;
+                return 0;
+            }
+            Some(Filter::Topic(topic)) => {
+                (1, hub.missed(topic, span, KEPT_BYTES_MAX, &mut self.found), None)
+            }
+            Some(Filter::Pattern(pattern)) => {
+                let page = hub.missed_by_pattern(pattern, span, after, share, &mut self.found);
+                (STEPS_AT_ONCE, page.missed, page.next)
+            }
+        };
+        // Of a topic that has more, what is newer is left for another walk, and so it is of all.
+        self.bound_seq = self.bound_seq.min(missed.upto);
+        self.lost_seq = self.lost_seq.max(missed.lost_seq);
+        self.way = Way::Names { index: index + usize::from(next.is_none()), after: next };
+        self.names += names;
+        if self.names > NAMES_MAX {
+            self.give_up();
+        }
+        names
+    }
+
+    /// Too many names: the reader goes on from where the log begins.
+    fn give_up(&mut self) {
+        self.found = Vec::new();
+        self.found_bytes = 0;
+        self.bound_seq = self.span.upto;
+        self.lost_seq = self.span.upto;
+        self.gave_up = true;
+        self.is_over = true;
+    }
+
+    /// If there are `times` as many bytes as are kept, drops the newest.
+    fn keep_oldest(&mut self, times: usize) {
+        if self.found_bytes <= times * KEPT_BYTES_MAX {
+            return;
+        }
+        self.sort();
+        self.found_bytes = 0;
+        let mut kept = 0;
+        for news in &self.found {
+            let bytes = news.message.kept_bytes();
+            // One is always kept: how large it may be is a setting.
+            if kept > 0 && self.found_bytes + bytes > KEPT_BYTES_MAX {
+                break;
+            }
+            self.found_bytes += bytes;
+            kept += 1;
+        }
+        if kept < self.found.len() {
+            self.found.truncate(kept);
+            self.bound_seq = self.found.last().map_or(self.bound_seq, News::seq);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.found.sort_unstable_by_key(News::seq);
+        // A topic that two filters want was found twice.
+        self.found.dedup_by_key(|news| news.seq());
+    }
+}
+
+/// Walks at a time. Each holds at most twice [`KEPT_BYTES_MAX`], or one message.
+const WALKS_MAX: usize = 16;
+
+/// After so long in which nobody asked for it a walk is given up.
+const IDLE_MS: u64 = 1_000;
+
+/// The same for one that is over, if another is wanted in its place.
+const OVER_MS: u64 = 20;
+
+/// Names or changes that are looked at before others have their turn. Tests come to this bound, and
+/// to those below, sooner.
+const STEPS_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
+
+/// The same for the messages found.
+const BYTES_AT_ONCE: usize = 64 * 1024;
+
+/// Names looked at before a reader is told that there are too many.
+const NAMES_MAX: usize = 100_000;
+
+/// Messages kept at once, counting 64 bytes for each beside its data.
+const KEPT_BYTES_MAX: usize = if cfg!(test) { 8 * 65 } else { 512 * 1024 };
+
+/// What looking at a name costs, or at a change.
+const NAME_COST: usize = 256;
+
+#[cfg(test)]
+mod tests;

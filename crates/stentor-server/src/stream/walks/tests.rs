@@ -1,0 +1,165 @@
+//! Walks by themselves: what they find is whole, whoever shares them.
+
+use super::*;
+use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition};
+
+fn hub() -> Hub {
+    Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default())
+}
+
+fn publish(hub: &Hub, topic: &str) -> u64 {
+    hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().id.seq
+}
+
+fn filters(texts: &[&str]) -> Vec<Filter> {
+    texts.iter().map(|text| Filter::parse(text).unwrap()).collect()
+}
+
+/// A hub in which each of so many topics was published to so many times, in another order than that
+/// of their names.
+fn busy_hub(names: usize, rounds: usize) -> Hub {
+    let hub = hub();
+    for round in 0..rounds {
+        for n in 0..names {
+            publish(&hub, &format!("/t/{}", (n * 7 + round) % names));
+        }
+    }
+    hub
+}
+
+/// Catches up as a reader does: returns the numbers it is sent, 0 for a gap, and the walks that it
+/// took.
+fn catch_up(
+    walks: &mut Walks,
+    hub: &Hub,
+    texts: &[&str],
+    mut span: Span,
+    bytes_max: usize,
+) -> (Vec<u64>, Vec<WalkId>) {
+    let filters = filters(texts);
+    let filters: Vec<&Filter> = filters.iter().collect();
+    let (mut seqs, mut ids, mut known) = (Vec::new(), Vec::new(), None);
+    for _ in 0..100_000 {
+        if span.since >= span.upto {
+            return (seqs, ids);
+        }
+        walks.tick(walks.now_ms + OVER_MS);
+        let (id, cost) = walks.walk(hub, &filters, span, known);
+        assert!(cost <= (STEPS_AT_ONCE + 1) * 40 * NAME_COST, "a step is short");
+        known = id;
+        let mut found = Vec::new();
+        let id = id.expect("there is room");
+        if ids.last() != Some(&id) {
+            ids.push(id);
+        }
+        let Some(part) = walks.part(id, span, bytes_max, &mut found) else { continue };
+        assert!(part.upto_seq > span.since, "it gets on");
+        let bytes: usize = found.iter().map(|news| news.message.kept_bytes()).sum();
+        assert!(bytes <= bytes_max || found.len() == 1);
+        seqs.extend((part.lost_seq > span.since).then_some(0));
+        seqs.extend(found.iter().map(News::seq));
+        span.since = part.upto_seq;
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn more_than_is_kept_at_once_comes_in_order_whatever_the_parts() {
+    let names = 3 * KEPT_BYTES_MAX / 65 + 1;
+    let hub = busy_hub(names, 2);
+    let (half, all) = (names as u64, 2 * names as u64);
+    for bytes_max in [1, 200, 1 << 20] {
+        let mut walks = Walks::default();
+        let mut catch_up = |texts: &[&str], since, upto, mode| {
+            catch_up(&mut walks, &hub, texts, Span { since, upto, mode }, bytes_max).0
+        };
+        let from_nothing = catch_up(&["/**"], 0, all, Mode::Latest);
+        assert_eq!(from_nothing, (half + 1..=all).collect::<Vec<_>>());
+        let resumed = catch_up(&["/t/*", "/**", "/t/3"], 1, all, Mode::All);
+        assert_eq!(resumed, (2..=all).collect::<Vec<_>>());
+        let bounded = catch_up(&["/t/*"], 5, half, Mode::All);
+        assert_eq!(bounded, (6..=half).collect::<Vec<_>>());
+        // More names than are looked at as changes.
+        let many: Vec<String> = (0..20).map(|n| format!("/t/{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let by_name = catch_up(&many, 1, all, Mode::All);
+        let there = hub_has(&hub, &many);
+        assert_eq!(by_name, there.into_iter().filter(|&seq| seq > 1).collect::<Vec<_>>());
+    }
+}
+
+fn hub_has(hub: &Hub, topics: &[&str]) -> Vec<u64> {
+    let span = Span { since: 0, upto: hub.seq(), mode: Mode::All };
+    let mut found = Vec::new();
+    for topic in topics {
+        hub.missed(topic, span, usize::MAX, &mut found);
+    }
+    let mut seqs: Vec<u64> = found.iter().map(News::seq).collect();
+    seqs.sort_unstable();
+    seqs
+}
+
+#[test]
+fn readers_who_come_back_together_share_their_walks() {
+    let hub = busy_hub(40, 1);
+    let upto = hub.seq();
+    let span = |since| Span { since, upto, mode: Mode::All };
+    let mut walks = Walks::default();
+    let (first, made) = catch_up(&mut walks, &hub, &["/t/*"], span(5), 1 << 20);
+    assert_eq!(first, (6..=upto).collect::<Vec<_>>());
+    for since in [5, 6, 9] {
+        let (seqs, used) = catch_up(&mut walks, &hub, &["/t/*"], span(since), 1 << 20);
+        assert_eq!(seqs, (since + 1..=upto).collect::<Vec<_>>());
+        assert_eq!(used, made, "no other walk was made");
+    }
+    // Something else is looked for.
+    let other_filter = catch_up(&mut walks, &hub, &["/**"], span(5), 1 << 20).1;
+    let latest = Span { mode: Mode::Latest, ..span(5) };
+    let other_mode = catch_up(&mut walks, &hub, &["/t/*"], latest, 1 << 20).1;
+    let older = catch_up(&mut walks, &hub, &["/t/*"], span(2), 1 << 20).1;
+    assert!([other_filter[0], other_mode[0], older[0]].iter().all(|id| !made.contains(id)));
+}
+
+#[test]
+fn a_gap_is_told_to_those_who_have_one() {
+    let hub = hub();
+    let first = publish(&hub, "/t/a");
+    let last = (0..40).map(|_| publish(&hub, "/t/a")).last().unwrap();
+    let kept: Vec<u64> = (last - 31..=last).collect();
+    let mut walks = Walks::default();
+    let span = |since| Span { since, upto: last, mode: Mode::All };
+    let catch_up =
+        |walks: &mut Walks, since| catch_up(walks, &hub, &["/t/*"], span(since), 1 << 20);
+    let (seqs, made) = catch_up(&mut walks, first);
+    assert_eq!(seqs, [&[0], kept.as_slice()].concat());
+    let (seqs, used) = catch_up(&mut walks, last - 32);
+    assert_eq!(seqs, kept, "it has seen what was lost");
+    assert!(made.contains(&used[0]), "though the walk has found a gap");
+}
+
+#[test]
+fn there_are_few_walks_at_a_time() {
+    let hub = busy_hub(40, 1);
+    let span = Span { since: 0, upto: hub.seq(), mode: Mode::Latest };
+    let mut walks = Walks::default();
+    let patterns: Vec<Vec<Filter>> =
+        (0..=WALKS_MAX).map(|n| filters(&["/t/*", &format!("/x{n}/**")])).collect();
+    let walk = |walks: &mut Walks, n: usize| {
+        let filters: Vec<&Filter> = patterns[n].iter().collect();
+        walks.walk(&hub, &filters, span, None).0
+    };
+    for n in 0..WALKS_MAX {
+        assert!(walk(&mut walks, n).is_some());
+    }
+    assert_eq!(walk(&mut walks, WALKS_MAX), None, "there is no room for another");
+    for _ in 0..40 {
+        walk(&mut walks, 3);
+    }
+    assert_eq!(walk(&mut walks, WALKS_MAX), None, "the one that is over is in use");
+    walks.tick(OVER_MS);
+    walk(&mut walks, 0);
+    assert!(walk(&mut walks, WALKS_MAX).is_some(), "it has made room");
+    assert!(walks.held_bytes() <= (WALKS_MAX + 1) * 3 * KEPT_BYTES_MAX);
+    walks.tick(2 * IDLE_MS);
+    assert!(walks.all.is_empty() && walks.held_bytes() == 0, "whose readers have gone");
+}
