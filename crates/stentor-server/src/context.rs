@@ -17,6 +17,7 @@ use crate::stream::feeds::Feeds;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
 use stentor_io::{Counter, Gone, Rng, Role};
+use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::status::Status;
 
 /// Connections of the public listeners: they read.
@@ -66,6 +67,9 @@ pub(crate) struct Context {
     /// What the connections of this worker read.
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
+    /// What messages are compressed with, and decompressed: one of each for all connections.
+    pub(crate) deflater: Deflater,
+    pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
     news: Vec<(News, u64)>,
@@ -95,6 +99,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) files: &'a mut OpenFiles,
+    pub(crate) inflater: &'a mut Inflater,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
     pub(crate) now_ms: u64,
@@ -124,6 +129,8 @@ impl Context {
         Context {
             feeds: Feeds::new(listener),
             batches: Batches::default(),
+            deflater: Deflater::default(),
+            inflater: Inflater::default(),
             mailbox,
             news: Vec::new(),
             rng: Rng::new(seed),
@@ -220,6 +227,7 @@ impl Context {
             settings: &self.settings,
             scratch: &mut self.scratch,
             files: &mut self.files,
+            inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
             now_ms: self.now_ms,
