@@ -198,7 +198,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// How gzip with deflate begins (RFC 1952, 2.3.1): every gzip there is.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Up to there a header is always the same; then comes what its flags, in the fourth byte, announce.
+/// Up to there all headers are alike; then comes what the flags, in the fourth byte, announce.
 const GZIP_HEADER_BYTES: usize = 10;
 const FLAG_CHECKSUM: u8 = 1 << 1;
 const FLAG_EXTRA: u8 = 1 << 2;

@@ -534,8 +534,8 @@ fn negotiate_streams(data: &[u8]) {
     }
 }
 
-/// What is received of bytes that arrive in pieces that end at `cuts`, and how it ended. The work it
-/// takes is linear in what comes in and in what comes of it.
+/// What is received of bytes that arrive in pieces that end at `cuts`, and how it ended. The work
+/// it takes is linear in what comes in and in what comes of it.
 fn receive_pieces(
     data: &[u8],
     cuts: impl IntoIterator<Item = usize>,
