@@ -3,38 +3,65 @@
 //! A message is packed once and then sent many times, off the worker threads, so the levels are
 //! chosen a little above the fastest. Unpacking stops at a bound given by the caller: a kilobyte
 //! of gzip can stand for a megabyte of zeros, and only the bound knows that nobody wants it.
+//!
+//! Coders are large, and kept by those who use them, for the reason that `deflate.rs` of
+//! `stentor-wire` gives. Only Brotli's cannot be used again.
 
 use std::fmt;
-use std::io::{Read, Write};
 
 use brotli::enc::BrotliEncoderParams;
-use flate2::Compression;
-use flate2::bufread::GzDecoder;
-use flate2::write::GzEncoder;
+use flate2::Crc;
+use stentor_wire::deflate::{Deflater, InflateError, Inflater};
 use stentor_wire::negotiate::Encoding;
 
-/// `data` in that coding; `None` for identity, or if the coder could not get memory.
-/// Whether the outcome is worth keeping is the caller's to judge.
-pub fn compress(encoding: Encoding, data: &[u8]) -> Option<Vec<u8>> {
-    match encoding {
-        Encoding::Identity => None,
-        Encoding::Gzip => {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL));
-            encoder.write_all(data).ok()?;
-            encoder.finish().ok()
+/// Packs one thing after the other, and keeps what it needs for that: some hundred kilobytes.
+#[derive(Default)]
+pub struct Encoder {
+    deflater: Deflater,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    /// What it packed last.
+    packed: Vec<u8>,
+}
+
+impl Encoder {
+    /// `data` in that coding; `None` for identity, or if the coder could not get memory.
+    /// Whether the outcome is worth keeping is the caller's to judge.
+    pub fn encode(&mut self, encoding: Encoding, data: &[u8]) -> Option<&[u8]> {
+        self.packed.clear();
+        self.packed.shrink_to(PACKED_BYTES_KEPT);
+        match encoding {
+            Encoding::Identity => return None,
+            Encoding::Gzip => self.gzip(data)?,
+            Encoding::Br => {
+                let params = BrotliEncoderParams {
+                    quality: BROTLI_QUALITY,
+                    lgwin: brotli_window(data.len()),
+                    size_hint: data.len(),
+                    ..BrotliEncoderParams::default()
+                };
+                brotli::BrotliCompress(&mut &data[..], &mut self.packed, &params).ok()?;
+            }
+            Encoding::Zstd => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
+                };
+                self.packed.reserve(zstd::zstd_safe::compress_bound(data.len()));
+                zstd.compress_to_buffer(data, &mut self.packed).ok()?;
+            }
         }
-        Encoding::Br => {
-            let params = BrotliEncoderParams {
-                quality: BROTLI_QUALITY,
-                lgwin: brotli_window(data.len()),
-                size_hint: data.len(),
-                ..BrotliEncoderParams::default()
-            };
-            let mut out = Vec::new();
-            brotli::BrotliCompress(&mut &data[..], &mut out, &params).ok()?;
-            Some(out)
-        }
-        Encoding::Zstd => zstd::bulk::compress(data, ZSTD_LEVEL).ok(),
+        Some(&self.packed)
+    }
+
+    /// One member without name, time and system (RFC 1952, 2.3).
+    fn gzip(&mut self, data: &[u8]) -> Option<()> {
+        let bytes_max = data.len() + data.len() / 8 + GZIP_MARGIN;
+        let deflated = self.deflater.whole(data, bytes_max)?;
+        self.packed.extend_from_slice(&GZIP_MAGIC);
+        self.packed.extend_from_slice(&[0, 0, 0, 0, 0, 0, SYSTEM_UNKNOWN]);
+        self.packed.extend_from_slice(deflated);
+        self.packed.extend_from_slice(&trailer(data));
+        Some(())
     }
 }
 
@@ -47,7 +74,11 @@ pub(crate) struct Unpacked {
 
 /// Unpacks all members of a gzip body, never making more than one byte beyond
 /// `bytes_max`.
-pub(crate) fn gunzip(packed: &[u8], bytes_max: usize) -> Result<Unpacked, GzipError> {
+pub(crate) fn gunzip(
+    inflater: &mut Inflater,
+    packed: &[u8],
+    bytes_max: usize,
+) -> Result<Unpacked, GzipError> {
     let mut data = Vec::new();
     let mut members = 0;
     let mut rest = packed;
@@ -59,18 +90,54 @@ pub(crate) fn gunzip(packed: &[u8], bytes_max: usize) -> Result<Unpacked, GzipEr
         if members == MEMBERS_MAX {
             return Err(GzipError::TooManyMembers);
         }
-        let mut decoder = GzDecoder::new(rest);
-        // One byte more than there is room for tells "exactly full" from "too large"; it also
-        // makes the decoder reach the end of the member, where the checksum is.
-        let room = (bytes_max - data.len()) as u64 + 1;
-        (&mut decoder).take(room).read_to_end(&mut data).map_err(|_| GzipError::Damaged)?;
-        if data.len() > bytes_max {
-            return Err(GzipError::TooLarge { max: bytes_max });
-        }
-        rest = decoder.into_inner();
+        let start = data.len();
+        let deflated = skip_header(rest).ok_or(GzipError::Damaged)?;
+        let used =
+            inflater.stream(deflated, &mut data, bytes_max).map_err(|error| match error {
+                InflateError::TooLong => GzipError::TooLarge { max: bytes_max },
+                InflateError::Broken => GzipError::Damaged,
+            })?;
+        let behind = &deflated[used..];
+        rest = behind.strip_prefix(&trailer(&data[start..])).ok_or(GzipError::Damaged)?;
         members += 1;
     }
     Ok(Unpacked { data, members })
+}
+
+/// What follows the header of a gzip member (RFC 1952, 2.3.1). `None` if it is cut short, its
+/// checksum does not hold, or it has a part that is not known.
+fn skip_header(member: &[u8]) -> Option<&[u8]> {
+    let flags = *member.get(3)?;
+    let mut rest = member.get(GZIP_HEADER_BYTES..)?;
+    if flags & FLAG_EXTRA != 0 {
+        let (length, extra) = rest.split_first_chunk()?;
+        rest = extra.get(usize::from(u16::from_le_bytes(*length))..)?;
+    }
+    // A name and a comment, each up to a zero.
+    for flag in [FLAG_NAME, FLAG_COMMENT] {
+        if flags & flag != 0 {
+            let end = rest.iter().position(|&byte| byte == 0)?;
+            rest = &rest[end + 1..];
+        }
+    }
+    if flags & FLAG_CHECKSUM != 0 {
+        let header = &member[..member.len() - rest.len()];
+        rest = rest.strip_prefix(&checksum(header).to_le_bytes()[..2])?;
+    }
+    (flags & FLAGS_RESERVED == 0).then_some(rest)
+}
+
+/// What stands behind the deflated data of a gzip member: the checksum of the data and its length.
+fn trailer(data: &[u8]) -> [u8; 8] {
+    // The length counts round 2^32.
+    let words = [checksum(data), data.len() as u32].map(u32::to_le_bytes);
+    *words.as_flattened().first_chunk().expect("it is eight bytes")
+}
+
+fn checksum(data: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(data);
+    crc.sum()
 }
 
 /// Why a body sent with `Content-Encoding: gzip` is refused.
@@ -121,7 +188,6 @@ fn brotli_window(len: usize) -> i32 {
         .unwrap_or(BROTLI_WINDOW_MAX)
 }
 
-const GZIP_LEVEL: u32 = 6;
 const BROTLI_QUALITY: i32 = 5;
 /// For smaller windows the encoder takes other tables, which are 24 MB large and cleared for each
 /// call: at 15 KB, seven milliseconds instead of one, for a fiftieth less to send.
@@ -132,39 +198,123 @@ const ZSTD_LEVEL: i32 = 3;
 /// How gzip with deflate begins (RFC 1952, 2.3.1): every gzip there is.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Members in one body. Each costs a decoder of its own, and an empty one takes 20 bytes.
+/// Up to there all headers are alike; then comes what the flags, in the fourth byte, announce.
+const GZIP_HEADER_BYTES: usize = 10;
+const FLAG_CHECKSUM: u8 = 1 << 1;
+const FLAG_EXTRA: u8 = 1 << 2;
+const FLAG_NAME: u8 = 1 << 3;
+const FLAG_COMMENT: u8 = 1 << 4;
+const FLAGS_RESERVED: u8 = 0xe0;
+const SYSTEM_UNKNOWN: u8 = 0xff;
+
+/// Room for what DEFLATE adds to a few bytes that do not become smaller.
+const GZIP_MARGIN: usize = 64;
+
+/// Members in one body. Each makes the inflater begin anew, and an empty one takes 20 bytes.
 const MEMBERS_MAX: usize = 1024;
+
+/// What an encoder keeps of its buffer, in bytes: most messages are smaller.
+const PACKED_BYTES_KEPT: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::bufread::GzDecoder;
+    use flate2::{Compression, GzBuilder};
+    use std::io::{Read, Write};
 
     const MIB: usize = 1 << 20;
 
+    fn encode(encoding: Encoding, data: &[u8]) -> Vec<u8> {
+        Encoder::default().encode(encoding, data).unwrap().to_vec()
+    }
+
     fn gzip(data: &[u8]) -> Vec<u8> {
-        compress(Encoding::Gzip, data).unwrap()
+        encode(Encoding::Gzip, data)
+    }
+
+    fn gunzip(packed: &[u8], max: usize) -> Result<Unpacked, GzipError> {
+        super::gunzip(&mut Inflater::default(), packed, max)
     }
 
     fn unpack(packed: &[u8], max: usize) -> Result<Vec<u8>, GzipError> {
         gunzip(packed, max).map(|unpacked| unpacked.data)
     }
 
+    /// One encoder for all, so that what it keeps is in nobody's way.
     #[test]
     fn round_trips() {
+        let mut encoder = Encoder::default();
         let text: Vec<u8> = (0..20_000_u32).flat_map(|n| format!("{n},").into_bytes()).collect();
-        for len in [0, 1, 255, 256, 1008, 1009, 4096, 65_536, text.len()] {
-            let data = &text[..len];
-            assert_eq!(unpack(&gzip(data), len).unwrap(), data);
+        let noise: Vec<u8> =
+            (0..text.len() as u64).map(|n| (n.wrapping_mul(n ^ 0x9e37_79b9) >> 7) as u8).collect();
+        for len in [text.len(), 0, 1, 255, 256, 1008, 1009, 4096, 65_536] {
+            for data in [&text[..len], &noise[..len]] {
+                let packed = encoder.encode(Encoding::Gzip, data).unwrap();
+                assert_eq!(unpack(packed, len).unwrap(), data);
+                let mut back = Vec::new();
+                GzDecoder::new(packed).read_to_end(&mut back).unwrap();
+                assert_eq!(back, data);
 
-            let packed = compress(Encoding::Br, data).unwrap();
-            let mut back = Vec::new();
-            brotli::BrotliDecompress(&mut &packed[..], &mut back).unwrap();
-            assert_eq!(back, data);
+                let packed = encoder.encode(Encoding::Br, data).unwrap();
+                let mut back = Vec::new();
+                brotli::BrotliDecompress(&mut &packed[..], &mut back).unwrap();
+                assert_eq!(back, data);
 
-            let packed = compress(Encoding::Zstd, data).unwrap();
-            assert_eq!(zstd::bulk::decompress(&packed, len).unwrap(), data);
+                let packed = encoder.encode(Encoding::Zstd, data).unwrap();
+                assert_eq!(packed, encode(Encoding::Zstd, data));
+                assert_eq!(zstd::bulk::decompress(packed, len).unwrap(), data);
+            }
         }
-        assert!(compress(Encoding::Identity, &text).is_none());
+        assert!(encoder.encode(Encoding::Identity, &text).is_none());
+    }
+
+    /// What other programs put into the header is skipped, and must be sound.
+    #[test]
+    fn headers_may_have_more_parts() {
+        let mut inflater = Inflater::default();
+        for flags in 0..=255_u8 {
+            let mut header = GzBuilder::new().mtime(1_700_000_000);
+            if flags & FLAG_EXTRA != 0 {
+                header = header.extra(*b"ab\x03\x00xyz");
+            }
+            if flags & FLAG_NAME != 0 {
+                header = header.filename("a file");
+            }
+            if flags & FLAG_COMMENT != 0 {
+                header = header.comment("");
+            }
+            let mut packed = header.write(Vec::new(), Compression::fast());
+            packed.write_all(b"some data").unwrap();
+            let mut packed = packed.finish().unwrap();
+            packed[3] = flags;
+            if flags & FLAG_CHECKSUM != 0 {
+                let length = packed.len() - skip_header_unchecked(&packed).len();
+                let sum = checksum(&packed[..length]).to_le_bytes();
+                packed.splice(length..length, [sum[0], sum[1]]);
+            }
+            let unpacked = super::gunzip(&mut inflater, &packed, 100).map(|it| it.data);
+            match flags & FLAGS_RESERVED {
+                0 => assert_eq!(unpacked.unwrap(), b"some data", "{flags:08b}"),
+                _ => assert_eq!(unpacked, Err(GzipError::Damaged), "{flags:08b}"),
+            }
+            for cut in 3..packed.len() {
+                let cut_short = super::gunzip(&mut inflater, &packed[..cut], 100);
+                assert!(matches!(cut_short, Err(GzipError::Damaged)), "{flags:08b} at {cut}");
+            }
+            if flags & FLAG_CHECKSUM != 0 {
+                packed[4] ^= 1;
+                let changed = super::gunzip(&mut inflater, &packed, 100);
+                assert!(matches!(changed, Err(GzipError::Damaged)), "{flags:08b}");
+            }
+        }
+    }
+
+    /// What follows a header without its checksum and reserved flags.
+    fn skip_header_unchecked(packed: &[u8]) -> Vec<u8> {
+        let mut plain = packed.to_vec();
+        plain[3] &= !(FLAG_CHECKSUM | FLAGS_RESERVED);
+        skip_header(&plain).unwrap().to_vec()
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! | `id` | [`Epoch`], [`Id`]: the cursor common to every way of reading |
 //! | `field` | [`ContentType`], [`EventName`], [`CacheControl`]: values checked once |
 //! | `message` | [`Draft`], [`Message`] and its renderings |
-//! | `encode` | gzip, br, zstd, and unpacking with a bound |
+//! | `encode` | [`Encoder`]: gzip, br, zstd; and unpacking with a bound |
 //! | `pattern`, `rules` | which topics a [`Rule`] speaks of, and what it says |
 //! | `filter`, `listeners` | [`Filter`], [`Filters`], [`Listener`]: who is told of what |
 //! | `news`, `stream` | [`News`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
@@ -36,7 +36,7 @@ mod rules;
 mod stream;
 mod topic;
 
-pub use encode::{GzipError, compress};
+pub use encode::{Encoder, GzipError};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use hub::{

@@ -15,10 +15,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::IgnoredAny;
+use stentor_wire::deflate::Inflater;
 use stentor_wire::lookup::json_string;
 use stentor_wire::negotiate::{Encoding, Encodings};
 
-use crate::encode::{self, GzipError};
+use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::id::Id;
 use crate::rules::Terms;
@@ -64,11 +65,12 @@ impl Draft {
     ///
     /// If the body is not gzip from its first to its last byte, or unpacks to too much.
     pub fn from_gzip(
+        inflater: &mut Inflater,
         body: impl Into<Box<[u8]>>,
         data_bytes_max: usize,
     ) -> Result<Draft, GzipError> {
         let body = body.into();
-        let unpacked = encode::gunzip(&body, data_bytes_max)?;
+        let unpacked = encode::gunzip(inflater, &body, data_bytes_max)?;
         let draft = Draft::new(unpacked.data);
         if unpacked.members == 1 {
             // The slot is new, so this cannot be refused.
@@ -339,18 +341,18 @@ impl Message {
     /// Makes the form in that encoding, if the message is compressible and still its topic's
     /// value: slow, so not for a worker thread. The form is kept only if it is smaller than the
     /// data; that it was tried is remembered, and it is not tried again.
-    pub fn compress(&self, encoding: Encoding) {
+    pub fn compress(&self, encoder: &mut Encoder, encoding: Encoding) {
         let tried = bit(encoding) << TRIED_SHIFT;
         let done = self.asked.load(Ordering::Relaxed) & (tried | SUPERSEDED) != 0;
         if done || !self.compressible() || self.available().contains(encoding) {
             return;
         }
-        if let Some(body) = encode::compress(encoding, &self.data)
+        if let Some(body) = encoder.encode(encoding, &self.data)
             && body.len() < self.data.len()
         {
             let coding = &self.rare().coded()[slot(encoding)];
             // If another thread was faster, its form serves as well.
-            let _ = coding.body.set(body.into_boxed_slice());
+            let _ = coding.body.set(body.into());
         }
         self.asked.fetch_or(tried, Ordering::Relaxed);
     }

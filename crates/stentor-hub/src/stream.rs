@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use stentor_wire::deflate::Deflater;
 use stentor_wire::lookup::json_string;
 use stentor_wire::sse;
 use stentor_wire::websocket::{self, Opcode};
@@ -48,21 +49,26 @@ impl StreamForm {
 
 impl News {
     /// The bytes to send in that form, made at the first call, never changed, and kept as long as
-    /// the message is. Always there if the form is not a deflated one. A deflated one is there if
-    /// it is smaller than the plain one, and the message at most [`DEFLATE_BYTES_MAX`] long; if
-    /// not, send the plain one.
+    /// the message is. Always there if the form is not a deflated one; one that is must have been
+    /// made by [`deflated`](News::deflated).
     #[must_use]
     pub fn streamed(&self, form: StreamForm) -> Option<&[u8]> {
-        let message = &self.message;
         if form.is_deflated() {
-            if !message.compressible() {
-                return None;
-            }
-            if message.data().len() > DEFLATE_BYTES_MAX {
-                return None;
-            }
+            return self.message.known_stream(form);
         }
-        message.rare().streamed.find_or_make(form, || self.render(form))
+        let made = || Some(self.render(form));
+        self.message.rare().streamed.find_or_make(form, made)
+    }
+
+    /// The same of a deflated form, which is there if it is smaller than the plain one, and the
+    /// message at most [`DEFLATE_BYTES_MAX`] long; if not, send the plain one.
+    #[must_use]
+    pub fn deflated(&self, deflater: &mut Deflater, form: StreamForm) -> Option<&[u8]> {
+        let message = &self.message;
+        if !message.compressible() || message.data().len() > DEFLATE_BYTES_MAX {
+            return None;
+        }
+        message.rare().streamed.find_or_make(form, || self.deflate(deflater, form))
     }
 
     /// Appends the bytes of a form that is not a deflated one, without keeping them: for readers
@@ -70,26 +76,31 @@ impl News {
     pub fn append(&self, form: StreamForm, out: &mut Vec<u8>) {
         match self.message.known_stream(form) {
             Some(bytes) => out.extend_from_slice(bytes),
-            // Only deflated forms may not be worth it.
-            None => out.extend_from_slice(&self.render(form).unwrap_or_default()),
+            None => out.extend_from_slice(&self.render(form)),
         }
     }
 
-    /// `None` if deflating does not make it smaller.
-    fn render(&self, form: StreamForm) -> Option<Box<[u8]>> {
+    /// A deflated form goes plain here.
+    fn render(&self, form: StreamForm) -> Box<[u8]> {
         let mut out = Vec::new();
         match form {
             StreamForm::Sse => self.write_event(&mut out),
             StreamForm::Envelope => out = self.envelope(),
             StreamForm::EnvelopeSse => self.write_envelope_event(&mut out),
-            StreamForm::Frame | StreamForm::FrameDeflated => {
-                let (opcode, payload) = self.frame_content();
-                write_frame(&mut out, opcode, form.is_deflated(), &payload)?;
-            }
-            StreamForm::EnvelopeFrame | StreamForm::EnvelopeFrameDeflated => {
-                write_frame(&mut out, Opcode::Text, form.is_deflated(), &self.envelope())?;
+            _ => {
+                let (opcode, payload) = self.frame_content(form);
+                websocket::frame(&mut out, opcode, false, &payload);
             }
         }
+        out.into_boxed_slice()
+    }
+
+    /// `None` if deflating does not make it smaller.
+    fn deflate(&self, deflater: &mut Deflater, form: StreamForm) -> Option<Box<[u8]>> {
+        let (opcode, payload) = self.frame_content(form);
+        let payload = websocket::deflate(deflater, &payload, WINDOW_BITS)?;
+        let mut out = Vec::new();
+        websocket::frame(&mut out, opcode, true, payload);
         Some(out.into_boxed_slice())
     }
 
@@ -113,9 +124,10 @@ impl News {
         sse::event(out, Some(id.as_str()), self.message.event(), text(&self.envelope()));
     }
 
-    /// What a frame of a stream of this one topic carries.
-    fn frame_content(&self) -> (Opcode, Cow<'_, [u8]>) {
-        if self.message.is_deletion() {
+    /// What a frame carries: the envelope, or in a stream of this one topic the data.
+    fn frame_content(&self, form: StreamForm) -> (Opcode, Cow<'_, [u8]>) {
+        let of_one = matches!(form, StreamForm::Frame | StreamForm::FrameDeflated);
+        if !of_one || self.message.is_deletion() {
             return (Opcode::Text, Cow::Owned(self.envelope()));
         }
         let (content_type, data) = (self.message.content_type(), self.message.data());
@@ -162,17 +174,6 @@ impl News {
     }
 }
 
-/// `None` if it was to be deflated and that does not make it smaller.
-fn write_frame(out: &mut Vec<u8>, opcode: Opcode, deflated: bool, payload: &[u8]) -> Option<()> {
-    if deflated {
-        let payload = websocket::deflate(payload, WINDOW_BITS)?;
-        websocket::frame(out, opcode, true, &payload);
-    } else {
-        websocket::frame(out, opcode, false, payload);
-    }
-    Some(())
-}
-
 fn text(json: &[u8]) -> &str {
     str::from_utf8(json).expect("JSON is made of text only")
 }
@@ -209,7 +210,7 @@ impl Streamed {
     fn find_or_make(
         &self,
         form: StreamForm,
-        make: impl Fn() -> Option<Box<[u8]>>,
+        mut make: impl FnMut() -> Option<Box<[u8]>>,
     ) -> Option<&[u8]> {
         let mut link = &self.first;
         loop {

@@ -4,13 +4,18 @@
 //! ready, clients get the message as it is. A topic whose last value was asked for in some
 //! encoding has its next value compressed as soon as it is published, so a value that many poll
 //! is nearly always ready, and one that nobody asks for any more costs nothing.
+//!
+//! Whoever waits for a worker waits for an answer, and whoever waits for this thread has had one:
+//! so it runs at a lower priority than they do.
 
 use crate::limits::COMPRESS_QUEUE;
-use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Weak};
 use std::thread;
-use stentor_hub::Message;
+use std::{fmt, io};
+use stentor_hub::{Encoder, Message};
+use stentor_io::lower_priority;
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 /// A handle to the compressing thread, which ends with the last handle.
@@ -30,10 +35,10 @@ impl Compressor {
     pub(crate) fn start() -> io::Result<Compressor> {
         let (jobs, queue) = mpsc::sync_channel::<Job>(COMPRESS_QUEUE);
         thread::Builder::new().name("compressor".to_owned()).spawn(move || {
-            for (message, encoding) in queue {
-                if let Some(message) = message.upgrade() {
-                    message.compress(encoding);
-                }
+            low_priority();
+            let mut encoder = Encoder::default();
+            for job in queue {
+                work(&mut encoder, &job);
             }
         })?;
         Ok(Compressor { jobs })
@@ -61,21 +66,53 @@ impl Compressor {
     }
 }
 
+/// Does a job. A panic costs its message this form, and nothing else.
+fn work(encoder: &mut Encoder, (message, encoding): &Job) {
+    let Some(message) = message.upgrade() else { return };
+    let what = format_args!("compressing message {} in {}", message.id(), encoding.token());
+    outlive(what, encoder, |encoder| {
+        #[cfg(test)]
+        assert_ne!(message.content_type(), PANICS);
+        message.compress(encoder, *encoding);
+    });
+}
+
+/// Uses an encoder for something. If that panics, the thread goes on with a new one, and `None` is
+/// what came of it.
+pub(crate) fn outlive<T>(
+    what: fmt::Arguments<'_>,
+    encoder: &mut Encoder,
+    work: impl FnOnce(&mut Encoder) -> T,
+) -> Option<T> {
+    let done = panic::catch_unwind(AssertUnwindSafe(|| work(encoder)));
+    if done.is_err() {
+        tracing::error!("{what} panicked; it is left as it is, and the thread goes on");
+        *encoder = Encoder::default();
+    }
+    done.ok()
+}
+
+/// Lets the workers go before the thread that calls this.
+pub(crate) fn low_priority() {
+    if let Err(error) = lower_priority() {
+        tracing::warn!("compression runs at the priority of the workers: {error}");
+    }
+}
+
+/// The type of a message that cannot be compressed.
+#[cfg(test)]
+const PANICS: &str = "text/x-panics";
+
 /// The queue of a compressor without a thread: a test says when a job is done.
 #[cfg(test)]
-pub(crate) struct Jobs(mpsc::Receiver<Job>);
+pub(crate) struct Jobs(mpsc::Receiver<Job>, Encoder);
 
 #[cfg(test)]
 impl Jobs {
     /// Does the next job, if there is one.
-    pub(crate) fn run_one(&self) -> bool {
+    pub(crate) fn run_one(&mut self) -> bool {
         let job = self.0.try_recv();
-        if let Ok((message, encoding)) = &job
-            && let Some(message) = message.upgrade()
-        {
-            message.compress(*encoding);
-        }
-        job.is_ok()
+        job.inspect(|job| work(&mut self.1, job)).is_ok()
     }
 }
 
@@ -83,6 +120,32 @@ impl Jobs {
 impl Compressor {
     pub(crate) fn by_hand() -> (Compressor, Jobs) {
         let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);
-        (Compressor { jobs }, Jobs(queue))
+        (Compressor { jobs }, Jobs(queue, Encoder::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{ContentType, Draft, Epoch, Hub, Limits, Precondition};
+
+    #[test]
+    fn a_panic_costs_one_job() {
+        let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), vec![], Limits::default());
+        let message = |kind: &str| {
+            let draft = Draft::new([b'a'; 1_000]);
+            let draft = draft.with_content_type(ContentType::parse(kind).unwrap());
+            hub.publish("/a", draft, Precondition::None, 0).unwrap().message
+        };
+        let (compressor, mut jobs) = Compressor::by_hand();
+        let (before, bad) = (message("text/plain"), message(PANICS));
+        compressor.ask(&bad, Encoding::Gzip);
+        assert!(jobs.run_one());
+        let after = message("text/plain");
+        compressor.ask(&before, Encoding::Gzip);
+        compressor.ask(&after, Encoding::Gzip);
+        assert!(jobs.run_one() && jobs.run_one() && !jobs.run_one());
+        let has = |message: &Message| message.available().contains(Encoding::Gzip);
+        assert_eq!([&before, &bad, &after].map(|message| has(message)), [false, false, true]);
     }
 }

@@ -20,6 +20,7 @@ use crate::stream::walks::Walks;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
 use stentor_io::{Counter, Rng, Role};
+use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::status::Status;
 
 /// Connections of the public listeners: they read.
@@ -74,6 +75,9 @@ pub(crate) struct Context {
     pub(crate) found: Vec<News>,
     pub(crate) memory: Memory,
     pub(crate) budget: Budget,
+    /// What messages are compressed with, and decompressed: one of each for all connections.
+    pub(crate) deflater: Deflater,
+    pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
     news: Vec<(News, u64)>,
@@ -103,6 +107,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) files: &'a mut OpenFiles,
+    pub(crate) inflater: &'a mut Inflater,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
     pub(crate) now_ms: u64,
@@ -136,6 +141,8 @@ impl Context {
             found: Vec::new(),
             memory: Memory::default(),
             budget: Budget::default(),
+            deflater: Deflater::default(),
+            inflater: Inflater::default(),
             mailbox,
             news: Vec::new(),
             rng: Rng::new(seed),
@@ -218,6 +225,7 @@ impl Context {
             settings: &self.settings,
             scratch: &mut self.scratch,
             files: &mut self.files,
+            inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
             now_ms: self.now_ms,

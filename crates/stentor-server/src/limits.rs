@@ -96,7 +96,7 @@ pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 /// How often a worker that has run out of files or memory says so.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
-/// After so many panics a worker is thought to be beyond repair.
+/// After so many panics a worker, or the keeper of files, is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = 1_000;
 
 /// What one connection is sent of a file on the disk before the others have their turn. The

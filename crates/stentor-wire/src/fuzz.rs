@@ -5,6 +5,7 @@
 //! tests; the targets in `fuzz/` only call them.
 
 use crate::condition::{Comparison, Validators, Verdict, if_range, judge, named};
+use crate::deflate::{Deflater, Inflater};
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
 use crate::file_name::{content_type, is_hashed};
 use crate::http1::response::{self, ResponseHead};
@@ -381,10 +382,16 @@ pub fn fuzz_websocket(data: &[u8]) {
     let message = [Received::Binary(stream.to_vec())];
     expect(&masked(&server_frame(Opcode::Binary, false, stream)), &message);
     expect(&fragments(stream, Opcode::Binary, false, stream), &message);
-    if let Some(deflated) = deflate(stream, 9 + data[0] % 7) {
+    let mut deflater = Deflater::default();
+    if let Some(deflated) = deflate(&mut deflater, stream, 9 + data[0] % 7) {
         assert!(deflated.len() < stream.len());
-        expect(&fragments(stream, Opcode::Binary, true, &deflated), &message);
+        expect(&fragments(stream, Opcode::Binary, true, deflated), &message);
     }
+    // What inflates, or does not, as it is: few of the bytes above are a message's.
+    let deflated = masked(&server_frame(Opcode::Binary, true, stream));
+    let rules = Rules { message_bytes_max: 70_000.max(stream.len()), deflate: true };
+    let (received, _) = receive_pieces(&deflated, [deflated.len() / 2], &rules);
+    assert!(received.len() <= 1);
     if let Ok(text) = str::from_utf8(stream) {
         let message = [Received::Text(text.to_owned())];
         expect(&fragments(stream, Opcode::Text, false, stream), &message);
@@ -527,18 +534,28 @@ fn negotiate_streams(data: &[u8]) {
     }
 }
 
-/// What is received of bytes that arrive in pieces that end at `cuts`, and how it ended.
+/// What is received of bytes that arrive in pieces that end at `cuts`, and how it ended. The work
+/// it takes is linear in what comes in and in what comes of it.
 fn receive_pieces(
     data: &[u8],
     cuts: impl IntoIterator<Item = usize>,
     rules: &Rules,
 ) -> (Vec<Received>, Result<(), Violation>) {
-    let mut decoder = Decoder::new();
+    let (mut decoder, mut inflater) = (Decoder::new(), Inflater::default());
     let mut all = Vec::new();
-    let mut at = 0;
+    let (mut at, mut bytes) = (0, 0);
     for cut in cuts.into_iter().chain([data.len()]) {
         loop {
-            let (used, received) = match decoder.next(&data[at..cut], rules) {
+            let next = decoder.next(&mut inflater, &data[at..cut], rules);
+            // A message that is refused may have been inflated before it was.
+            let inflated = match &next {
+                Ok((_, received)) => received.as_ref().map_or(0, Received::data_bytes),
+                Err(_) => rules.message_bytes_max,
+            };
+            bytes += inflated;
+            let steps_max = 70 * (all.len() + 1) + data.len() / 32 + bytes / 8192;
+            assert!(inflater.steps() <= steps_max as u64, "{} steps", inflater.steps());
+            let (used, received) = match next {
                 Ok(step) => step,
                 Err(violation) => return (all, Err(violation)),
             };

@@ -7,7 +7,7 @@
 //! [`file_name`]), look-up lists and their line templates ([`lookup`]), and the few status codes we
 //! answer with ([`status`]). So is what goes over a connection that lasts: the formats of event
 //! streams ([`sse`]) and of WebSocket ([`websocket`]), and what a reader of many topics asks for
-//! ([`events`]).
+//! ([`events`]). What both ends may compress goes through the coders of [`deflate`].
 //!
 //! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
 //! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod deflate;
 pub mod events;
 pub mod file_name;
 pub mod http1;

@@ -376,10 +376,10 @@ impl Connection {
             self.advance_replay(cx, upto_seq, 0);
             return Ok(true);
         }
-        let Context { batches, found, out, .. } = cx;
+        let Context { batches, found, out, deflater, .. } = cx;
         let batch = batches.own();
         batch.begin(out.bytes());
-        let cost = batch.extend(found, forms);
+        let cost = batch.extend(deflater, found, forms);
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
@@ -461,11 +461,11 @@ impl Connection {
         let last_seq = if feed == MANY { cx.feeds.heard_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode };
-        let Context { batches, feeds, .. } = cx;
+        let Context { batches, feeds, deflater, .. } = cx;
         let batch = if feed == MANY { batches.own() } else { batches.shared(forms) };
         match feed {
-            MANY => batch.gather(key, self.due_to_many(feeds)),
-            feed if !batch.is_for(&key) => batch.gather(key, feeds.due(feed, cursor)),
+            MANY => batch.gather(deflater, key, self.due_to_many(feeds)),
+            feed if !batch.is_for(&key) => batch.gather(deflater, key, feeds.due(feed, cursor)),
             _ => {}
         }
         let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;

@@ -37,7 +37,7 @@ impl Connection {
         self.reader.owes_pong = false;
         let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
-        let result = decoder.next(input, &rules);
+        let result = decoder.next(&mut cx.inflater, input, &rules);
         // A decoder that stays says that a frame, or a message, is on its way.
         if decoder.is_idle() {
             self.extra().decoder = None;
@@ -102,8 +102,11 @@ impl Connection {
 
     fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
         let window_bits = self.reader.window_bits;
-        let deflated = if window_bits == 0 { None } else { websocket::deflate(data, window_bits) };
-        let payload = deflated.as_deref().unwrap_or(data);
+        let deflated = match window_bits {
+            0 => None,
+            bits => websocket::deflate(&mut cx.deflater, data, bits),
+        };
+        let payload = deflated.unwrap_or(data);
         websocket::frame(cx.out.bytes(), opcode, deflated.is_some(), payload);
     }
 

@@ -9,6 +9,7 @@ use stentor_hub::{
     CacheControl, ContentType, DeleteError, Draft, EventName, GzipError, Precondition,
     PublishError, Published,
 };
+use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{BodyLength, Head, Method};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
@@ -159,7 +160,7 @@ impl Upload {
     pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
         let bytes_max = cx.settings.limits.message_bytes_max;
         let mut x = cx.exchange(shape);
-        match self.publish(x.shared, bytes_max, x.unix_s) {
+        match self.publish(x.shared, x.inflater, bytes_max, x.unix_s) {
             Ok(published) => {
                 let (id, readers) = (published.id.text(), published.readers);
                 let status = if published.created { Status::CREATED } else { Status::OK };
@@ -174,9 +175,15 @@ impl Upload {
         }
     }
 
-    fn publish(self, shared: &Shared, bytes_max: usize, unix_s: u64) -> Result<Published, Refused> {
+    fn publish(
+        self,
+        shared: &Shared,
+        inflater: &mut Inflater,
+        bytes_max: usize,
+        unix_s: u64,
+    ) -> Result<Published, Refused> {
         let draft = match self.gzip {
-            true => Draft::from_gzip(self.data, bytes_max).map_err(|error| {
+            true => Draft::from_gzip(inflater, self.data, bytes_max).map_err(|error| {
                 let status = match error {
                     GzipError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
                     _ => Status::BAD_REQUEST,

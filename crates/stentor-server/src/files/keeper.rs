@@ -9,13 +9,16 @@
 
 use super::disk::{Root, read_whole, symlinks};
 use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
+use crate::compressor::{low_priority, outlive};
 use crate::config::{Files, Mount};
-use crate::limits::COMPRESS_FILE_BYTES_MAX;
+use crate::limits::{COMPRESS_FILE_BYTES_MAX, PANICS_MAX};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
+use stentor_hub::Encoder;
 use stentor_io::{Change, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s};
 use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
@@ -48,6 +51,9 @@ pub(crate) struct Keeper {
     unsettled: HashSet<Box<str>>,
     /// That directories cannot be watched is said once.
     complained: bool,
+    encoder: Encoder,
+    /// How often it has panicked.
+    panics: u32,
 }
 
 /// What came of reading a file.
@@ -84,6 +90,8 @@ impl Keeper {
             changes: Vec::new(),
             unsettled: HashSet::new(),
             complained: false,
+            encoder: Encoder::default(),
+            panics: 0,
         };
         keeper.open_roots();
         keeper
@@ -95,6 +103,7 @@ impl Keeper {
     /// The host refuses another thread.
     pub(crate) fn start(mut self) -> io::Result<()> {
         let life = move || {
+            low_priority();
             loop {
                 match self.turn() {
                     Ok(true) => {}
@@ -109,11 +118,29 @@ impl Keeper {
         thread::Builder::new().name("keeper".to_owned()).spawn(life).map(drop)
     }
 
-    /// Waits for something to do, and does it. Returns false when nobody needs it any more.
+    /// Waits for something to do, and does it. Returns false when nobody needs it any more. A panic
+    /// costs what is kept, since a change may have been lost by it: that is loaded again.
     ///
     /// # Errors
-    /// Changes cannot be watched for any more.
+    /// Changes cannot be watched for any more, or it panics time and again.
     pub(crate) fn turn(&mut self) -> io::Result<bool> {
+        if let Ok(result) = panic::catch_unwind(AssertUnwindSafe(|| self.try_turn())) {
+            return result;
+        }
+        self.panics += 1;
+        if self.panics == PANICS_MAX {
+            return Err(io::Error::other("too many panics"));
+        }
+        tracing::error!("keeping files in memory panicked; all are loaded again when asked for");
+        self.unsettled.clear();
+        self.unpacked.clear();
+        if let Some(library) = self.library.upgrade() {
+            self.forget_under(&library, "");
+        }
+        Ok(true)
+    }
+
+    fn try_turn(&mut self) -> io::Result<bool> {
         let timeout_ms = match () {
             () if self.busy => Some(0),
             () if self.mounts.is_empty() => None,
@@ -312,7 +339,7 @@ impl Keeper {
     }
 
     /// Packs an entry that is in the cache.
-    fn repack(&self, library: &Library, path: &str, entry: &Entry, encoding: Encoding) {
+    fn repack(&mut self, library: &Library, path: &str, entry: &Entry, encoding: Encoding) {
         library.cache.change(path, entry, |entry| self.pack(path, entry, encoding));
         library.cache.evict(self.files.cache_bytes_max as u64);
     }
@@ -324,6 +351,8 @@ impl Keeper {
 
     /// Makes an entry of a file, with what stands beside it, and watches its directories first.
     fn read(&mut self, path: &str, used_ms: u64) -> Reading {
+        #[cfg(test)]
+        assert!(!path.ends_with(PANICS_IF_READ));
         let Some((index, mount, rest)) = mount_of(&self.mounts, path) else {
             return Reading::Nothing;
         };
@@ -419,7 +448,7 @@ impl Keeper {
 
     /// Packs an entry that is text, unless it was done or is there already. What does not become
     /// smaller is not kept, and not tried again, since the entry remembers that it was asked for.
-    fn pack(&self, path: &str, entry: &Entry, encoding: Encoding) {
+    fn pack(&mut self, path: &str, entry: &Entry, encoding: Encoding) {
         entry.ask(encoding);
         let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
         if !wanted || entry.available().contains(encoding) {
@@ -437,10 +466,15 @@ impl Keeper {
                 None => return entry.forget(encoding),
             },
         };
-        let packed = stentor_hub::compress(encoding, content);
-        if let Some(packed) = packed.filter(|packed| packed.len() < content.len()) {
-            entry.add(encoding, entry.tag.encoded(encoding), packed);
-        }
+        let what = format_args!("compressing {path} in {}", encoding.token());
+        outlive(what, &mut self.encoder, |encoder| {
+            #[cfg(test)]
+            assert!(!path.ends_with(PANICS_IF_PACKED));
+            let packed = encoder.encode(encoding, content);
+            if let Some(packed) = packed.filter(|packed| packed.len() < content.len()) {
+                entry.add(encoding, entry.tag.encoded(encoding), packed.to_vec());
+            }
+        });
     }
 
     /// The content of a text that is too large to be kept, if it is still what its entry says.
@@ -491,6 +525,12 @@ fn siblings(name: &str, bytes_max: u64, find: impl Fn(&str) -> Option<File>) -> 
 fn now_ms() -> u64 {
     monotonic_us() / 1000
 }
+
+/// What files are called that must not be touched.
+#[cfg(test)]
+pub(super) const PANICS_IF_READ: &str = "panics-if-read.txt";
+#[cfg(test)]
+pub(super) const PANICS_IF_PACKED: &str = "panics-if-packed.txt";
 
 /// How often the roots are looked at, and files again that were being written.
 const LOOK_MS: u64 = 1_000;

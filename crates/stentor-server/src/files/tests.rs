@@ -1,5 +1,6 @@
 //! The library on a real directory, turn by turn.
 
+use super::keeper::{PANICS_IF_PACKED, PANICS_IF_READ};
 use super::*;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -316,4 +317,29 @@ fn a_tag_tells_contents_and_encodings_apart() {
     let packed = tag.encoded(Encoding::Zstd);
     assert_eq!(packed.as_ref(), [tag.as_ref(), b".zst"].concat());
     assert_eq!(packed, Tag::of_content(b"a", Encoding::Zstd));
+}
+
+/// What made it panic is left out; what was kept is let go, in case that a change was missed.
+#[test]
+fn a_panic_costs_what_caused_it() {
+    let site = Site::new();
+    let page = site.write("page.txt", "page ".repeat(200));
+    for name in [PANICS_IF_READ, PANICS_IF_PACKED] {
+        site.write(name, "text ".repeat(200));
+    }
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/page.txt", Encoding::Gzip, 1);
+    desk.load(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip, 1);
+    assert!(desk.has("/page.txt", Encoding::Gzip));
+    assert!(desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Identity));
+    assert!(!desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip));
+
+    desk.load(&format!("/{PANICS_IF_READ}"), Encoding::Identity, 1);
+    assert_eq!(desk.library.kept().entries, 0);
+    assert_eq!(desk.library.kept().bytes, 0);
+    desk.load("/page.txt", Encoding::Br, 1);
+    assert!(desk.has("/page.txt", Encoding::Br));
+    fs::write(&page, "another").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/page.txt").unwrap(), b"another");
 }

@@ -11,6 +11,7 @@ use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
 use std::collections::HashSet;
 use stentor_hub::{Mode, News, StreamForm};
+use stentor_wire::deflate::Deflater;
 
 /// The form a reader gets messages in, and the smaller one if it takes that too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +72,7 @@ impl Batch {
     /// Gathers what is due, oldest first, up to a full write.
     pub(crate) fn gather<'n>(
         &mut self,
+        deflater: &mut Deflater,
         key: Key,
         due: impl DoubleEndedIterator<Item = &'n News> + Clone,
     ) {
@@ -85,7 +87,7 @@ impl Batch {
                 self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.news.seq());
                 return;
             } else {
-                self.add(news, key.forms);
+                self.add(deflater, news, key.forms);
             }
         }
     }
@@ -99,16 +101,16 @@ impl Batch {
 
     /// Gathers messages as they are, oldest first, up to a full write. What is not deflated is not
     /// kept beside the message: readers come to history one by one. Returns what that has cost.
-    pub(crate) fn extend(&mut self, news: &[News], forms: Forms) -> usize {
+    pub(crate) fn extend(&mut self, deflater: &mut Deflater, news: &[News], forms: Forms) -> usize {
         let mut cost = 0;
         for news in news {
             if self.bytes.len() >= GATHER_BYTES || cost >= GATHER_BYTES {
                 break;
             }
             cost += news.message.data().len();
-            let deflated = forms.deflated.filter(|form| news.streamed(*form).is_some());
+            let deflated = forms.deflated.filter(|form| news.deflated(deflater, *form).is_some());
             match deflated {
-                Some(_) => self.add(news, forms),
+                Some(_) => self.add(deflater, news, forms),
                 None => {
                     news.append(forms.plain, &mut self.bytes);
                     self.mark(news, forms.plain);
@@ -118,8 +120,8 @@ impl Batch {
         cost
     }
 
-    fn add(&mut self, news: &News, forms: Forms) {
-        let deflated = forms.deflated.and_then(|form| Some((form, news.streamed(form)?)));
+    fn add(&mut self, deflater: &mut Deflater, news: &News, forms: Forms) {
+        let deflated = forms.deflated.and_then(|form| Some((form, news.deflated(deflater, form)?)));
         // The plain form always exists.
         let (form, bytes) = deflated
             .unwrap_or_else(|| (forms.plain, news.streamed(forms.plain).unwrap_or_default()));

@@ -3,8 +3,7 @@
 //! A message is one DEFLATE stream that ends in a flush whose last four bytes are not sent, since
 //! they are always the same. Without context takeover that is all: no state outlives a message.
 
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-
+use crate::deflate::{Deflater, InflateError, Inflater};
 use crate::{split_unquoted, trim_ows, unquoted};
 
 /// What was agreed on for one connection. Neither side takes a context over; that is said in the
@@ -43,24 +42,14 @@ impl Deflate {
 /// Deflates one message as RFC 7692 section 7.2.1 says, without the `00 00 ff ff` at its end.
 /// `None` if the result would not be smaller than `data`, which is then sent as it is.
 ///
-/// `window_bits` is what was agreed on, 9 to 15; a larger window than the reader has would be
-/// unreadable, a smaller one only compresses less.
-pub fn deflate(data: &[u8], window_bits: u8) -> Option<Vec<u8>> {
-    // A window larger than the data would only cost memory. The margin is what zlib keeps free.
-    let useful_bits = (data.len() + WINDOW_MARGIN).next_power_of_two().ilog2();
-    let useful_bits = u8::try_from(useful_bits).unwrap_or(WINDOW_BITS_MAX);
-    let window_bits = useful_bits.min(window_bits).clamp(WINDOW_BITS_MIN, WINDOW_BITS_MAX);
-    let mut compress = Compress::new_with_window_bits(Compression::default(), false, window_bits);
-    // Where this room does not suffice the result is not smaller.
-    let mut deflated = Vec::with_capacity(data.len() + FLUSH_END.len());
-    compress.compress_vec(data, &mut deflated, FlushCompress::Sync).ok()?;
-    let body = deflated.strip_suffix(FLUSH_END)?.len();
-    let is_whole = compress.total_in() == data.len() as u64 && deflated.len() < deflated.capacity();
-    if !is_whole || body >= data.len() {
+/// `window_bits` is what was agreed on, 9 to 15. What is longer than that window may refer back
+/// further than its reader remembers, and is not deflated.
+pub fn deflate<'d>(deflater: &'d mut Deflater, data: &[u8], window_bits: u8) -> Option<&'d [u8]> {
+    if window_bits < WINDOW_BITS_MAX && data.len() > 1 << window_bits {
         return None;
     }
-    deflated.truncate(body);
-    Some(deflated)
+    let bytes_max = data.len().checked_sub(1)? + FLUSH_END.len();
+    deflater.flushed(data, bytes_max)?.strip_suffix(FLUSH_END)
 }
 
 /// Understands one member of the list: `None` if it is another extension, or not acceptable.
@@ -105,42 +94,34 @@ fn offer(member: &[u8]) -> Option<Deflate> {
 ///
 /// Behind the end comes a last, empty block. Only if the inflater stops exactly there was the
 /// message whole; otherwise the end would pass for a part of a block that was cut off.
-pub(super) fn inflate(mut deflated: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, InflateError> {
+pub(super) fn inflate(
+    inflater: &mut Inflater,
+    mut deflated: Vec<u8>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, MessageError> {
     deflated.extend_from_slice(FLUSH_END);
     deflated.extend_from_slice(LAST_BLOCK);
-    let mut inflater = Decompress::new(false);
+    let mut streams_left = STREAMS_MIN + deflated.len() / STREAM_BYTES;
     let mut rest = &deflated[..];
     let mut data = Vec::new();
-    loop {
-        if data.len() == data.capacity() {
-            // One byte more than is allowed, to tell what is too long.
-            let room_max = bytes_max.saturating_add(1) - data.len();
-            data.reserve_exact(data.len().max(deflated.len()).min(room_max));
+    // RFC 7692 section 7.2.3.4: a sender may mark a block as the last, and go on.
+    while !rest.is_empty() {
+        if streams_left == 0 {
+            return Err(MessageError::ManyLastBlocks);
         }
-        let taken = inflater.total_in();
-        let status = inflater.decompress_vec(rest, &mut data, FlushDecompress::Sync);
-        let status = status.map_err(|_| InflateError::Broken)?;
-        rest = &rest[usize::try_from(inflater.total_in() - taken).unwrap_or(rest.len())..];
-        if data.len() > bytes_max {
-            return Err(InflateError::TooLong);
-        }
-        match status {
-            Status::StreamEnd if rest.is_empty() => return Ok(data),
-            // RFC 7692 section 7.2.3.4: a sender may mark a block as the last, and go on.
-            Status::StreamEnd => inflater.reset(false),
-            Status::Ok if !rest.is_empty() || data.len() == data.capacity() => {}
-            Status::Ok | Status::BufError => return Err(InflateError::Broken),
-        }
+        streams_left -= 1;
+        let used = inflater.stream(rest, &mut data, bytes_max).map_err(MessageError::Inflate)?;
+        rest = &rest[used..];
     }
+    Ok(data)
 }
 
 /// Why a message could not be inflated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum InflateError {
-    /// It is longer than it may be.
-    TooLong,
-    /// It is not DEFLATE, or was cut off.
-    Broken,
+pub(super) enum MessageError {
+    Inflate(InflateError),
+    /// More of its blocks are marked as the last than anybody needs.
+    ManyLastBlocks,
 }
 
 /// The parameters an offer has had so far.
@@ -166,8 +147,11 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 const WINDOW_BITS_MIN: u8 = 9;
 const WINDOW_BITS_MAX: u8 = 15;
 
-/// How much of its window zlib does not refer back to (`MIN_LOOKAHEAD`).
-const WINDOW_MARGIN: usize = 262;
+/// A message may have this many blocks that are marked as the last, and one more for so many bytes:
+/// enough for a sender that flushes by ending its stream, and an end to those that send empty ones,
+/// which take two bytes and make the inflater begin anew.
+const STREAMS_MIN: usize = 64;
+const STREAM_BYTES: usize = 64;
 
 /// What a flush ends with: the length of an empty stored block and its complement.
 const FLUSH_END: &[u8] = b"\x00\x00\xff\xff";

@@ -10,7 +10,8 @@
 //! while inflating; the number of its fragments, which may be empty. Text is checked as it
 //! arrives, so what is not UTF-8 is refused at the first byte that cannot be.
 
-use crate::websocket::deflate::{InflateError, inflate};
+use crate::deflate::{InflateError, Inflater};
+use crate::websocket::deflate::{MessageError, inflate};
 
 /// What a frame is (RFC 6455 section 5.2).
 #[repr(u8)]
@@ -53,6 +54,7 @@ impl Opcode {
 /// `payload` comes from [`deflate`](super::deflate).
 pub fn frame(out: &mut Vec<u8>, opcode: Opcode, deflated: bool, payload: &[u8]) {
     debug_assert!(!opcode.is_control() || payload.len() <= CONTROL_BYTES_MAX);
+    out.reserve(KEY_START_MAX + payload.len());
     out.push(FIN | opcode as u8 | if deflated { RSV1 } else { 0 });
     put_length(out, 0, payload.len());
     out.extend_from_slice(payload);
@@ -213,6 +215,7 @@ impl Decoder {
     /// After a violation the place in the stream is lost: close, and do not call again.
     pub fn next(
         &mut self,
+        inflater: &mut Inflater,
         input: &[u8],
         rules: &Rules,
     ) -> Result<(usize, Option<Received>), Violation> {
@@ -230,7 +233,7 @@ impl Decoder {
             if self.left > 0 {
                 return Ok((used, None));
             }
-            if let Some(received) = self.end_frame(rules)? {
+            if let Some(received) = self.end_frame(inflater, rules)? {
                 return Ok((used, Some(received)));
             }
         }
@@ -336,7 +339,11 @@ impl Decoder {
     }
 
     /// What the frame, which is complete, has completed.
-    fn end_frame(&mut self, rules: &Rules) -> Result<Option<Received>, Violation> {
+    fn end_frame(
+        &mut self,
+        inflater: &mut Inflater,
+        rules: &Rules,
+    ) -> Result<Option<Received>, Violation> {
         self.header_bytes = 0;
         match self.opcode {
             Opcode::Ping => return Ok(Some(Received::Ping(std::mem::take(&mut self.control)))),
@@ -349,7 +356,7 @@ impl Decoder {
         }
         let is_last = self.header[0] & FIN != 0;
         match self.message.take_if(|_| is_last) {
-            Some(message) => message.finish(rules).map(Some),
+            Some(message) => message.finish(inflater, rules).map(Some),
             None => Ok(None),
         }
     }
@@ -369,17 +376,24 @@ impl Message {
         Ok(())
     }
 
-    fn finish(self, rules: &Rules) -> Result<Received, Violation> {
+    fn finish(self, inflater: &mut Inflater, rules: &Rules) -> Result<Received, Violation> {
         let data = match self.is_deflated {
-            true => inflate(self.data, rules.message_bytes_max).map_err(|error| match error {
-                InflateError::TooLong => LONG_MESSAGE,
-                InflateError::Broken => NOT_DEFLATE,
-            })?,
+            true => inflate(inflater, self.data, rules.message_bytes_max)?,
             false => self.data,
         };
         match self.is_text {
             true => String::from_utf8(data).map(Received::Text).map_err(|_| NOT_UTF8),
             false => Ok(Received::Binary(data)),
+        }
+    }
+}
+
+impl From<MessageError> for Violation {
+    fn from(error: MessageError) -> Violation {
+        match error {
+            MessageError::Inflate(InflateError::TooLong) => LONG_MESSAGE,
+            MessageError::Inflate(InflateError::Broken) => NOT_DEFLATE,
+            MessageError::ManyLastBlocks => MANY_LAST_BLOCKS,
         }
     }
 }
@@ -464,6 +478,8 @@ const LONG_MESSAGE: Violation =
 
 const MANY_FRAGMENTS: Violation =
     Violation { code: 1008, reason: "The message is in too many fragments." };
+const MANY_LAST_BLOCKS: Violation =
+    Violation { code: 1008, reason: "Too many blocks of the message are marked as the last." };
 const NOT_UTF8: Violation = Violation { code: 1007, reason: "The text is not UTF-8." };
 const NOT_DEFLATE: Violation =
     Violation { code: 1007, reason: "The message is not DEFLATE, or was cut off." };

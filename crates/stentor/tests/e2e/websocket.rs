@@ -5,8 +5,10 @@ use crate::support::{
     BINARY, CLOSE, Child, Client, DEFLATED, Ending, FIN, Frame, Message, PATIENCE, PING, PONG,
     Response, Server, TEXT, UPGRADE, WebSocket, eventually, header, masked, python,
 };
+use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, FlushCompress};
 use serde_json::Value;
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -380,6 +382,37 @@ fn what_is_deflated_is_bounded_by_what_it_inflates_to() {
     let mut socket = echo(&server, DEFLATE);
     socket.send(TEXT | DEFLATED, deflate(b"\xff"));
     assert_eq!(socket.closed(), Some(1007));
+}
+
+/// Large coders that come and go between what is kept would cost each message two hundred
+/// kilobytes. `bench/run kept` says how much it is exactly.
+#[test]
+fn a_kept_message_costs_little_though_it_was_deflated_or_inflated() {
+    const MESSAGES: u64 = 1_000;
+    let text = |n: u64| -> String {
+        (n..).flat_map(|n| [n.to_string(), n.wrapping_pow(7).to_string()]).take(90).collect()
+    };
+    let server = Server::start();
+    let mut socket = WebSocket::open(server.public, "/-/events?topic=/deflated/*", DEFLATE);
+    socket.text();
+    let memory = || server.figure("memory_anonymous_bytes");
+    let before = memory();
+    for n in 0..MESSAGES {
+        server.publish(&format!("/deflated/{n}"), &text(n));
+        assert_eq!(socket.frame().first, TEXT | DEFLATED);
+    }
+    let deflated = memory();
+    for n in 0..MESSAGES {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(text(n).as_bytes()).unwrap();
+        let fields = "Content-Encoding: gzip\r\nContent-Type: text/plain\r\n";
+        let path = format!("/inflated/{n}");
+        server.control.ask("PUT", &path, fields, &gzip.finish().unwrap()).expect(201);
+    }
+    // 4 KiB each, and what a worker needs once.
+    let bytes_max = MESSAGES * 4_096 + 4 * 1024 * 1024;
+    let grown = [deflated.saturating_sub(before), memory().saturating_sub(deflated)];
+    assert!(grown.iter().all(|&bytes| bytes <= bytes_max), "{grown:?} bytes more");
 }
 
 #[test]

@@ -34,7 +34,8 @@ const FORMS: Forms = Forms { plain: StreamForm::Sse, deflated: None };
 fn gather(news: &[News], mode: Mode) -> Batch {
     let (first_seq, last_seq) = (news[0].seq(), news[news.len() - 1].seq());
     let mut batch = Batch::default();
-    batch.gather(Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, news.iter());
+    let deflater = &mut Deflater::default();
+    batch.gather(deflater, Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, news.iter());
     batch
 }
 
@@ -59,7 +60,7 @@ fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() 
     for prefix in [&b""[..], b"p", b"a head and a gap"] {
         let mut batch = Batch::default();
         batch.begin(&mut prefix.to_vec());
-        batch.extend(&news, FORMS);
+        batch.extend(&mut Deflater::default(), &news, FORMS);
         let all = batch.bytes().to_vec();
         for cut in 0..=all.len() {
             let sent = batch.sent(cut);

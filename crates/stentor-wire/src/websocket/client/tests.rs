@@ -2,6 +2,7 @@
 //! the server's decoder.
 
 use super::*;
+use crate::deflate::Inflater;
 use crate::websocket::{Decoder, Received, Rules, frame};
 
 const PAYLOAD_BYTES_MAX: usize = 70_000;
@@ -94,7 +95,7 @@ fn a_client_masks_its_frames() {
         let payload: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
         let mut bytes = Vec::new();
         masked_frame(&mut bytes, Opcode::Binary, [1, 2, 4, 8], &payload);
-        let received = Decoder::new().next(&bytes, &rules);
+        let received = Decoder::new().next(&mut Inflater::default(), &bytes, &rules);
         assert_eq!(received, Ok((bytes.len(), Some(Received::Binary(payload)))));
     }
 }

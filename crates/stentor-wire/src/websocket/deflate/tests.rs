@@ -4,6 +4,17 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+fn deflate(data: &[u8], window_bits: u8) -> Option<Vec<u8>> {
+    super::deflate(&mut Deflater::default(), data, window_bits).map(<[u8]>::to_vec)
+}
+
+fn inflate(deflated: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, MessageError> {
+    super::inflate(&mut Inflater::default(), deflated, bytes_max)
+}
+
+const BROKEN: MessageError = MessageError::Inflate(InflateError::Broken);
+const TOO_LONG: MessageError = MessageError::Inflate(InflateError::TooLong);
+
 #[test]
 fn the_first_acceptable_offer_is_taken() {
     let rows: &[(&str, Option<(u8, bool)>)] = &[
@@ -96,7 +107,7 @@ fn the_examples_of_the_standard() {
         assert_eq!(inflate(deflated.to_vec(), 100).as_deref(), Ok(*data), "{name}");
     }
     let second = inflate(b"\xf2\x00\x11\x00\x00".to_vec(), 100);
-    assert_eq!(second, Err(InflateError::Broken), "7.2.3.2, which refers to a message before");
+    assert_eq!(second, Err(BROKEN), "7.2.3.2, which refers to a message before");
 }
 
 #[test]
@@ -104,7 +115,7 @@ fn what_is_no_message_is_refused() {
     let whole = b"\xf2\x48\xcd\xc9\xc9\x07\x00";
     for end in 1..whole.len() {
         let cut = inflate(whole[..end].to_vec(), 100);
-        assert_eq!(cut, Err(InflateError::Broken), "cut off at {end}");
+        assert_eq!(cut, Err(BROKEN), "cut off at {end}");
     }
     let broken: &[&[u8]] = &[
         b"\xff",
@@ -114,7 +125,7 @@ fn what_is_no_message_is_refused() {
         b"\x00\x05\x00\xfa\xff\x48\x65\x6c",
     ];
     for deflated in broken {
-        assert_eq!(inflate(deflated.to_vec(), 100), Err(InflateError::Broken), "{deflated:x?}");
+        assert_eq!(inflate(deflated.to_vec(), 100), Err(BROKEN), "{deflated:x?}");
     }
 }
 
@@ -123,20 +134,26 @@ fn a_bomb_stops_at_the_limit() {
     let zeros = vec![0; 10_000_000];
     let bomb = deflate(&zeros, 15).unwrap();
     assert!(bomb.len() < 20_000);
-    assert_eq!(inflate(bomb.clone(), 9_999_999), Err(InflateError::TooLong));
-    assert_eq!(inflate(bomb.clone(), 0), Err(InflateError::TooLong));
+    assert_eq!(inflate(bomb.clone(), 9_999_999), Err(TOO_LONG));
+    assert_eq!(inflate(bomb.clone(), 0), Err(TOO_LONG));
     let data = inflate(bomb, 10_000_000).unwrap();
     assert_eq!(data, zeros);
     assert!(data.capacity() <= 10_000_001 + 64);
     assert_eq!(inflate(b"\x00".to_vec(), 0).as_deref(), Ok(&b""[..]), "nothing fits anywhere");
 }
 
-/// Every one of them makes the inflater begin anew.
+/// A sender that ends its stream to flush is read, however long its message.
 #[test]
-fn many_last_blocks_cost_linear_time() {
-    let mut blocks = b"\x03\x00".repeat(500_000);
+fn last_blocks_are_counted_by_the_length() {
+    let block = [&b"\x01\x3e\x00\xc1\xff"[..], &[b'x'; 62]].concat();
+    let blocks = [block.repeat(5_000), b"\x00".to_vec()].concat();
+    assert_eq!(inflate(blocks, 310_000).unwrap().len(), 310_000);
+    let mut blocks = b"\x03\x00".repeat(STREAMS_MIN - 1);
     blocks.push(0);
     assert_eq!(inflate(blocks, 100).as_deref(), Ok(&b""[..]));
+    let mut blocks = b"\x03\x00".repeat(500_000);
+    blocks.push(0);
+    assert_eq!(inflate(blocks, 100), Err(MessageError::ManyLastBlocks));
 }
 
 #[test]
@@ -145,31 +162,25 @@ fn only_what_becomes_smaller_is_deflated() {
         assert_eq!(deflate(data, 15), None, "{data:?}");
     }
     let text = b"{\"bid\":1.5,\"ask\":1.6},".repeat(10);
-    for bits in 0..=u8::MAX {
+    for bits in 9..=15 {
         let deflated = deflate(&text, bits).expect("any window will do");
         assert!(deflated.len() < 50 && !deflated.ends_with(FLUSH_END));
         assert_eq!(inflate(deflated, text.len()), Ok(text.clone()));
     }
 }
 
-/// A reader with a small window can read what was deflated for it.
+/// A reader with a small window can read what was deflated for it: there is nothing further back.
 #[test]
 fn windows_are_kept_to() {
-    let mut seed = 1_u32;
-    let letter = |_| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        b'a' + (seed >> 28) as u8
-    };
-    let noise: Vec<u8> = (0..20_000).map(letter).collect();
-    let data = [&noise[..], &noise[..]].concat();
-    for bits in 9..=15 {
-        let deflated = deflate(&data, bits).expect("sixteen letters take half the room");
-        // zlib-rs reads any window whatever it was told, but what was written tells it apart: only
-        // the largest window reaches from the second half to the first, which is the same.
-        let refers_back = deflated.len() < data.len() / 3;
-        assert_eq!(refers_back, bits == 15, "{bits} bits, {} bytes", deflated.len());
-        assert!(inflate(deflated, data.len()).as_ref() == Ok(&data), "{bits} bits");
+    let text = b"so it is said again and again, ".repeat(2_000);
+    for bits in 9..15 {
+        let window = 1 << bits;
+        let deflated = deflate(&text[..window], bits).expect("all of it is in the window");
+        assert_eq!(inflate(deflated, window).unwrap(), text[..window]);
+        assert_eq!(deflate(&text[..=window], bits), None, "{bits} bits");
     }
+    let deflated = deflate(&text, 15).expect("the largest window is for any length");
+    assert_eq!(inflate(deflated, text.len()), Ok(text));
 }
 
 proptest! {
@@ -186,7 +197,9 @@ proptest! {
             .filter(|_| !pieces.is_empty())
             .flat_map(|index| index.get(&pieces).clone())
             .collect();
-        if let Some(deflated) = deflate(&data, bits) {
+        let deflated = deflate(&data, bits);
+        prop_assert!(deflated.is_none() || data.len() <= 1 << bits);
+        if let Some(deflated) = deflated {
             prop_assert!(deflated.len() < data.len());
             prop_assert_eq!(inflate(deflated, data.len()), Ok(data));
         }

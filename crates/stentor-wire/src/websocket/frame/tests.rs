@@ -1,7 +1,7 @@
 //! Tables of frames, good and bad, each at every split and one byte at a time.
 
 use super::*;
-use crate::websocket::deflate;
+use crate::deflate::Deflater;
 
 const RULES: Rules = Rules { message_bytes_max: 70_000, deflate: true };
 const PLAIN: Rules = Rules { message_bytes_max: 70_000, deflate: false };
@@ -14,12 +14,12 @@ type Outcome = (Vec<Received>, Result<(), u16>);
 /// What is received of bytes that arrive in pieces that end at `cuts`, and the code of the
 /// violation they end in.
 fn receive_pieces(bytes: &[u8], cuts: impl IntoIterator<Item = usize>, rules: &Rules) -> Outcome {
-    let mut decoder = Decoder::new();
+    let (mut decoder, mut inflater) = (Decoder::new(), Inflater::default());
     let mut all = Vec::new();
     let mut at = 0;
     for cut in cuts.into_iter().chain([bytes.len()]) {
         loop {
-            match decoder.next(&bytes[at..cut], rules) {
+            match decoder.next(&mut inflater, &bytes[at..cut], rules) {
                 Ok((used, None)) => {
                     assert_eq!(at + used, cut, "without an event all is used");
                     at = cut;
@@ -66,6 +66,10 @@ fn client(first: u8, payload: &[u8]) -> Vec<u8> {
 /// The frames one behind the other.
 fn clients(frames: &[Frame<'_>]) -> Vec<u8> {
     frames.iter().flat_map(|&(first, payload)| client(first, payload)).collect()
+}
+
+fn deflate(data: &[u8]) -> Vec<u8> {
+    crate::websocket::deflate(&mut Deflater::default(), data, 15).unwrap().to_vec()
 }
 
 fn text(text: &str) -> Received {
@@ -264,7 +268,7 @@ fn text_is_refused_as_soon_as_it_is_not_utf_8() {
     for cut in [&b"\xe2"[..], b"\xe2\x82", b"\xf0\x9f\x98", b"a\xc3"] {
         assert_eq!(receive(&client(0x81, cut), &PLAIN), (vec![], Err(1007)), "cut off: {cut:x?}");
     }
-    let deflated = client(0xc1, &deflate(&[0xff; 100], 15).unwrap());
+    let deflated = client(0xc1, &deflate(&[0xff; 100]));
     assert_eq!(receive(&deflated, &RULES), (vec![], Err(1007)), "deflated");
 }
 
@@ -280,7 +284,7 @@ fn messages_are_no_longer_than_allowed() {
     assert_eq!(receive(&fragments, &rules), (vec![ping, ten.clone()], Ok(())), "pings are apart");
     let fragments = clients(&[(0x02, &[b'a'; 6]), (0x80, &[b'a'; 5])]);
     assert_eq!(receive(&fragments, &rules), (vec![], Err(1009)), "the sum of the fragments");
-    let deflated = |length| client(0xc2, &deflate(&vec![b'a'; length], 15).unwrap());
+    let deflated = |length| client(0xc2, &deflate(&vec![b'a'; length]));
     assert_eq!(receive(&deflated(10), &rules), (vec![ten], Ok(())));
     assert_eq!(receive(&deflated(11), &rules), (vec![], Err(1009)), "inflated");
     let none = Rules { message_bytes_max: 0, deflate: false };
@@ -316,7 +320,7 @@ fn a_decoder_that_waits_holds_nothing() {
     let bytes = clients(&[(0x01, b"ab"), (0x89, b"c"), (0x80, b"d")]);
     let mut idle_at = Vec::new();
     for (i, byte) in bytes.iter().enumerate() {
-        decoder.next(&[*byte], &PLAIN).unwrap();
+        decoder.next(&mut Inflater::default(), &[*byte], &PLAIN).unwrap();
         if decoder.is_idle() {
             assert_eq!(decoder.bytes(), 0);
             idle_at.push(i + 1);
@@ -327,7 +331,8 @@ fn a_decoder_that_waits_holds_nothing() {
     // What is announced is not yet allocated.
     let rules = Rules { message_bytes_max: 1 << 40, deflate: false };
     let mut decoder = Decoder::new();
-    decoder.next(b"\x82\xff\x00\x00\x00\xff\x00\x00\x00\x00\x00\x00\x00\x00abc", &rules).unwrap();
+    let start = b"\x82\xff\x00\x00\x00\xff\x00\x00\x00\x00\x00\x00\x00\x00abc";
+    decoder.next(&mut Inflater::default(), start, &rules).unwrap();
     assert!(!decoder.is_idle());
     assert!((3..100).contains(&decoder.bytes()));
 }
@@ -336,6 +341,23 @@ fn a_decoder_that_waits_holds_nothing() {
 fn what_is_not_deflate_is_refused() {
     assert_eq!(receive(&client(0xc1, b"\xff"), &RULES), (vec![], Err(1007)));
     assert_eq!(receive(&client(0xc2, b"\xf2\x48\xcd"), &RULES), (vec![], Err(1007)), "cut off");
+}
+
+/// Each makes the inflater begin anew: a few are a sender's way to flush, thousands are an attack.
+#[test]
+fn too_many_last_blocks_are_refused() {
+    let steps = |blocks: usize| {
+        let message = [&b"\x03\x00".repeat(blocks)[..], b"\x00"].concat();
+        let (mut decoder, mut inflater) = (Decoder::new(), Inflater::default());
+        let end = decoder.next(&mut inflater, &client(0xc2, &message), &RULES);
+        (end.map_err(|violation| violation.code), inflater.steps())
+    };
+    let (end, few) = steps(64);
+    assert!(matches!(end, Ok((_, Some(Received::Binary(data)))) if data.is_empty()));
+    assert_eq!(few, 65, "one for each, and one for the end");
+    let (end, many) = steps(34_000);
+    assert_eq!(end, Err(1008));
+    assert!(many <= 64 + 68_010 / 64, "{many} steps");
 }
 
 /// A message is looked at once, in whatever pieces it comes.

@@ -1,0 +1,133 @@
+"""What a kept message costs in memory, once it was compressed or decompressed."""
+
+import gzip
+import http.client
+import random
+import socket
+import time
+
+from . import table
+from .bench import Bench, MeasurementError
+from .servers import Stentor
+
+MESSAGES = 10_000
+MESSAGE_BYTES = 1_024
+WARM_UP_MESSAGES = 100
+KEPT_BYTES_MAX = 4_096
+RECEIVE_BYTES = 1 << 20
+TEXT_DEFLATED = 0xc1
+READ_SECONDS_MAX = 60
+SETTLE_SECONDS = 0.5
+
+UPGRADE = (b"GET /-/events?topic=/** HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"
+           b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+           b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+
+
+def kept(bench: Bench) -> list[table.Row]:
+    """Memory per message of 10,000, each the only one of its topic.
+
+    Whatever is large and short-lived beside them may leave the allocator with holes, of which a
+    single message shows nothing: hence so many, one after the other.
+    """
+    values = [value(n) for n in range(MESSAGES)]
+    with Stentor(bench) as stentor, Reader(stentor) as reader:
+        grown = growth(stentor, values, {}, reader)
+    rows = [row("read by a deflating WebSocket", grown)]
+    with Stentor(bench) as stentor:
+        grown = growth(stentor, [gzip.compress(value) for value in values],
+                       {"Content-Encoding": "gzip"})
+    return [*rows, row("published with gzip", grown)]
+
+
+def row(what: str, grown: int) -> table.Row:
+    each = grown / MESSAGES
+    return table.absolute_row(f"{MESSAGES:,} kept messages of 1 KB, {what}: process memory each",
+                              f"{each:,.0f} B", each, table.at_most(KEPT_BYTES_MAX, " B"))
+
+
+def value(n: int) -> bytes:
+    """Text that shrinks to less than a half, another for each `n`."""
+    chance = random.Random(n)
+    text = ""
+    while len(text) < MESSAGE_BYTES:
+        text += f'{{"symbol":"S{chance.randrange(1_000)}","bid":{chance.randrange(10_000)}}},'
+    return text[:MESSAGE_BYTES].encode()
+
+
+class Reader:
+    """One WebSocket that reads all topics and takes deflated messages."""
+
+    def __init__(self, stentor: Stentor) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", stentor.port), READ_SECONDS_MAX)
+        self.socket.sendall(UPGRADE)
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self.receive()
+        head, _, self.rest = received.partition(b"\r\n\r\n")
+        if b"permessage-deflate" not in head:
+            raise MeasurementError(f"the WebSocket does not deflate: {head!r}")
+        self.frame()  # The cursor to begin with.
+
+    def read(self) -> None:
+        """Reads a message, which must be deflated."""
+        first_byte = self.frame()[0]
+        if first_byte != TEXT_DEFLATED:
+            raise MeasurementError(f"a frame that begins with {first_byte:#x}")
+
+    def frame(self) -> bytes:
+        while (length := self.first_frame()) is None:
+            self.rest += self.receive()
+        frame, self.rest = self.rest[:length], self.rest[length:]
+        return frame
+
+    def first_frame(self) -> int | None:
+        """Length of the first frame, once all of it is there."""
+        if len(self.rest) < 4:
+            return None
+        short = self.rest[1]
+        length = 4 + int.from_bytes(self.rest[2:4]) if short == 126 else 2 + short
+        return length if len(self.rest) >= length else None
+
+    def receive(self) -> bytes:
+        received = self.socket.recv(RECEIVE_BYTES)
+        if not received:
+            raise MeasurementError("the WebSocket was closed")
+        return received
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def growth(stentor: Stentor, values: list[bytes], fields: dict[str, str],
+           reader: Reader | None = None) -> int:
+    """How much anonymous memory the values take, published one by one, and read if by anybody."""
+    put(stentor, "/warm", values[:WARM_UP_MESSAGES], fields, reader)
+    time.sleep(SETTLE_SECONDS)
+    before = stentor.memory().anonymous
+    put(stentor, "/kept", values, fields, reader)
+    time.sleep(SETTLE_SECONDS)
+    return stentor.memory().anonymous - before
+
+
+def put(stentor: Stentor, prefix: str, values: list[bytes], fields: dict[str, str],
+        reader: Reader | None) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", stentor.control_port, timeout=10)
+    try:
+        for n, body in enumerate(values):
+            connection.request("PUT", f"{prefix}/{n}", body,
+                               {"Content-Type": "text/plain", **fields})
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 201:
+                raise MeasurementError(f"PUT {prefix}/{n}: {answer.status}")
+            if reader:
+                reader.read()
+    except OSError as error:
+        raise MeasurementError(f"PUT {prefix}: {error}") from error
+    finally:
+        connection.close()
