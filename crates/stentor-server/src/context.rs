@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) library: Arc<Library>,
     /// The counters of every worker, to be summed when asked for.
     pub(crate) workers: Vec<Arc<Stats>>,
+    /// How many of them have the public listeners.
+    pub(crate) workers_public: usize,
     /// Wall clock at the start, in seconds since 1970.
     pub(crate) started_unix_s: u64,
 }

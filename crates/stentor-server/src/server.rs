@@ -1,4 +1,7 @@
 //! The process's side of the server: binding, starting the workers, and the handle to all of it.
+//!
+//! The control listeners have a worker of their own. Whatever readers use up of a public worker,
+//! descriptors or time, whoever publishes or operates the server does not wait for it.
 
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
@@ -62,13 +65,42 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Where the listeners of every worker go.
+/// Where the listeners of the workers go.
 #[derive(Debug)]
 struct Addresses {
+    /// Every public worker listens on each.
     public: Vec<Reservation>,
+    /// The control worker alone does.
     control: Vec<Reservation>,
-    /// Socket files have one listener, that of the first worker.
     unix: Vec<std::path::PathBuf>,
+}
+
+/// What a worker is there for.
+#[derive(Clone, Copy, Debug)]
+enum Post {
+    /// One of those that have the public listeners, with its number.
+    Public(usize),
+    /// The one that has the control listeners.
+    Control,
+}
+
+impl Post {
+    /// A worker for each post that the settings ask for.
+    fn all(settings: &Settings) -> Vec<Post> {
+        let public = if settings.listen.is_empty() { 0 } else { settings.workers };
+        let control = (!settings.control.is_empty()).then_some(Post::Control);
+        (0..public).map(Post::Public).chain(control).collect()
+    }
+}
+
+/// The name of the worker's thread.
+impl fmt::Display for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Post::Public(index) => write!(f, "worker-{index}"),
+            Post::Control => f.write_str("control"),
+        }
+    }
 }
 
 /// Binds everything and starts the workers. Nothing is half started: no worker accepts before
@@ -80,13 +112,12 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
     let addresses = Arc::new(Addresses::reserve(&settings)?);
-    let workers: Vec<Arc<Stats>> =
-        std::iter::repeat_with(Arc::default).take(settings.workers).collect();
+    let posts = Post::all(&settings);
+    let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
     // Before any worker has a file table of its own: the tables are copies, and all must hold
     // every worker's waker.
-    let mailboxes = std::iter::repeat_with(|| Mailbox::new().map(Arc::new))
-        .take(settings.workers)
-        .collect::<io::Result<Vec<_>>>()?;
+    let mailboxes =
+        posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     let limits = stentor_hub::Limits {
         topics_max: settings.limits.topics_max,
         message_bytes_max: settings.limits.message_bytes_max,
@@ -98,6 +129,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         compressor: Compressor::start()?,
         library: Arc::new(Library::new()?),
         workers,
+        workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),
     });
     let mut server = Server {
@@ -108,7 +140,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         threads: Vec::new(),
         settings,
     };
-    server.start_workers(&addresses)?;
+    server.start_workers(&posts, &addresses)?;
     server.start_keeper();
     Ok(server)
 }
@@ -124,6 +156,12 @@ impl Server {
     #[must_use]
     pub fn control(&self) -> &[ControlAddress] {
         &self.control
+    }
+
+    /// How many workers there are for the public addresses; one more has the control addresses.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.shared.workers_public
     }
 
     /// Publishes from within the process.
@@ -217,11 +255,15 @@ impl Server {
         }
     }
 
-    fn start_workers(&mut self, addresses: &Arc<Addresses>) -> Result<(), StartError> {
+    fn start_workers(
+        &mut self,
+        posts: &[Post],
+        addresses: &Arc<Addresses>,
+    ) -> Result<(), StartError> {
         let settings = Arc::new(self.settings.clone());
         let (bound, results) = mpsc::channel();
         let mut starters = Vec::new();
-        for index in 0..self.settings.workers {
+        for (index, &post) in posts.iter().enumerate() {
             let (starter, started) = mpsc::channel::<()>();
             starters.push(starter);
             let shared = Arc::clone(&self.shared);
@@ -233,10 +275,10 @@ impl Server {
             let (addresses, pin) = (Arc::clone(addresses), settings.pin);
             let bound = bound.clone();
             let thread = thread::Builder::new()
-                .name(format!("worker-{index}"))
+                .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
-                    let (io, result) = match prepare(index, pin, &addresses, &mailbox) {
+                    let (io, result) = match prepare(post, pin, &addresses, &mailbox) {
                         Ok(io) => (Some(io), Ok(())),
                         Err(error) => (None, Err(error)),
                     };
@@ -245,14 +287,14 @@ impl Server {
                     let _ = bound.send(result);
                     match (io, started.recv()) {
                         (Some(io), Ok(())) => run(worker, io, &mailbox).inspect_err(|error| {
-                            tracing::error!("worker {index} cannot go on: {error}");
+                            tracing::error!("{post} cannot go on: {error}");
                         }),
                         _ => Ok(()),
                     }
                 })?;
             self.threads.push(thread);
         }
-        for _ in 0..self.settings.workers {
+        for _ in posts {
             // Every thread sends once, whatever happens.
             results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
         }
@@ -285,17 +327,18 @@ impl Addresses {
     }
 
     /// One worker's listeners.
-    fn listen(&self, worker: usize) -> Result<Vec<(Listener, Role)>, BindError> {
+    fn listen(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
+        let (reserved, role) = match post {
+            Post::Public(_) => (&self.public, PUBLIC),
+            Post::Control => (&self.control, CONTROL),
+        };
         let mut listeners = Vec::new();
-        for reserved in &self.public {
-            listeners.push((reserved.listen()?, PUBLIC));
+        for reserved in reserved {
+            listeners.push((reserved.listen()?, role));
         }
-        for reserved in &self.control {
-            listeners.push((reserved.listen()?, CONTROL));
-        }
-        if worker == 0 {
+        if let Post::Control = post {
             for path in &self.unix {
-                listeners.push((stentor_io::listen_unix(path)?, CONTROL));
+                listeners.push((stentor_io::listen_unix(path)?, role));
             }
         }
         Ok(listeners)
@@ -304,18 +347,21 @@ impl Addresses {
 
 /// What a worker does on its own thread before it may accept.
 fn prepare(
-    index: usize,
+    post: Post,
     pin: bool,
     addresses: &Addresses,
     mailbox: &Mailbox,
 ) -> Result<Epoll, StartError> {
     if let Err(error) = stentor_io::own_file_table() {
-        tracing::warn!("worker {index} shares its file table, and so its limit: {error}");
+        tracing::warn!("{post} shares its file table, and so its limit: {error}");
     }
-    if pin && let Err(error) = stentor_io::pin_to_core(index) {
-        tracing::warn!("worker {index} is not pinned to a core: {error}");
+    if pin
+        && let Post::Public(index) = post
+        && let Err(error) = stentor_io::pin_to_core(index)
+    {
+        tracing::warn!("{post} is not pinned to a core: {error}");
     }
-    Ok(Epoll::new(addresses.listen(index)?, Arc::clone(mailbox.waker()))?)
+    Ok(Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?)
 }
 
 /// A worker's life. A panic costs the connection that caused it, and no other.

@@ -56,6 +56,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
+    let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     while let Told::Reload = signals.wait() {
         reload(args, &mut server);

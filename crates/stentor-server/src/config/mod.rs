@@ -30,7 +30,7 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses of the control listener: publishing, status and every read.
     pub control: Vec<ControlAddress>,
-    /// Worker threads. More than there are cores is allowed: each brings its own file table, and
+    /// Worker threads of the public listener; control has one more. More than there are cores is allowed: each brings its own file table, and
     /// with it another `RLIMIT_NOFILE` of connections.
     pub workers: usize,
     /// Whether each worker is bound to one core.

@@ -43,7 +43,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             epoch: x.shared.hub.epoch().to_string(),
             uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
-            workers: x.shared.workers.len(),
+            workers: x.shared.workers_public,
             draining: x.draining,
             connections_open,
             topics: counts.topics,

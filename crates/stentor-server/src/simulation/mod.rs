@@ -60,6 +60,7 @@ impl World {
             compressor,
             library,
             workers: vec![Arc::clone(&stats)],
+            workers_public: 1,
             started_unix_s: 0,
         });
         let mailbox = Arc::new(Mailbox::new().unwrap());
