@@ -7,9 +7,10 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Role, Socket};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Refused, Role, Socket};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::IpAddr;
 
 /// A small, fast generator of the splitmix64 family: the same seed, the same network.
 #[derive(Clone, Debug)]
@@ -69,6 +70,7 @@ struct Pipe {
     downstream: Vec<u8>,
     accepted: bool,
     role: Role,
+    address: Option<IpAddr>,
     /// The client will send no more.
     client_finished: bool,
     /// The server has been told so.
@@ -110,9 +112,14 @@ impl Sim {
         Sim { rng, faults, now_ms: 0, pipes: Vec::new(), sockets: Vec::new(), refusing: false }
     }
 
-    /// A client connects to the listener of `role`.
+    /// A client without an address connects to the listener of `role`.
     pub fn connect(&mut self, role: Role) -> Client {
-        self.pipes.push(Pipe { role, reset: self.refusing, ..Pipe::default() });
+        self.connect_from(role, None)
+    }
+
+    /// A client connects to the listener of `role`.
+    pub fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
+        self.pipes.push(Pipe { role, address, reset: self.refusing, ..Pipe::default() });
         Client(self.pipes.len() - 1)
     }
 
@@ -230,8 +237,14 @@ impl Sim {
         });
         self.sockets[number] = Some(index);
         self.pipes[index].accepted = true;
-        let role = self.pipes[index].role;
-        handler.accepted(self, Socket(number as u32), role);
+        let (role, address) = (self.pipes[index].role, self.pipes[index].address);
+        let socket = Socket(number as u32);
+        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, address) {
+            let pipe = self.pipe_of(socket);
+            pipe.upstream.clear();
+            pipe.downstream.extend(farewell);
+            self.close(socket);
+        }
     }
 
     fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {

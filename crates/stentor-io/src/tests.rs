@@ -4,7 +4,7 @@ use super::*;
 use crate::scratch::Scratch;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,10 @@ struct Download {
     outcome: Option<Result<(), FileSendError>>,
     /// How often there was room to write.
     calls: usize,
+    /// Where connections came from.
+    peers: Vec<Option<IpAddr>>,
+    /// None is wanted.
+    refuses: bool,
 }
 
 impl Download {
@@ -38,6 +42,8 @@ impl Download {
             begun: false,
             outcome: None,
             calls: 0,
+            peers: Vec::new(),
+            refuses: false,
         }
     }
 
@@ -72,7 +78,19 @@ impl Download {
 }
 
 impl<B: Backend> Handler<B> for Download {
-    fn accepted(&mut self, _: &mut B, _: Socket, _: Role) {}
+    fn accepted(
+        &mut self,
+        _: &mut B,
+        _: Socket,
+        _: Role,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        self.peers.push(peer);
+        match self.refuses {
+            true => Err(Refused(HEAD)),
+            false => Ok(()),
+        }
+    }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
         if writable && self.begun {
@@ -217,6 +235,74 @@ fn a_peer_that_goes_away_is_gone() {
         io.turn(&mut handler, Some(io.now_ms() + 100)).unwrap();
     }
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
+}
+
+#[test]
+fn a_connection_that_is_not_wanted_is_told_so_and_closed() {
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let mut handler = Download::new(open(&scratch, "file"), 0, 10);
+    handler.refuses = true;
+    let (mut io, mut client) = connected();
+    let received = download(&mut io, &mut handler, &mut client, 100, |_| {});
+    assert_eq!(received, HEAD);
+    assert_eq!(handler.peers, [Some(client.local_addr().unwrap().ip())]);
+    assert!(!handler.begun);
+}
+
+/// Those who wait beyond the ceiling come in as others go, and cost no turns meanwhile.
+#[test]
+fn no_more_connections_than_there_may_be() {
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let mut handler = Download::new(open(&scratch, "file"), 0, 10);
+    let (mut io, first) = connected();
+    let to = first.peer_addr().unwrap();
+    io.limit_connections(2);
+    let mut others: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(to).unwrap()).collect();
+    for other in &mut others {
+        other.write_all(b"?").unwrap();
+    }
+    let turns = |io: &mut Epoll, handler: &mut Download, count: usize| {
+        for _ in 0..count {
+            io.turn(handler, Some(io.now_ms() + 20)).unwrap();
+        }
+    };
+    turns(&mut io, &mut handler, 20);
+    assert_eq!((handler.peers.len(), io.open_connections()), (2, 2));
+    let began = Instant::now();
+    turns(&mut io, &mut handler, 5);
+    assert!(began.elapsed() >= Duration::from_millis(90), "it spins");
+    drop(first);
+    turns(&mut io, &mut handler, 10);
+    assert_eq!((handler.peers.len(), io.open_connections()), (3, 2));
+    drop(others);
+    turns(&mut io, &mut handler, 20);
+    assert_eq!(io.open_connections(), 0);
+}
+
+/// A handler may err; the rest of the process must not be touched by that.
+#[test]
+fn a_descriptor_that_is_no_connection_is_not_touched() {
+    let (mut io, _client) = connected();
+    let (ours, mut other) = UnixStream::pair().unwrap();
+    let foreign = Socket::from_index(std::os::fd::AsRawFd::as_raw_fd(&ours) as u32);
+    assert_eq!(io.send(foreign, &[IoSlice::new(b"x")]), Err(Gone));
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let sent = io.send_file(foreign, &[], &open(&scratch, "file"), 0, 10);
+    assert_eq!(sent, Err(FileSendError::Gone));
+    assert!(io.connect_error(foreign).is_some());
+    io.hold_little(foreign);
+    io.resume(foreign);
+    io.finish(foreign);
+    io.abort(foreign);
+    io.close(foreign);
+    assert_eq!(io.unacknowledged(foreign), 0);
+    (&ours).write_all(b"still open").unwrap();
+    let mut read = [0; 10];
+    other.read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"still open");
 }
 
 /// A file system without `sendfile` that every host has.

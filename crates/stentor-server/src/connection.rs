@@ -12,6 +12,7 @@ mod held;
 mod stream;
 mod websocket;
 
+use crate::addresses::Counted;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::limits::{
@@ -33,6 +34,7 @@ pub(crate) struct Connection {
     extra: Option<Box<stream::Extra>>,
     reader: Reader,
     timer: Timer,
+    counted: Counted,
     pub(crate) role: Role,
     phase: Phase,
     wait: Wait,
@@ -146,8 +148,9 @@ impl Timed for Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(&mut self, role: Role) {
+    pub(crate) fn open(&mut self, role: Role, counted: Counted) {
         self.role = role;
+        self.counted = counted;
         self.phase = Phase::Open;
         self.wait = Wait::Head;
     }
@@ -335,6 +338,7 @@ impl Connection {
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context) {
         cx.connections(self.role).sub(1);
+        cx.shared.addresses.leave(self.counted);
         self.leave_stream(cx);
         if let Some(work) = self.work.take() {
             cx.settle_backlog(work.backlog);

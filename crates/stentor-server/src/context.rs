@@ -1,6 +1,7 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
+use crate::addresses::{AddressCounts, Counted};
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
@@ -14,6 +15,7 @@ use crate::stats::Stats;
 use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
+use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
 use stentor_io::{Counter, Gone, Rng, Role};
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) compressor: Compressor,
     pub(crate) library: Arc<Library>,
+    /// Connections of the public listeners by their addresses.
+    pub(crate) addresses: AddressCounts,
     /// The counters of every worker, to be summed when asked for.
     pub(crate) workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
@@ -79,6 +83,8 @@ pub(crate) struct Context {
     generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
+    /// How many connections all public workers together hold at most.
+    pub(crate) connections_max: usize,
 }
 
 /// Buffers for answers that are put together.
@@ -141,6 +147,17 @@ impl Context {
             cost: 0,
             generation: 0,
             draining: false,
+            connections_max: usize::MAX,
+        }
+    }
+
+    /// Counts a connection from `peer`; `None` if that address has as many as it may.
+    pub(crate) fn count_in(&self, role: Role, peer: Option<IpAddr>) -> Option<Counted> {
+        let Some(peer) = peer.filter(|_| role == PUBLIC) else { return Some(Counted::default()) };
+        let rule = self.settings.limits.connections_per_address;
+        match rule.bound(peer, self.connections_max) {
+            Some(most) => self.shared.addresses.enter(peer, most),
+            None => Some(Counted::default()),
         }
     }
 

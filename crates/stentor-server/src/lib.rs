@@ -6,6 +6,7 @@
 //! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod compressor;
 pub mod config;
 mod connection;

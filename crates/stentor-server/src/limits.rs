@@ -80,6 +80,11 @@ pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 /// How often a worker that has run out of files or memory says so.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
+/// Files that a public worker keeps free of connections, besides one for each worker: for files
+/// that are served, for the roots of its mounts, and for itself (listeners, epoll, what the process
+/// had open when the worker took its file table).
+pub(crate) const FILES_RESERVED: usize = 128;
+
 /// After so many panics a worker is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = 1_000;
 

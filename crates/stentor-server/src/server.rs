@@ -3,11 +3,12 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
 use crate::files::{Keeper, Library, check_roots};
-use crate::limits::PANICS_MAX;
+use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -128,6 +129,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         hub: Arc::new(hub),
         compressor: Compressor::start()?,
         library: Arc::new(Library::new()?),
+        addresses: AddressCounts::new(),
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),
@@ -197,6 +199,10 @@ impl Server {
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
             ),
+            (
+                "limits.connections_max",
+                running.limits.connections_max != settings.limits.connections_max,
+            ),
             ("limits.topics_max", running.limits.topics_max != settings.limits.topics_max),
         ];
         let mut settings = Settings {
@@ -208,6 +214,7 @@ impl Server {
         };
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
+        settings.limits.connections_max = running.limits.connections_max;
         self.shared.hub.set_rules(settings.topics.clone());
         self.shared.library.reload(&settings.mounts, &settings.files);
         self.settings = settings;
@@ -271,14 +278,15 @@ impl Server {
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
             let settings_of = Arc::clone(&settings);
-            let worker = Worker::new(shared, settings_of, stats, Arc::clone(&mailbox), seed);
-            let (addresses, pin) = (Arc::clone(addresses), settings.pin);
+            let mut worker = Worker::new(shared, settings_of, stats, Arc::clone(&mailbox), seed);
+            let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let bound = bound.clone();
             let thread = thread::Builder::new()
                 .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
-                    let (io, result) = match prepare(post, pin, &addresses, &mailbox) {
+                    let io = prepare(post, &settings, &addresses, &mailbox, &mut worker);
+                    let (io, result) = match io {
                         Ok(io) => (Some(io), Ok(())),
                         Err(error) => (None, Err(error)),
                     };
@@ -348,20 +356,39 @@ impl Addresses {
 /// What a worker does on its own thread before it may accept.
 fn prepare(
     post: Post,
-    pin: bool,
+    settings: &Settings,
     addresses: &Addresses,
     mailbox: &Mailbox,
+    worker: &mut Worker,
 ) -> Result<Epoll, StartError> {
+    let threads = Post::all(settings).len();
+    let mut files = usize::try_from(stentor_io::open_files_limit()).unwrap_or(usize::MAX);
     if let Err(error) = stentor_io::own_file_table() {
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
+        files /= threads;
     }
-    if pin
-        && let Post::Public(index) = post
-        && let Err(error) = stentor_io::pin_to_core(index)
-    {
-        tracing::warn!("{post} is not pinned to a core: {error}");
+    let mut io = Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?;
+    if let Post::Public(index) = post {
+        if settings.pin
+            && let Err(error) = stentor_io::pin_to_core(index)
+        {
+            tracing::warn!("{post} is not pinned to a core: {error}");
+        }
+        let connections_max = share(settings, files, threads);
+        io.limit_connections(connections_max);
+        worker.limit_connections(connections_max.saturating_mul(settings.workers));
     }
-    Ok(Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?)
+    Ok(io)
+}
+
+/// How many connections one public worker holds, if it may have so many files. Each thread's
+/// mailbox is one of them, in every table.
+fn share(settings: &Settings, files: usize, threads: usize) -> usize {
+    let by_files = files.saturating_sub(FILES_RESERVED + threads).max(files / 2).max(1);
+    match settings.limits.connections_max {
+        0 => by_files,
+        all => by_files.min(all.div_ceil(settings.workers)),
+    }
 }
 
 /// A worker's life. A panic costs the connection that caused it, and no other.

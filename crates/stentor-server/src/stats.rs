@@ -106,8 +106,11 @@ stats! {
     backlog_refused,
     /// Connections accepted since the start.
     accepted,
-    /// Times accepting paused because files or memory had run out.
+    /// Times accepting paused because files or memory had run out, or there were as many
+    /// connections as there may be.
     accept_pauses,
+    /// Connections refused since their address had as many as it may.
+    connections_refused,
     /// Requests read to the end of their head.
     requests,
     /// Answers with a status of 2xx, 304 excepted below.

@@ -19,7 +19,7 @@ use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Mount, Settings, parse_address};
+use super::{ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -85,6 +85,8 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "message_bytes_max", false),
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
+    ("limits", "connections_max", false),
+    ("limits", "connections_per_address", false),
     ("streams", "heartbeat", false),
     ("streams", "ping", false),
     ("streams", "retry", false),
@@ -180,6 +182,8 @@ struct LimitsLayer {
     message_bytes_max: Option<Bytes<1, { 256 * MIB }>>,
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
+    connections_max: Option<Count<0, 100_000_000>>,
+    connections_per_address: Option<AutoOrCount>,
 }
 
 #[derive(Deserialize, Default)]
@@ -266,6 +270,8 @@ impl Layer {
         set(&mut limits.message_bytes_max, from.message_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
+        set(&mut limits.connections_max, from.connections_max, |count| to_usize(count.0));
+        set(&mut limits.connections_per_address, from.connections_per_address, |many| many.0);
         let (streams, from) = (&mut settings.streams, self.streams);
         set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
         set(&mut streams.ping_ms, from.ping, |time| time.0);
@@ -381,6 +387,44 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
         Ok(values)
     }
 }
+
+/// A number, or "auto".
+struct AutoOrCount(PerAddress);
+
+impl<'de> Deserialize<'de> for AutoOrCount {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(AutoOrCountVisitor).map(AutoOrCount)
+    }
+}
+
+struct AutoOrCountVisitor;
+
+impl Visitor<'_> for AutoOrCountVisitor {
+    type Value = PerAddress;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or \"auto\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PerAddress, E> {
+        match u32::try_from(number) {
+            Ok(count) if count <= PER_ADDRESS_MAX => Ok(PerAddress::Count(count)),
+            _ => Err(E::custom(format!("{number} is out of range: from 0 to {PER_ADDRESS_MAX}"))),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<PerAddress, E> {
+        match text {
+            "auto" => Ok(PerAddress::Auto),
+            _ => match text.parse() {
+                Ok(number) => self.visit_i64(number),
+                Err(_) => Err(E::custom(format!("'{text}' is not a number or \"auto\""))),
+            },
+        }
+    }
+}
+
+const PER_ADDRESS_MAX: u32 = 100_000_000;
 
 /// Declares a kind of text: the type it becomes, and the check that makes it so.
 macro_rules! text_kind {

@@ -30,8 +30,9 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses of the control listener: publishing, status and every read.
     pub control: Vec<ControlAddress>,
-    /// Worker threads of the public listener; control has one more. More than there are cores is allowed: each brings its own file table, and
-    /// with it another `RLIMIT_NOFILE` of connections.
+    /// Worker threads of the public listener; control has one more. More than there are cores is
+    /// allowed: each brings its own file table, and with it another `RLIMIT_NOFILE` of
+    /// connections.
     pub workers: usize,
     /// Whether each worker is bound to one core.
     pub pin: bool,
@@ -72,6 +73,34 @@ pub struct Limits {
     pub topics_max: usize,
     /// How many names one look-up may ask for.
     pub names_max: usize,
+    /// How many connections the public listeners hold; 0: as many as the limit of open files
+    /// leaves. Each worker takes its share.
+    pub connections_max: usize,
+    /// How many of them one address may have.
+    pub connections_per_address: PerAddress,
+}
+
+/// How many connections one address may have: an IPv4 address, or a network of 64 bits of IPv6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PerAddress {
+    /// Half of what the server holds. Loopback is not counted: behind a reverse proxy on the same
+    /// host all connections come from there.
+    Auto,
+    /// So many, loopback too; 0: as many as there is room for.
+    Count(u32),
+}
+
+impl PerAddress {
+    /// How many connections `address` may have at a server that holds `connections_max`. `None`:
+    /// it is not counted.
+    pub(crate) fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
+        match self {
+            PerAddress::Auto if address.to_canonical().is_loopback() => None,
+            PerAddress::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
+            PerAddress::Count(0) => None,
+            PerAddress::Count(count) => Some(count),
+        }
+    }
 }
 
 /// How streams are kept alive, and how they end.
@@ -282,6 +311,8 @@ impl Default for Limits {
             message_bytes_max: 1024 * 1024,
             topics_max: 2_000_000,
             names_max: 1_000,
+            connections_max: 0,
+            connections_per_address: PerAddress::Auto,
         }
     }
 }

@@ -35,8 +35,10 @@ fn connections(page: &mut Page, report: &Report) {
     ];
     page.family("connections_busy", "gauge", "Of the open connections, those at work.", &doing);
     page.counter("connections_accepted_total", "Connections accepted.", c.accepted);
-    let help = "Times accepting paused for want of files or memory.";
+    let help = "Times accepting paused for want of files, memory or places.";
     page.counter("accept_pauses_total", help, c.accept_pauses);
+    let help = "Connections refused since their address had as many as it may.";
+    page.counter("connections_refused_total", help, c.connections_refused);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
     let help = "Bytes kept for clients that do not read.";

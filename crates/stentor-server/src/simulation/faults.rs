@@ -1,7 +1,7 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
 use super::{CONTROL, PUBLIC, SMALL, World, patient};
-use crate::config::Settings;
+use crate::config::{PerAddress, Settings};
 use crate::mailbox::Order;
 use stentor_io::Faults;
 
@@ -366,4 +366,61 @@ fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
     assert_eq!(whole, 3);
     assert!(answers.ends_with(b"\"errors\":[]}\n"));
     assert_eq!(world.totals().backlog_bytes, 0);
+}
+
+fn ip(text: &str) -> Option<std::net::IpAddr> {
+    Some(text.parse().unwrap())
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_the_next_is_told_so() {
+    let mut settings = patient();
+    settings.limits.connections_per_address = PerAddress::Count(2);
+    let mut world = world(settings);
+    let ask = |world: &mut World, role, address| {
+        let client = world.sim.connect_from(role, address);
+        world.sim.write(client, GET);
+        world.settle();
+        (client, String::from_utf8(world.sim.read(client)).unwrap())
+    };
+    let (first, _) = ask(&mut world, PUBLIC, ip("192.0.2.1"));
+    ask(&mut world, PUBLIC, ip("::ffff:192.0.2.1"));
+    let (third, answer) = ask(&mut world, PUBLIC, ip("192.0.2.1"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nRetry-After: "), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    assert!(body.starts_with("Too many connections") && body.ends_with(".\n"), "{body}");
+    assert!(world.sim.ended(third) && !world.sim.was_reset(third));
+    assert_eq!(world.totals().connections_refused, 1);
+    assert_eq!((world.totals().connections_public, world.sim.open_sockets()), (2, 2));
+    // Others are not concerned, nor is control, nor a socket file.
+    for (role, address) in
+        [(PUBLIC, ip("192.0.2.2")), (CONTROL, ip("192.0.2.1")), (PUBLIC, None), (CONTROL, None)]
+    {
+        assert!(ask(&mut world, role, address).1.starts_with("HTTP/1.1 200"), "{address:?}");
+    }
+    // As soon as one has gone there is a place.
+    world.sim.finish_client(first);
+    world.settle();
+    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 200"));
+    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 503"));
+}
+
+#[test]
+fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
+    let mut world = world(patient());
+    world.worker.limit_connections(6);
+    let count = |world: &mut World, address: &str| {
+        for _ in 0..6 {
+            world.sim.connect_from(PUBLIC, ip(address));
+        }
+        let before = world.totals().connections_public;
+        world.settle();
+        world.totals().connections_public - before
+    };
+    assert_eq!(count(&mut world, "2001:db8::1"), 3);
+    assert_eq!(count(&mut world, "192.0.2.1"), 3);
+    for loopback in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!(count(&mut world, loopback), 6, "{loopback}");
+    }
 }
