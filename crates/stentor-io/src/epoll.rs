@@ -16,8 +16,8 @@ use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Refused, Role, Socket,
     Waker, monotonic_us, unix_s,
 };
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs;
 use rustix::io::Errno;
@@ -115,8 +115,8 @@ impl Epoll {
         self.connections_max = connections_max;
     }
 
-    /// Begins a connection to a server. [`Handler::ready`] is called, with `writable`, as soon as
-    /// it is established or has failed; [`Epoll::connect_error`] tells which.
+    /// Begins a connection to a server. [`Handler::ready`] is called as soon as it is established
+    /// or has failed; [`Epoll::connect_error`] tells which.
     ///
     /// # Errors
     /// Out of files, memory or ports; or there is no way to that address.
@@ -253,12 +253,35 @@ impl Epoll {
     }
 
     fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, flags: EventFlags) {
-        if !handler.ready(self, socket, flags.contains(EventFlags::OUT)) {
+        let hangup = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        // A broken socket counts as writable, but nothing is to be done for its peer any more.
+        let writable = flags.contains(EventFlags::OUT) && !flags.contains(EventFlags::ERR);
+        let mut flow = Flow::Pause;
+        if handler.ready(self, socket, writable) {
+            flow = Flow::More;
+            if hangup || flags.contains(EventFlags::IN) {
+                flow = self.read(handler, socket, hangup);
+            }
+        }
+        if hangup && flow == Flow::Pause {
+            self.tell_of_end(handler, socket);
+        }
+    }
+
+    /// Tells a handler that does not read how the connection has ended, which reading would have
+    /// told. The socket itself is asked: the event may be of another that had its number before.
+    fn tell_of_end<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket) {
+        let Some(fd) = self.owned.get(socket) else { return };
+        let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+        if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() {
             return;
         }
-        let hangup = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        if flags.intersects(EventFlags::IN | hangup) {
-            let _ = self.read(handler, socket, flags.intersects(hangup));
+        let flags = asked[0].revents();
+        if flags.contains(PollFlags::ERR) {
+            self.broken = sockopt::socket_error(fd).ok().and_then(Result::err);
+            handler.ended(self, socket);
+        } else if flags.intersects(PollFlags::RDHUP | PollFlags::HUP) {
+            handler.finished(self, socket);
         }
     }
 
@@ -366,6 +389,11 @@ impl Epoll {
     #[cfg(test)]
     pub(crate) fn open_connections(&self) -> usize {
         self.owned.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_open(&self, socket: Socket) -> bool {
+        self.owned.get(socket).is_some()
     }
 
     fn has_room(&self) -> bool {

@@ -12,7 +12,8 @@
 //! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
 //! nothing more of that socket's input until it calls [`Backend::resume`]. After a
 //! [`Backend::send`] that took less than it was given, `ready` is called again once the peer has
-//! made room.
+//! made room. How a connection ends is told even to a handler that reads nothing for now: a reset
+//! by `ended`, the peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
@@ -213,6 +214,10 @@ pub trait Handler<B: Backend> {
     /// The peer sent its last byte (FIN), or the connection broke: either way nothing more comes.
     /// The handler closes the socket.
     fn ended(&mut self, io: &mut B, socket: Socket);
+
+    /// The peer has sent its last byte (FIN) while the handler does not read: nothing comes behind
+    /// what is not read yet. It may still be reading itself, so whatever is under way goes on.
+    fn finished(&mut self, _io: &mut B, _socket: Socket) {}
 
     /// Accepting stopped; it goes on by itself.
     fn accept_paused(&mut self, _why: Pause) {}

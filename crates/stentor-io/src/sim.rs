@@ -73,8 +73,10 @@ struct Pipe {
     address: Option<IpAddr>,
     /// The client will send no more.
     client_finished: bool,
-    /// The server has been told so.
+    /// The server has been told so, or that the connection is broken.
     end_delivered: bool,
+    /// The server has been told so while it did not read.
+    finish_told: bool,
     reset: bool,
     /// It was the server that reset it.
     cut: bool,
@@ -201,10 +203,11 @@ impl Sim {
         let readable = arrives && !pipe.paused && !pipe.end_delivered;
         let writable = (pipe.blocked || pipe.rearmed) && self.room(pipe) > 0;
         let broken = pipe.reset && !pipe.end_delivered;
+        let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
         if !pipe.accepted {
             return !pipe.reset;
         }
-        !pipe.closed && (readable || writable || broken)
+        !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
     }
 
     fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
@@ -218,14 +221,22 @@ impl Sim {
             self.pipes[index].blocked = false;
             self.pipes[index].rearmed = false;
         }
-        // As the kernel: a broken socket counts as writable, so that a blocked writer hears of it.
-        let broken = self.pipes[index].reset;
-        let reads = handler.ready(self, socket, room || broken);
+        // As with the kernel: whoever sends may find out before the event tells of it.
+        let broken = self.pipes[index].reset && self.rng.percent(50);
+        let reads = handler.ready(self, socket, room && !broken);
         let pipe = &mut self.pipes[index];
         pipe.paused |= !reads;
-        pipe.end_delivered |= broken;
-        if reads && !pipe.closed {
+        if pipe.closed {
+            return;
+        }
+        if broken {
+            pipe.end_delivered = true;
+            handler.ended(self, socket);
+        } else if reads {
             self.deliver(handler, index, socket);
+        } else if pipe.client_finished && !pipe.finish_told {
+            pipe.finish_told = true;
+            handler.finished(self, socket);
         }
     }
 
@@ -249,9 +260,6 @@ impl Sim {
 
     fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {
         let pipe = &mut self.pipes[index];
-        if pipe.reset {
-            return handler.ended(self, socket);
-        }
         if pipe.upstream.is_empty() {
             if pipe.client_finished && !pipe.end_delivered {
                 pipe.end_delivered = true;
@@ -372,6 +380,7 @@ impl Backend for Sim {
     fn resume(&mut self, socket: Socket) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;
+        pipe.finish_told = false;
         pipe.rearmed = true;
     }
 

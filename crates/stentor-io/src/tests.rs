@@ -232,7 +232,8 @@ fn a_peer_that_goes_away_is_gone() {
     drop(client);
     let began = Instant::now();
     while handler.outcome.is_none() && began.elapsed() < Duration::from_secs(10) {
-        io.turn(&mut handler, Some(io.now_ms() + 100)).unwrap();
+        let socket = only(&io);
+        handler.go_on(&mut io, socket);
     }
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
 }
@@ -248,6 +249,137 @@ fn a_connection_that_is_not_wanted_is_told_so_and_closed() {
     assert_eq!(received, HEAD);
     assert_eq!(handler.peers, [Some(client.local_addr().unwrap().ip())]);
     assert!(!handler.begun);
+}
+
+/// Takes one byte of a connection, and then nothing until its end.
+#[derive(Default)]
+struct Deaf {
+    heard: bool,
+    finished: usize,
+    ended: usize,
+}
+
+impl<B: Backend> Handler<B> for Deaf {
+    fn accepted(
+        &mut self,
+        _: &mut B,
+        _: Socket,
+        _: Role,
+        _: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn ready(&mut self, _: &mut B, _: Socket, _: bool) -> bool {
+        !self.heard
+    }
+
+    fn received(&mut self, _: &mut B, _: Socket, _: &[u8]) -> Flow {
+        self.heard = true;
+        Flow::Pause
+    }
+
+    fn ended(&mut self, io: &mut B, socket: Socket) {
+        self.ended += 1;
+        io.close(socket);
+    }
+
+    fn finished(&mut self, _: &mut B, _: Socket) {
+        self.finished += 1;
+    }
+}
+
+#[test]
+fn how_a_connection_ends_is_told_while_nothing_is_read() {
+    for is_late in [false, true] {
+        let mut handler = Deaf::default();
+        let (mut io, mut client) = connected();
+        let turns = |io: &mut Epoll, handler: &mut Deaf| {
+            (0..20).for_each(|_| {
+                io.turn(handler, Some(io.now_ms() + 5)).unwrap();
+            });
+        };
+        if is_late {
+            turns(&mut io, &mut handler);
+            client.write_all(b"never read").unwrap();
+        }
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        turns(&mut io, &mut handler);
+        assert!(handler.heard && handler.finished > 0 && handler.ended == 0, "late: {is_late}");
+        let told = handler.finished;
+        turns(&mut io, &mut handler);
+        assert_eq!(handler.finished, told, "an end is told once");
+        // What comes for it now is answered by a reset.
+        drop(client);
+        let sent = io.send(only(&io), &[IoSlice::new(b"x")]);
+        turns(&mut io, &mut handler);
+        assert_eq!((sent, handler.ended, io.open_connections()), (Ok(1), 1, 0));
+    }
+}
+
+#[test]
+fn a_reset_is_told_while_nothing_is_read() {
+    let mut handler = Deaf::default();
+    let (mut io, client) = connected();
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    // With something unread the client's end is a reset.
+    assert_eq!(io.send(only(&io), &[IoSlice::new(b"unread")]), Ok(6));
+    drop(client);
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    assert_eq!((handler.finished, handler.ended, io.open_connections()), (0, 1, 0));
+    assert_eq!(io.ended_by().unwrap().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn the_simulator_tells_of_an_end_while_nothing_is_read() {
+    for seed in 0..50 {
+        let faults = Faults {
+            split_percent: 50,
+            refuse_percent: 0,
+            reset_per_10_000: 0,
+            delay_ms_max: 0,
+            window_bytes: 10,
+        };
+        let mut sim = Sim::new(seed, faults);
+        let mut handler = Deaf::default();
+        let client = sim.connect(0);
+        sim.write(client, b"ab");
+        while sim.turn(&mut handler) {}
+        assert!(handler.heard);
+        sim.finish_client(client);
+        while sim.turn(&mut handler) {}
+        assert_eq!((handler.finished, handler.ended), (1, 0), "seed {seed}");
+        sim.reset_client(client);
+        while sim.turn(&mut handler) {}
+        assert_eq!((handler.finished, handler.ended), (1, 1), "seed {seed}");
+    }
+}
+
+/// It is set on the listener; every connection must have it.
+#[test]
+fn a_connection_keeps_little_unsent() {
+    let mut handler = Deaf::default();
+    let (mut io, _client) = connected();
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    let chunk = vec![0; 1 << 20];
+    let mut sent = 0;
+    while let Ok(taken @ 1..) = io.send(only(&io), &[IoSlice::new(&chunk)]) {
+        sent += taken;
+    }
+    // Beside what the peer's window took: that is some 64 KB before it has read anything.
+    assert!(sent < 1 << 20, "the kernel took {sent} bytes for a client that does not read");
+}
+
+/// The one connection of a backend.
+fn only(io: &Epoll) -> Socket {
+    let mut all = (0..1_000).map(Socket::from_index);
+    all.find(|&socket| io.is_open(socket)).expect("a connection")
 }
 
 /// Those who wait beyond the ceiling come in as others go, and cost no turns meanwhile.
@@ -376,6 +508,6 @@ fn the_simulator_tells_of_a_peer_that_is_gone() {
     sim.turn(&mut handler);
     sim.turn(&mut handler);
     sim.reset_client(client);
-    sim.turn(&mut handler);
+    handler.go_on(&mut sim, Socket::from_index(0));
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
 }

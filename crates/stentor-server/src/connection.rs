@@ -330,6 +330,20 @@ impl Connection {
         io.close(socket);
     }
 
+    /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
+    /// to it by itself. A held request with so much behind it that nothing more is read would not:
+    /// a long-poll whose client has ended is over, as it is when the end is read.
+    pub(crate) fn peer_finished<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) {
+        if self.holds_too_much() && !self.waits() {
+            self.close(cx, io, socket);
+        }
+    }
+
     fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         self.free(cx);
         io.abort(socket);

@@ -300,6 +300,10 @@ impl<B: Backend> Handler<B> for Worker {
         self.with(socket, |connection, cx| connection.close(cx, io, socket));
     }
 
+    fn finished(&mut self, io: &mut B, socket: Socket) {
+        self.with(socket, |connection, cx| connection.peer_finished(cx, io, socket));
+    }
+
     fn accept_paused(&mut self, why: Pause) {
         self.cx.stats.accept_pauses.add(1);
         if is_due(&mut self.pause_logged_ms, self.cx.now_ms) {

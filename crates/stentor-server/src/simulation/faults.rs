@@ -424,3 +424,50 @@ fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
         assert_eq!(count(&mut world, loopback), 6, "{loopback}");
     }
 }
+
+/// A long-poll that is held, with so much behind it that no more is read.
+fn held_with_much_behind_it(world: &mut World) -> stentor_io::Client {
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.sim.write(client, &GET.repeat(2_000));
+    world.settle();
+    assert_eq!(world.totals().readers_long_poll, 1);
+    assert_eq!(world.sim.read(client), b"");
+    client
+}
+
+#[test]
+fn a_held_request_with_much_behind_it_ends_with_its_client() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, kind(), patient());
+        let client = held_with_much_behind_it(&mut world);
+        if seed % 2 == 0 {
+            world.sim.reset_client(client);
+        } else {
+            world.sim.finish_client(client);
+        }
+        world.settle();
+        world.check_nothing_is_left();
+        assert_eq!(world.totals().readers_long_poll, 0);
+    }
+}
+
+#[test]
+fn an_answer_that_waits_for_a_peer_that_only_sends_no_more_is_sent() {
+    for seed in 0..20 {
+        let faults = Faults { window_bytes: 700, ..kind() };
+        let mut world = World::new(seed, faults, patient());
+        let client = world.sim.connect(PUBLIC);
+        world.sim.stall(client, true);
+        world.sim.write(client, &b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3));
+        world.settle();
+        world.sim.finish_client(client);
+        world.settle();
+        assert!(!world.sim.ended(client));
+        world.sim.stall(client, false);
+        world.settle();
+        let received = world.sim.read(client);
+        assert!(received.len() > 3 * super::LARGE_BYTES, "{} bytes", received.len());
+        world.check_nothing_is_left();
+    }
+}
