@@ -15,6 +15,7 @@ use crate::stats::Stats;
 use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
@@ -74,7 +75,9 @@ pub(crate) struct Context {
     pub(crate) batches: Batches,
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
-    news: Vec<(News, u64)>,
+    news: VecDeque<(News, u64)>,
+    /// One of them is being taken in: with a panic it is lost.
+    is_hearing: bool,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
@@ -133,7 +136,8 @@ impl Context {
             feeds: Feeds::new(listener),
             batches: Batches::default(),
             mailbox,
-            news: Vec::new(),
+            news: VecDeque::new(),
+            is_hearing: false,
             rng: Rng::new(seed),
             shared,
             settings,
@@ -172,11 +176,31 @@ impl Context {
 
     /// Takes what was published out of the mailbox and into the feeds.
     pub(crate) fn hear_news(&mut self) {
+        // What a panic left comes first.
+        self.hear_rest();
         self.mailbox.swap_news(&mut self.news);
-        for (news, published_us) in self.news.drain(..) {
-            self.feeds.hear(news, published_us);
-        }
+        self.hear_rest();
         self.news.shrink_to(NEWS_USUAL);
+    }
+
+    /// One by one: what comes behind one that makes the worker panic is heard afterwards.
+    fn hear_rest(&mut self) {
+        while let Some((news, published_us)) = self.news.pop_front() {
+            self.is_hearing = true;
+            #[cfg(test)]
+            assert!(news.topic() != "/-panic", "a panic for the tests");
+            self.feeds.hear(news, published_us);
+            self.is_hearing = false;
+        }
+    }
+
+    /// After a panic, and `outside` says that it was none of a connection: if news may have been
+    /// lost by it, every reader is to look at history, so that nothing is lost in silence.
+    pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
+        self.out.clear();
+        if outside | std::mem::take(&mut self.is_hearing) {
+            self.feeds.distrust(self.shared.hub.told_seq(), now_us);
+        }
     }
 
     /// Goes by other settings from now on.

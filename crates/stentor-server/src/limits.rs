@@ -86,7 +86,7 @@ pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 pub(crate) const FILES_RESERVED: usize = 128;
 
 /// After so many panics a worker is thought to be beyond repair.
-pub(crate) const PANICS_MAX: u32 = 1_000;
+pub(crate) const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
 
 /// What one connection is sent of a file on the disk before the others have their turn. The
 /// simulator's files are small.

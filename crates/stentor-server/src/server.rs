@@ -275,10 +275,12 @@ impl Server {
             starters.push(starter);
             let shared = Arc::clone(&self.shared);
             let stats = Arc::clone(&self.shared.workers[index]);
+            let own_stats = Arc::clone(&stats);
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
             let settings_of = Arc::clone(&settings);
-            let mut worker = Worker::new(shared, settings_of, stats, Arc::clone(&mailbox), seed);
+            let mut worker =
+                Worker::new(shared, settings_of, own_stats, Arc::clone(&mailbox), seed);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let bound = bound.clone();
             let thread = thread::Builder::new()
@@ -294,9 +296,7 @@ impl Server {
                     // The receiver waits for every worker.
                     let _ = bound.send(result);
                     match (io, started.recv()) {
-                        (Some(io), Ok(())) => run(worker, io, &mailbox).inspect_err(|error| {
-                            tracing::error!("{post} cannot go on: {error}");
-                        }),
+                        (Some(io), Ok(())) => live(post, worker, io, &mailbox, &stats),
                         _ => Ok(()),
                     }
                 })?;
@@ -391,11 +391,27 @@ fn share(settings: &Settings, files: usize, threads: usize) -> usize {
     }
 }
 
+/// A worker's life and its end, whatever ends it: nothing more is kept for it, and nobody is
+/// counted whom it served.
+fn live(post: Post, worker: Worker, io: Epoll, mailbox: &Mailbox, stats: &Stats) -> io::Result<()> {
+    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox)));
+    let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+    mailbox.close();
+    stats.close(result.is_err());
+    result.inspect_err(|error| tracing::error!("{post} cannot go on: {error}"))
+}
+
 /// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
     worker.open_roots();
-    for _ in 0..PANICS_MAX {
+    for panics in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
+            if panics > 0 {
+                worker.recover(&mut io);
+                // A wake-up may have gone by in the turn that broke off.
+                mailbox.waker().take();
+                worker.attend(&mut io);
+            }
             loop {
                 turn(&mut worker, &mut io)?;
                 if worker.has_ended() {
@@ -407,10 +423,6 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
             Ok(result) => return result,
             Err(_) => {
                 tracing::error!("a request made its worker panic; its connection is closed");
-                worker.recover(&mut io);
-                // A wake-up may have gone by in the turn that broke off.
-                mailbox.waker().take();
-                worker.attend(&mut io);
             }
         }
     }
@@ -429,3 +441,63 @@ fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
 const WORKER_STACK_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    /// Sends a request and reads until `done`, or the end.
+    fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(format!("{request} HTTP/1.1\r\nHost: localhost\r\n").as_bytes()).unwrap();
+        stream.write_all(b"Accept: text/event-stream\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let mut byte = [0];
+        while !String::from_utf8_lossy(&answer).contains(done)
+            && matches!(stream.read(&mut byte), Ok(1))
+        {
+            answer.push(byte[0]);
+        }
+        (stream, String::from_utf8(answer).unwrap())
+    }
+
+    #[test]
+    fn a_worker_that_breaks_leaves_nothing_behind_and_says_so() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let settings = Settings {
+            listen: vec![any],
+            control: vec![ControlAddress::Tcp(any)],
+            workers: 1,
+            ..Settings::default()
+        };
+        let server = start(settings).unwrap();
+        let ControlAddress::Tcp(control) = server.control()[0] else { panic!("it is TCP") };
+        let readers = || server.publish("/a", Draft::new(*b"x")).unwrap().readers;
+        readers();
+        let (_reader, head) = ask(server.public()[0], "GET /a", "data: x");
+        assert!(head.contains("data: x"), "{head}");
+        assert_eq!(readers(), 1);
+        let ready = || ask(control, "GET /-/readyz", ".\n").1;
+        let (_stream, said) = ask(control, "GET /-/readyz", "ready\n");
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        for _ in 0..PANICS_MAX {
+            ask(server.public()[0], "GET /-/panic", "never");
+        }
+        // The thread ends a moment after its last connection.
+        while server.shared.workers[0].workers_lost.value() == 0 {
+            thread::yield_now();
+        }
+        assert!(ready().starts_with("HTTP/1.1 503"));
+        let counters = &server.shared.workers[0];
+        let left = [&counters.connections_public, &counters.readers_sse].map(|c| c.value());
+        assert_eq!(left, [0, 0]);
+        assert_eq!(readers(), 0);
+        server.drain();
+        let error = server.wait().unwrap_err();
+        assert!(error.contains("worker-0") && error.contains("panics"), "{error}");
+    }
+}

@@ -75,6 +75,28 @@ macro_rules! stats {
     };
 }
 
+impl Stats {
+    /// The worker has ended: none of its connections is there any more. `is_lost` says that it
+    /// broke.
+    pub(crate) fn close(&self, is_lost: bool) {
+        let gauges = [
+            &self.connections_public,
+            &self.connections_control,
+            &self.connections_reading,
+            &self.connections_writing,
+            &self.readers_sse,
+            &self.readers_websocket,
+            &self.readers_long_poll,
+            &self.readers_behind,
+            &self.backlog_bytes,
+        ];
+        for gauge in gauges {
+            gauge.sub(gauge.value());
+        }
+        self.workers_lost.add(u64::from(is_lost));
+    }
+}
+
 stats! {
     /// Connections open on the public listeners.
     connections_public,
@@ -111,6 +133,8 @@ stats! {
     accept_pauses,
     /// Connections refused since their address had as many as it may.
     connections_refused,
+    /// Workers that broke; the others go on.
+    workers_lost,
     /// Requests read to the end of their head.
     requests,
     /// Answers with a status of 2xx, 304 excepted below.

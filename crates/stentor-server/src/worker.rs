@@ -185,9 +185,10 @@ impl Worker {
     }
 
     /// After a panic: closes the connection that was being seen to, and it alone. Nothing else is
-    /// ever left half done, since the worker sees to one connection at a time.
+    /// ever left half done, since the worker sees to one connection at a time. If it saw to none,
+    /// or took news in, the log of what was published may lack something and is not used.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
-        self.cx.out.clear();
+        self.cx.recover(self.current.is_none(), io.now_us());
         let Some((socket, before)) = self.current.take() else { return };
         let Some(connection) = self.connections.at(socket.index()) else { return };
         if !connection.is_free() {

@@ -119,6 +119,8 @@ fn process(page: &mut Page, report: &Report) {
     page.family("build_info", "gauge", "The running version.", &[(&labels, 1)]);
     page.gauge("uptime_seconds", "Time since the start.", report.uptime_s);
     page.gauge("workers", "Worker threads.", report.workers as u64);
+    let help = "Worker threads that broke; the others go on.";
+    page.gauge("workers_lost", help, report.counters.workers_lost);
     let help = "Memory of the process: resident.";
     page.gauge("memory_resident_bytes", help, report.memory_resident_bytes);
     let help = "Memory of the process: its own, without mapped files.";

@@ -331,6 +331,34 @@ fn a_panic_costs_its_connection_and_no_other() {
     assert_eq!((totals.connections_public, totals.connections_reading), (1, 0));
 }
 
+/// News that makes the worker panic is told again by history, as is what came with it.
+#[test]
+fn news_that_a_panic_took_is_not_lost() {
+    for target in ["/-/events?topic=/**", "/-/events?topic=/n&topic=/-panic"] {
+        let mut world = world(patient());
+        let get = format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
+        let (reader, _) = world.ask(PUBLIC, get.as_bytes());
+        for (topic, data) in [("/n", "one"), ("/-panic", "two"), ("/n", "three"), ("/n", "four")] {
+            world.publish(topic, data.into(), super::ContentType::TEXT);
+        }
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        assert!(panicked.is_err());
+        let World { worker, sim, .. } = &mut world;
+        worker.recover(sim);
+        world.settle();
+        let received = String::from_utf8(world.sim.read(reader)).unwrap();
+        let heard: Vec<&str> = ["one", "two", "three", "four"]
+            .into_iter()
+            .filter(|data| received.matches(&format!("\"{data}\"")).count() == 1)
+            .collect();
+        assert_eq!(heard, ["one", "two", "three", "four"], "{target}: {received}");
+        world.publish("/n", b"five".to_vec(), super::ContentType::TEXT);
+        world.settle();
+        let received = String::from_utf8(world.sim.read(reader)).unwrap();
+        assert_eq!(received.matches("data: ").count(), 1, "{received}");
+    }
+}
+
 #[test]
 fn a_request_that_ends_where_the_turns_share_does_is_answered() {
     let mut world = world(patient());

@@ -185,7 +185,7 @@ impl Feeds {
         for &id in &wanted {
             let feed = self.feed_mut(id);
             feed.recent.push_back(news.clone());
-            feed.latest_seq = news.seq();
+            feed.latest_seq = feed.latest_seq.max(news.seq());
             feed.due_us.get_or_insert(published_us);
             if !std::mem::replace(&mut feed.is_passing, true) {
                 self.passing.push_back(id);
@@ -195,6 +195,24 @@ impl Feeds {
         self.log.push_back(Logged { news, feeds: wanted.into() });
         while self.log.len() > LOG_MESSAGES_MAX || self.log_bytes > LOG_BYTES_MAX {
             self.forget_oldest();
+        }
+    }
+
+    /// Something went wrong while news was taken in. Of what was published up to `seq` the log may
+    /// lack some, so it forgets all of it, and every reader is visited and looks at history.
+    pub(crate) fn distrust(&mut self, seq: u64, now_us: u64) {
+        self.log.clear();
+        self.log_bytes = 0;
+        self.forgotten_seq = self.forgotten_seq.max(seq);
+        for (id, feed) in self.feeds.iter_mut().enumerate() {
+            let Some(feed) = feed else { continue };
+            feed.recent.clear();
+            feed.latest_seq = feed.latest_seq.max(seq);
+            feed.complete_since = feed.complete_since.max(seq);
+            feed.due_us.get_or_insert(now_us);
+            if !std::mem::replace(&mut feed.is_passing, true) {
+                self.passing.push_back(id as FeedId);
+            }
         }
     }
 
@@ -243,7 +261,7 @@ impl Feeds {
 
     /// The number of the last message of any feed that was heard of.
     pub(crate) fn heard_seq(&self) -> u64 {
-        self.log.back().map_or(self.forgotten_seq, |logged| logged.news.seq())
+        self.log.back().map_or(0, |logged| logged.news.seq()).max(self.forgotten_seq)
     }
 
     /// Whether the log has all there is of a feed after `cursor`.
@@ -326,7 +344,7 @@ impl Feeds {
         let Some(logged) = self.log.pop_front() else { return };
         let seq = logged.news.seq();
         self.log_bytes -= cost(&logged.news);
-        self.forgotten_seq = seq;
+        self.forgotten_seq = self.forgotten_seq.max(seq);
         for &id in &logged.feeds {
             // The number may be another feed's by now, which has not got this message.
             if let Some(Some(feed)) = self.feeds.get_mut(id as usize)
@@ -345,6 +363,15 @@ impl Feeds {
 
     fn feed_mut(&mut self, id: FeedId) -> &mut Feed {
         self.feeds[id as usize].as_mut().expect("a feed that is read exists")
+    }
+}
+
+impl Drop for Feeds {
+    /// The worker ends: nobody is counted any more who reads here.
+    fn drop(&mut self) {
+        for feed in self.feeds.iter().flatten() {
+            feed.readers.store(0, Ordering::Relaxed);
+        }
     }
 }
 
