@@ -11,7 +11,7 @@
 //! end.
 
 use crate::owned::Owned;
-use crate::socket::{Dial, dial, hold_little};
+use crate::socket::{Dial, dial, hold_little, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Refused, Role, Socket,
     Waker, monotonic_us, unix_s,
@@ -504,6 +504,7 @@ impl Backend for Epoll {
             sent += send_part_of(fd, file, offset, length)?;
         }
         if sent < before + length {
+            trust_reader(fd);
             self.rearm(socket);
         }
         Ok(sent)

@@ -43,8 +43,8 @@ pub use file::{
     Symlinks,
 };
 pub use process::{
-    ProcessMemory, cores_allowed, monotonic_us, open_files_limit, process_cpu, process_memory,
-    process_memory_of, raise_open_files_limit, unix_ns, unix_s,
+    ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
+    process_memory, process_memory_of, raise_open_files_limit, unix_ns, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};

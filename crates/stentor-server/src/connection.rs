@@ -24,7 +24,7 @@ use crate::route::{self, Next};
 use crate::stream::{Opening, Reader};
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Role, Socket};
-use stentor_wire::http1::{self, FieldSlots, Scan};
+use stentor_wire::http1::{self, FieldSlots, Method, Scan};
 use stentor_wire::status::{Refusal, Status};
 
 /// The record of a connection.
@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     timer: Timer,
     counted: Counted,
     pub(crate) role: Role,
+    /// It came over TCP, and not by a socket file.
+    is_tcp: bool,
     phase: Phase,
     wait: Wait,
 }
@@ -148,8 +150,9 @@ impl Timed for Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(&mut self, role: Role, counted: Counted) {
+    pub(crate) fn open(&mut self, role: Role, is_tcp: bool, counted: Counted) {
         self.role = role;
+        self.is_tcp = is_tcp;
         self.counted = counted;
         self.phase = Phase::Open;
         self.wait = Wait::Head;
@@ -504,6 +507,10 @@ impl Connection {
                 return None;
             }
         };
+        if self.is_tcp && !route::is_meant(&cx.settings, self.role, &head) {
+            self.refuse_request(cx, &route::MISDIRECTED, head.method == Method::Head);
+            return None;
+        }
         let keep_alive = head.keep_alive && !(cx.draining && last);
         match route::begin(cx, self.role, &head, bytes, keep_alive) {
             Next::Stream(opening) => return Some(opening),

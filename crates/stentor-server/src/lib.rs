@@ -30,3 +30,4 @@ mod worker;
 mod simulation;
 
 pub use server::{Server, StartError, start};
+pub use stentor_io::is_root;

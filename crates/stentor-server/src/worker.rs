@@ -270,7 +270,7 @@ impl<B: Backend> Handler<B> for Worker {
         };
         self.cx.connections(role).add(1);
         self.open += 1;
-        self.connections.grow(socket.index()).open(role, counted);
+        self.connections.grow(socket.index()).open(role, peer.is_some(), counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,
             false => self.cx.settings.limits.head_timeout_ms,

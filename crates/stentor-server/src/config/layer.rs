@@ -74,6 +74,7 @@ pub(super) type Path = (&'static str, &'static str, bool);
 pub(super) const SCALARS: &[Path] = &[
     ("", "listen", true),
     ("", "control", true),
+    ("", "control_hosts", true),
     ("", "workers", false),
     ("", "pin", false),
     ("", "server_header", false),
@@ -93,6 +94,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "stall_timeout", false),
     ("streams", "drain_spread", false),
     ("streams", "topics_max", false),
+    ("streams", "public_patterns", false),
     ("cors", "origins", true),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
@@ -158,6 +160,7 @@ fn explain(message: &str) -> String {
 struct Layer {
     listen: Option<OneOrMany<Listen>>,
     control: Option<OneOrMany<ControlAddress>>,
+    control_hosts: Option<OneOrMany<HostName>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
     server_header: Option<bool>,
@@ -195,6 +198,7 @@ struct StreamsLayer {
     stall_timeout: Option<Millis<10, DAY>>,
     drain_spread: Option<Millis<0, HOUR>>,
     topics_max: Option<Count<1, 100_000>>,
+    public_patterns: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -246,6 +250,9 @@ impl Layer {
     fn apply(self, settings: &mut Settings) {
         set(&mut settings.listen, self.listen, |many| many.0.into_iter().map(|l| l.0).collect());
         set(&mut settings.control, self.control, |many| many.0);
+        set(&mut settings.control_hosts, self.control_hosts, |many| {
+            many.0.into_iter().map(|name| name.0).collect()
+        });
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
         set(&mut settings.server_header, self.server_header, |flag| flag);
@@ -279,6 +286,7 @@ impl Layer {
         set(&mut streams.stall_timeout_ms, from.stall_timeout, |time| time.0);
         set(&mut streams.drain_spread_ms, from.drain_spread, |time| time.0);
         set(&mut streams.topics_max, from.topics_max, |count| to_usize(count.0));
+        set(&mut streams.public_patterns, from.public_patterns, |flag| flag);
         let (files, from) = (&mut settings.files, self.files);
         set(&mut files.cache_bytes_max, from.cache_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut files.small_bytes_max, from.small_bytes_max, |bytes| to_usize(bytes.0));
@@ -448,6 +456,11 @@ text_kind!(
     parse_address
 );
 text_kind!(
+    /// A name that the control listener goes by.
+    HostName(String),
+    host_name
+);
+text_kind!(
     /// Which topics a rule is for.
     TopicPattern(Pattern),
     Pattern::parse
@@ -497,6 +510,21 @@ text_kind!(
     Origin(String),
     origin
 );
+
+/// A name as the `Host` field has it; a port behind it does not matter.
+fn host_name(text: &str) -> Result<String, String> {
+    let name = match text.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => text,
+    };
+    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    if name.is_empty() || !name.bytes().all(is_of_a_name) {
+        return Err(format!(
+            "'{text}' is not the name of a host: write one such as stentor.internal"
+        ));
+    }
+    Ok(name.to_owned())
+}
 
 fn topic_template(text: &str) -> Result<Template, String> {
     let template = Template::parse(text)?;

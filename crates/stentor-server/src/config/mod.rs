@@ -30,6 +30,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses of the control listener: publishing, status and every read.
     pub control: Vec<ControlAddress>,
+    /// Names that the control listener goes by, beside its addresses and `localhost`.
+    pub control_hosts: Vec<String>,
     /// Worker threads of the public listener; control has one more. More than there are cores is
     /// allowed: each brings its own file table, and with it another `RLIMIT_NOFILE` of
     /// connections.
@@ -118,6 +120,9 @@ pub struct Streams {
     pub drain_spread_ms: u64,
     /// How many topics and patterns one stream may be of.
     pub topics_max: usize,
+    /// Whether patterns may be read on the public listener. Whoever does learns the names of all
+    /// topics that match.
+    pub public_patterns: bool,
 }
 
 /// Cross-origin reads (the CORS protocol of the Fetch standard).
@@ -285,6 +290,7 @@ impl Default for Settings {
         Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
+            control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin: false,
             server_header: true,
@@ -326,6 +332,7 @@ impl Default for Streams {
             stall_timeout_ms: 300_000,
             drain_spread_ms: 5_000,
             topics_max: 1_000,
+            public_patterns: true,
         }
     }
 }

@@ -121,6 +121,29 @@ fn an_empty_document_is_the_defaults() {
 }
 
 #[test]
+fn names_of_the_control_listener() {
+    let of = |text: &str| {
+        let text = format!("control_hosts = {text}");
+        Settings::from_toml(&text, "stentor.toml").unwrap().control_hosts
+    };
+    assert_eq!(of("'stentor.internal'"), ["stentor.internal"]);
+    assert_eq!(of("['a_b', 'c-d.example:8081']"), ["a_b", "c-d.example"]);
+    for bad in ["", "a b", "http://a", "*", ":80", "a/b"] {
+        let error = headline(&format!("control_hosts = '{bad}'"));
+        assert!(error.contains(&format!("'{bad}' is not the name of a host")), "{error}");
+    }
+    let variable = ("STENTOR_CONTROL_HOSTS", "a,b.example");
+    assert_eq!(environment(&[variable]).unwrap().control_hosts, ["a", "b.example"]);
+}
+
+#[test]
+fn patterns_for_the_public() {
+    assert!(Settings::default().streams.public_patterns);
+    let settings = Settings::from_toml("streams.public_patterns = false", "x").unwrap();
+    assert!(!settings.streams.public_patterns);
+}
+
+#[test]
 fn connections_of_an_address() {
     let of = |text: &str| {
         let text = format!("limits.connections_per_address = {text}");

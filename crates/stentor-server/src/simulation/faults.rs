@@ -404,6 +404,7 @@ fn ip(text: &str) -> Option<std::net::IpAddr> {
 fn an_address_has_so_many_connections_and_the_next_is_told_so() {
     let mut settings = patient();
     settings.limits.connections_per_address = PerAddress::Count(2);
+    settings.control_hosts.push("h".to_owned());
     let mut world = world(settings);
     let ask = |world: &mut World, role, address| {
         let client = world.sim.connect_from(role, address);
@@ -497,5 +498,111 @@ fn an_answer_that_waits_for_a_peer_that_only_sends_no_more_is_sent() {
         let received = world.sim.read(client);
         assert!(received.len() > 3 * super::LARGE_BYTES, "{} bytes", received.len());
         world.check_nothing_is_left();
+    }
+}
+
+#[test]
+fn control_goes_by_addresses_and_names_that_are_listed() {
+    let mut settings = patient();
+    settings.control_hosts = vec!["stentor.internal".to_owned()];
+    let mut world = world(settings);
+    let mut status = |role, address, version: &str, host: &str| {
+        let client = world.sim.connect_from(role, address);
+        world.sim.write(client, format!("GET /small {version}\r\n{host}\r\n").as_bytes());
+        world.settle();
+        let answer = String::from_utf8(world.sim.read(client)).unwrap();
+        (answer[9..12].to_owned(), answer)
+    };
+    let loopback = ip("127.0.0.1");
+    for (host, expected) in [
+        ("localhost", "200"),
+        ("LocalHost:8081", "200"),
+        ("127.0.0.1", "200"),
+        ("127.0.0.1:8081", "200"),
+        ("[::1]:8081", "200"),
+        ("[2001:db8::7]", "200"),
+        ("192.0.2.1:80", "200"),
+        ("stentor.internal", "200"),
+        ("Stentor.Internal:8081", "200"),
+        ("rebound.example", "421"),
+        ("rebound.example:8081", "421"),
+        ("localhost.rebound.example", "421"),
+        ("127.0.0.1.rebound.example:8081", "421"),
+        ("", "421"),
+    ] {
+        let field = format!("Host: {host}\r\n");
+        let (code, answer) = status(CONTROL, loopback, "HTTP/1.1", &field);
+        assert_eq!(code, expected, "{host}");
+        assert!(code == "200" || answer.contains("control_hosts"), "{answer}");
+        // By a socket file, and on the public listener, any name will do.
+        assert_eq!(status(CONTROL, None, "HTTP/1.1", &field).0, "200", "{host}");
+        assert_eq!(status(PUBLIC, loopback, "HTTP/1.1", &field).0, "200", "{host}");
+    }
+    assert_eq!(status(CONTROL, loopback, "HTTP/1.0", "").0, "200");
+}
+
+#[test]
+fn pages_of_other_sites_do_not_publish() {
+    let mut world = world(patient());
+    for (site, expected) in
+        [("cross-site", "403"), ("same-site", "403"), ("same-origin", "20"), ("none", "20")]
+    {
+        for (method, length) in [("PUT", "Content-Length: 0\r\n"), ("DELETE", "")] {
+            let request = format!(
+                "{method} /w HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: {site}\r\n{length}\r\n"
+            );
+            let (_, answer) = world.ask(CONTROL, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{site}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn patterns_are_for_control_alone_if_so_configured() {
+    let mut settings = patient();
+    settings.streams.public_patterns = false;
+    let mut world = world(settings);
+    for (role, topic, expected) in [
+        (PUBLIC, "/**", "403"),
+        (PUBLIC, "/a&topic=/b/*", "403"),
+        (PUBLIC, "/small", "200"),
+        (CONTROL, "/**", "200"),
+    ] {
+        for accept in ["text/event-stream", "application/json"] {
+            let request = format!(
+                "GET /-/events?topic={topic} HTTP/1.1\r\nHost: h\r\nAccept: {accept}\r\n\r\n"
+            );
+            let (_, answer) = world.ask(role, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{topic}: {answer}");
+            assert!(expected == "200" || answer.contains("streams.public_patterns"), "{answer}");
+        }
+    }
+    // So it is with the commands of a WebSocket: an error, and nothing has changed.
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+                   Sec-WebSocket-Protocol: stentor.v1\r\n";
+    let get = format!("GET /-/events HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
+    for (role, is_refused) in [(PUBLIC, true), (CONTROL, false)] {
+        let (client, _) = world.ask(role, get.as_bytes());
+        let command = br#"{"subscribe":["/**"]}"#;
+        // Masked with zeros.
+        let mut frame = vec![0x81, 0x80 | command.len() as u8, 0, 0, 0, 0];
+        frame.extend_from_slice(command);
+        world.sim.write(client, &frame);
+        world.settle();
+        let said = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
+        assert_eq!(said.contains("streams.public_patterns"), is_refused, "{said}");
+    }
+}
+
+#[test]
+fn what_was_published_is_not_sniffed() {
+    let mut world = world(patient());
+    for target in
+        ["/small", "/text", "/list=small", "/-/values?topic=/small", "/-/events?topic=/small"]
+    {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (_, answer) = world.ask(PUBLIC, request.as_bytes());
+        assert!(answer.contains("\r\nX-Content-Type-Options: nosniff\r\n"), "{answer}");
     }
 }
