@@ -294,8 +294,14 @@ impl Worker {
 
 impl Handler<Epoll> for Worker {
     /// There are no listeners.
-    fn accepted(&mut self, io: &mut Epoll, socket: Socket, _role: stentor_io::Role) {
-        io.close(socket);
+    fn accepted(
+        &mut self,
+        _io: &mut Epoll,
+        _socket: Socket,
+        _role: stentor_io::Role,
+        _peer: Option<std::net::IpAddr>,
+    ) -> Result<(), stentor_io::Refused> {
+        Err(stentor_io::Refused(b""))
     }
 
     fn ready(&mut self, io: &mut Epoll, socket: Socket, writable: bool) -> bool {

@@ -435,6 +435,8 @@ impl Message {
             head.extend_from_slice(b"\r\n");
         };
         line(format_args!("Content-Type: {}", self.content_type()));
+        // What a publisher sent is never taken for more than it says.
+        line(format_args!("X-Content-Type-Options: nosniff"));
         line(format_args!("Content-Length: {content_length}"));
         if encoding != Encoding::Identity {
             line(format_args!("Content-Encoding: {}", encoding.token()));

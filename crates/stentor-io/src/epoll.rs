@@ -7,22 +7,26 @@
 //! again if anything waits. No list of half-read sockets is kept here.
 //!
 //! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
+//! While no more may be accepted they are out of the epoll set, for they would be reported without
+//! end.
 
-use crate::socket::{Dial, dial, hold_little};
+use crate::owned::Owned;
+use crate::socket::{Dial, dial, hold_little, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Role, Socket, Waker, monotonic_us,
-    unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Refused, Role, Socket,
+    Waker, monotonic_us, unix_s,
 };
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs;
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
+use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +36,10 @@ pub struct Epoll {
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
     waker: Arc<Waker>,
+    /// The connections. No other descriptor is touched, whatever number a handler comes with.
+    owned: Owned,
+    /// No more of them are accepted.
+    connections_max: usize,
     /// Ends waits at a time finer than a deadline, once that was asked for.
     alarm: Option<OwnedFd>,
     /// When it goes off, in microseconds.
@@ -54,6 +62,8 @@ enum Accepting {
     Yes,
     /// Out of files or memory: the listeners are out of the epoll set until this time.
     PausedUntil(u64),
+    /// As many connections as there may be: they are out of it until one is closed.
+    Full,
     /// The listeners are to be emptied and closed, from this time on.
     Closing(u64),
 }
@@ -65,8 +75,8 @@ enum Accepted {
     All,
     /// There may be more.
     Some,
-    /// Files or memory have run out.
-    NoRoom,
+    /// There may be more, but no room for it.
+    NoRoom(Pause),
 }
 
 impl Epoll {
@@ -83,6 +93,8 @@ impl Epoll {
             listeners,
             accepting: Accepting::PausedUntil(0),
             waker,
+            owned: Owned::default(),
+            connections_max: usize::MAX,
             alarm: None,
             alarm_us: u64::MAX,
             broken: None,
@@ -97,25 +109,34 @@ impl Epoll {
         Ok(this)
     }
 
-    /// Begins a connection to a server. [`Handler::ready`] is called, with `writable`, as soon as
-    /// it is established or has failed; [`Epoll::connect_error`] tells which.
+    /// From now on holds at most so many connections: others wait in the listening queues until
+    /// one is closed. What files the limit of the process leaves then are for other things.
+    pub fn limit_connections(&mut self, connections_max: usize) {
+        self.connections_max = connections_max;
+    }
+
+    /// Begins a connection to a server. [`Handler::ready`] is called as soon as it is established
+    /// or has failed; [`Epoll::connect_error`] tells which.
     ///
     /// # Errors
     /// Out of files, memory or ports; or there is no way to that address.
     pub fn connect(&mut self, dialled: &Dial) -> io::Result<Socket> {
         let fd = dial(dialled)?;
-        let socket = Socket(fd.as_raw_fd() as u32);
+        let socket = self.owned.insert(fd);
         // Room to write is of interest from the start: the handshake's end is told by it. Once
         // connected it comes together with what is read, and by itself only when it is awaited.
-        epoll::add(&self.epoll, &fd, data(socket), READABLE | EventFlags::OUT)?;
-        let _ = fd.into_raw_fd();
+        if let Err(error) = self.add(socket, READABLE | EventFlags::OUT) {
+            drop(self.owned.remove(socket));
+            return Err(error.into());
+        }
         Ok(socket)
     }
 
     /// Why a connection could not be established. None: it was. Asked once, at its first
     /// [`Handler::ready`].
     pub fn connect_error(&mut self, socket: Socket) -> Option<io::Error> {
-        match sockopt::socket_error(borrow(socket)) {
+        let Some(fd) = self.owned.get(socket) else { return Some(Errno::BADF.into()) };
+        match sockopt::socket_error(fd) {
             Ok(Ok(())) => None,
             Ok(Err(error)) | Err(error) => Some(error.into()),
         }
@@ -182,8 +203,9 @@ impl Epoll {
                 WAKER => {}
                 ALARM => self.alarm_us = u64::MAX,
                 data if data >= LISTENER => {
-                    if self.accept(handler, (data - LISTENER) as usize) == Accepted::NoRoom {
-                        self.pause_accepting();
+                    let accepted = self.accept(handler, (data - LISTENER) as usize);
+                    if let Accepted::NoRoom(why) = accepted {
+                        self.pause_accepting(why);
                     }
                 }
                 data => self.serve(handler, Socket(data as u32), flags),
@@ -209,6 +231,7 @@ impl Epoll {
     fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
         let retry_ms = match self.accepting {
             Accepting::Yes => None,
+            Accepting::Full => self.has_room().then_some(self.now_ms),
             Accepting::PausedUntil(at) => Some(at),
             Accepting::Closing(at) => Some(at),
         };
@@ -230,12 +253,35 @@ impl Epoll {
     }
 
     fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, flags: EventFlags) {
-        if !handler.ready(self, socket, flags.contains(EventFlags::OUT)) {
+        let hangup = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        // A broken socket counts as writable, but nothing is to be done for its peer any more.
+        let writable = flags.contains(EventFlags::OUT) && !flags.contains(EventFlags::ERR);
+        let mut flow = Flow::Pause;
+        if handler.ready(self, socket, writable) {
+            flow = Flow::More;
+            if hangup || flags.contains(EventFlags::IN) {
+                flow = self.read(handler, socket, hangup);
+            }
+        }
+        if hangup && flow == Flow::Pause {
+            self.tell_of_end(handler, socket);
+        }
+    }
+
+    /// Tells a handler that does not read how the connection has ended, which reading would have
+    /// told. The socket itself is asked: the event may be of another that had its number before.
+    fn tell_of_end<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket) {
+        let Some(fd) = self.owned.get(socket) else { return };
+        let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+        if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() {
             return;
         }
-        let hangup = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        if flags.intersects(EventFlags::IN | hangup) {
-            let _ = self.read(handler, socket, flags.intersects(hangup));
+        let flags = asked[0].revents();
+        if flags.contains(PollFlags::ERR) {
+            self.broken = sockopt::socket_error(fd).ok().and_then(Result::err);
+            handler.ended(self, socket);
+        } else if flags.intersects(PollFlags::RDHUP | PollFlags::HUP) {
+            handler.finished(self, socket);
         }
     }
 
@@ -248,7 +294,11 @@ impl Epoll {
         let mut flow = Flow::More;
         let mut drained = false;
         for _ in 0..READS_PER_TURN {
-            match net::recv(borrow(socket), &mut buffer[..], RecvFlags::empty()) {
+            let Some(fd) = self.owned.get(socket) else {
+                flow = Flow::Closed;
+                break;
+            };
+            match net::recv(fd, &mut buffer[..], RecvFlags::empty()) {
                 Ok((_, 0)) => {
                     self.broken = None;
                     handler.ended(self, socket);
@@ -281,13 +331,17 @@ impl Epoll {
     fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> Accepted {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some((listener, role)) = self.listeners.get(index) else { return Accepted::All };
+            if !self.has_room() {
+                handler.accept_paused(Pause::Ceiling);
+                return Accepted::NoRoom(Pause::Ceiling);
+            }
             let (fd, role) = (listener.fd.as_fd(), *role);
-            match net::accept_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(accepted) => self.admit(handler, Socket(accepted.into_raw_fd() as u32), role),
+            match net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((accepted, peer)) => self.admit(handler, accepted, role, address_of(peer)),
                 Err(Errno::AGAIN) => return Accepted::All,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    handler.accept_paused();
-                    return Accepted::NoRoom;
+                    handler.accept_paused(Pause::Exhausted);
+                    return Accepted::NoRoom(Pause::Exhausted);
                 }
                 // A signal came, or Linux tells of an error of the connection itself: the next
                 // one, then.
@@ -299,39 +353,80 @@ impl Epoll {
 
     /// Begins a connection. Its first bytes are often there already; reading them before the
     /// socket is registered saves the registration of those that ask once and close.
-    fn admit<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, role: Role) {
-        handler.accepted(self, socket, role);
+    fn admit<H: Handler<Epoll>>(
+        &mut self,
+        handler: &mut H,
+        accepted: OwnedFd,
+        role: Role,
+        peer: Option<IpAddr>,
+    ) {
+        let socket = self.owned.insert(accepted);
+        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, peer) {
+            return self.turn_away(socket, farewell);
+        }
         if self.read(handler, socket, false) == Flow::Closed {
             return;
         }
-        match epoll::add(&self.epoll, borrow(socket), data(socket), READABLE) {
+        match self.add(socket, READABLE) {
             // Registered by a send that was cut short, or by a read that was.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(_) => handler.ended(self, socket),
         }
     }
 
+    /// Says why to a connection that is not wanted, and closes it. What it has sent already is
+    /// read, as a rule all of it: to close on unread bytes would be a reset, and overtake the
+    /// answer.
+    fn turn_away(&mut self, socket: Socket, farewell: &[u8]) {
+        if let Some(fd) = self.owned.get(socket) {
+            self.buffer.resize(RECEIVE_BYTES, 0);
+            let _ = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
+            let _ = net::send(fd, farewell, SendFlags::NOSIGNAL);
+        }
+        self.close(socket);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open_connections(&self) -> usize {
+        self.owned.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_open(&self, socket: Socket) -> bool {
+        self.owned.get(socket).is_some()
+    }
+
+    fn has_room(&self) -> bool {
+        self.owned.len() < self.connections_max
+    }
+
     /// Takes the listeners out of the epoll set: level-triggered, they would spin.
-    fn pause_accepting(&mut self) {
+    fn pause_accepting(&mut self, why: Pause) {
         for (listener, _) in &self.listeners {
             let _ = epoll::delete(&self.epoll, listener);
         }
-        self.accepting = Accepting::PausedUntil(self.now_ms + ACCEPT_RETRY_MS);
+        self.accepting = match why {
+            Pause::Exhausted => Accepting::PausedUntil(self.now_ms + ACCEPT_RETRY_MS),
+            Pause::Ceiling => Accepting::Full,
+        };
     }
 
     fn tend_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
         match self.accepting {
-            Accepting::PausedUntil(at) if at <= self.now_ms => {
-                for (index, (listener, _)) in self.listeners.iter().enumerate() {
-                    let data = EventData::new_u64(LISTENER + index as u64);
-                    // If the kernel has no memory for this either, the next retry will.
-                    let _ = epoll::add(&self.epoll, listener, data, EventFlags::IN);
-                }
-                self.accepting = Accepting::Yes;
-            }
+            Accepting::PausedUntil(at) if at <= self.now_ms => self.resume_accepting(),
+            Accepting::Full if self.has_room() => self.resume_accepting(),
             Accepting::Closing(at) if at <= self.now_ms => self.empty_listeners(handler),
             _ => {}
         }
+    }
+
+    fn resume_accepting(&mut self) {
+        for (index, (listener, _)) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENER + index as u64);
+            // If the kernel has no memory for this either, the next retry will.
+            let _ = epoll::add(&self.epoll, listener, data, EventFlags::IN);
+        }
+        self.accepting = Accepting::Yes;
     }
 
     /// Accepts what is left in the queues and closes the listeners; if there is no room for all
@@ -341,7 +436,7 @@ impl Epoll {
             match self.accept(handler, 0) {
                 Accepted::All => drop(self.listeners.swap_remove(0)),
                 Accepted::Some => return self.accepting = Accepting::Closing(self.now_ms),
-                Accepted::NoRoom => {
+                Accepted::NoRoom(_) => {
                     self.accepting = Accepting::Closing(self.now_ms + ACCEPT_RETRY_MS);
                     return;
                 }
@@ -352,10 +447,16 @@ impl Epoll {
 
     /// Asks the kernel to report the socket again if it can be read or written now.
     fn rearm(&self, socket: Socket) {
+        let Some(fd) = self.owned.get(socket) else { return };
         let flags = READABLE | EventFlags::OUT;
-        if epoll::modify(&self.epoll, borrow(socket), data(socket), flags) == Err(Errno::NOENT) {
-            let _ = epoll::add(&self.epoll, borrow(socket), data(socket), flags);
+        if epoll::modify(&self.epoll, fd, data(socket), flags) == Err(Errno::NOENT) {
+            let _ = self.add(socket, flags);
         }
+    }
+
+    fn add(&self, socket: Socket, flags: EventFlags) -> rustix::io::Result<()> {
+        let fd = self.owned.get(socket).ok_or(Errno::BADF)?;
+        epoll::add(&self.epoll, fd, data(socket), flags)
     }
 
     fn freed_a_file(&mut self) {
@@ -375,7 +476,8 @@ impl Backend for Epoll {
     }
 
     fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
-        let sent = send_parts(socket, parts, SendFlags::NOSIGNAL)?;
+        let fd = self.owned.get(socket).ok_or(Gone)?;
+        let sent = send_parts(fd, parts, SendFlags::NOSIGNAL)?;
         if sent < bytes_of(parts) {
             self.rearm(socket);
         }
@@ -390,17 +492,19 @@ impl Backend for Epoll {
         offset: u64,
         length: usize,
     ) -> Result<usize, FileSendError> {
+        let fd = self.owned.get(socket).ok_or(Gone)?;
         let mut sent = 0;
         if !before.is_empty() {
             // What belongs together travels together: the kernel waits for the file.
             let more = if length > 0 { SendFlags::MORE } else { SendFlags::empty() };
-            sent = send_parts(socket, before, SendFlags::NOSIGNAL | more)?;
+            sent = send_parts(fd, before, SendFlags::NOSIGNAL | more)?;
         }
         let before = bytes_of(before);
         if sent == before && length > 0 {
-            sent += send_part_of(socket, file, offset, length)?;
+            sent += send_part_of(fd, file, offset, length)?;
         }
         if sent < before + length {
+            trust_reader(fd);
             self.rearm(socket);
         }
         Ok(sent)
@@ -411,11 +515,13 @@ impl Backend for Epoll {
     }
 
     fn hold_little(&mut self, socket: Socket) {
-        hold_little(borrow(socket));
+        if let Some(fd) = self.owned.get(socket) {
+            hold_little(fd);
+        }
     }
 
     fn unacknowledged(&self, socket: Socket) -> u32 {
-        crate::socket::unacknowledged(borrow(socket))
+        self.owned.get(socket).map_or(0, crate::socket::unacknowledged)
     }
 
     fn resume(&mut self, socket: Socket) {
@@ -423,17 +529,20 @@ impl Backend for Epoll {
     }
 
     fn finish(&mut self, socket: Socket) {
-        let _ = net::shutdown(borrow(socket), net::Shutdown::Write);
+        if let Some(fd) = self.owned.get(socket) {
+            let _ = net::shutdown(fd, net::Shutdown::Write);
+        }
     }
 
     fn close(&mut self, socket: Socket) {
-        // SAFETY: the handler owns the socket and gives it up by this call.
-        unsafe { rustix::io::close(socket.0 as i32) };
+        drop(self.owned.remove(socket));
         self.freed_a_file();
     }
 
     fn abort(&mut self, socket: Socket) {
-        let _ = sockopt::set_socket_linger(borrow(socket), Some(Duration::ZERO));
+        if let Some(fd) = self.owned.get(socket) {
+            let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+        }
         self.close(socket);
     }
 
@@ -448,11 +557,9 @@ impl Backend for Epoll {
     }
 }
 
-fn borrow<'a>(socket: Socket) -> BorrowedFd<'a> {
-    // SAFETY: a `Socket` is an open descriptor of this thread's file table from `admit` until
-    // `close`, and the handler speaks of no other. Should it err, the kernel answers EBADF or
-    // another connection of the same worker is touched; no memory is.
-    unsafe { BorrowedFd::borrow_raw(socket.0 as i32) }
+/// The address of a peer; a socket file's has none.
+fn address_of(peer: Option<SocketAddrAny>) -> Option<IpAddr> {
+    SocketAddr::try_from(peer?).ok().map(|peer| peer.ip())
 }
 
 fn bytes_of(parts: &[IoSlice<'_>]) -> usize {
@@ -460,12 +567,12 @@ fn bytes_of(parts: &[IoSlice<'_>]) -> usize {
 }
 
 /// Sends what the socket takes now.
-fn send_parts(socket: Socket, parts: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Gone> {
+fn send_parts(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Gone> {
     let result = match parts {
-        [one] => net::send(borrow(socket), one, flags),
+        [one] => net::send(fd, one, flags),
         many => {
             let mut none = net::SendAncillaryBuffer::default();
-            net::sendmsg(borrow(socket), many, &mut none, flags)
+            net::sendmsg(fd, many, &mut none, flags)
         }
     };
     match result {
@@ -484,18 +591,18 @@ fn send_parts(socket: Socket, parts: &[IoSlice<'_>], flags: SendFlags) -> Result
 /// (`sendfile` has no way to say `MSG_NOSIGNAL`. Rust programs ignore SIGPIPE from their start,
 /// and this one leaves it so.)
 fn send_part_of(
-    socket: Socket,
+    fd: BorrowedFd<'_>,
     file: &File,
     offset: u64,
     length: usize,
 ) -> Result<usize, FileSendError> {
     let mut from = offset;
-    match fs::sendfile(borrow(socket), file, Some(&mut from), length) {
+    match fs::sendfile(fd, file, Some(&mut from), length) {
         Ok(0) => Err(FileSendError::Truncated),
         Ok(sent) => Ok(sent),
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         // Those of the disks all have it.
-        Err(Errno::INVAL | Errno::NOSYS) => copy_part_of(socket, file, offset, length),
+        Err(Errno::INVAL | Errno::NOSYS) => copy_part_of(fd, file, offset, length),
         Err(error) if is_of_the_peer(error) => Err(FileSendError::Gone),
         Err(_) => Err(FileSendError::Truncated),
     }
@@ -504,7 +611,7 @@ fn send_part_of(
 /// The same where the file system has no `sendfile`: the bytes go through a buffer, not too many
 /// at once.
 fn copy_part_of(
-    socket: Socket,
+    fd: BorrowedFd<'_>,
     file: &File,
     offset: u64,
     length: usize,
@@ -514,7 +621,7 @@ fn copy_part_of(
         Ok(0) | Err(_) => Err(FileSendError::Truncated),
         Ok(read) => {
             let part = IoSlice::new(&buffer[..read]);
-            Ok(send_parts(socket, &[part], SendFlags::NOSIGNAL)?)
+            Ok(send_parts(fd, &[part], SendFlags::NOSIGNAL)?)
         }
     }
 }
@@ -572,7 +679,15 @@ mod tests {
     struct Nobody;
 
     impl Handler<Epoll> for Nobody {
-        fn accepted(&mut self, _: &mut Epoll, _: Socket, _: Role) {}
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Socket,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            Ok(())
+        }
 
         fn ready(&mut self, _: &mut Epoll, _: Socket, _: bool) -> bool {
             false

@@ -12,7 +12,8 @@
 //! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
 //! nothing more of that socket's input until it calls [`Backend::resume`]. After a
 //! [`Backend::send`] that took less than it was given, `ready` is called again once the peer has
-//! made room.
+//! made room. How a connection ends is told even to a handler that reads nothing for now: a reset
+//! by `ended`, the peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
@@ -22,6 +23,7 @@
 mod counter;
 mod epoll;
 mod file;
+mod owned;
 mod process;
 #[cfg(test)]
 mod scratch;
@@ -32,6 +34,7 @@ mod wake;
 mod watch;
 
 use std::io::IoSlice;
+use std::net::IpAddr;
 
 pub use counter::Counter;
 pub use epoll::Epoll;
@@ -40,8 +43,8 @@ pub use file::{
     Symlinks,
 };
 pub use process::{
-    ProcessMemory, cores_allowed, monotonic_us, open_files_limit, process_cpu, process_memory,
-    process_memory_of, raise_open_files_limit, unix_ns, unix_s,
+    ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
+    process_memory, process_memory_of, raise_open_files_limit, unix_ns, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};
@@ -61,7 +64,8 @@ impl Socket {
         self.0 as usize
     }
 
-    /// The socket that [`Socket::index`] came from.
+    /// The socket that [`Socket::index`] came from. Any number will do: a backend ignores one
+    /// that is none of its open sockets.
     #[must_use]
     pub fn from_index(index: u32) -> Socket {
         Socket(index)
@@ -82,6 +86,19 @@ pub enum Flow {
     Pause,
     /// The handler has closed the socket.
     Closed,
+}
+
+/// A connection is not wanted, and this is what it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused(pub &'static [u8]);
+
+/// Why accepting stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pause {
+    /// The process or the host is out of files or memory. It is tried again every now and then.
+    Exhausted,
+    /// There are as many connections as there may be. It is tried again once one is closed.
+    Ceiling,
 }
 
 /// The connection is gone: reset by the peer or broken.
@@ -175,8 +192,17 @@ pub trait Backend {
 
 /// The server, as a backend sees it.
 pub trait Handler<B: Backend> {
-    /// A connection came in.
-    fn accepted(&mut self, io: &mut B, socket: Socket, role: Role);
+    /// A connection came in, from `peer` unless it came by a socket file.
+    ///
+    /// # Errors
+    /// It is not wanted: the backend says so and closes it, and the handler hears of it no more.
+    fn accepted(
+        &mut self,
+        io: &mut B,
+        socket: Socket,
+        role: Role,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refused>;
 
     /// The socket has something to read or, if `writable`, room to write. The handler sends what
     /// it kept back and says whether it wants to read.
@@ -189,9 +215,12 @@ pub trait Handler<B: Backend> {
     /// The handler closes the socket.
     fn ended(&mut self, io: &mut B, socket: Socket);
 
-    /// Accepting stopped because the process or the host is out of files or memory; it will be
-    /// tried again by itself.
-    fn accept_paused(&mut self) {}
+    /// The peer has sent its last byte (FIN) while the handler does not read: nothing comes behind
+    /// what is not read yet. It may still be reading itself, so whatever is under way goes on.
+    fn finished(&mut self, _io: &mut B, _socket: Socket) {}
+
+    /// Accepting stopped; it goes on by itself.
+    fn accept_paused(&mut self, _why: Pause) {}
 }
 
 #[cfg(test)]

@@ -71,6 +71,12 @@ pub fn process_cpu(pid: u32) -> io::Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
+/// Whether this process runs as root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// How many cores this process may use.
 #[must_use]
 pub fn cores_allowed() -> usize {

@@ -7,9 +7,10 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Role, Socket};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Refused, Role, Socket};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::IpAddr;
 
 /// A small, fast generator of the splitmix64 family: the same seed, the same network.
 #[derive(Clone, Debug)]
@@ -69,10 +70,13 @@ struct Pipe {
     downstream: Vec<u8>,
     accepted: bool,
     role: Role,
+    address: Option<IpAddr>,
     /// The client will send no more.
     client_finished: bool,
-    /// The server has been told so.
+    /// The server has been told so, or that the connection is broken.
     end_delivered: bool,
+    /// The server has been told so while it did not read.
+    finish_told: bool,
     reset: bool,
     /// It was the server that reset it.
     cut: bool,
@@ -110,9 +114,14 @@ impl Sim {
         Sim { rng, faults, now_ms: 0, pipes: Vec::new(), sockets: Vec::new(), refusing: false }
     }
 
-    /// A client connects to the listener of `role`.
+    /// A client without an address connects to the listener of `role`.
     pub fn connect(&mut self, role: Role) -> Client {
-        self.pipes.push(Pipe { role, reset: self.refusing, ..Pipe::default() });
+        self.connect_from(role, None)
+    }
+
+    /// A client connects to the listener of `role`.
+    pub fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
+        self.pipes.push(Pipe { role, address, reset: self.refusing, ..Pipe::default() });
         Client(self.pipes.len() - 1)
     }
 
@@ -194,10 +203,11 @@ impl Sim {
         let readable = arrives && !pipe.paused && !pipe.end_delivered;
         let writable = (pipe.blocked || pipe.rearmed) && self.room(pipe) > 0;
         let broken = pipe.reset && !pipe.end_delivered;
+        let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
         if !pipe.accepted {
             return !pipe.reset;
         }
-        !pipe.closed && (readable || writable || broken)
+        !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
     }
 
     fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
@@ -211,14 +221,22 @@ impl Sim {
             self.pipes[index].blocked = false;
             self.pipes[index].rearmed = false;
         }
-        // As the kernel: a broken socket counts as writable, so that a blocked writer hears of it.
-        let broken = self.pipes[index].reset;
-        let reads = handler.ready(self, socket, room || broken);
+        // As with the kernel: whoever sends may find out before the event tells of it.
+        let broken = self.pipes[index].reset && self.rng.percent(50);
+        let reads = handler.ready(self, socket, room && !broken);
         let pipe = &mut self.pipes[index];
         pipe.paused |= !reads;
-        pipe.end_delivered |= broken;
-        if reads && !pipe.closed {
+        if pipe.closed {
+            return;
+        }
+        if broken {
+            pipe.end_delivered = true;
+            handler.ended(self, socket);
+        } else if reads {
             self.deliver(handler, index, socket);
+        } else if pipe.client_finished && !pipe.finish_told {
+            pipe.finish_told = true;
+            handler.finished(self, socket);
         }
     }
 
@@ -230,15 +248,18 @@ impl Sim {
         });
         self.sockets[number] = Some(index);
         self.pipes[index].accepted = true;
-        let role = self.pipes[index].role;
-        handler.accepted(self, Socket(number as u32), role);
+        let (role, address) = (self.pipes[index].role, self.pipes[index].address);
+        let socket = Socket(number as u32);
+        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, address) {
+            let pipe = self.pipe_of(socket);
+            pipe.upstream.clear();
+            pipe.downstream.extend(farewell);
+            self.close(socket);
+        }
     }
 
     fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {
         let pipe = &mut self.pipes[index];
-        if pipe.reset {
-            return handler.ended(self, socket);
-        }
         if pipe.upstream.is_empty() {
             if pipe.client_finished && !pipe.end_delivered {
                 pipe.end_delivered = true;
@@ -359,6 +380,7 @@ impl Backend for Sim {
     fn resume(&mut self, socket: Socket) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;
+        pipe.finish_told = false;
         pipe.rearmed = true;
     }
 

@@ -107,6 +107,7 @@ impl Reservation {
             sockopt::set_socket_reuseport(&fd, true)?;
             // Inherited by every accepted socket, which saves a system call for each.
             sockopt::set_tcp_nodelay(&fd, true)?;
+            set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT_BYTES);
             defer_accept(&fd, 1);
             bind(&fd, &self.address)?;
             listen(&fd, BACKLOG)?;
@@ -251,6 +252,27 @@ pub(crate) fn hold_little(fd: BorrowedFd<'_>) {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);
 }
 
+/// Lets the kernel keep as much unsent of this connection as it likes, if the peer has shown that
+/// it reads: large files then take fewer calls.
+pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
+    let mut info = [0_u64; TCP_INFO_WORDS];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` is valid for writes of `length` bytes during the call, and any bytes are good
+    // numbers.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 && info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES {
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
+    }
+}
+
 /// Bytes that wait in the kernel, sent or not, until the peer acknowledges them; 0 if it does not
 /// say.
 pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> u32 {
@@ -275,6 +297,18 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
+
+/// A socket takes no more while so many bytes are unsent: what a client does not read waits in
+/// values and files that all share, and not in the kernel, once for each client. Large enough that
+/// a fast reader never waits for the worker.
+const UNSENT_BYTES: libc::c_int = 128 * 1024;
+
+/// A peer that has acknowledged so many bytes reads: whoever only wants the kernel to hold memory
+/// for it has to take that much first.
+const TRUSTED_BYTES: u64 = 1024 * 1024;
+
+/// `struct tcp_info` up to and including `tcpi_bytes_acked`, the last of these words.
+const TCP_INFO_WORDS: usize = 16;
 
 /// A stream's socket takes no more while so many bytes are unsent.
 const STREAM_UNSENT_BYTES: libc::c_int = 1;

@@ -4,7 +4,7 @@ use super::*;
 use crate::scratch::Scratch;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,10 @@ struct Download {
     outcome: Option<Result<(), FileSendError>>,
     /// How often there was room to write.
     calls: usize,
+    /// Where connections came from.
+    peers: Vec<Option<IpAddr>>,
+    /// None is wanted.
+    refuses: bool,
 }
 
 impl Download {
@@ -38,6 +42,8 @@ impl Download {
             begun: false,
             outcome: None,
             calls: 0,
+            peers: Vec::new(),
+            refuses: false,
         }
     }
 
@@ -72,7 +78,19 @@ impl Download {
 }
 
 impl<B: Backend> Handler<B> for Download {
-    fn accepted(&mut self, _: &mut B, _: Socket, _: Role) {}
+    fn accepted(
+        &mut self,
+        _: &mut B,
+        _: Socket,
+        _: Role,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        self.peers.push(peer);
+        match self.refuses {
+            true => Err(Refused(HEAD)),
+            false => Ok(()),
+        }
+    }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
         if writable && self.begun {
@@ -214,9 +232,209 @@ fn a_peer_that_goes_away_is_gone() {
     drop(client);
     let began = Instant::now();
     while handler.outcome.is_none() && began.elapsed() < Duration::from_secs(10) {
-        io.turn(&mut handler, Some(io.now_ms() + 100)).unwrap();
+        let socket = only(&io);
+        handler.go_on(&mut io, socket);
     }
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
+}
+
+#[test]
+fn a_connection_that_is_not_wanted_is_told_so_and_closed() {
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let mut handler = Download::new(open(&scratch, "file"), 0, 10);
+    handler.refuses = true;
+    let (mut io, mut client) = connected();
+    let received = download(&mut io, &mut handler, &mut client, 100, |_| {});
+    assert_eq!(received, HEAD);
+    assert_eq!(handler.peers, [Some(client.local_addr().unwrap().ip())]);
+    assert!(!handler.begun);
+}
+
+/// Takes one byte of a connection, and then nothing until its end.
+#[derive(Default)]
+struct Deaf {
+    heard: bool,
+    finished: usize,
+    ended: usize,
+}
+
+impl<B: Backend> Handler<B> for Deaf {
+    fn accepted(
+        &mut self,
+        _: &mut B,
+        _: Socket,
+        _: Role,
+        _: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn ready(&mut self, _: &mut B, _: Socket, _: bool) -> bool {
+        !self.heard
+    }
+
+    fn received(&mut self, _: &mut B, _: Socket, _: &[u8]) -> Flow {
+        self.heard = true;
+        Flow::Pause
+    }
+
+    fn ended(&mut self, io: &mut B, socket: Socket) {
+        self.ended += 1;
+        io.close(socket);
+    }
+
+    fn finished(&mut self, _: &mut B, _: Socket) {
+        self.finished += 1;
+    }
+}
+
+#[test]
+fn how_a_connection_ends_is_told_while_nothing_is_read() {
+    for is_late in [false, true] {
+        let mut handler = Deaf::default();
+        let (mut io, mut client) = connected();
+        let turns = |io: &mut Epoll, handler: &mut Deaf| {
+            (0..20).for_each(|_| {
+                io.turn(handler, Some(io.now_ms() + 5)).unwrap();
+            });
+        };
+        if is_late {
+            turns(&mut io, &mut handler);
+            client.write_all(b"never read").unwrap();
+        }
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        turns(&mut io, &mut handler);
+        assert!(handler.heard && handler.finished > 0 && handler.ended == 0, "late: {is_late}");
+        let told = handler.finished;
+        turns(&mut io, &mut handler);
+        assert_eq!(handler.finished, told, "an end is told once");
+        // What comes for it now is answered by a reset.
+        drop(client);
+        let sent = io.send(only(&io), &[IoSlice::new(b"x")]);
+        turns(&mut io, &mut handler);
+        assert_eq!((sent, handler.ended, io.open_connections()), (Ok(1), 1, 0));
+    }
+}
+
+#[test]
+fn a_reset_is_told_while_nothing_is_read() {
+    let mut handler = Deaf::default();
+    let (mut io, client) = connected();
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    // With something unread the client's end is a reset.
+    assert_eq!(io.send(only(&io), &[IoSlice::new(b"unread")]), Ok(6));
+    drop(client);
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    assert_eq!((handler.finished, handler.ended, io.open_connections()), (0, 1, 0));
+    assert_eq!(io.ended_by().unwrap().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn the_simulator_tells_of_an_end_while_nothing_is_read() {
+    for seed in 0..50 {
+        let faults = Faults {
+            split_percent: 50,
+            refuse_percent: 0,
+            reset_per_10_000: 0,
+            delay_ms_max: 0,
+            window_bytes: 10,
+        };
+        let mut sim = Sim::new(seed, faults);
+        let mut handler = Deaf::default();
+        let client = sim.connect(0);
+        sim.write(client, b"ab");
+        while sim.turn(&mut handler) {}
+        assert!(handler.heard);
+        sim.finish_client(client);
+        while sim.turn(&mut handler) {}
+        assert_eq!((handler.finished, handler.ended), (1, 0), "seed {seed}");
+        sim.reset_client(client);
+        while sim.turn(&mut handler) {}
+        assert_eq!((handler.finished, handler.ended), (1, 1), "seed {seed}");
+    }
+}
+
+/// It is set on the listener; every connection must have it.
+#[test]
+fn a_connection_keeps_little_unsent() {
+    let mut handler = Deaf::default();
+    let (mut io, _client) = connected();
+    for _ in 0..20 {
+        io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+    }
+    let chunk = vec![0; 1 << 20];
+    let mut sent = 0;
+    while let Ok(taken @ 1..) = io.send(only(&io), &[IoSlice::new(&chunk)]) {
+        sent += taken;
+    }
+    // Beside what the peer's window took: that is some 64 KB before it has read anything.
+    assert!(sent < 1 << 20, "the kernel took {sent} bytes for a client that does not read");
+}
+
+/// The one connection of a backend.
+fn only(io: &Epoll) -> Socket {
+    let mut all = (0..1_000).map(Socket::from_index);
+    all.find(|&socket| io.is_open(socket)).expect("a connection")
+}
+
+/// Those who wait beyond the ceiling come in as others go, and cost no turns meanwhile.
+#[test]
+fn no_more_connections_than_there_may_be() {
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let mut handler = Download::new(open(&scratch, "file"), 0, 10);
+    let (mut io, first) = connected();
+    let to = first.peer_addr().unwrap();
+    io.limit_connections(2);
+    let mut others: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(to).unwrap()).collect();
+    for other in &mut others {
+        other.write_all(b"?").unwrap();
+    }
+    let turns = |io: &mut Epoll, handler: &mut Download, count: usize| {
+        for _ in 0..count {
+            io.turn(handler, Some(io.now_ms() + 20)).unwrap();
+        }
+    };
+    turns(&mut io, &mut handler, 20);
+    assert_eq!((handler.peers.len(), io.open_connections()), (2, 2));
+    let began = Instant::now();
+    turns(&mut io, &mut handler, 5);
+    assert!(began.elapsed() >= Duration::from_millis(90), "it spins");
+    drop(first);
+    turns(&mut io, &mut handler, 10);
+    assert_eq!((handler.peers.len(), io.open_connections()), (3, 2));
+    drop(others);
+    turns(&mut io, &mut handler, 20);
+    assert_eq!(io.open_connections(), 0);
+}
+
+/// A handler may err; the rest of the process must not be touched by that.
+#[test]
+fn a_descriptor_that_is_no_connection_is_not_touched() {
+    let (mut io, _client) = connected();
+    let (ours, mut other) = UnixStream::pair().unwrap();
+    let foreign = Socket::from_index(std::os::fd::AsRawFd::as_raw_fd(&ours) as u32);
+    assert_eq!(io.send(foreign, &[IoSlice::new(b"x")]), Err(Gone));
+    let scratch = Scratch::new();
+    long_file(&scratch, 10);
+    let sent = io.send_file(foreign, &[], &open(&scratch, "file"), 0, 10);
+    assert_eq!(sent, Err(FileSendError::Gone));
+    assert!(io.connect_error(foreign).is_some());
+    io.hold_little(foreign);
+    io.resume(foreign);
+    io.finish(foreign);
+    io.abort(foreign);
+    io.close(foreign);
+    assert_eq!(io.unacknowledged(foreign), 0);
+    (&ours).write_all(b"still open").unwrap();
+    let mut read = [0; 10];
+    other.read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"still open");
 }
 
 /// A file system without `sendfile` that every host has.
@@ -290,6 +508,6 @@ fn the_simulator_tells_of_a_peer_that_is_gone() {
     sim.turn(&mut handler);
     sim.turn(&mut handler);
     sim.reset_client(client);
-    sim.turn(&mut handler);
+    handler.go_on(&mut sim, Socket::from_index(0));
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
 }

@@ -12,6 +12,7 @@ mod held;
 mod stream;
 mod websocket;
 
+use crate::addresses::Counted;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
@@ -23,7 +24,7 @@ use crate::route::{self, Next};
 use crate::stream::{Opening, Reader};
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Role, Socket};
-use stentor_wire::http1::{self, FieldSlots, Scan};
+use stentor_wire::http1::{self, FieldSlots, Method, Scan};
 use stentor_wire::status::{Refusal, Status};
 
 /// The record of a connection.
@@ -33,7 +34,10 @@ pub(crate) struct Connection {
     extra: Option<Box<stream::Extra>>,
     reader: Reader,
     timer: Timer,
+    counted: Counted,
     pub(crate) role: Role,
+    /// It came over TCP, and not by a socket file.
+    is_tcp: bool,
     phase: Phase,
     wait: Wait,
 }
@@ -150,8 +154,10 @@ impl Timed for Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(&mut self, role: Role) {
+    pub(crate) fn open(&mut self, role: Role, is_tcp: bool, counted: Counted) {
         self.role = role;
+        self.is_tcp = is_tcp;
+        self.counted = counted;
         self.phase = Phase::Open;
         self.wait = Wait::Head;
     }
@@ -371,7 +377,21 @@ impl Connection {
         io.close(socket);
     }
 
-    /// The same with a reset: what was not delivered is thrown away.
+    /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
+    /// to it by itself. A held request with so much behind it that nothing more is read would not:
+    /// a long-poll whose client has ended is over, as it is when the end is read.
+    pub(crate) fn peer_finished<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        socket: Socket,
+    ) {
+        if self.holds_too_much() && !self.waits() {
+            self.close(cx, io, socket);
+        }
+    }
+
+    /// Closes with a reset: what was not delivered is thrown away.
     pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
         self.free(cx);
         io.abort(socket);
@@ -380,6 +400,7 @@ impl Connection {
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context) {
         cx.connections(self.role).sub(1);
+        cx.shared.addresses.leave(self.counted);
         self.leave_stream(cx);
         self.work = None;
         self.phase = Phase::Free;
@@ -532,6 +553,11 @@ impl Connection {
                 return used;
             }
         };
+        if self.is_tcp && !route::is_meant(&cx.settings, self.role, &head) {
+            cx.stats.requests.add(1);
+            self.refuse_request(cx, &route::MISDIRECTED, head.method == Method::Head);
+            return used;
+        }
         let is_large = route::is_large(&head, &cx.settings.lookups);
         if is_large && !cx.budget.has_room(Kind::Requests) {
             return Progress::Later(Kind::Requests);

@@ -1,6 +1,7 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
+use crate::addresses::{AddressCounts, Counted};
 use crate::budget::Budget;
 use crate::compressor::Compressor;
 use crate::config::Settings;
@@ -17,6 +18,8 @@ use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
 use stentor_io::{Counter, Rng, Role};
@@ -33,8 +36,12 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) compressor: Compressor,
     pub(crate) library: Arc<Library>,
+    /// Connections of the public listeners by their addresses.
+    pub(crate) addresses: AddressCounts,
     /// The counters of every worker, to be summed when asked for.
     pub(crate) workers: Vec<Arc<Stats>>,
+    /// How many of them have the public listeners.
+    pub(crate) workers_public: usize,
     /// Wall clock at the start, in seconds since 1970.
     pub(crate) started_unix_s: u64,
 }
@@ -80,7 +87,9 @@ pub(crate) struct Context {
     pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
     /// News on their way from the mailbox to the feeds.
-    news: Vec<(News, u64)>,
+    news: VecDeque<(News, u64)>,
+    /// One of them is being taken in: with a panic it is lost.
+    is_hearing: bool,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
@@ -89,6 +98,8 @@ pub(crate) struct Context {
     generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
+    /// How many connections all public workers together hold at most.
+    pub(crate) connections_max: usize,
 }
 
 /// Buffers for answers that are put together.
@@ -144,7 +155,8 @@ impl Context {
             deflater: Deflater::default(),
             inflater: Inflater::default(),
             mailbox,
-            news: Vec::new(),
+            news: VecDeque::new(),
+            is_hearing: false,
             rng: Rng::new(seed),
             shared,
             settings,
@@ -158,6 +170,17 @@ impl Context {
             cost: 0,
             generation: 0,
             draining: false,
+            connections_max: usize::MAX,
+        }
+    }
+
+    /// Counts a connection from `peer`; `None` if that address has as many as it may.
+    pub(crate) fn count_in(&self, role: Role, peer: Option<IpAddr>) -> Option<Counted> {
+        let Some(peer) = peer.filter(|_| role == PUBLIC) else { return Some(Counted::default()) };
+        let rule = self.settings.limits.connections_per_address;
+        match rule.bound(peer, self.connections_max) {
+            Some(most) => self.shared.addresses.enter(peer, most),
+            None => Some(Counted::default()),
         }
     }
 
@@ -178,11 +201,31 @@ impl Context {
 
     /// Takes what was published out of the mailbox and into the feeds.
     pub(crate) fn hear_news(&mut self) {
+        // What a panic left comes first.
+        self.hear_rest();
         self.mailbox.swap_news(&mut self.news);
-        for (news, published_us) in self.news.drain(..) {
-            self.feeds.hear(news, published_us);
-        }
+        self.hear_rest();
         self.news.shrink_to(NEWS_USUAL);
+    }
+
+    /// One by one: what comes behind one that makes the worker panic is heard afterwards.
+    fn hear_rest(&mut self) {
+        while let Some((news, published_us)) = self.news.pop_front() {
+            self.is_hearing = true;
+            #[cfg(test)]
+            assert!(news.topic() != "/-panic", "a panic for the tests");
+            self.feeds.hear(news, published_us);
+            self.is_hearing = false;
+        }
+    }
+
+    /// After a panic, and `outside` says that it was none of a connection: if news may have been
+    /// lost by it, every reader is to look at history, so that nothing is lost in silence.
+    pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
+        self.out.clear();
+        if outside | std::mem::take(&mut self.is_hearing) {
+            self.feeds.distrust(self.shared.hub.told_seq(), now_us);
+        }
     }
 
     /// Goes by other settings from now on.

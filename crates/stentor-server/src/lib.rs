@@ -6,6 +6,7 @@
 //! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod budget;
 mod compressor;
 pub mod config;
@@ -31,3 +32,4 @@ mod worker;
 mod simulation;
 
 pub use server::{Server, StartError, start};
+pub use stentor_io::is_root;

@@ -96,8 +96,13 @@ pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 /// How often a worker that has run out of files or memory says so.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
+/// Files that a public worker keeps free of connections, besides one for each worker: for files
+/// that are served, for the roots of its mounts, and for itself (listeners, epoll, what the process
+/// had open when the worker took its file table).
+pub(crate) const FILES_RESERVED: usize = 128;
+
 /// After so many panics a worker, or the keeper of files, is thought to be beyond repair.
-pub(crate) const PANICS_MAX: u32 = 1_000;
+pub(crate) const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
 
 /// What one connection is sent of a file on the disk before the others have their turn. The
 /// simulator's files are small.

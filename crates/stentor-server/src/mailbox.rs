@@ -1,7 +1,8 @@
 //! What other threads tell a worker: orders, and news of what was published; and a waker for when
-//! it sleeps.
+//! it sleeps. Whoever writes to a worker that has ended writes to nobody, and nothing is kept.
 
 use crate::config::Settings;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stentor_hub::{Listener, News};
@@ -27,7 +28,9 @@ pub(crate) struct Mailbox {
 struct Contents {
     orders: Vec<Order>,
     /// Messages, and when they were published on the clock of [`monotonic_us`].
-    news: Vec<(News, u64)>,
+    news: VecDeque<(News, u64)>,
+    /// The worker has ended.
+    is_closed: bool,
 }
 
 impl Mailbox {
@@ -38,8 +41,11 @@ impl Mailbox {
 
     /// Puts an order in and wakes the worker if it sleeps.
     pub(crate) fn put(&self, order: Order) {
-        self.contents().orders.push(order);
-        self.waker.wake();
+        let mut contents = self.contents();
+        if !contents.is_closed {
+            contents.orders.push(order);
+            self.waker.wake();
+        }
     }
 
     /// Takes the orders out; the worker calls this after it was woken.
@@ -48,8 +54,18 @@ impl Mailbox {
     }
 
     /// Swaps the news for an empty list, which is used again.
-    pub(crate) fn swap_news(&self, news: &mut Vec<(News, u64)>) {
+    pub(crate) fn swap_news(&self, news: &mut VecDeque<(News, u64)>) {
         std::mem::swap(&mut self.contents().news, news);
+    }
+
+    /// The worker has ended: drops what is in the mailbox, and all that comes.
+    pub(crate) fn close(&self) {
+        let mut contents = self.contents();
+        contents.is_closed = true;
+        let dropped = (std::mem::take(&mut contents.orders), std::mem::take(&mut contents.news));
+        // Publishers wait for the lock, and there may be much to drop.
+        drop(contents);
+        drop(dropped);
     }
 
     pub(crate) fn waker(&self) -> &Arc<Waker> {
@@ -64,10 +80,37 @@ impl Mailbox {
 impl Listener for Mailbox {
     fn tell(&self, news: &News) {
         let now_us = monotonic_us();
-        self.contents().news.push((news.clone(), now_us));
+        let mut contents = self.contents();
+        if !contents.is_closed {
+            contents.news.push_back((news.clone(), now_us));
+        }
     }
 
     fn wake(&self) {
         self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Epoch, Filter, Hub, Limits, Precondition};
+
+    #[test]
+    fn nothing_is_kept_for_a_worker_that_has_ended() {
+        let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let id = hub.add_listener(Arc::clone(&mailbox) as Arc<dyn Listener>);
+        hub.listen(id, &Filter::parse("/a").unwrap(), Arc::default());
+        let publish = || hub.publish("/a", Draft::new(*b"x"), Precondition::None, 0).unwrap();
+        publish();
+        mailbox.put(Order::Drain);
+        assert_eq!(mailbox.contents().news.len(), 1);
+        mailbox.close();
+        for _ in 0..2 {
+            assert!(mailbox.contents().news.is_empty() && mailbox.contents().orders.is_empty());
+            publish();
+            mailbox.put(Order::Drain);
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! From a request head to the endpoint that answers it.
 
-use crate::config::Lookup;
+use crate::config::{Lookup, Settings};
 use crate::context::{CONTROL, Context, Exchange};
 use crate::endpoint::{self, Sink};
 use crate::response::Shape;
 use crate::stream::Opening;
 use crate::transport::{EVENTS, long_poll, sse, websocket};
+use std::net::IpAddr;
 use stentor_io::Role;
 use stentor_wire::http1::{BodyLength, Head, Method, Version};
 use stentor_wire::negotiate::accepts_events;
-use stentor_wire::status::Status;
+use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
 
 /// What becomes of a request once its head is known.
@@ -55,6 +56,32 @@ pub(crate) fn begin(
         _ => Next::Body(Sink::discard(bytes)),
     }
 }
+
+/// Whether a request is meant for the listener it came in by. A page may be under a name that now
+/// leads to this host (DNS rebinding): a browser takes the control listener for the page's own
+/// server then, and names it so. An address, and a name that always is this host, cannot be
+/// rebound.
+pub(crate) fn is_meant(settings: &Settings, role: Role, head: &Head<'_>) -> bool {
+    // Only in HTTP/1.0 may it be missing, and no browser speaks that.
+    let (CONTROL, Some(host)) = (role, head.host) else { return true };
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_name = |known: &str| name.eq_ignore_ascii_case(known);
+    address.parse::<IpAddr>().is_ok()
+        || is_name("localhost")
+        || settings.control_hosts.iter().any(|known| is_name(known))
+}
+
+/// The answer to a request that is not (RFC 9110 section 15.5.20).
+pub(crate) const MISDIRECTED: Refusal = Refusal::new(
+    Status::MISDIRECTED_REQUEST,
+    "The control listener does not go by this name: ask it by its address or as localhost, or list \
+     the name in control_hosts.",
+);
 
 /// Answers a request that has no body, or whose body has gone by; `bytes` is its head.
 pub(crate) fn answer(

@@ -1,10 +1,14 @@
 //! The process's side of the server: binding, starting the workers, and the handle to all of it.
+//!
+//! The control listeners have a worker of their own. Whatever readers use up of a public worker,
+//! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
 use crate::files::{Keeper, Library, check_roots};
-use crate::limits::PANICS_MAX;
+use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -62,13 +66,42 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Where the listeners of every worker go.
+/// Where the listeners of the workers go.
 #[derive(Debug)]
 struct Addresses {
+    /// Every public worker listens on each.
     public: Vec<Reservation>,
+    /// The control worker alone does.
     control: Vec<Reservation>,
-    /// Socket files have one listener, that of the first worker.
     unix: Vec<std::path::PathBuf>,
+}
+
+/// What a worker is there for.
+#[derive(Clone, Copy, Debug)]
+enum Post {
+    /// One of those that have the public listeners, with its number.
+    Public(usize),
+    /// The one that has the control listeners.
+    Control,
+}
+
+impl Post {
+    /// A worker for each post that the settings ask for.
+    fn all(settings: &Settings) -> Vec<Post> {
+        let public = if settings.listen.is_empty() { 0 } else { settings.workers };
+        let control = (!settings.control.is_empty()).then_some(Post::Control);
+        (0..public).map(Post::Public).chain(control).collect()
+    }
+}
+
+/// The name of the worker's thread.
+impl fmt::Display for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Post::Public(index) => write!(f, "worker-{index}"),
+            Post::Control => f.write_str("control"),
+        }
+    }
 }
 
 /// Binds everything and starts the workers. Nothing is half started: no worker accepts before
@@ -80,13 +113,12 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
     let addresses = Arc::new(Addresses::reserve(&settings)?);
-    let workers: Vec<Arc<Stats>> =
-        std::iter::repeat_with(Arc::default).take(settings.workers).collect();
+    let posts = Post::all(&settings);
+    let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
     // Before any worker has a file table of its own: the tables are copies, and all must hold
     // every worker's waker.
-    let mailboxes = std::iter::repeat_with(|| Mailbox::new().map(Arc::new))
-        .take(settings.workers)
-        .collect::<io::Result<Vec<_>>>()?;
+    let mailboxes =
+        posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     let limits = stentor_hub::Limits {
         topics_max: settings.limits.topics_max,
         message_bytes_max: settings.limits.message_bytes_max,
@@ -97,7 +129,9 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         hub: Arc::new(hub),
         compressor: Compressor::start()?,
         library: Arc::new(Library::new()?),
+        addresses: AddressCounts::new(),
         workers,
+        workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),
     });
     let mut server = Server {
@@ -108,7 +142,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         threads: Vec::new(),
         settings,
     };
-    server.start_workers(&addresses)?;
+    server.start_workers(&posts, &addresses)?;
     server.start_keeper();
     Ok(server)
 }
@@ -124,6 +158,12 @@ impl Server {
     #[must_use]
     pub fn control(&self) -> &[ControlAddress] {
         &self.control
+    }
+
+    /// How many workers there are for the public addresses; one more has the control addresses.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.shared.workers_public
     }
 
     /// Publishes from within the process.
@@ -159,6 +199,10 @@ impl Server {
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
             ),
+            (
+                "limits.connections_max",
+                running.limits.connections_max != settings.limits.connections_max,
+            ),
             ("limits.topics_max", running.limits.topics_max != settings.limits.topics_max),
         ];
         let mut settings = Settings {
@@ -170,6 +214,7 @@ impl Server {
         };
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
+        settings.limits.connections_max = running.limits.connections_max;
         self.shared.hub.set_rules(settings.topics.clone());
         self.shared.library.reload(&settings.mounts, &settings.files);
         self.settings = settings;
@@ -217,26 +262,33 @@ impl Server {
         }
     }
 
-    fn start_workers(&mut self, addresses: &Arc<Addresses>) -> Result<(), StartError> {
+    fn start_workers(
+        &mut self,
+        posts: &[Post],
+        addresses: &Arc<Addresses>,
+    ) -> Result<(), StartError> {
         let settings = Arc::new(self.settings.clone());
         let (bound, results) = mpsc::channel();
         let mut starters = Vec::new();
-        for index in 0..self.settings.workers {
+        for (index, &post) in posts.iter().enumerate() {
             let (starter, started) = mpsc::channel::<()>();
             starters.push(starter);
             let shared = Arc::clone(&self.shared);
             let stats = Arc::clone(&self.shared.workers[index]);
+            let own_stats = Arc::clone(&stats);
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
             let settings_of = Arc::clone(&settings);
-            let worker = Worker::new(shared, settings_of, stats, Arc::clone(&mailbox), seed);
-            let (addresses, pin) = (Arc::clone(addresses), settings.pin);
+            let mut worker =
+                Worker::new(shared, settings_of, own_stats, Arc::clone(&mailbox), seed);
+            let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let bound = bound.clone();
             let thread = thread::Builder::new()
-                .name(format!("worker-{index}"))
+                .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
-                    let (io, result) = match prepare(index, pin, &addresses, &mailbox) {
+                    let io = prepare(post, &settings, &addresses, &mailbox, &mut worker);
+                    let (io, result) = match io {
                         Ok(io) => (Some(io), Ok(())),
                         Err(error) => (None, Err(error)),
                     };
@@ -244,15 +296,13 @@ impl Server {
                     // The receiver waits for every worker.
                     let _ = bound.send(result);
                     match (io, started.recv()) {
-                        (Some(io), Ok(())) => run(worker, io, &mailbox).inspect_err(|error| {
-                            tracing::error!("worker {index} cannot go on: {error}");
-                        }),
+                        (Some(io), Ok(())) => live(post, worker, io, &mailbox, &stats),
                         _ => Ok(()),
                     }
                 })?;
             self.threads.push(thread);
         }
-        for _ in 0..self.settings.workers {
+        for _ in posts {
             // Every thread sends once, whatever happens.
             results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
         }
@@ -285,17 +335,18 @@ impl Addresses {
     }
 
     /// One worker's listeners.
-    fn listen(&self, worker: usize) -> Result<Vec<(Listener, Role)>, BindError> {
+    fn listen(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
+        let (reserved, role) = match post {
+            Post::Public(_) => (&self.public, PUBLIC),
+            Post::Control => (&self.control, CONTROL),
+        };
         let mut listeners = Vec::new();
-        for reserved in &self.public {
-            listeners.push((reserved.listen()?, PUBLIC));
+        for reserved in reserved {
+            listeners.push((reserved.listen()?, role));
         }
-        for reserved in &self.control {
-            listeners.push((reserved.listen()?, CONTROL));
-        }
-        if worker == 0 {
+        if let Post::Control = post {
             for path in &self.unix {
-                listeners.push((stentor_io::listen_unix(path)?, CONTROL));
+                listeners.push((stentor_io::listen_unix(path)?, role));
             }
         }
         Ok(listeners)
@@ -304,25 +355,63 @@ impl Addresses {
 
 /// What a worker does on its own thread before it may accept.
 fn prepare(
-    index: usize,
-    pin: bool,
+    post: Post,
+    settings: &Settings,
     addresses: &Addresses,
     mailbox: &Mailbox,
+    worker: &mut Worker,
 ) -> Result<Epoll, StartError> {
+    let threads = Post::all(settings).len();
+    let mut files = usize::try_from(stentor_io::open_files_limit()).unwrap_or(usize::MAX);
     if let Err(error) = stentor_io::own_file_table() {
-        tracing::warn!("worker {index} shares its file table, and so its limit: {error}");
+        tracing::warn!("{post} shares its file table, and so its limit: {error}");
+        files /= threads;
     }
-    if pin && let Err(error) = stentor_io::pin_to_core(index) {
-        tracing::warn!("worker {index} is not pinned to a core: {error}");
+    let mut io = Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?;
+    if let Post::Public(index) = post {
+        if settings.pin
+            && let Err(error) = stentor_io::pin_to_core(index)
+        {
+            tracing::warn!("{post} is not pinned to a core: {error}");
+        }
+        let connections_max = share(settings, files, threads);
+        io.limit_connections(connections_max);
+        worker.limit_connections(connections_max.saturating_mul(settings.workers));
     }
-    Ok(Epoll::new(addresses.listen(index)?, Arc::clone(mailbox.waker()))?)
+    Ok(io)
+}
+
+/// How many connections one public worker holds, if it may have so many files. Each thread's
+/// mailbox is one of them, in every table.
+fn share(settings: &Settings, files: usize, threads: usize) -> usize {
+    let by_files = files.saturating_sub(FILES_RESERVED + threads).max(files / 2).max(1);
+    match settings.limits.connections_max {
+        0 => by_files,
+        all => by_files.min(all.div_ceil(settings.workers)),
+    }
+}
+
+/// A worker's life and its end, whatever ends it: nothing more is kept for it, and nobody is
+/// counted whom it served.
+fn live(post: Post, worker: Worker, io: Epoll, mailbox: &Mailbox, stats: &Stats) -> io::Result<()> {
+    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox)));
+    let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+    mailbox.close();
+    stats.close(result.is_err());
+    result.inspect_err(|error| tracing::error!("{post} cannot go on: {error}"))
 }
 
 /// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
     worker.open_roots();
-    for _ in 0..PANICS_MAX {
+    for panics in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
+            if panics > 0 {
+                worker.recover(&mut io);
+                // A wake-up may have gone by in the turn that broke off.
+                mailbox.waker().take();
+                worker.attend(&mut io);
+            }
             loop {
                 turn(&mut worker, &mut io)?;
                 if worker.has_ended() {
@@ -334,10 +423,6 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
             Ok(result) => return result,
             Err(_) => {
                 tracing::error!("a request made its worker panic; its connection is closed");
-                worker.recover(&mut io);
-                // A wake-up may have gone by in the turn that broke off.
-                mailbox.waker().take();
-                worker.attend(&mut io);
             }
         }
     }
@@ -356,3 +441,63 @@ fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
 const WORKER_STACK_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    /// Sends a request and reads until `done`, or the end.
+    fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(format!("{request} HTTP/1.1\r\nHost: localhost\r\n").as_bytes()).unwrap();
+        stream.write_all(b"Accept: text/event-stream\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let mut byte = [0];
+        while !String::from_utf8_lossy(&answer).contains(done)
+            && matches!(stream.read(&mut byte), Ok(1))
+        {
+            answer.push(byte[0]);
+        }
+        (stream, String::from_utf8(answer).unwrap())
+    }
+
+    #[test]
+    fn a_worker_that_breaks_leaves_nothing_behind_and_says_so() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let settings = Settings {
+            listen: vec![any],
+            control: vec![ControlAddress::Tcp(any)],
+            workers: 1,
+            ..Settings::default()
+        };
+        let server = start(settings).unwrap();
+        let ControlAddress::Tcp(control) = server.control()[0] else { panic!("it is TCP") };
+        let readers = || server.publish("/a", Draft::new(*b"x")).unwrap().readers;
+        readers();
+        let (_reader, head) = ask(server.public()[0], "GET /a", "data: x");
+        assert!(head.contains("data: x"), "{head}");
+        assert_eq!(readers(), 1);
+        let ready = || ask(control, "GET /-/readyz", ".\n").1;
+        let (_stream, said) = ask(control, "GET /-/readyz", "ready\n");
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        for _ in 0..PANICS_MAX {
+            ask(server.public()[0], "GET /-/panic", "never");
+        }
+        // The thread ends a moment after its last connection.
+        while server.shared.workers[0].workers_lost.value() == 0 {
+            thread::yield_now();
+        }
+        assert!(ready().starts_with("HTTP/1.1 503"));
+        let counters = &server.shared.workers[0];
+        let left = [&counters.connections_public, &counters.readers_sse].map(|c| c.value());
+        assert_eq!(left, [0, 0]);
+        assert_eq!(readers(), 0);
+        server.drain();
+        let error = server.wait().unwrap_err();
+        assert!(error.contains("worker-0") && error.contains("panics"), "{error}");
+    }
+}

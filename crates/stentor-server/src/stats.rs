@@ -75,6 +75,35 @@ macro_rules! stats {
     };
 }
 
+impl Stats {
+    /// The worker has ended: none of its connections is there any more. `is_lost` says that it
+    /// broke.
+    pub(crate) fn close(&self, is_lost: bool) {
+        let gauges = [
+            &self.connections_public,
+            &self.connections_control,
+            &self.connections_reading,
+            &self.connections_writing,
+            &self.readers_sse,
+            &self.readers_websocket,
+            &self.readers_long_poll,
+            &self.readers_behind,
+            &self.readers_bytes,
+            &self.pinned_bytes,
+            &self.filters_bytes,
+            &self.filters_unnamed_bytes,
+            &self.walks_bytes,
+            &self.waiting_requests,
+            &self.waiting_commands,
+            &self.waiting_replays,
+        ];
+        for gauge in gauges {
+            gauge.set(0);
+        }
+        self.workers_lost.add(u64::from(is_lost));
+    }
+}
+
 stats! {
     /// Connections open on the public listeners.
     connections_public,
@@ -121,8 +150,13 @@ stats! {
     waiting_replays,
     /// Connections accepted since the start.
     accepted,
-    /// Times accepting paused because files or memory had run out.
+    /// Times accepting paused because files or memory had run out, or there were as many
+    /// connections as there may be.
     accept_pauses,
+    /// Connections refused since their address had as many as it may.
+    connections_refused,
+    /// Workers that broke; the others go on.
+    workers_lost,
     /// Requests read to the end of their head.
     requests,
     /// Answers with a status of 2xx, 304 excepted below.

@@ -19,8 +19,9 @@ use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::stream::feeds::{Entry, FeedId, Visit};
 use crate::timers::Wheel;
+use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_io::{Backend, Flow, Handler, Role, Socket};
+use stentor_io::{Backend, Flow, Handler, Pause, Refused, Role, Socket};
 
 /// The connections of one thread.
 pub(crate) struct Worker {
@@ -35,6 +36,8 @@ pub(crate) struct Worker {
     pause_logged_ms: Option<u64>,
     /// Until then nobody is looked for who holds too much.
     relieved_until_ms: u64,
+    /// When it was last logged that an address has as many connections as it may.
+    refusal_logged_ms: Option<u64>,
 }
 
 /// How far a graceful stop has come.
@@ -74,12 +77,18 @@ impl Worker {
             current: None,
             pause_logged_ms: None,
             relieved_until_ms: 0,
+            refusal_logged_ms: None,
         }
     }
 
     /// Opens the directories whose files are served, on the worker's own thread.
     pub(crate) fn open_roots(&mut self) {
         self.cx.open_roots();
+    }
+
+    /// All public workers together hold so many connections at most.
+    pub(crate) fn limit_connections(&mut self, connections_max: usize) {
+        self.cx.connections_max = connections_max;
     }
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
@@ -222,9 +231,10 @@ impl Worker {
     }
 
     /// After a panic: closes the connection that was being seen to, and it alone. Nothing else is
-    /// ever left half done, since the worker sees to one connection at a time.
+    /// ever left half done, since the worker sees to one connection at a time. If it saw to none,
+    /// or took news in, the log of what was published may lack something and is not used.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
-        self.cx.out.clear();
+        self.cx.recover(self.current.is_none(), io.now_us());
         let Some((socket, before, held)) = self.current.take() else { return };
         let Some(connection) = self.connections.at(socket.index()) else { return };
         if !connection.is_free() {
@@ -250,6 +260,19 @@ impl Worker {
             // Visiting a connection also gives it the deadline it has from now on.
             let socket = Socket::from_index(index as u32);
             self.with(socket, |connection, cx| connection.drain(cx, io, socket));
+        }
+    }
+
+    /// Takes note of a connection that is refused since its address has as many as it may.
+    fn refuse_connection(&mut self, peer: Option<IpAddr>) {
+        self.cx.stats.connections_refused.add(1);
+        if let Some(peer) = peer
+            && is_due(&mut self.refusal_logged_ms, self.cx.now_ms)
+        {
+            tracing::warn!(
+                "{peer} has as many connections as one address may: more are refused; if that is a \
+                 proxy or a network with many clients, raise limits.connections_per_address"
+            );
         }
     }
 
@@ -279,19 +302,30 @@ impl Worker {
 }
 
 impl<B: Backend> Handler<B> for Worker {
-    fn accepted(&mut self, io: &mut B, socket: Socket, role: Role) {
+    fn accepted(
+        &mut self,
+        io: &mut B,
+        socket: Socket,
+        role: Role,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refused> {
         self.cx.tick(io.now_ms(), io.unix_s());
         self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
+        let Some(counted) = self.cx.count_in(role, peer) else {
+            self.refuse_connection(peer);
+            return Err(Refused(TOO_MANY));
+        };
         self.cx.connections(role).add(1);
         self.open += 1;
-        self.connections.grow(socket.index()).open(role);
+        self.connections.grow(socket.index()).open(role, peer.is_some(), counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,
             false => self.cx.settings.limits.head_timeout_ms,
         };
         let now_ms = self.cx.now_ms;
         self.wheel.set(&mut self.connections, socket.index(), now_ms + first_ms, now_ms);
+        Ok(())
     }
 
     fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
@@ -315,15 +349,20 @@ impl<B: Backend> Handler<B> for Worker {
         self.with(socket, |connection, cx| connection.close(cx, io, socket));
     }
 
-    fn accept_paused(&mut self) {
+    fn finished(&mut self, io: &mut B, socket: Socket) {
+        self.with(socket, |connection, cx| connection.peer_finished(cx, io, socket));
+    }
+
+    fn accept_paused(&mut self, why: Pause) {
         self.cx.stats.accept_pauses.add(1);
-        let now_ms = self.cx.now_ms;
-        if self.pause_logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS) {
-            self.pause_logged_ms = Some(now_ms);
+        if is_due(&mut self.pause_logged_ms, self.cx.now_ms) {
+            let (open, why) = match why {
+                Pause::Exhausted => (self.open, "out of files or memory"),
+                Pause::Ceiling => (self.open, "full"),
+            };
             tracing::warn!(
-                "out of files or memory with {} connections on this worker: new ones wait until \
-                 some close; raise LimitNOFILE or start more workers",
-                self.open
+                "{why} with {open} connections on this worker: new ones wait until some close; \
+                 raise limits.connections_max if it is set, or LimitNOFILE, or start more workers"
             );
         }
     }
@@ -331,3 +370,21 @@ impl<B: Backend> Handler<B> for Worker {
 
 /// What it costs to see that a connection in a line has still to wait.
 const LINE_VISIT_COST: usize = 256;
+/// Whether something is to be logged that was last logged then; takes note that it is now.
+fn is_due(logged_ms: &mut Option<u64>, now_ms: u64) -> bool {
+    let is_due = logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS);
+    if is_due {
+        *logged_ms = Some(now_ms);
+    }
+    is_due
+}
+
+/// What a connection is told whose address has as many as it may: it is sent as it is, before
+/// anything is known of the connection but where it came from.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Retry-After: 10\r\n\
+    Cache-Control: no-store\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 82\r\n\
+    Connection: close\r\n\r\n\
+    Too many connections come from your address: close some, or try again in a while.\n";

@@ -110,10 +110,10 @@ pub(crate) fn limit_needed(workers: u32, connections: u64) -> u64 {
     each.saturating_add(spare_files(workers))
 }
 
-/// The files of a worker's table that are no connections: one for each worker and about ten more;
-/// and room for connections that are being made.
+/// The files of a worker's table that are no connections: one for each thread, and those that a
+/// worker keeps free for files it serves and for itself.
 pub(crate) fn spare_files(workers: u32) -> u64 {
-    FILES_SPARE.max(u64::from(workers) + 20)
+    FILES_SPARE.max(u64::from(workers) + 130)
 }
 
 /// How much more than its share the fullest worker has. One alone has all.

@@ -82,6 +82,7 @@ statuses! {
     415 UNSUPPORTED_MEDIA_TYPE "Unsupported Media Type"
     416 RANGE_NOT_SATISFIABLE "Range Not Satisfiable"
     417 EXPECTATION_FAILED "Expectation Failed"
+    421 MISDIRECTED_REQUEST "Misdirected Request"
     426 UPGRADE_REQUIRED "Upgrade Required"
     429 TOO_MANY_REQUESTS "Too Many Requests"
     431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large"

@@ -44,6 +44,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
         warn!("{warning}");
     }
+    if stentor_server::is_root() {
+        warn!(
+            "running as root, which nothing here needs: run it as a user of its own, with \
+             CAP_NET_BIND_SERVICE for ports below 1024 (docs/operating.md has a systemd unit)"
+        );
+    }
     let mut server = lifecycle::start(settings)?;
     for address in server.public() {
         info!("public listener at http://{address}");
@@ -56,6 +62,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
+    let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     while let Told::Reload = signals.wait() {
         reload(args, &mut server);

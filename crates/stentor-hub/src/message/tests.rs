@@ -40,7 +40,8 @@ fn the_head_of_a_small_value() {
     let small = text("12.5");
     assert_eq!(
         head(&small, Encoding::Identity),
-        "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\nETag: \"5f3a09c1-42\"\r\n\
+        "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Length: 4\r\nETag: \"5f3a09c1-42\"\r\n\
          Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: no-cache\r\n\
          Vary: Accept\r\n\r\n"
     );
@@ -55,7 +56,8 @@ fn the_heads_of_a_compressible_value() {
     let long = text(&"hello ".repeat(100));
     assert_eq!(
         head(&long, Encoding::Identity),
-        "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 600\r\n\
+        "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Length: 600\r\n\
          ETag: \"5f3a09c1-42\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
          Cache-Control: no-cache\r\nVary: Accept, Accept-Encoding\r\n\r\n"
     );
@@ -67,7 +69,8 @@ fn the_heads_of_a_compressible_value() {
         assert_eq!(
             head(&long, encoding),
             format!(
-                "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+                "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+                 Content-Length: {}\r\n\
                  Content-Encoding: {}\r\nETag: \"5f3a09c1-42{}\"\r\n\
                  Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
                  Cache-Control: no-cache\r\nVary: Accept, Accept-Encoding\r\n\r\n",

@@ -19,7 +19,7 @@ use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Mount, Settings, parse_address};
+use super::{ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -74,6 +74,7 @@ pub(super) type Path = (&'static str, &'static str, bool);
 pub(super) const SCALARS: &[Path] = &[
     ("", "listen", true),
     ("", "control", true),
+    ("", "control_hosts", true),
     ("", "workers", false),
     ("", "pin", false),
     ("", "server_header", false),
@@ -86,12 +87,15 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
     ("limits", "readers_bytes_max", false),
+    ("limits", "connections_max", false),
+    ("limits", "connections_per_address", false),
     ("streams", "heartbeat", false),
     ("streams", "ping", false),
     ("streams", "retry", false),
     ("streams", "stall_timeout", false),
     ("streams", "drain_spread", false),
     ("streams", "topics_max", false),
+    ("streams", "public_patterns", false),
     ("cors", "origins", true),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
@@ -157,6 +161,7 @@ fn explain(message: &str) -> String {
 struct Layer {
     listen: Option<OneOrMany<Listen>>,
     control: Option<OneOrMany<ControlAddress>>,
+    control_hosts: Option<OneOrMany<HostName>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
     server_header: Option<bool>,
@@ -182,6 +187,8 @@ struct LimitsLayer {
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
+    connections_max: Option<Count<0, 100_000_000>>,
+    connections_per_address: Option<AutoOrCount>,
 }
 
 #[derive(Deserialize, Default)]
@@ -193,6 +200,7 @@ struct StreamsLayer {
     stall_timeout: Option<Millis<10, DAY>>,
     drain_spread: Option<Millis<0, HOUR>>,
     topics_max: Option<Count<1, 100_000>>,
+    public_patterns: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -244,6 +252,9 @@ impl Layer {
     fn apply(self, settings: &mut Settings) {
         set(&mut settings.listen, self.listen, |many| many.0.into_iter().map(|l| l.0).collect());
         set(&mut settings.control, self.control, |many| many.0);
+        set(&mut settings.control_hosts, self.control_hosts, |many| {
+            many.0.into_iter().map(|name| name.0).collect()
+        });
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
         set(&mut settings.server_header, self.server_header, |flag| flag);
@@ -269,6 +280,8 @@ impl Layer {
         set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
         set(&mut limits.readers_bytes_max, from.readers_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.connections_max, from.connections_max, |count| to_usize(count.0));
+        set(&mut limits.connections_per_address, from.connections_per_address, |many| many.0);
         let (streams, from) = (&mut settings.streams, self.streams);
         set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
         set(&mut streams.ping_ms, from.ping, |time| time.0);
@@ -276,6 +289,7 @@ impl Layer {
         set(&mut streams.stall_timeout_ms, from.stall_timeout, |time| time.0);
         set(&mut streams.drain_spread_ms, from.drain_spread, |time| time.0);
         set(&mut streams.topics_max, from.topics_max, |count| to_usize(count.0));
+        set(&mut streams.public_patterns, from.public_patterns, |flag| flag);
         let (files, from) = (&mut settings.files, self.files);
         set(&mut files.cache_bytes_max, from.cache_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut files.small_bytes_max, from.small_bytes_max, |bytes| to_usize(bytes.0));
@@ -385,6 +399,44 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
     }
 }
 
+/// A number, or "auto".
+struct AutoOrCount(PerAddress);
+
+impl<'de> Deserialize<'de> for AutoOrCount {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(AutoOrCountVisitor).map(AutoOrCount)
+    }
+}
+
+struct AutoOrCountVisitor;
+
+impl Visitor<'_> for AutoOrCountVisitor {
+    type Value = PerAddress;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or \"auto\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PerAddress, E> {
+        match u32::try_from(number) {
+            Ok(count) if count <= PER_ADDRESS_MAX => Ok(PerAddress::Count(count)),
+            _ => Err(E::custom(format!("{number} is out of range: from 0 to {PER_ADDRESS_MAX}"))),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<PerAddress, E> {
+        match text {
+            "auto" => Ok(PerAddress::Auto),
+            _ => match text.parse() {
+                Ok(number) => self.visit_i64(number),
+                Err(_) => Err(E::custom(format!("'{text}' is not a number or \"auto\""))),
+            },
+        }
+    }
+}
+
+const PER_ADDRESS_MAX: u32 = 100_000_000;
+
 /// Declares a kind of text: the type it becomes, and the check that makes it so.
 macro_rules! text_kind {
     ($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr) => {
@@ -405,6 +457,11 @@ text_kind!(
     /// An address of the public listener.
     Listen(SocketAddr),
     parse_address
+);
+text_kind!(
+    /// A name that the control listener goes by.
+    HostName(String),
+    host_name
 );
 text_kind!(
     /// Which topics a rule is for.
@@ -456,6 +513,21 @@ text_kind!(
     Origin(String),
     origin
 );
+
+/// A name as the `Host` field has it; a port behind it does not matter.
+fn host_name(text: &str) -> Result<String, String> {
+    let name = match text.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => text,
+    };
+    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    if name.is_empty() || !name.bytes().all(is_of_a_name) {
+        return Err(format!(
+            "'{text}' is not the name of a host: write one such as stentor.internal"
+        ));
+    }
+    Ok(name.to_owned())
+}
 
 fn topic_template(text: &str) -> Result<Template, String> {
     let template = Template::parse(text)?;

@@ -31,8 +31,11 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses of the control listener: publishing, status and every read.
     pub control: Vec<ControlAddress>,
-    /// Worker threads. More than there are cores is allowed: each brings its own file table, and
-    /// with it another `RLIMIT_NOFILE` of connections.
+    /// Names that the control listener goes by, beside its addresses and `localhost`.
+    pub control_hosts: Vec<String>,
+    /// Worker threads of the public listener; control has one more. More than there are cores is
+    /// allowed: each brings its own file table, and with it another `RLIMIT_NOFILE` of
+    /// connections.
     pub workers: usize,
     /// Whether each worker is bound to one core.
     pub pin: bool,
@@ -75,6 +78,34 @@ pub struct Limits {
     pub names_max: usize,
     /// What the readers of one worker may own or keep from being freed, in bytes.
     pub readers_bytes_max: usize,
+    /// How many connections the public listeners hold; 0: as many as the limit of open files
+    /// leaves. Each worker takes its share.
+    pub connections_max: usize,
+    /// How many of them one address may have.
+    pub connections_per_address: PerAddress,
+}
+
+/// How many connections one address may have: an IPv4 address, or a network of 64 bits of IPv6.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PerAddress {
+    /// Half of what the server holds. Loopback is not counted: behind a reverse proxy on the same
+    /// host all connections come from there.
+    Auto,
+    /// So many, loopback too; 0: as many as there is room for.
+    Count(u32),
+}
+
+impl PerAddress {
+    /// How many connections `address` may have at a server that holds `connections_max`. `None`:
+    /// it is not counted.
+    pub(crate) fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
+        match self {
+            PerAddress::Auto if address.to_canonical().is_loopback() => None,
+            PerAddress::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
+            PerAddress::Count(0) => None,
+            PerAddress::Count(count) => Some(count),
+        }
+    }
 }
 
 /// How streams are kept alive, and how they end.
@@ -92,6 +123,9 @@ pub struct Streams {
     pub drain_spread_ms: u64,
     /// How many topics and patterns one stream may be of.
     pub topics_max: usize,
+    /// Whether patterns may be read on the public listener. Whoever does learns the names of all
+    /// topics that match.
+    pub public_patterns: bool,
 }
 
 /// Cross-origin reads (the CORS protocol of the Fetch standard).
@@ -264,6 +298,7 @@ impl Default for Settings {
         Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
+            control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin: false,
             server_header: true,
@@ -291,6 +326,8 @@ impl Default for Limits {
             topics_max: 2_000_000,
             names_max: 1_000,
             readers_bytes_max: 128 * 1024 * 1024,
+            connections_max: 0,
+            connections_per_address: PerAddress::Auto,
         }
     }
 }
@@ -304,6 +341,7 @@ impl Default for Streams {
             stall_timeout_ms: 300_000,
             drain_spread_ms: 5_000,
             topics_max: 1_000,
+            public_patterns: true,
         }
     }
 }

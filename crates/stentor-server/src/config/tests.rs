@@ -36,6 +36,8 @@ fn a_whole_document() {
         message_bytes_max = "64 KiB"
         topics_max = 10
         names_max = 5
+        connections_max = 100000
+        connections_per_address = 50
         [cors]
         origins = ["https://example.com"]
         [[topics]]
@@ -65,6 +67,8 @@ fn a_whole_document() {
     assert_eq!(settings.limits.body_rate_min, 1_024);
     assert_eq!(settings.limits.message_bytes_max, 65_536);
     assert_eq!((settings.limits.topics_max, settings.limits.names_max), (10, 5));
+    assert_eq!(settings.limits.connections_max, 100_000);
+    assert_eq!(settings.limits.connections_per_address, PerAddress::Count(50));
     assert_eq!(settings.cors.origins, ["https://example.com"]);
     assert_eq!(settings.topics.len(), 2);
     assert_eq!((settings.topics[0].history, settings.topics[0].history_bytes), (1, 65_536));
@@ -114,6 +118,47 @@ fn an_empty_document_is_the_defaults() {
     let settings = Settings::from_toml("", "stentor.toml").unwrap();
     settings.validate().unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+}
+
+#[test]
+fn names_of_the_control_listener() {
+    let of = |text: &str| {
+        let text = format!("control_hosts = {text}");
+        Settings::from_toml(&text, "stentor.toml").unwrap().control_hosts
+    };
+    assert_eq!(of("'stentor.internal'"), ["stentor.internal"]);
+    assert_eq!(of("['a_b', 'c-d.example:8081']"), ["a_b", "c-d.example"]);
+    for bad in ["", "a b", "http://a", "*", ":80", "a/b"] {
+        let error = headline(&format!("control_hosts = '{bad}'"));
+        assert!(error.contains(&format!("'{bad}' is not the name of a host")), "{error}");
+    }
+    let variable = ("STENTOR_CONTROL_HOSTS", "a,b.example");
+    assert_eq!(environment(&[variable]).unwrap().control_hosts, ["a", "b.example"]);
+}
+
+#[test]
+fn patterns_for_the_public() {
+    assert!(Settings::default().streams.public_patterns);
+    let settings = Settings::from_toml("streams.public_patterns = false", "x").unwrap();
+    assert!(!settings.streams.public_patterns);
+}
+
+#[test]
+fn connections_of_an_address() {
+    let of = |text: &str| {
+        let text = format!("limits.connections_per_address = {text}");
+        Settings::from_toml(&text, "stentor.toml").unwrap().limits.connections_per_address
+    };
+    assert_eq!(of("'auto'"), PerAddress::Auto);
+    assert_eq!(of("0"), PerAddress::Count(0));
+    assert_eq!(of("'7'"), PerAddress::Count(7));
+    let error = headline("limits.connections_per_address = 'some'");
+    assert!(error.contains("'some' is not a number or \"auto\""), "{error}");
+    let error = headline("limits.connections_per_address = -1");
+    assert!(error.contains("-1 is out of range: from 0 to"), "{error}");
+    let variable = ("STENTOR_LIMITS_CONNECTIONS_PER_ADDRESS", "9");
+    let settings = environment(&[variable]).unwrap();
+    assert_eq!(settings.limits.connections_per_address, PerAddress::Count(9));
 }
 
 #[test]

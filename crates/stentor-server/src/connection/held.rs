@@ -6,6 +6,7 @@
 use super::{Connection, Phase};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::endpoint::values::NO_SNIFFING;
 use crate::limits::MANY_BYTES_MAX;
 use crate::route;
 use crate::stream::{Gap, Held, MANY, Reader, Start};
@@ -167,9 +168,9 @@ fn answer_array(
     cursor: Option<Id>,
 ) {
     let body = std::mem::take(&mut cx.scratch.body);
-    let fields = cursor_fields(cursor);
+    let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
     let mut x = route::exchange(cx, role, head, keep_alive);
-    x.reply.content(Status::OK, "application/json", fields.as_bytes(), &body);
+    x.reply.content(Status::OK, "application/json", &fields, &body);
     cx.scratch.body = body;
     cx.scratch.body.clear();
 }

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
 use crate::stream::feeds::FeedId;
 use crate::stream::{Start, Transport};
-use crate::transport::TOO_MANY_TOPICS;
+use crate::transport::{NO_PATTERNS, TOO_MANY_TOPICS, may_read};
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::Filter;
@@ -127,6 +127,9 @@ impl Connection {
             names.iter().map(|name| Filter::parse(name)).collect()
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
+        if !may_read(&subscribe, &cx.settings, self.role) {
+            return Err(NO_PATTERNS.to_owned());
+        }
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
         let subscriptions = &mut self.extra().subscriptions;

@@ -35,8 +35,10 @@ fn connections(page: &mut Page, report: &Report) {
     ];
     page.family("connections_busy", "gauge", "Of the open connections, those at work.", &doing);
     page.counter("connections_accepted_total", "Connections accepted.", c.accepted);
-    let help = "Times accepting paused for want of files or memory.";
+    let help = "Times accepting paused for want of files, memory or places.";
     page.counter("accept_pauses_total", help, c.accept_pauses);
+    let help = "Connections refused since their address had as many as it may.";
+    page.counter("connections_refused_total", help, c.connections_refused);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
     let kinds = [
@@ -130,6 +132,8 @@ fn process(page: &mut Page, report: &Report) {
     page.family("build_info", "gauge", "The running version.", &[(&labels, 1)]);
     page.gauge("uptime_seconds", "Time since the start.", report.uptime_s);
     page.gauge("workers", "Worker threads.", report.workers as u64);
+    let help = "Worker threads that broke; the others go on.";
+    page.gauge("workers_lost", help, report.counters.workers_lost);
     let help = "Memory of the process: resident.";
     page.gauge("memory_resident_bytes", help, report.memory_resident_bytes);
     let help = "Memory of the process: its own, without mapped files.";

@@ -111,10 +111,14 @@ fn no(status: Status, reason: &str) -> Option<Refused> {
 /// A browser says which page sends a write. Pages must not be able to publish just because the
 /// browser that shows them runs where the control listener can be reached.
 fn refuse_pages(head: &Head<'_>) -> Result<(), Refused> {
-    if head.origin.is_none() {
-        return Ok(());
-    }
-    let reason = "Web pages cannot publish: a request with an Origin is refused here.";
+    let reason = match (head.origin, head.fetch_site) {
+        (Some(_), _) => "Web pages cannot publish: a request with an Origin is refused here.",
+        (None, Some(b"cross-site" | b"same-site")) => {
+            "Web pages cannot publish: what a page of another site makes a browser send is \
+             refused here (Sec-Fetch-Site)."
+        }
+        (None, _) => return Ok(()),
+    };
     Err((Status::FORBIDDEN, reason.to_owned()))
 }
 

@@ -43,7 +43,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             epoch: x.shared.hub.epoch().to_string(),
             uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
-            workers: x.shared.workers.len(),
+            workers: x.shared.workers_public,
             draining: x.draining,
             connections_open,
             topics: counts.topics,
@@ -130,10 +130,13 @@ pub(crate) fn status(x: &mut Exchange<'_>, head: &Head<'_>) {
     }
 }
 
-/// `GET /-/readyz`: whether new connections are welcome.
+/// `GET /-/readyz`: whether new connections are welcome, on every worker.
 pub(crate) fn ready(x: &mut Exchange<'_>) {
     if x.draining {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, "Draining: this server is about to stop.");
+    } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
+        let reason = "A worker has broken and the others go on: restart this server.";
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else {
         x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
     }

@@ -218,6 +218,7 @@ fn finish(
             if unchanged {
                 x.reply.empty(Status::NOT_MODIFIED, fields);
             } else {
+                fields.extend_from_slice(NO_SNIFFING);
                 x.reply.content(Status::OK, content_type, fields, &x.scratch.body);
             }
         }
@@ -229,6 +230,9 @@ fn finish(
         buffer.shrink_to(GATHER_BYTES);
     }
 }
+
+/// What others published is never taken for more than its type says.
+pub(crate) const NO_SNIFFING: &[u8] = b"X-Content-Type-Options: nosniff\r\n";
 
 /// Room for the names of most requests.
 const NAMES_USUAL: usize = 16;

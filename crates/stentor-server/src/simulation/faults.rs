@@ -1,7 +1,7 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
 use super::{CONTROL, PUBLIC, SMALL, World, patient};
-use crate::config::Settings;
+use crate::config::{PerAddress, Settings};
 use crate::mailbox::Order;
 use stentor_io::Faults;
 
@@ -331,6 +331,34 @@ fn a_panic_costs_its_connection_and_no_other() {
     assert_eq!((totals.connections_public, totals.connections_reading), (1, 0));
 }
 
+/// News that makes the worker panic is told again by history, as is what came with it.
+#[test]
+fn news_that_a_panic_took_is_not_lost() {
+    for target in ["/-/events?topic=/**", "/-/events?topic=/n&topic=/-panic"] {
+        let mut world = world(patient());
+        let get = format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
+        let (reader, _) = world.ask(PUBLIC, get.as_bytes());
+        for (topic, data) in [("/n", "one"), ("/-panic", "two"), ("/n", "three"), ("/n", "four")] {
+            world.publish(topic, data.into(), super::ContentType::TEXT);
+        }
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        assert!(panicked.is_err());
+        let World { worker, sim, .. } = &mut world;
+        worker.recover(sim);
+        world.settle();
+        let received = String::from_utf8(world.sim.read(reader)).unwrap();
+        let heard: Vec<&str> = ["one", "two", "three", "four"]
+            .into_iter()
+            .filter(|data| received.matches(&format!("\"{data}\"")).count() == 1)
+            .collect();
+        assert_eq!(heard, ["one", "two", "three", "four"], "{target}: {received}");
+        world.publish("/n", b"five".to_vec(), super::ContentType::TEXT);
+        world.settle();
+        let received = String::from_utf8(world.sim.read(reader)).unwrap();
+        assert_eq!(received.matches("data: ").count(), 1, "{received}");
+    }
+}
+
 #[test]
 fn a_request_that_ends_where_the_turns_share_does_is_answered() {
     let mut world = world(patient());
@@ -366,4 +394,215 @@ fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
     assert_eq!(whole, 3);
     assert!(answers.ends_with(b"\"errors\":[]}\n"));
     assert_eq!(world.totals().readers_bytes, 0);
+}
+
+fn ip(text: &str) -> Option<std::net::IpAddr> {
+    Some(text.parse().unwrap())
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_the_next_is_told_so() {
+    let mut settings = patient();
+    settings.limits.connections_per_address = PerAddress::Count(2);
+    settings.control_hosts.push("h".to_owned());
+    let mut world = world(settings);
+    let ask = |world: &mut World, role, address| {
+        let client = world.sim.connect_from(role, address);
+        world.sim.write(client, GET);
+        world.settle();
+        (client, String::from_utf8(world.sim.read(client)).unwrap())
+    };
+    let (first, _) = ask(&mut world, PUBLIC, ip("192.0.2.1"));
+    ask(&mut world, PUBLIC, ip("::ffff:192.0.2.1"));
+    let (third, answer) = ask(&mut world, PUBLIC, ip("192.0.2.1"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nRetry-After: "), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    assert!(body.starts_with("Too many connections") && body.ends_with(".\n"), "{body}");
+    assert!(world.sim.ended(third) && !world.sim.was_reset(third));
+    assert_eq!(world.totals().connections_refused, 1);
+    assert_eq!((world.totals().connections_public, world.sim.open_sockets()), (2, 2));
+    // Others are not concerned, nor is control, nor a socket file.
+    for (role, address) in
+        [(PUBLIC, ip("192.0.2.2")), (CONTROL, ip("192.0.2.1")), (PUBLIC, None), (CONTROL, None)]
+    {
+        assert!(ask(&mut world, role, address).1.starts_with("HTTP/1.1 200"), "{address:?}");
+    }
+    // As soon as one has gone there is a place.
+    world.sim.finish_client(first);
+    world.settle();
+    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 200"));
+    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 503"));
+}
+
+#[test]
+fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
+    let mut world = world(patient());
+    world.worker.limit_connections(6);
+    let count = |world: &mut World, address: &str| {
+        for _ in 0..6 {
+            world.sim.connect_from(PUBLIC, ip(address));
+        }
+        let before = world.totals().connections_public;
+        world.settle();
+        world.totals().connections_public - before
+    };
+    assert_eq!(count(&mut world, "2001:db8::1"), 3);
+    assert_eq!(count(&mut world, "192.0.2.1"), 3);
+    for loopback in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!(count(&mut world, loopback), 6, "{loopback}");
+    }
+}
+
+/// A long-poll that is held, with so much behind it that no more is read.
+fn held_with_much_behind_it(world: &mut World) -> stentor_io::Client {
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.sim.write(client, &GET.repeat(2_000));
+    world.settle();
+    assert_eq!(world.totals().readers_long_poll, 1);
+    assert_eq!(world.sim.read(client), b"");
+    client
+}
+
+#[test]
+fn a_held_request_with_much_behind_it_ends_with_its_client() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, kind(), patient());
+        let client = held_with_much_behind_it(&mut world);
+        if seed % 2 == 0 {
+            world.sim.reset_client(client);
+        } else {
+            world.sim.finish_client(client);
+        }
+        world.settle();
+        world.check_nothing_is_left();
+        assert_eq!(world.totals().readers_long_poll, 0);
+    }
+}
+
+#[test]
+fn an_answer_that_waits_for_a_peer_that_only_sends_no_more_is_sent() {
+    for seed in 0..20 {
+        let faults = Faults { window_bytes: 700, ..kind() };
+        let mut world = World::new(seed, faults, patient());
+        let client = world.sim.connect(PUBLIC);
+        world.sim.stall(client, true);
+        world.sim.write(client, &b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3));
+        world.settle();
+        world.sim.finish_client(client);
+        world.settle();
+        assert!(!world.sim.ended(client));
+        world.sim.stall(client, false);
+        world.settle();
+        let received = world.sim.read(client);
+        assert!(received.len() > 3 * super::LARGE_BYTES, "{} bytes", received.len());
+        world.check_nothing_is_left();
+    }
+}
+
+#[test]
+fn control_goes_by_addresses_and_names_that_are_listed() {
+    let mut settings = patient();
+    settings.control_hosts = vec!["stentor.internal".to_owned()];
+    let mut world = world(settings);
+    let mut status = |role, address, version: &str, host: &str| {
+        let client = world.sim.connect_from(role, address);
+        world.sim.write(client, format!("GET /small {version}\r\n{host}\r\n").as_bytes());
+        world.settle();
+        let answer = String::from_utf8(world.sim.read(client)).unwrap();
+        (answer[9..12].to_owned(), answer)
+    };
+    let loopback = ip("127.0.0.1");
+    for (host, expected) in [
+        ("localhost", "200"),
+        ("LocalHost:8081", "200"),
+        ("127.0.0.1", "200"),
+        ("127.0.0.1:8081", "200"),
+        ("[::1]:8081", "200"),
+        ("[2001:db8::7]", "200"),
+        ("192.0.2.1:80", "200"),
+        ("stentor.internal", "200"),
+        ("Stentor.Internal:8081", "200"),
+        ("rebound.example", "421"),
+        ("rebound.example:8081", "421"),
+        ("localhost.rebound.example", "421"),
+        ("127.0.0.1.rebound.example:8081", "421"),
+        ("", "421"),
+    ] {
+        let field = format!("Host: {host}\r\n");
+        let (code, answer) = status(CONTROL, loopback, "HTTP/1.1", &field);
+        assert_eq!(code, expected, "{host}");
+        assert!(code == "200" || answer.contains("control_hosts"), "{answer}");
+        // By a socket file, and on the public listener, any name will do.
+        assert_eq!(status(CONTROL, None, "HTTP/1.1", &field).0, "200", "{host}");
+        assert_eq!(status(PUBLIC, loopback, "HTTP/1.1", &field).0, "200", "{host}");
+    }
+    assert_eq!(status(CONTROL, loopback, "HTTP/1.0", "").0, "200");
+}
+
+#[test]
+fn pages_of_other_sites_do_not_publish() {
+    let mut world = world(patient());
+    for (site, expected) in
+        [("cross-site", "403"), ("same-site", "403"), ("same-origin", "20"), ("none", "20")]
+    {
+        for (method, length) in [("PUT", "Content-Length: 0\r\n"), ("DELETE", "")] {
+            let request = format!(
+                "{method} /w HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: {site}\r\n{length}\r\n"
+            );
+            let (_, answer) = world.ask(CONTROL, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{site}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn patterns_are_for_control_alone_if_so_configured() {
+    let mut settings = patient();
+    settings.streams.public_patterns = false;
+    let mut world = world(settings);
+    for (role, topic, expected) in [
+        (PUBLIC, "/**", "403"),
+        (PUBLIC, "/a&topic=/b/*", "403"),
+        (PUBLIC, "/small", "200"),
+        (CONTROL, "/**", "200"),
+    ] {
+        for accept in ["text/event-stream", "application/json"] {
+            let request = format!(
+                "GET /-/events?topic={topic} HTTP/1.1\r\nHost: h\r\nAccept: {accept}\r\n\r\n"
+            );
+            let (_, answer) = world.ask(role, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{topic}: {answer}");
+            assert!(expected == "200" || answer.contains("streams.public_patterns"), "{answer}");
+        }
+    }
+    // So it is with the commands of a WebSocket: an error, and nothing has changed.
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+                   Sec-WebSocket-Protocol: stentor.v1\r\n";
+    let get = format!("GET /-/events HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
+    for (role, is_refused) in [(PUBLIC, true), (CONTROL, false)] {
+        let (client, _) = world.ask(role, get.as_bytes());
+        let command = br#"{"subscribe":["/**"]}"#;
+        // Masked with zeros.
+        let mut frame = vec![0x81, 0x80 | command.len() as u8, 0, 0, 0, 0];
+        frame.extend_from_slice(command);
+        world.sim.write(client, &frame);
+        world.settle();
+        let said = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
+        assert_eq!(said.contains("streams.public_patterns"), is_refused, "{said}");
+    }
+}
+
+#[test]
+fn what_was_published_is_not_sniffed() {
+    let mut world = world(patient());
+    for target in
+        ["/small", "/text", "/list=small", "/-/values?topic=/small", "/-/events?topic=/small"]
+    {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (_, answer) = world.ask(PUBLIC, request.as_bytes());
+        assert!(answer.contains("\r\nX-Content-Type-Options: nosniff\r\n"), "{answer}");
+    }
 }

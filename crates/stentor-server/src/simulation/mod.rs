@@ -17,6 +17,7 @@ mod client;
 mod faults;
 mod streams;
 
+use crate::addresses::AddressCounts;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Mount, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
@@ -59,7 +60,9 @@ impl World {
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             library,
+            addresses: AddressCounts::new(),
             workers: vec![Arc::clone(&stats)],
+            workers_public: 1,
             started_unix_s: 0,
         });
         let mailbox = Arc::new(Mailbox::new().unwrap());

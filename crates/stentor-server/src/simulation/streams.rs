@@ -250,7 +250,7 @@ impl Stage {
                 self.world.shared.publish(topic, datum.draft(), Precondition::None, NOW_S);
             assert_eq!(published.unwrap().readers, 0, "{topic}");
         }
-        let mut news = Vec::new();
+        let mut news = std::collections::VecDeque::new();
         self.world.mailbox.swap_news(&mut news);
         assert!(news.is_empty(), "the worker is told of what nobody reads");
     }

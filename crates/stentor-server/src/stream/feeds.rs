@@ -226,7 +226,7 @@ impl Feeds {
             feed.is_named |= matches!(feed.filter, Filter::Topic(_));
             let named_bytes = unnamed_bytes - feed.unnamed_bytes();
             feed.recent.push_back(news.clone());
-            feed.latest_seq = news.seq();
+            feed.latest_seq = feed.latest_seq.max(news.seq());
             feed.due_us.get_or_insert(published_us);
             if !std::mem::replace(&mut feed.is_passing, true) {
                 self.passing.push_back(id);
@@ -238,6 +238,24 @@ impl Feeds {
         self.log.push_back(logged);
         while self.log.len() > LOG_MESSAGES_MAX || self.log_bytes > LOG_BYTES_MAX {
             self.forget_oldest();
+        }
+    }
+
+    /// Something went wrong while news was taken in. Of what was published up to `seq` the log may
+    /// lack some, so it forgets all of it, and every reader is visited and looks at history.
+    pub(crate) fn distrust(&mut self, seq: u64, now_us: u64) {
+        self.log.clear();
+        self.log_bytes = 0;
+        self.forgotten_seq = self.forgotten_seq.max(seq);
+        for (id, feed) in self.feeds.iter_mut().enumerate() {
+            let Some(feed) = feed else { continue };
+            feed.recent.clear();
+            feed.latest_seq = feed.latest_seq.max(seq);
+            feed.complete_since = feed.complete_since.max(seq);
+            feed.due_us.get_or_insert(now_us);
+            if !std::mem::replace(&mut feed.is_passing, true) {
+                self.passing.push_back(id as FeedId);
+            }
         }
     }
 
@@ -291,7 +309,7 @@ impl Feeds {
 
     /// The number of the last message of any feed that was heard of.
     pub(crate) fn heard_seq(&self) -> u64 {
-        self.log.back().map_or(self.forgotten_seq, |logged| logged.news.seq())
+        self.log.back().map_or(0, |logged| logged.news.seq()).max(self.forgotten_seq)
     }
 
     /// Whether the log has all there is of a feed after `cursor`.
@@ -381,7 +399,7 @@ impl Feeds {
         let Some(logged) = self.log.pop_front() else { return };
         let seq = logged.news.seq();
         self.log_bytes -= logged.cost_bytes();
-        self.forgotten_seq = seq;
+        self.forgotten_seq = self.forgotten_seq.max(seq);
         for &id in &logged.feeds {
             // The number may be another feed's by now, which has not got this message.
             if let Some(Some(feed)) = self.feeds.get_mut(id as usize)
@@ -407,6 +425,15 @@ impl Logged {
     /// What it takes, and keeps alive, roughly. A message may be of many feeds.
     fn cost_bytes(&self) -> usize {
         self.news.message.data().len() + LOGGED_BYTES + self.feeds.len() * LOGGED_FEED_BYTES
+    }
+}
+
+impl Drop for Feeds {
+    /// The worker ends: nobody is counted any more who reads here.
+    fn drop(&mut self) {
+        for feed in self.feeds.iter().flatten() {
+            feed.readers.store(0, Ordering::Relaxed);
+        }
     }
 }
 

@@ -5,11 +5,13 @@ pub(crate) mod long_poll;
 pub(crate) mod sse;
 pub(crate) mod websocket;
 
-use crate::context::Exchange;
+use crate::config::Settings;
+use crate::context::{CONTROL, Exchange};
 use crate::endpoint::BAD_PATH;
 use crate::route::Next;
 use crate::stream::{Held, Opening, Reader, Start};
 use stentor_hub::{Filter, Mode};
+use stentor_io::Role;
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Head;
 use stentor_wire::negotiate::prefer_wait_s;
@@ -43,6 +45,9 @@ impl Wanted {
     ) -> Result<Wanted, (Status, String)> {
         let wanted = Wanted::read(x, head, path, query.unwrap_or_default());
         let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
+        if !may_read(&wanted.filters, x.settings, x.reply.shape.role) {
+            return Err((Status::FORBIDDEN, NO_PATTERNS.to_owned()));
+        }
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
             return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
         }
@@ -104,3 +109,13 @@ impl Wanted {
 /// As many different topics are read as may exist, or as there is memory for.
 pub(crate) const TOO_MANY_TOPICS: &str = "More different topics are read here than there is room \
                                           for (limits.topics_max, limits.readers_bytes_max).";
+/// Whether one who came in by a listener may read all of these.
+pub(crate) fn may_read(filters: &[Filter], settings: &Settings, role: Role) -> bool {
+    role == CONTROL
+        || settings.streams.public_patterns
+        || !filters.iter().any(|filter| matches!(filter, Filter::Pattern(_)))
+}
+
+/// Whoever reads by pattern is told the names of all topics that match.
+pub(crate) const NO_PATTERNS: &str =
+    "Patterns may not be read here (streams.public_patterns): name the topics.";

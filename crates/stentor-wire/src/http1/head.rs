@@ -167,6 +167,9 @@ pub struct Head<'a> {
     pub if_range: Option<&'a [u8]>,
     /// Origin
     pub origin: Option<&'a [u8]>,
+    /// Sec-Fetch-Site: how a page that makes a browser ask stands to this server (W3C Fetch
+    /// Metadata)
+    pub fetch_site: Option<&'a [u8]>,
     /// Content-Type
     pub content_type: Option<&'a [u8]>,
     /// Content-Encoding
@@ -237,6 +240,7 @@ impl<'a> Head<'a> {
             range: None,
             if_range: None,
             origin: None,
+            fetch_site: None,
             content_type: None,
             content_encoding: None,
             cache_control: None,
@@ -298,6 +302,7 @@ impl<'a> Reading<'a> {
             13 if is(b"stentor-event") => once(&mut head.event, value, TWO_EVENTS)?,
             13 if is(b"last-event-id") => first(&mut head.last_event_id, value),
             14 if is(b"content-length") => self.content_length(value)?,
+            14 if is(b"sec-fetch-site") => first(&mut head.fetch_site, value),
             15 if is(b"accept-encoding") => first(&mut head.accept_encoding, value),
             16 if is(b"content-encoding") => {
                 once(&mut head.content_encoding, value, TWO_ENCODINGS)?

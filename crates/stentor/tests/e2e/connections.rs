@@ -192,6 +192,20 @@ fn every_answer_has_a_date_and_the_server_its_name() {
 }
 
 #[test]
+fn control_has_a_worker_of_its_own() {
+    let server = Server::start();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let names = tasks.map(|task| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap().trim().to_owned()
+    });
+    let mut workers: Vec<String> =
+        names.filter(|name| name == "control" || name.starts_with("worker-")).collect();
+    workers.sort();
+    assert_eq!(workers, ["control", "worker-0", "worker-1"]);
+    assert_eq!(server.figure("workers"), 2);
+}
+
+#[test]
 fn more_workers_than_cores() {
     let server = Server::with("", "", &["--workers", "120"]);
     assert_eq!(server.figure("workers"), 120);

@@ -1,6 +1,7 @@
-//! Running out of files: those inside do not notice, those outside wait, nobody spins.
+//! Running out of places and of files: those inside do not notice, those outside wait, nobody
+//! spins, and control is answered.
 
-use crate::support::{Client, Server, eventually, figure};
+use crate::support::{Client, Ending, Server, Site, eventually, figure};
 use std::fs;
 use std::net::TcpStream;
 use std::thread;
@@ -8,10 +9,13 @@ use std::time::{Duration, Instant};
 
 const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A server whose only worker has few files, all of them in use; its clients; those that wait in
-/// the queue; and a connection to the control listener from before.
-fn full_server() -> (Server, Client, Vec<Client>, Vec<Client>) {
-    let server = Server::with("ulimit -n 64;", "", &["--workers", "1"]);
+/// Half of the files a process may have: beneath a few hundred, so many connections it holds.
+const PLACES: usize = 32;
+
+/// A server whose only public worker has few places, all of them taken; its clients; those that
+/// wait in the queue; and a connection to the control listener from before.
+fn full_server(toml: &str) -> (Server, Client, Vec<Client>, Vec<Client>) {
+    let server = Server::with("ulimit -n 64;", toml, &["--workers", "1"]);
     let mut control = server.publisher();
     control.ask("PUT", "/a", "", b"hello").expect(201);
     let mut clients = Vec::new();
@@ -23,7 +27,7 @@ fn full_server() -> (Server, Client, Vec<Client>, Vec<Client>) {
         clients.push(client);
     }
     let inside = figure(&status(&mut control), "counters/connections_public") as usize;
-    assert!((10..64).contains(&inside), "{inside} of {}", clients.len());
+    assert_eq!(inside, PLACES, "of {}", clients.len());
     let mut outside = clients.split_off(inside);
     for client in &mut clients {
         assert_eq!(client.response().expect(200).text(), "hello");
@@ -55,7 +59,7 @@ fn cpu_ms(pid: u32) -> u64 {
 
 #[test]
 fn those_inside_do_not_notice() {
-    let (server, mut control, mut inside, _outside) = full_server();
+    let (server, mut control, mut inside, _outside) = full_server("");
     for _ in 0..20 {
         for client in &mut inside {
             client.send(REQUEST);
@@ -70,8 +74,85 @@ fn those_inside_do_not_notice() {
 }
 
 #[test]
-fn a_full_server_does_not_spin() {
-    let (server, mut control, _inside, _outside) = full_server();
+fn control_is_answered_and_files_are_served_when_all_places_are_taken() {
+    let site = Site::of(&[("a.txt", b"from the disk")]);
+    let (server, _control, mut inside, _outside) =
+        full_server(&site.toml("[files]\ncache_bytes_max = 0\n"));
+    for client in &mut inside {
+        assert_eq!(client.get("/a.txt").expect(200).text(), "from the disk");
+    }
+    for n in 0..20 {
+        let mut publisher = server.publisher();
+        publisher.ask("PUT", &format!("/n/{n}"), "", b"new").expect(201);
+        publisher.get("/-/readyz").expect(200);
+        assert_eq!(inside[0].get(&format!("/n/{n}")).expect(200).text(), "new");
+    }
+}
+
+#[test]
+fn those_beyond_the_ceiling_cost_nothing() {
+    let (server, mut control, _inside, _outside) = full_server("");
+    let (pauses_before, cpu_before) = (pauses(&mut control), cpu_ms(server.child.id()));
+    let begin = Instant::now();
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(pauses(&mut control), pauses_before, "nothing has become free");
+    let used = cpu_ms(server.child.id()) - cpu_before;
+    assert!(used <= begin.elapsed().as_millis() as u64 / 5, "{used} ms of processor");
+}
+
+#[test]
+fn a_ceiling_is_shared_by_the_workers() {
+    let toml = "limits.connections_max = 9\n";
+    let server = Server::with("", toml, &["--workers", "2"]);
+    let mut clients: Vec<Client> = (0..60).map(|_| server.reader()).collect();
+    for client in &mut clients {
+        client.send(REQUEST);
+    }
+    // Five each, whichever the kernel gave them to.
+    server.settled("connections_public", 10);
+    let waiting = |server: &Server| server.figure("counters/accepted");
+    let before = waiting(&server);
+    clients.clear();
+    server.settled("connections_public", 0);
+    assert!(waiting(&server) > before, "those that waited came in, if only to go");
+}
+
+#[test]
+fn one_address_has_so_many_connections_and_no_more() {
+    let toml = "limits.connections_per_address = 3\n";
+    let mut server = Server::configured(toml);
+    let mut inside: Vec<Client> = (0..3).map(|_| server.reader()).collect();
+    for client in &mut inside {
+        client.get("/a").refused(404);
+    }
+    let mut outside = server.reader();
+    outside.send(REQUEST);
+    let refused = outside.response().expect(503);
+    assert_eq!(refused.field("retry-after"), Some("10"));
+    assert!(refused.text().contains("address"), "{}", refused.text());
+    assert_eq!(outside.ending(), Ending::Closed);
+    assert_eq!(server.figure("counters/connections_refused"), 1);
+    let said = server.child.logged("127.0.0.1 has as many connections");
+    assert!(said.contains("limits.connections_per_address"), "{said}");
+    drop(inside.pop());
+    eventually("there is a place again", || (server.public.get("/a").status == 404).then_some(()));
+}
+
+/// Control has no ceiling but its files.
+#[test]
+fn a_server_without_files_does_not_spin() {
+    let server = Server::with("ulimit -n 64;", "", &["--workers", "1"]);
+    let mut control = server.publisher();
+    let pauses_before = pauses(&mut control);
+    let mut crowd = Vec::new();
+    while pauses(&mut control) == pauses_before {
+        assert!(crowd.len() < 1_000, "the limit is not reached");
+        crowd.push(server.publisher());
+        crowd.iter_mut().for_each(|client| client.send(REQUEST));
+    }
+    // Some who wait.
+    crowd.extend((0..20).map(|_| server.publisher()));
+    crowd.iter_mut().for_each(|client| client.send(REQUEST));
     let (pauses_before, cpu_before) = (pauses(&mut control), cpu_ms(server.child.id()));
     let begin = Instant::now();
     thread::sleep(Duration::from_millis(500));
@@ -85,7 +166,7 @@ fn a_full_server_does_not_spin() {
 
 #[test]
 fn accepting_resumes_when_files_are_freed() {
-    let (server, mut control, mut inside, mut outside) = full_server();
+    let (server, mut control, mut inside, mut outside) = full_server("");
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
         drop(inside.pop());
@@ -110,7 +191,7 @@ fn accepting_resumes_when_files_are_freed() {
 
 #[test]
 fn those_that_gave_up_waiting_cost_nothing() {
-    let (server, mut control, mut inside, outside) = full_server();
+    let (server, mut control, mut inside, outside) = full_server("");
     drop(outside);
     inside.truncate(5);
     eventually("only those inside are left", || {

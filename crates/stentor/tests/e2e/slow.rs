@@ -1,7 +1,7 @@
 //! Clients that take their time: each kind of slowness has its deadline, and costs only itself.
 
 use crate::support::{
-    Child, Client, Ending, EventStream, Reader, Server, Way, WebSocket, eventually, python,
+    Child, Client, Ending, EventStream, Reader, Server, Site, Way, WebSocket, eventually, python,
 };
 use std::io::Write;
 use std::process::Stdio;
@@ -260,4 +260,39 @@ fn a_reader_that_is_slow_but_reads_is_not_cut() {
     });
     while slow.event().data != "end" {}
     assert_eq!(server.figure("counters/timeouts"), 0);
+}
+
+/// What the kernel keeps of what clients do not read is bounded for each of them, and is not the
+/// whole answer.
+#[test]
+fn the_kernel_keeps_little_for_clients_that_do_not_read() {
+    let site = Site::of(&[]);
+    site.sparse("large.bin", 50_000_000);
+    let server = Server::configured(&site.toml(""));
+    server.control.put("/value", "text/plain", &[b'x'; 1_000_000]).expect(201);
+    let clients: Vec<Client> = (0..40)
+        .map(|n| {
+            let mut client = server.reader();
+            let target = if n % 2 == 0 { "/value" } else { "/large.bin" };
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client
+        })
+        .collect();
+    server.settled("connections_writing", 40);
+    let queued = queued_bytes(server.public.0.port());
+    assert_eq!(queued.len(), 40);
+    // 128 KiB unsent, and what the last send took beyond it.
+    let most = queued.into_iter().max();
+    assert!(most < Some(400_000), "{most:?} bytes are kept for one client");
+    drop(clients);
+}
+
+/// What waits to be sent on each connection of a server's port, as the kernel tells.
+fn queued_bytes(port: u16) -> Vec<u64> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // Number, local and remote address, state (01 is established), queues to send and received.
+    rows.filter(|row| row[1].ends_with(&format!(":{port:04X}")) && row[3] == "01")
+        .map(|row| u64::from_str_radix(row[4].split(':').next().unwrap(), 16).unwrap())
+        .collect()
 }
