@@ -62,10 +62,10 @@ impl Compressor {
 }
 
 /// The queue of a compressor without a thread: a test says when a job is done.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) struct Jobs(mpsc::Receiver<Job>);
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 impl Jobs {
     /// Does the next job, if there is one.
     pub(crate) fn run_one(&self) -> bool {
@@ -79,7 +79,7 @@ impl Jobs {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 impl Compressor {
     pub(crate) fn by_hand() -> (Compressor, Jobs) {
         let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);

@@ -161,7 +161,7 @@ impl Keeper {
     }
 
     /// One turn without waiting: a test says when.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn step(&mut self) {
         self.busy = true;
         self.turn().unwrap();
