@@ -16,7 +16,11 @@
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod codec;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
-use super::{CONTROL, PATIENCE_MS, PUBLIC, World, patient, streams};
+use super::{CONTROL, PATIENCE_MS, PUBLIC, World, hostile, patient, streams};
 use crate::config::Mount;
 use stentor_io::{Faults, Rng};
 
@@ -87,4 +87,9 @@ fn every_request_is_answered_once_in_order_with_the_right_bytes() {
 #[test]
 fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() {
     run_seeds("streams", streams::run, 1_000);
+}
+
+#[test]
+fn whatever_attackers_do_others_are_served_and_memory_is_bounded() {
+    run_seeds("hostile", hostile::run, 100);
 }

@@ -12,7 +12,6 @@
 //!
 //! `log.rs` is the model of what was published, `view.rs` the oracle.
 
-mod codec;
 mod log;
 mod poller;
 mod publisher;
