@@ -9,7 +9,7 @@
 use crate::config::{Files, Mount, Settings};
 use crate::context::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
-use crate::simulation::{PATIENCE_MS, World, patient};
+use crate::simulation::{World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
 use stentor_io::{Client, Faults};
 
@@ -143,8 +143,10 @@ impl Play {
         }
         self.world.settle_within(turns_max);
         // Whoever is waited for has until then.
-        self.world.sim.sleep(PATIENCE_MS);
-        self.world.settle_within(turns_max);
+        for _ in 0..2 {
+            self.world.sim.sleep(REST_MS);
+            self.world.settle_within(turns_max);
+        }
         self.world.check_nothing_is_left();
         for topic in TOPICS {
             self.world.check_nobody_reads(topic);
@@ -176,6 +178,9 @@ const SLEEPS_MS: [u64; 16] = [
     1, 10, 100, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 60_000,
     300_000, 600_000,
 ];
+
+/// All deadlines are sooner than this.
+const REST_MS: u64 = 600_000;
 
 /// More are not needed to make any mistake there is.
 const CLIENTS_MAX: usize = 32;

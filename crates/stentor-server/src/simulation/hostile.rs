@@ -18,7 +18,7 @@
 use super::codec::{PING, TEXT, put_frame, take_answer};
 use super::{SMALL, World, kind, patient};
 use crate::context::{CONTROL, PUBLIC};
-use crate::limits::{BACKLOG_BYTES_MAX, NAME_COST};
+use crate::limits::{BACKLOG_BYTES_MAX, HELD_MS_MAX, NAME_COST};
 use crate::stats::Totals;
 use stentor_hub::ContentType;
 use stentor_io::{Client, Faults, Rng, Sim};
@@ -42,7 +42,7 @@ pub(super) fn run(seed: u64) {
     for _ in 0..2 + rng.below(40) {
         attackers.push(Attacker::new(TRICKS[rng.below(TRICKS.len())]));
     }
-    let turns = 100 + rng.below(400);
+    let turns = READS_FROM + 50 + rng.below(400);
     let mut before = world.totals();
     for turn in 0..turns {
         for attacker in &mut attackers {
@@ -64,7 +64,8 @@ pub(super) fn run(seed: u64) {
     }
     bystanders.leave(&mut world.sim);
     world.settle();
-    world.sim.sleep(super::PATIENCE_MS);
+    // Whoever is held goes unnoticed until its time is over.
+    world.sim.sleep(2 * HELD_MS_MAX);
     world.settle();
     world.check_nothing_is_left();
     for topic in [HOT, "/all/1/1", "/made/up/0"] {
@@ -230,7 +231,8 @@ impl Attacker {
 struct Bystanders {
     asker: Asker,
     publisher: Asker,
-    reader: Client,
+    /// It comes when attackers read the topic already, so that they are visited before it.
+    reader: Option<Client>,
     /// What the reader has received and not yet looked at.
     read: Vec<u8>,
     /// The number last published, when that was answered, and whether the reader has it.
@@ -264,20 +266,17 @@ impl Due {
 
 impl Bystanders {
     fn new(sim: &mut Sim) -> Bystanders {
-        let reader = sim.connect(PUBLIC);
-        let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
-        sim.write(reader, request.as_bytes());
         let (asker, publisher) =
             (Asker::new(sim.connect(PUBLIC)), Asker::new(sim.connect(CONTROL)));
         Bystanders {
             asker,
             publisher,
-            reader,
+            reader: None,
             read: Vec::new(),
             published: 0,
             published_at: 0,
             has_read: false,
-            begins: Some(Due::new(0)),
+            begins: None,
         }
     }
 
@@ -304,8 +303,17 @@ impl Bystanders {
 
     /// The reader reads.
     fn hear(&mut self, sim: &mut Sim, turn: usize, connections: usize) {
-        assert!(!sim.ended(self.reader), "a bystander's stream was cut");
-        self.read.extend(sim.read(self.reader));
+        if turn == READS_FROM {
+            let reader = sim.connect(PUBLIC);
+            let events = "Accept: text/event-stream";
+            let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\n{events}\r\n\r\n");
+            sim.write(reader, request.as_bytes());
+            self.reader = Some(reader);
+            self.begins = Some(Due::new(turn));
+        }
+        let Some(reader) = self.reader else { return };
+        assert!(!sim.ended(reader), "a bystander's stream was cut");
+        self.read.extend(sim.read(reader));
         let data = format!("data: {}\n", self.published);
         if memchr::memmem::find(&self.read, data.as_bytes()).is_some() {
             self.read.clear();
@@ -323,7 +331,8 @@ impl Bystanders {
     }
 
     fn leave(&self, sim: &mut Sim) {
-        for client in [self.asker.connection, self.publisher.connection, self.reader] {
+        let askers = [self.asker.connection, self.publisher.connection];
+        for client in askers.into_iter().chain(self.reader) {
             sim.finish_client(client);
         }
     }
@@ -364,6 +373,9 @@ impl Asker {
     }
 }
 
+/// The turn in which the reader comes.
+const READS_FROM: usize = 80;
+
 /// The topic that everybody reads.
 const HOT: &str = "/hot";
 
@@ -382,8 +394,8 @@ const EACH_COST: u64 = 256;
 /// for a fan-out.
 const WORK_MAX: u64 = 3 << 20;
 
-/// A slice of a fan-out is larger than all readers of the hot topic are, but there are other feeds.
-const DELIVERY_TURNS_MAX: usize = 8;
+/// A slice of a fan-out is larger than all the readers here, even with those that have gone.
+const DELIVERY_TURNS_MAX: usize = 2;
 
 /// With n connections to be served by chance, one is passed over so many times n turns with a
 /// probability of one in 10^13.

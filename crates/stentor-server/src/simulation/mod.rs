@@ -11,7 +11,10 @@
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
-//! and `STENTOR_SIM=requests` or `=streams` only one of the two.
+//! and `STENTOR_SIM=requests`, `=streams` or `=hostile` only one of the three.
+
+// All of it is for tests and for fuzzing.
+#![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
 mod client;
@@ -205,4 +208,4 @@ pub(crate) fn patient() -> Settings {
 /// When everything is published, in seconds since 1970.
 const NOW_S: u64 = 1_782_000_000;
 
-pub(crate) const PATIENCE_MS: u64 = 1 << 40;
+const PATIENCE_MS: u64 = 1 << 40;
