@@ -164,7 +164,7 @@ impl Keeper {
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn step(&mut self) {
         self.busy = true;
-        self.turn().unwrap();
+        self.turn().expect("the kernel says what changed");
     }
 
     /// How many directories are watched once those that need not be are not.

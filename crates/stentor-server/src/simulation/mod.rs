@@ -40,7 +40,9 @@ use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Epoch, Hub, Precondition};
-use stentor_io::{Client, Faults, Sim};
+#[cfg(test)]
+use stentor_io::Client;
+use stentor_io::{Faults, Sim};
 use stentor_wire::lookup::Template;
 
 /// The values that every client may read and none may change.
@@ -108,11 +110,6 @@ impl World {
         busy || passes
     }
 
-    /// Turns until nothing happens any more.
-    fn settle(&mut self) {
-        self.settle_within(1_000_000);
-    }
-
     /// Turns until nothing happens any more, which must be after so many turns at the latest.
     pub(crate) fn settle_within(&mut self, turns_max: usize) {
         for _ in 0..turns_max {
@@ -154,6 +151,11 @@ impl World {
 
 #[cfg(test)]
 impl World {
+    /// Turns until nothing happens any more.
+    fn settle(&mut self) {
+        self.settle_within(1_000_000);
+    }
+
     fn settle_some(&mut self, turns: usize) {
         for _ in 0..turns {
             self.turn();
