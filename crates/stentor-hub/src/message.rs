@@ -16,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::IgnoredAny;
 use stentor_wire::deflate::Inflater;
-use stentor_wire::lookup::json_string;
+use stentor_wire::lookup::{json_string, json_string_len};
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 use crate::encode::{self, Encoder, GzipError};
@@ -408,10 +408,21 @@ impl Message {
             Embed::Json => out.extend_from_slice(&self.data),
             Embed::Text => json_string(out, str::from_utf8(&self.data).unwrap_or_default()),
             Embed::Bytes => {
-                out.extend_from_slice(br#"{"base64":""#);
+                out.extend_from_slice(BASE64_BEFORE);
                 out.extend_from_slice(STANDARD.encode(&self.data).as_bytes());
                 out.extend_from_slice(br#""}"#);
             }
+        }
+    }
+
+    /// How many bytes [`Message::write_json`] appends: never fewer than the data has. Found out
+    /// without writing them.
+    #[must_use]
+    pub fn json_len(&self) -> usize {
+        match self.embed() {
+            Embed::Json => self.data.len(),
+            Embed::Text => json_string_len(str::from_utf8(&self.data).unwrap_or_default()),
+            Embed::Bytes => self.data.len().div_ceil(3) * 4 + BASE64_BEFORE.len() + 2,
         }
     }
 
@@ -538,6 +549,9 @@ const DELETION: u8 = 4;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;
+
+/// What stands before bytes in JSON.
+const BASE64_BEFORE: &[u8] = br#"{"base64":""#;
 
 #[cfg(test)]
 mod tests;

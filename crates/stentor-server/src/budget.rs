@@ -28,6 +28,14 @@ impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Requests, Kind::Commands, Kind::Replays];
 }
 
+/// Where a kind of work stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    kind: Kind,
+    left: usize,
+    cost: u64,
+}
+
 /// The lines of a worker, and what is left of its turn.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
@@ -36,6 +44,8 @@ pub(crate) struct Budget {
     left: [usize; Kind::ALL.len()],
     /// What the turn has cost so far, whatever it was spent on.
     spent: usize,
+    /// What each kind has cost since the start.
+    costs: [u64; Kind::ALL.len()],
 }
 
 impl Budget {
@@ -49,27 +59,33 @@ impl Budget {
 
     /// Now those in the line of a kind have what a turn may cost.
     pub(crate) fn begin_line(&mut self, kind: Kind) {
-        self.set_left(kind, LINE_COST_PER_TURN);
+        self.left[kind as usize] = LINE_COST_PER_TURN;
     }
 
     /// Whether there is room in this turn for work of a kind.
     pub(crate) fn has_room(&self, kind: Kind) -> bool {
-        self.left(kind) > 0
+        self.left[kind as usize] > 0
     }
 
     /// Takes note of work of a kind.
     pub(crate) fn spend(&mut self, kind: Kind, cost: usize) {
-        self.set_left(kind, self.left(kind).saturating_sub(cost));
+        self.settle(self.mark(kind), cost);
     }
 
-    /// What may still be spent in this turn on a kind of work.
-    pub(crate) fn left(&self, kind: Kind) -> usize {
-        self.left[kind as usize]
+    /// Where a kind of work stands.
+    pub(crate) fn mark(&self, kind: Kind) -> Mark {
+        Mark { kind, left: self.left[kind as usize], cost: self.cost(kind) }
     }
 
-    /// The same, to be changed.
-    pub(crate) fn set_left(&mut self, kind: Kind, cost: usize) {
-        self.left[kind as usize] = cost;
+    /// Takes note of what work has cost that was begun at a mark: all of it, and once.
+    pub(crate) fn settle(&mut self, mark: Mark, cost: usize) {
+        self.left[mark.kind as usize] = mark.left.saturating_sub(cost);
+        self.costs[mark.kind as usize] = mark.cost + cost as u64;
+    }
+
+    /// What a kind of work has cost since the start.
+    pub(crate) fn cost(&self, kind: Kind) -> u64 {
+        self.costs[kind as usize]
     }
 
     /// Takes note of what a connection has cost, whatever it did.
@@ -101,5 +117,46 @@ impl Budget {
     /// Whether nobody waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.lines.iter().all(VecDeque::is_empty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_goes_past_those_who_wait() {
+        let mut budget = Budget::default();
+        budget.begin_turn();
+        assert!(Kind::ALL.iter().all(|&kind| budget.has_room(kind)));
+        budget.wait(Kind::Commands, Socket::from_index(7));
+        budget.begin_turn();
+        assert!(!budget.has_room(Kind::Commands) && budget.has_room(Kind::Replays));
+        budget.begin_line(Kind::Commands);
+        assert!(budget.has_room(Kind::Commands));
+        assert_eq!(budget.next(Kind::Commands), Some(Socket::from_index(7)));
+        assert!(budget.next(Kind::Commands).is_none() && budget.is_idle());
+    }
+
+    #[test]
+    fn what_is_spent_is_counted_once() {
+        let mut budget = Budget::default();
+        budget.begin_turn();
+        let mark = budget.mark(Kind::Replays);
+        budget.spend(Kind::Replays, 1_000);
+        budget.settle(mark, 1_500);
+        assert_eq!(budget.cost(Kind::Replays), 1_500);
+        budget.spend(Kind::Replays, LINE_COST_PER_TURN - 1_500);
+        assert!(!budget.has_room(Kind::Replays));
+    }
+
+    #[test]
+    fn when_many_had_their_share_it_becomes_smaller() {
+        let mut budget = Budget::default();
+        assert_eq!(budget.share(), TURN_COST_MAX);
+        budget.note(TURN_COST_USUAL);
+        assert!(budget.share() < TURN_COST_MAX);
+        budget.begin_turn();
+        assert_eq!(budget.share(), TURN_COST_MAX);
     }
 }

@@ -104,10 +104,10 @@ pub(crate) fn low_priority() {
 const PANICS: &str = "text/x-panics";
 
 /// The queue of a compressor without a thread: a test says when a job is done.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) struct Jobs(mpsc::Receiver<Job>, Encoder);
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 impl Jobs {
     /// Does the next job, if there is one.
     pub(crate) fn run_one(&mut self) -> bool {
@@ -116,7 +116,7 @@ impl Jobs {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 impl Compressor {
     pub(crate) fn by_hand() -> (Compressor, Jobs) {
         let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);

@@ -28,7 +28,9 @@ mod timers;
 mod transport;
 mod worker;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+#[cfg(any(test, feature = "fuzz"))]
 mod simulation;
 
 pub use server::{Server, StartError, start};

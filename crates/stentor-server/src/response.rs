@@ -158,6 +158,26 @@ impl Reply<'_> {
         body: &[u8],
     ) {
         *self.cost += body.len();
+        self.content_head(status, content_type, fields, body.len());
+        self.body(body);
+    }
+
+    /// The body behind that head, unless it is a HEAD that is answered.
+    pub(crate) fn body(&mut self, body: &[u8]) {
+        if !self.shape.head_only {
+            self.out.bytes().extend_from_slice(body);
+            self.stats.bytes_bodies.add(body.len() as u64);
+        }
+    }
+
+    /// The head of an answer with a body of so many bytes.
+    pub(crate) fn content_head(
+        &mut self,
+        status: Status,
+        content_type: &str,
+        fields: &[u8],
+        content_length: usize,
+    ) {
         self.begin(status);
         let out = self.out.bytes();
         let from = out.len();
@@ -165,13 +185,9 @@ impl Reply<'_> {
         out.extend_from_slice(b"Content-Type: ");
         out.extend_from_slice(content_type.as_bytes());
         out.extend_from_slice(b"\r\nContent-Length: ");
-        decimal(out, body.len() as u64);
+        decimal(out, content_length as u64);
         out.extend_from_slice(b"\r\n\r\n");
         self.stats.bytes_heads.add((out.len() - from) as u64);
-        if !self.shape.head_only {
-            out.extend_from_slice(body);
-            self.stats.bytes_bodies.add(body.len() as u64);
-        }
     }
 
     /// A document that is different every time it is asked for.

@@ -148,6 +148,12 @@ stats! {
     waiting_commands,
     /// Readers that wait in line for what they have missed.
     waiting_replays,
+    /// What requests that ask for much have cost, and the rest of pipelines.
+    cost_requests,
+    /// What commands have cost.
+    cost_commands,
+    /// What finding and sending what readers have missed has cost.
+    cost_replays,
     /// Connections accepted since the start.
     accepted,
     /// Times accepting paused because files or memory had run out, or there were as many

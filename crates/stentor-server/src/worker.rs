@@ -152,11 +152,11 @@ impl Worker {
             if !connection.leave_line(kind) {
                 continue;
             }
-            let left = self.cx.budget.left(kind);
+            let mark = self.cx.budget.mark(kind);
             self.cx.cost = 0;
             self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
             // Whatever it was spent on, it was in the turn of this line.
-            self.cx.budget.set_left(kind, left.saturating_sub(self.cx.cost.max(LINE_VISIT_COST)));
+            self.cx.budget.settle(mark, self.cx.cost.max(LINE_VISIT_COST));
         }
     }
 
@@ -171,6 +171,9 @@ impl Worker {
         stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
         stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
         stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);
+        stats.cost_requests.set(budget.cost(Kind::Requests));
+        stats.cost_commands.set(budget.cost(Kind::Commands));
+        stats.cost_replays.set(budget.cost(Kind::Replays));
     }
 
     /// Whether a graceful stop has come to its end.

@@ -12,7 +12,7 @@ use crate::http1::response::{self, ResponseHead};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
 };
-use crate::lookup::{Template, json_string, names};
+use crate::lookup::{Template, json_string, json_string_len, names};
 use crate::negotiate::{
     Acceptable, Encoding, Encodings, accepts_events, compressible, http_date, is_any, media_type,
     prefer_wait_s, tag_matches,
@@ -149,6 +149,7 @@ pub fn fuzz_lookup(data: &[u8]) {
     let mut escaped = Vec::new();
     json_string(&mut escaped, &text);
     assert_eq!(json_text(&escaped).as_deref(), Some(&*text));
+    assert_eq!(json_string_len(&text), escaped.len());
 
     let doubled = text.replace('{', "{{").replace('}', "}}");
     assert_eq!(written(&doubled, "n", b"v").as_deref(), Some(text.as_bytes()), "all is literal");
@@ -752,7 +753,9 @@ fn check_head(head: &Head<'_>) {
 /// What a template makes of a name and a value; `None` if it does not compile.
 fn written(template: &str, name: &str, value: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    Template::parse(template).ok()?.write(&mut out, name, value);
+    let template = Template::parse(template).ok()?;
+    template.write(&mut out, name, value);
+    assert_eq!(template.written_len(name, value), out.len());
     Some(out)
 }
 

@@ -64,6 +64,16 @@ impl Template {
         }
     }
 
+    /// How many bytes [`Template::write`] appends.
+    pub fn written_len(&self, name: &str, value: &[u8]) -> usize {
+        let len = |piece: &Piece| match piece {
+            Piece::Literal(literal) => literal.len(),
+            Piece::Name => name.len(),
+            Piece::Value => value.len(),
+        };
+        self.pieces.iter().map(len).sum()
+    }
+
     /// Whether there is a `{name}`.
     pub fn has_name(&self) -> bool {
         self.pieces.contains(&Piece::Name)
@@ -111,6 +121,20 @@ pub fn json_string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// How many bytes [`json_string`] appends. Counting is many times quicker than writing.
+pub fn json_string_len(text: &str) -> usize {
+    // So short a sum fits a byte, and a processor adds up many of them at once.
+    let chunks = text.as_bytes().chunks(48);
+    let added = |chunk: &[u8]| chunk.iter().map(|&byte| escape_added(byte)).sum::<u8>();
+    text.len() + 2 + chunks.map(|chunk| usize::from(added(chunk))).sum::<usize>()
+}
+
+/// By how much escaping makes a byte longer.
+fn escape_added(byte: u8) -> u8 {
+    let is_short = matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t');
+    u8::from(is_short) + 5 * u8::from(byte < b' ' && !is_short)
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -194,6 +194,19 @@ fn a_publishers_gzip_is_kept_as_it_is() {
 }
 
 #[test]
+fn what_json_takes_is_known_before_it_is_written() {
+    for data in [&b""[..], b"{\"a\":1}", b"plain \"\\\n\x01", b"\xff", b"\xff\xfe", b"\xff\xfe\xfd"]
+    {
+        for content_type in [ContentType::TEXT, ContentType::JSON] {
+            let message = message(Draft::new(data).with_content_type(content_type));
+            let mut out = Vec::new();
+            message.write_json(&mut out);
+            assert_eq!(message.json_len(), out.len(), "{data:?}");
+        }
+    }
+}
+
+#[test]
 fn embedding() {
     let json = |data: &[u8]| message(Draft::new(data).with_content_type(ContentType::JSON)).embed();
     for good in ["1", " {\"a\":[1,2.5e3,null,\"\\u00e9\"]}\n", "\"x\"", "true", "[]"] {

@@ -95,9 +95,7 @@ impl Bulk {
 
     /// Keeps the beginning of a line, unless it has become longer than any line may be.
     fn keep(&mut self, cx: &Context, part: &[u8]) {
-        // An escape makes six bytes of one.
-        let bytes_max = cx.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES;
-        if !self.skipping && self.partial.len() + part.len() > bytes_max {
+        if !self.skipping && self.partial.len() + part.len() > line_bytes_max(cx) {
             self.skipping = true;
             self.partial = Vec::new();
         }
@@ -108,7 +106,9 @@ impl Bulk {
 
     fn line(&mut self, cx: &Context, line: &[u8]) {
         self.line += 1;
-        let result = match std::mem::take(&mut self.skipping) {
+        // One that arrived in one piece was not kept.
+        let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(cx);
+        let result = match too_long {
             true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
             false => publish(&cx.shared, line, cx.unix_s),
@@ -126,6 +126,12 @@ impl Bulk {
             }
         }
     }
+}
+
+/// The longest line that is read.
+fn line_bytes_max(cx: &Context) -> usize {
+    // An escape makes six bytes of one.
+    cx.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
 }
 
 fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {

@@ -58,6 +58,13 @@ fn connections(page: &mut Page, report: &Report) {
         ("{line=\"replays\"}", c.waiting_replays),
     ];
     page.family("waiting", "gauge", "Connections that wait for room in a turn.", &lines);
+    let costs = [
+        ("{line=\"requests\"}", c.cost_requests),
+        ("{line=\"commands\"}", c.cost_commands),
+        ("{line=\"replays\"}", c.cost_replays),
+    ];
+    let help = "What such work has cost, in units of about a nanosecond.";
+    page.family("work_cost_total", "counter", help, &costs);
 }
 
 fn answers(page: &mut Page, report: &Report) {

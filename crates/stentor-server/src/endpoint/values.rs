@@ -2,15 +2,20 @@
 //!
 //! The request is read whole before the first value is: then all of them are looked up together,
 //! so that the memory of one is fetched while that of another is waited for.
+//!
+//! Nothing is made that is not sent. A client that shows a tag has it compared with the numbers of
+//! the values before one of them is written; how long a value will be is known before it is, so
+//! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
 use crate::config::Lookup;
-use crate::context::Exchange;
-use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX};
+use crate::context::{Exchange, Shared};
+use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io::Write;
 use stentor_hub::Message;
 use stentor_wire::http1::Head;
-use stentor_wire::lookup::{Template, json_string, names};
+use stentor_wire::lookup::{Template, json_string, json_string_len, names};
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::status::Status;
 use stentor_wire::target;
@@ -18,16 +23,14 @@ use stentor_wire::target;
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
 pub(crate) fn many(x: &mut Exchange<'_>, head: &Head<'_>, query: Option<&[u8]>) {
     let query = query.unwrap_or_default();
-    let result = answer(x, Shape::Json, |wanted| wanted.by_query(query));
-    finish(x, head, "application/json", result);
+    answer(x, head, Shape::Json, "application/json", |wanted| wanted.by_query(query));
 }
 
 /// `GET /list=a,b,c` of a configured route: its own line format, or JSON.
 pub(crate) fn lookup(x: &mut Exchange<'_>, head: &Head<'_>, lookup: &Lookup, list: &[u8]) {
     let (list, _) = target::split(list);
     let shape = lookup.line.as_ref().map_or(Shape::Json, Shape::Lines);
-    let result = answer(x, shape, |wanted| wanted.by_list(lookup, list));
-    finish(x, head, &lookup.content_type, result);
+    answer(x, head, shape, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
 }
 
 /// What an answer looks like.
@@ -124,13 +127,14 @@ fn is_harmless(name: &str) -> bool {
 const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle brackets or \
                        control characters: lines are read as script.";
 
-/// Reads what is asked for by `read`, and makes the answer in the scratch body. Returns a number
-/// that stands for the ids of all values in their order: the entity tag of the whole.
+/// Looks up what `read` says is asked for, and answers.
 fn answer<'q>(
     x: &mut Exchange<'_>,
+    head: &Head<'_>,
     shape: Shape<'_>,
+    content_type: &str,
     read: impl FnOnce(&mut Wanted<'q>) -> Result<(), String>,
-) -> Result<u64, String> {
+) {
     let mut wanted = Wanted {
         names: Vec::with_capacity(NAMES_USUAL),
         topics: std::mem::take(&mut x.scratch.name),
@@ -138,34 +142,130 @@ fn answer<'q>(
         harmless: matches!(shape, Shape::Lines(_)),
     };
     wanted.topics.clear();
-    let read = read(&mut wanted);
-    // Other settings may mean another format.
-    let mut fingerprint = 0xcbf2_9ce4_8422_2325 ^ x.generation;
-    let mut too_much = false;
-    if read.is_ok() {
-        let body = &mut x.scratch.body;
-        let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
-        body.extend_from_slice(shape.before());
-        x.shared.hub.with_values(wanted.topics(), |message| {
-            let seq = message.map_or(0, |message| message.seq());
-            let mixed = (fingerprint ^ seq).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            fingerprint = mixed ^ (mixed >> 32);
-            too_much |= body.len() > MANY_BYTES_MAX;
-            if let (false, Some((index, name))) = (too_much, names.next()) {
-                shape.write(body, index, name, message.map(AsRef::as_ref));
-            }
-        });
-        body.extend_from_slice(shape.after());
-        too_much |= body.len() > MANY_BYTES_MAX;
-    }
-    x.reply.stats.lookups.add(wanted.names.len() as u64);
+    let found = read(&mut wanted).and_then(|()| look_up(x, head, shape, &wanted));
     x.scratch.name = wanted.topics;
-    read?;
-    if too_much {
+    match found {
+        Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
+        Ok(found) => {
+            let fields = &mut x.scratch.name;
+            fields.clear();
+            fields.extend_from_slice(b"Cache-Control: no-cache\r\nETag: \"");
+            write_tag(fields, x.shared, found.fingerprint);
+            fields.extend_from_slice(b"\"\r\n");
+            match found.length {
+                None => x.reply.empty(Status::NOT_MODIFIED, fields),
+                Some(length) => {
+                    fields.extend_from_slice(NO_SNIFFING);
+                    x.reply.content_head(Status::OK, content_type, fields, length);
+                    x.reply.body(&x.scratch.body);
+                }
+            }
+        }
+    }
+    for buffer in [&mut x.scratch.body, &mut x.scratch.name] {
+        buffer.clear();
+        buffer.shrink_to(GATHER_BYTES);
+    }
+}
+
+/// What a look-up came to.
+struct Found {
+    fingerprint: u64,
+    /// Bytes of the answer; `None` if the client has it already.
+    length: Option<usize>,
+}
+
+/// Looks up all that is wanted, and makes the answer in the scratch body if it is to be sent.
+fn look_up(
+    x: &mut Exchange<'_>,
+    head: &Head<'_>,
+    shape: Shape<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Found, String> {
+    if let Some(tags) = head.if_none_match {
+        let mut fingerprint = Fingerprint::new(x.generation);
+        let topics = wanted.topics();
+        x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
+        count(x, wanted.names.len());
+        let tag = &mut x.scratch.body;
+        write_tag(tag, x.shared, fingerprint.0);
+        let unchanged = tag_matches(tags, tag);
+        tag.clear();
+        if unchanged {
+            return Ok(Found { fingerprint: fingerprint.0, length: None });
+        }
+    }
+    // Values may have changed meanwhile: the tag is of those that are sent.
+    let mut fingerprint = Fingerprint::new(x.generation);
+    let body = &mut x.scratch.body;
+    let renders = !x.reply.shape.head_only;
+    let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
+    let mut length = shape.before().len() + shape.after().len();
+    if renders {
+        body.extend_from_slice(shape.before());
+    }
+    let (too_much, mut looked) = (Cell::new(false), 0);
+    let topics = wanted.topics().take_while(|_| !too_much.get());
+    x.shared.hub.with_values(topics, |message| {
+        let message = message.map(AsRef::as_ref);
+        fingerprint.add(message);
+        looked += 1;
+        let (false, Some((index, name))) = (too_much.get(), names.next()) else { return };
+        let room = MANY_BYTES_MAX.saturating_sub(length);
+        match shape.len(index, name, message, room) {
+            Some(len) => {
+                length += len;
+                if renders {
+                    shape.write(body, index, name, message);
+                }
+            }
+            None => {
+                too_much.set(true);
+                // It was looked through, unless its data alone were too long.
+                let data_len = message.map_or(0, |message| message.data().len());
+                length += if data_len > room { 0 } else { data_len };
+            }
+        }
+    });
+    if renders {
+        body.extend_from_slice(shape.after());
+    }
+    // What was measured counts, and what was made does, whether it is sent or not.
+    *x.reply.cost += length + body.len();
+    count(x, looked);
+    if too_much.get() {
         let max = MANY_BYTES_MAX / 1024;
         return Err(format!("The values are more than {max} KiB together: ask for fewer."));
     }
-    Ok(fingerprint)
+    Ok(Found { fingerprint: fingerprint.0, length: Some(length) })
+}
+
+/// Takes note of so many names that were looked at.
+fn count(x: &mut Exchange<'_>, names: usize) {
+    x.reply.stats.lookups.add(names as u64);
+    *x.reply.cost += names * NAME_COST;
+}
+
+/// A number that stands for the ids of all values in their order: the entity tag of the whole.
+struct Fingerprint(u64);
+
+impl Fingerprint {
+    fn new(generation: u64) -> Fingerprint {
+        // Other settings may mean another format.
+        Fingerprint(0xcbf2_9ce4_8422_2325 ^ generation)
+    }
+
+    fn add(&mut self, message: Option<&Message>) {
+        let seq = message.map_or(0, Message::seq);
+        let mixed = (self.0 ^ seq).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// Appends the entity tag without its quotes.
+fn write_tag(out: &mut Vec<u8>, shared: &Shared, fingerprint: u64) {
+    // Writing to a vector does not fail.
+    let _ = write!(out, "{}~{fingerprint:016x}", shared.hub.epoch());
 }
 
 impl Shape<'_> {
@@ -175,6 +275,28 @@ impl Shape<'_> {
 
     fn after(self) -> &'static [u8] {
         if matches!(self, Shape::Json) { b"}" } else { b"" }
+    }
+
+    /// How many bytes [`Shape::write`] appends; `None` if they are more than `room`. What a value
+    /// takes at least is known at once; its bytes are looked at only if that fits.
+    fn len(
+        self,
+        index: usize,
+        name: &str,
+        message: Option<&Message>,
+        room: usize,
+    ) -> Option<usize> {
+        let between = usize::from(index > 0);
+        let data = message.map_or(&[][..], Message::data);
+        let len = match self {
+            Shape::Json if data.len() > room => return None,
+            Shape::Json => {
+                let value = message.map_or(b"null".len(), Message::json_len);
+                between + json_string_len(name) + 1 + value
+            }
+            Shape::Lines(line) => between + line.written_len(name, data),
+        };
+        (len <= room).then_some(len)
     }
 
     fn write(self, body: &mut Vec<u8>, index: usize, name: &str, message: Option<&Message>) {
@@ -200,39 +322,121 @@ impl Shape<'_> {
     }
 }
 
-fn finish(
-    x: &mut Exchange<'_>,
-    head: &Head<'_>,
-    content_type: &str,
-    fingerprint: Result<u64, String>,
-) {
-    match fingerprint {
-        Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
-        Ok(fingerprint) => {
-            let fields = &mut x.scratch.name;
-            fields.clear();
-            let _ = write!(fields, "{}~{fingerprint:016x}", x.shared.hub.epoch());
-            let unchanged = head.if_none_match.is_some_and(|tags| tag_matches(tags, fields));
-            fields.splice(..0, *b"Cache-Control: no-cache\r\nETag: \"");
-            fields.extend_from_slice(b"\"\r\n");
-            if unchanged {
-                x.reply.empty(Status::NOT_MODIFIED, fields);
-            } else {
-                fields.extend_from_slice(NO_SNIFFING);
-                x.reply.content(Status::OK, content_type, fields, &x.scratch.body);
-            }
-        }
-    }
-    // Made, even if it was not sent.
-    *x.reply.cost += x.scratch.body.len();
-    for buffer in [&mut x.scratch.body, &mut x.scratch.name] {
-        buffer.clear();
-        buffer.shrink_to(GATHER_BYTES);
-    }
-}
-
 /// What others published is never taken for more than its type says.
 pub(crate) const NO_SNIFFING: &[u8] = b"X-Content-Type-Options: nosniff\r\n";
 
 /// Room for the names of most requests.
 const NAMES_USUAL: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Context, PUBLIC};
+    use crate::response::Shape as AnswerShape;
+    use crate::simulation::{World, kind, patient};
+    use stentor_hub::ContentType;
+    use stentor_wire::http1::{FieldSlots, parse};
+
+    /// A world with large values, and a worker's share of it.
+    fn setting() -> (World, Context) {
+        let world = World::new(1, kind(), patient());
+        world.publish("/fits", vec![b'"'; 500_000], ContentType::TEXT);
+        world.publish("/swells", vec![1; 500_000], ContentType::TEXT);
+        world.publish("/huge", vec![b'"'; MANY_BYTES_MAX], ContentType::TEXT);
+        let cx = world.context(patient());
+        (world, cx)
+    }
+
+    /// Asks for a look-up: the answer, its cost, and the names looked at.
+    fn ask(cx: &mut Context, request: &str) -> (String, usize, u64) {
+        let mut slots = FieldSlots::new();
+        let request = format!("{request}\r\n\r\n");
+        let head = parse(request.as_bytes(), &mut slots).unwrap();
+        let head_only = head.method == stentor_wire::http1::Method::Head;
+        let shape =
+            AnswerShape { role: PUBLIC, head_only, keep_alive: true, http10: false, origin: None };
+        cx.cost = 0;
+        let before = cx.stats.lookups.value();
+        let (path, query) = target::split(head.target);
+        let settings = std::sync::Arc::clone(&cx.settings);
+        let mut x = cx.exchange(shape);
+        match path.strip_prefix(b"/list=") {
+            Some(list) => lookup(&mut x, &head, &settings.lookups[0], list),
+            None => many(&mut x, &head, query),
+        }
+        let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
+        cx.out.clear();
+        (answer, cx.cost, cx.stats.lookups.value() - before)
+    }
+
+    fn get(target: &str) -> String {
+        format!("GET {target} HTTP/1.1\r\nHost: h")
+    }
+
+    fn tag(answer: &str) -> &str {
+        answer.split("ETag: ").nth(1).unwrap().lines().next().unwrap()
+    }
+
+    const FITS: &str = "/-/values?topic=/small&topic=/fits&topic=/none";
+
+    #[test]
+    fn what_the_client_has_is_not_made_again() {
+        let (world, mut cx) = setting();
+        let (whole, cost, _) = ask(&mut cx, &get(FITS));
+        assert!(whole.starts_with("HTTP/1.1 200 ") && cost > 2_000_000, "{cost}");
+        let again = format!("{}\r\nIf-None-Match: \"x\", {}", get(FITS), tag(&whole));
+        let (answer, cost, names) = ask(&mut cx, &again);
+        assert!(answer.starts_with("HTTP/1.1 304 ") && tag(&answer) == tag(&whole), "{answer}");
+        assert_eq!((cost, names), (3 * NAME_COST, 3));
+        world.publish("/small", b"2".to_vec(), ContentType::TEXT);
+        let (answer, ..) = ask(&mut cx, &again);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && tag(&answer) != tag(&whole));
+        assert!(answer.contains("{\"/small\":\"2\",\"/fits\":\"\\\"\\\""));
+    }
+
+    #[test]
+    fn a_head_says_how_long_the_answer_would_be_and_nothing_is_made() {
+        let (_world, mut cx) = setting();
+        for target in [FITS, "/-/values?topic=/large", "/list=small,none,fits", "/list="] {
+            let (whole, cost_of_get, _) = ask(&mut cx, &get(target));
+            let (head, cost, _) = ask(&mut cx, &format!("HEAD {target} HTTP/1.1\r\nHost: h"));
+            let (expected, body) = whole.split_once("\r\n\r\n").unwrap();
+            assert_eq!(head, format!("{expected}\r\n\r\n"));
+            assert!(head.ends_with(&format!("Content-Length: {}\r\n\r\n", body.len())));
+            assert_eq!(cost_of_get - cost, body.len(), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_answer_ends_at_the_first_value_that_does_not_fit() {
+        let (_world, mut cx) = setting();
+        let over = [
+            // Refused by its length alone, before a byte of it is looked at.
+            ("topic=/huge".to_owned(), 1, 0),
+            // Looked through, but not written.
+            ("topic=/swells".to_owned(), 1, 500_000),
+            // One is written, and the other is not.
+            ("topic=/fits&topic=/fits".to_owned(), 2, 2 * 1_000_020 + 500_000),
+            // What comes after it is not looked for, beyond those that are looked for together.
+            (format!("topic=/huge{}", "&topic=/small".repeat(900)), 16, 0),
+        ];
+        for (query, names, cost_max) in over {
+            for method in ["GET", "HEAD"] {
+                let request = format!("{method} /-/values?{query} HTTP/1.1\r\nHost: h");
+                let (answer, cost, looked) = ask(&mut cx, &request);
+                assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+                assert_eq!(looked, names, "{answer}");
+                let cost_max = cost_max + names as usize * NAME_COST + 200;
+                assert!(cost <= cost_max, "{names} names cost {cost}, not {cost_max}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_name_costs_something_even_if_it_has_no_value() {
+        let (_world, mut cx) = setting();
+        let (_, one, _) = ask(&mut cx, &get("/list=a"));
+        let (_, all, _) = ask(&mut cx, &get(&format!("/list=a{}", ",a".repeat(999))));
+        assert!(all - one >= 999 * NAME_COST);
+    }
+}

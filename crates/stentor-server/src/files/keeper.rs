@@ -188,10 +188,10 @@ impl Keeper {
     }
 
     /// One turn without waiting: a test says when.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn step(&mut self) {
         self.busy = true;
-        self.turn().unwrap();
+        self.turn().expect("the kernel says what changed");
     }
 
     /// How many directories are watched once those that need not be are not.

@@ -1,19 +1,9 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
-use super::{CONTROL, PUBLIC, SMALL, World, patient};
+use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::{PerAddress, Settings};
 use crate::mailbox::Order;
 use stentor_io::Faults;
-
-fn kind() -> Faults {
-    Faults {
-        split_percent: 0,
-        refuse_percent: 0,
-        reset_per_10_000: 0,
-        delay_ms_max: 0,
-        window_bytes: 1 << 20,
-    }
-}
 
 fn world(settings: Settings) -> World {
     World::new(1, kind(), settings)

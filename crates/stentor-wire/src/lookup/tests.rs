@@ -89,5 +89,8 @@ fn strings_are_escaped_as_json_wants() {
         let mut out = Vec::new();
         json_string(&mut out, text);
         assert_eq!(out, expected.as_bytes(), "{text:?}");
+        assert_eq!(json_string_len(text), expected.len(), "{text:?}");
     }
+    let longest = "\0".repeat(1_000);
+    assert_eq!(json_string_len(&longest), 6_002);
 }

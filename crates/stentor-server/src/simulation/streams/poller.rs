@@ -1,7 +1,7 @@
 //! A simulated client of long-polls, one after another, on one topic or on many.
 
+use super::super::codec::{Answer, take_answer};
 use super::super::{CONTROL, PUBLIC, SMALL};
-use super::codec::{Answer, take_answer};
 use super::log::Log;
 use super::reader::{Cursor, EPOCH, Mood, Object, Plan, read_object, seq_of};
 use super::view::{From, View};

@@ -1,7 +1,7 @@
 //! Publishers: what they publish, and a client that does so by PUT and DELETE.
 
 use super::super::CONTROL;
-use super::codec::take_answer;
+use super::super::codec::take_answer;
 use super::log::Log;
 use super::reader::{Mood, seq_of};
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! A simulated reader of one stream after another: it connects, judges what comes by its view,
 //! stalls, is cut off, and comes back with the last id it has seen, or with one it made up.
 
-use super::super::{CONTROL, PUBLIC};
-use super::codec::{
+use super::super::codec::{
     self, BINARY, CLOSE, PING, PONG, TEXT, put_frame, put_text, take_frame, take_head,
 };
+use super::super::{CONTROL, PUBLIC};
 use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;

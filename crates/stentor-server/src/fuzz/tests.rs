@@ -1,0 +1,119 @@
+//! The bodies of the targets, run over a small corpus and over random mixtures.
+
+use super::*;
+use stentor_io::Rng;
+
+/// The body of a fuzz target.
+type FuzzBody = fn(&[u8]);
+
+/// Each body, with what its inputs are made of.
+const TARGETS: &[(FuzzBody, &[&[u8]])] = &[
+    (
+        fuzz_config,
+        &[
+            b"listen",
+            b"control = \"unix:/a\"\n",
+            b"workers",
+            b" = ",
+            b"=",
+            b"\"",
+            b"5",
+            b"-1",
+            b"\"64 KiB\"",
+            b"\"15s\"",
+            b"\n",
+            b"[limits]\n",
+            b"[streams]\n",
+            b"[[topics]]\nmatch = \"/a/*\"\n",
+            b"[[lookup]]\npath = \"/l=\"\ntopics = \"/{name}\"\n",
+            b"[[static]]\nroot = \".\"\n",
+            b"head_timeout",
+            b"STENTOR_LIMITS_HEAD_TIMEOUT=5s\n",
+            b"STENTOR_LISTEN=[::1]:80,0.0.0.0:80\n",
+            b"STENTOR_LISTE",
+            b"\xc3\xa9",
+            b"\t",
+            b"\r",
+            b"\0",
+        ],
+    ),
+    (
+        fuzz_bulk,
+        &[
+            b"{\"topic\":\"/a\",\"data\":1}\n",
+            b"{\"topic\":\"/b\",\"data\":\"a\\nb\",\"type\":\"text/html\",\"event\":\"e\"}",
+            b"{\"topic\":\"",
+            b"/a",
+            b"\",\"data\":",
+            b"\"",
+            b"\\u0000",
+            b"}",
+            b"\n",
+            b"\r\n",
+            b" ",
+            b"\xff",
+            &[b' '; 4_200],
+        ],
+    ),
+    (fuzz_worker, WORKER),
+];
+
+/// What clients do to a worker.
+const WORKER: &[&[u8]] = &[
+    b"\x00GET /small HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"\x1fGET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /-/events?topic=/one/*&topic=/many/a HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /one/a?wait=20 HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\n\r\n",
+    b"GET /list=small,large HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /files/lib.rs HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n",
+    b"GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+      Sec-WebSocket-Protocol: stentor.v1\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+    b"\x81\x98\0\0\0\0{\"subscribe\":[\"/one/a\"]}",
+    b"\x88\x80\0\0\0\0",
+    b"\xff\x10PUT /one/a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n42",
+    b"\xff\x10POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"1b\r\n{\"topic\":\"/one/a\",\"data\":1}\n\r\n0\r\n\r\n",
+    b"\xff\x20",
+    b"\xff\x80",
+    b"\xff\x01",
+    b"\xff\x02",
+    b"\xff\x03",
+    b"\xff\x13",
+    b"\xff\x04",
+    b"\xff\x95",
+    b"\xff\xe5",
+    b"\xff\xc6",
+    b"\xff\x86",
+    b"\xff\x07",
+    b"\xff\x08",
+    b"\xff\x09",
+    b"\xff\xfa",
+    b"\xff\x0b",
+    b"\xff\xff",
+    b"\xff\x5f",
+];
+
+#[test]
+fn properties_hold_for_the_corpus() {
+    for (body, parts) in TARGETS {
+        body(b"");
+        for first in *parts {
+            body(first);
+            for second in *parts {
+                body(&[*first, *second].concat());
+            }
+        }
+    }
+}
+
+#[test]
+fn properties_hold_for_mixtures() {
+    let mut rng = Rng::new(1);
+    for (body, parts) in TARGETS {
+        for _ in 0..300 {
+            let picks = (0..rng.below(20)).map(|_| parts[rng.below(parts.len())]);
+            body(&picks.collect::<Vec<_>>().concat());
+        }
+    }
+}

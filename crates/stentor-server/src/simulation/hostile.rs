@@ -1,0 +1,414 @@
+//! Hostile clients, and bystanders who must not notice them.
+//!
+//! Each seed brings some dozens of attackers, each with a trick of its own: streams that are opened
+//! and broken again, cursors as old as can be on patterns of everything, names nobody ever
+//! published, connections that say half of something, readers that read nothing, floods of
+//! commands and of look-ups, requests piled up behind one that waits. Beside them a client asks on
+//! one connection, a publisher writes on the control listener, and a reader reads what it writes.
+//! These must hold:
+//!
+//! - what one turn does is bounded, however much the attackers have asked for;
+//! - a bystander waits for as many turns as there are connections to be served, times a constant:
+//!   the network serves one of them in a turn, by chance, and whatever else is queued does not
+//!   count. With the bound on a turn that bounds the work between a question and its answer;
+//! - what was published reaches the bystander within a few turns, which chance has no part in;
+//! - what readers own in all stays below its bound;
+//! - when all have gone nothing is left.
+
+use super::codec::{PING, TEXT, put_frame, take_answer};
+use super::{SMALL, World, kind, patient};
+use crate::config::Settings;
+use crate::context::{CONTROL, PUBLIC};
+use crate::limits::{HELD_MS_MAX, NAME_COST};
+use crate::stats::Totals;
+use stentor_hub::ContentType;
+use stentor_io::{Client, Faults, Rng, Sim};
+
+/// One seed from the beginning to the end.
+pub(super) fn run(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let window_bytes = [700, 9_000, 1 << 20][rng.below(3)];
+    let mut world =
+        World::new(seed ^ 0x5eed, Faults { window_bytes, delay_ms_max: 5, ..kind() }, settings());
+    for round in 0..3 {
+        for n in 0..TOPICS {
+            let topic = format!("/all/{}/{n}", n % 7);
+            world.publish(&topic, format!("{round}").into_bytes(), ContentType::TEXT);
+        }
+    }
+    world.publish(HOT, b"0".to_vec(), ContentType::TEXT);
+    world.publish("/quotes", vec![b'"'; 100_000], ContentType::TEXT);
+    let mut bystanders = Bystanders::new(&mut world.sim);
+    let mut attackers: Vec<Attacker> = Vec::new();
+    for _ in 0..2 + rng.below(40) {
+        attackers.push(Attacker::new(TRICKS[rng.below(TRICKS.len())]));
+    }
+    let turns = READS_FROM + 50 + rng.below(400);
+    let mut before = world.totals();
+    for turn in 0..turns {
+        for attacker in &mut attackers {
+            attacker.play(&mut world.sim, &mut rng);
+        }
+        // Those that are open, and those that are about to be.
+        let connections = world.sim.open_sockets() + attackers.len();
+        bystanders.play(&mut world.sim, &mut rng, turn, connections);
+        world.turn();
+        let after = world.totals();
+        let done = work(&after) - work(&before);
+        assert!(done <= WORK_MAX, "a turn's work is {done}: {before:?}\n{after:?}");
+        let owned = owned_bytes(&after);
+        assert!(owned <= OWNED_MAX, "readers own {owned} bytes");
+        before = after;
+    }
+    for attacker in &attackers {
+        attacker.leave(&mut world.sim);
+    }
+    bystanders.leave(&mut world.sim);
+    world.settle();
+    // Whoever is held goes unnoticed until its time is over.
+    world.sim.sleep(2 * HELD_MS_MAX);
+    world.settle();
+    world.check_nothing_is_left();
+    for topic in [HOT, "/all/1/1", "/made/up/0"] {
+        world.check_nobody_reads(topic);
+    }
+}
+
+/// Settings under which readers may own less than the attackers would.
+fn settings() -> Settings {
+    let mut settings = patient();
+    settings.limits.readers_bytes_max = OWNED_MAX as usize / 2;
+    settings
+}
+
+/// What was done so far, in the bytes in which a turn's cost is counted.
+fn work(totals: &Totals) -> u64 {
+    let made = totals.bytes_heads + totals.bytes_bodies + totals.bytes_streams;
+    let each = totals.requests + totals.deliveries;
+    let in_lines = totals.cost_requests + totals.cost_commands + totals.cost_replays;
+    made + each * EACH_COST + totals.lookups * NAME_COST as u64 + in_lines
+}
+
+/// The bytes that all readers own.
+fn owned_bytes(totals: &Totals) -> u64 {
+    totals.readers_bytes
+}
+
+/// What an attacker does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trick {
+    /// Opens a stream of the hot topic, and breaks it.
+    Churn,
+    /// Wants everything that was ever published, and again.
+    Resume,
+    /// Subscribes to names nobody published, and to patterns.
+    MakeUp,
+    /// Says the half of something.
+    HalfOpen,
+    /// Asks for much and reads nothing.
+    Deaf,
+    /// Asks for look-ups as large as can be, without end.
+    LookUp,
+    /// Subscribes and unsubscribes without end.
+    Command,
+    /// Piles up requests behind one that waits.
+    PileUp,
+}
+
+const TRICKS: [Trick; 8] = [
+    Trick::Churn,
+    Trick::Resume,
+    Trick::MakeUp,
+    Trick::HalfOpen,
+    Trick::Deaf,
+    Trick::LookUp,
+    Trick::Command,
+    Trick::PileUp,
+];
+
+struct Attacker {
+    trick: Trick,
+    connection: Option<Client>,
+    /// Names made up so far.
+    names: usize,
+}
+
+impl Attacker {
+    fn new(trick: Trick) -> Attacker {
+        Attacker { trick, connection: None, names: 0 }
+    }
+
+    fn play(&mut self, sim: &mut Sim, rng: &mut Rng) {
+        match self.connection {
+            None if rng.percent(20) => {
+                let connection = sim.connect(PUBLIC);
+                self.connection = Some(connection);
+                self.begin(sim, rng, connection);
+            }
+            None => {}
+            Some(connection) if sim.ended(connection) => {
+                sim.finish_client(connection);
+                self.connection = None;
+            }
+            Some(connection) => self.go_on(sim, rng, connection),
+        }
+    }
+
+    fn begin(&mut self, sim: &mut Sim, rng: &mut Rng, connection: Client) {
+        let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
+        let bytes = match self.trick {
+            Trick::Churn => get(&format!("/-/events?topic={HOT}")),
+            Trick::Resume => {
+                let pattern = ["/**", "/*/*/*", "/all/**"][rng.below(3)];
+                get(&format!("/-/events?topic={pattern}&since=0badcafe-1&mode=all"))
+            }
+            Trick::HalfOpen => {
+                let half = rng.below(WEBSOCKET.len());
+                WEBSOCKET.as_bytes()[..half].to_vec()
+            }
+            Trick::Deaf => {
+                sim.stall(connection, true);
+                match rng.percent(50) {
+                    true => get("/large").repeat(200),
+                    false => get("/-/events?topic=/**&since=0badcafe-1&mode=all"),
+                }
+            }
+            Trick::LookUp => Vec::new(),
+            Trick::MakeUp | Trick::Command => WEBSOCKET.into(),
+            Trick::PileUp => {
+                let held = format!("GET {HOT}?wait=60 HTTP/1.1\r\nHost: h\r\n");
+                let tag = "If-None-Match: *\r\n\r\n";
+                [held.as_bytes(), tag.as_bytes(), &get("/large").repeat(2_000)].concat()
+            }
+        };
+        sim.write(connection, &bytes);
+    }
+
+    fn go_on(&mut self, sim: &mut Sim, rng: &mut Rng, connection: Client) {
+        if self.trick != Trick::Deaf {
+            drop(sim.read(connection));
+        }
+        let mut out = Vec::new();
+        match self.trick {
+            Trick::Churn | Trick::Resume if rng.percent(15) => return sim.reset_client(connection),
+            Trick::LookUp if rng.percent(20) => {
+                let target = match rng.below(3) {
+                    0 => "/-/values?topic=/quotes".to_owned(),
+                    1 => format!("/-/values?topic=/quotes{}", "&topic=/quotes".repeat(4)),
+                    _ => format!("/list=a{}", ",a".repeat(999)),
+                };
+                let method = ["GET", "HEAD"][rng.below(2)];
+                out = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").repeat(10).into();
+            }
+            Trick::MakeUp if rng.percent(20) => {
+                self.names += 50;
+                let first = self.names - 50;
+                let names = (first..self.names).map(|n| match n % 10 {
+                    0 => format!("\"/*/{n}/*/**\""),
+                    _ => format!("\"/made/up/{n}\""),
+                });
+                let names = names.collect::<Vec<_>>().join(",");
+                put_frame(
+                    &mut out,
+                    rng,
+                    TEXT,
+                    true,
+                    format!("{{\"subscribe\":[{names}]}}").as_bytes(),
+                );
+            }
+            Trick::Command if rng.percent(30) => {
+                for _ in 0..20 {
+                    let command = ["subscribe", "unsubscribe"][rng.below(2)];
+                    let text = format!("{{\"{command}\":[\"/all/**\",\"{HOT}\"]}}");
+                    put_frame(&mut out, rng, TEXT, true, text.as_bytes());
+                    put_frame(&mut out, rng, PING, true, b"?");
+                }
+            }
+            _ => {}
+        }
+        sim.write(connection, &out);
+    }
+
+    fn leave(&self, sim: &mut Sim) {
+        if let Some(connection) = self.connection {
+            sim.reset_client(connection);
+        }
+    }
+}
+
+/// Those who must not notice.
+struct Bystanders {
+    asker: Asker,
+    publisher: Asker,
+    /// It comes when attackers read the topic already, so that they are visited before it.
+    reader: Option<Client>,
+    /// What the reader has received and not yet looked at.
+    read: Vec<u8>,
+    /// The number last published, when that was answered, and whether the reader has it.
+    published: usize,
+    published_at: usize,
+    has_read: bool,
+    /// The first value has not come.
+    begins: Option<Due>,
+}
+
+/// Something that is waited for.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    since: usize,
+    /// The most connections there were meanwhile.
+    connections: usize,
+}
+
+impl Due {
+    fn new(turn: usize) -> Due {
+        Due { since: turn, connections: 0 }
+    }
+
+    fn check(&mut self, who: &str, turn: usize, connections: usize) {
+        self.connections = self.connections.max(connections);
+        let turns = turn - self.since;
+        let turns_max = TURNS_PER_CONNECTION * (self.connections + 3);
+        assert!(turns <= turns_max, "{who} waits for {turns} turns, not {turns_max}: {self:?}");
+    }
+}
+
+impl Bystanders {
+    fn new(sim: &mut Sim) -> Bystanders {
+        let (asker, publisher) =
+            (Asker::new(sim.connect(PUBLIC)), Asker::new(sim.connect(CONTROL)));
+        Bystanders {
+            asker,
+            publisher,
+            reader: None,
+            read: Vec::new(),
+            published: 0,
+            published_at: 0,
+            has_read: false,
+            begins: None,
+        }
+    }
+
+    fn play(&mut self, sim: &mut Sim, rng: &mut Rng, turn: usize, connections: usize) {
+        let get = || b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+        if self.asker.due.is_none() && rng.percent(30) {
+            self.asker.ask(sim, turn, get());
+        }
+        if let Some(body) = self.asker.hear(sim, "who asks", turn, connections) {
+            assert_eq!(body, SMALL);
+        }
+        if self.publisher.due.is_none() && self.has_read && rng.percent(30) {
+            self.published += 1;
+            self.has_read = false;
+            let text = self.published.to_string();
+            let head = format!("PUT {HOT} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", text.len());
+            self.publisher.ask(sim, turn, format!("{head}\r\n\r\n{text}").into_bytes());
+        }
+        if self.publisher.hear(sim, "who publishes", turn, connections).is_some() {
+            self.published_at = turn;
+        }
+        self.hear(sim, turn, connections);
+    }
+
+    /// The reader reads.
+    fn hear(&mut self, sim: &mut Sim, turn: usize, connections: usize) {
+        if turn == READS_FROM {
+            let reader = sim.connect(PUBLIC);
+            let events = "Accept: text/event-stream";
+            let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\n{events}\r\n\r\n");
+            sim.write(reader, request.as_bytes());
+            self.reader = Some(reader);
+            self.begins = Some(Due::new(turn));
+        }
+        let Some(reader) = self.reader else { return };
+        assert!(!sim.ended(reader), "a bystander's stream was cut");
+        self.read.extend(sim.read(reader));
+        let data = format!("data: {}\n", self.published);
+        if memchr::memmem::find(&self.read, data.as_bytes()).is_some() {
+            self.read.clear();
+            self.has_read = true;
+            self.begins = None;
+        } else if let Some(begins) = &mut self.begins {
+            begins.check("who begins to read", turn, connections);
+        } else if !self.has_read && self.publisher.due.is_none() {
+            let turns = turn - self.published_at;
+            assert!(
+                turns <= DELIVERY_TURNS_MAX,
+                "{turns} turns after its publishing it is not read"
+            );
+        }
+    }
+
+    fn leave(&self, sim: &mut Sim) {
+        let askers = [self.asker.connection, self.publisher.connection];
+        for client in askers.into_iter().chain(self.reader) {
+            sim.finish_client(client);
+        }
+    }
+}
+
+/// A client that asks one thing after the other on one connection.
+struct Asker {
+    connection: Client,
+    input: Vec<u8>,
+    due: Option<Due>,
+}
+
+impl Asker {
+    fn new(connection: Client) -> Asker {
+        Asker { connection, input: Vec::new(), due: None }
+    }
+
+    fn ask(&mut self, sim: &mut Sim, turn: usize, request: Vec<u8>) {
+        sim.write(self.connection, &request);
+        self.due = Some(Due::new(turn));
+    }
+
+    /// The body of an answer that has come.
+    fn hear(
+        &mut self,
+        sim: &mut Sim,
+        who: &str,
+        turn: usize,
+        connections: usize,
+    ) -> Option<Vec<u8>> {
+        self.input.extend(sim.read(self.connection));
+        let due = self.due.as_mut()?;
+        due.check(who, turn, connections);
+        let answer = take_answer(&mut self.input)?;
+        assert_eq!(answer.status, 200, "{who}: {}", answer.head);
+        self.due = None;
+        Some(answer.body)
+    }
+}
+
+/// The turn in which the reader comes.
+const READS_FROM: usize = 80;
+
+/// The topic that everybody reads.
+const HOT: &str = "/hot";
+
+/// What there is beside it.
+const TOPICS: usize = 100;
+
+const WEBSOCKET: &str = "GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+                         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                         Sec-WebSocket-Protocol: stentor.v1\r\n\r\n";
+
+/// What a request or a delivery costs beside its bytes.
+const EACH_COST: u64 = 256;
+
+/// Twice `limits.readers_bytes_max`: who holds too much is looked for ten times a second.
+const OWNED_MAX: u64 = 1024 * 1024;
+
+/// The share of one connection and what begins just before its end, a look-up of 1 MiB; the same
+/// for a fan-out.
+const WORK_MAX: u64 = 3 << 20;
+
+/// A slice of a fan-out is larger than all the readers here, even with those that have gone.
+const DELIVERY_TURNS_MAX: usize = 2;
+
+/// With n connections to be served by chance, one is passed over so many times n turns with a
+/// probability of one in 10^13.
+const TURNS_PER_CONNECTION: usize = 30;
