@@ -62,7 +62,7 @@ pub(crate) fn begin(
 /// server then, and names it so. An address, and a name that always is this host, cannot be
 /// rebound.
 pub(crate) fn is_meant(settings: &Settings, role: Role, head: &Head<'_>) -> bool {
-    // Only in HTTP/1.0 may it be missing, and no browser speaks that.
+    // Only in HTTP/1.0 may it be missing, and no browser speaks that; nor does one leave it empty.
     let (CONTROL, Some(host)) = (role, head.host) else { return true };
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {
@@ -71,7 +71,8 @@ pub(crate) fn is_meant(settings: &Settings, role: Role, head: &Head<'_>) -> bool
     };
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     let is_name = |known: &str| name.eq_ignore_ascii_case(known);
-    address.parse::<IpAddr>().is_ok()
+    host.is_empty()
+        || address.parse::<IpAddr>().is_ok()
         || is_name("localhost")
         || settings.control_hosts.iter().any(|known| is_name(known))
 }
