@@ -1,0 +1,405 @@
+"""One attack on one fresh server: what it costs, and what the bystanders feel of it."""
+
+import http.client
+import json
+import multiprocessing
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import table
+from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
+from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, Publisher, make_files
+from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
+from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
+from .process import TIED, cpu_seconds_of
+from .servers import Stentor
+
+BYSTANDERS = 200
+GETS_PER_SECOND = 1_000
+WARM_UP_SECONDS = 2
+QUIET_SECONDS = 10
+SETTLED_SECONDS = 60
+SAMPLE_SECONDS = 0.2
+STOP_SECONDS_MAX = 10
+
+BYSTANDERS_BOUND_MS = 5.0
+CONTROL_BOUND_MS = 10.0
+MEMORY_SPARE_MIB = 64
+LATENESS_MAX_MS = 1.0
+TCP_PRESSURE_SHARE_MAX = 1 / 3
+
+ATTACKER_NICE = 15
+SERVER_NICE = -11
+"""Where it is allowed: so that what else runs on the host is measured less."""
+
+COLD_FILE_BYTES = 3_000
+COLD_FILES = 400
+COLD_EVERY_SECONDS = 1.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the bystanders saw in a stretch of time, as bystanders.c reports it."""
+
+    figures: dict[str, Any]
+
+    def p50(self, what: str) -> float:
+        return self.figures[what]["p50_ms"]
+
+    def p99(self, what: str) -> float:
+        return self.figures[what]["p99_ms"]
+
+    def unanswered(self, what: str) -> int:
+        """Those without an answer, and those with another than was due."""
+        return self.figures[what]["unanswered"] + self.figures[what]["wrong"]
+
+
+class Bystanders(AbstractContextManager["Bystanders"]):
+    """The process of bystanders.c."""
+
+    def __init__(self, bench: Bench, server: Stentor, messages_per_second: int) -> None:
+        self.log = OUT_DIR / "bystanders.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.bystanders),
+                 str(server.port), str(server.control_port), str(BYSTANDERS),
+                 str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
+                 BYSTANDERS_TOPIC],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds_of(self.process.pid)
+
+    def report(self) -> Phase:
+        """All since the last report."""
+        try:
+            print("report", file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            words = self.log.read_text(errors="replace").strip() or "they said nothing"
+            raise MeasurementError(f"the bystanders have ended: {words}")
+        return Phase(json.loads(line))
+
+
+class Forked:
+    """A process forked for one purpose, and ended by its own pid."""
+
+    def __init__(self, seconds: float, nice: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            become_attacker(seconds)
+            os.nice(nice)
+            work()
+
+        self.process = multiprocessing.get_context("fork").Process(target=run, daemon=True)
+        self.process.start()
+
+    def cpu_seconds(self) -> float:
+        try:
+            return cpu_seconds_of(self.process.pid)
+        except OSError:
+            return 0.0
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join(STOP_SECONDS_MAX)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+class Asker(threading.Thread):
+    """Asks something again and again, and counts what was not answered as it should be."""
+
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self.ask = ask
+        self.asked = 0
+        self.failed = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(COLD_EVERY_SECONDS):
+            good = self.ask()
+            if not self.ended.is_set():
+                self.asked += 1
+                self.failed += not good
+
+    def stop(self) -> None:
+        self.ended.set()
+        self.join(STOP_SECONDS_MAX)
+
+
+class ColdFiles:
+    """A visitor who came before the attack, and asks for files that are not in memory."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5,
+                                                     source_address=("127.3.0.2", 0))
+        self.number = 0
+        self.ask()
+
+    def ask(self) -> bool:
+        self.number += 1
+        try:
+            self.connection.request("GET", f"/cold/{self.number}.txt")
+            answer = self.connection.getresponse()
+            return len(answer.read()) == COLD_FILE_BYTES and answer.status == 200
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            return False
+
+
+@dataclass
+class Stage:
+    """A fresh server, ready to be attacked."""
+
+    bench: Bench
+    server: Stentor
+
+    def status(self) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.control_port, timeout=10)
+        try:
+            connection.request("GET", "/-/status")
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def memory_mib(self) -> float:
+        """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""
+        for line in Path(f"/proc/{self.server.process.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+        raise MeasurementError(f"the server has ended: {self.server.last_words()}")
+
+    def favour(self) -> None:
+        """Puts the server's threads, as they are now, before others on the host."""
+        for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
+            try:
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), SERVER_NICE)
+            except OSError:
+                return
+
+
+@dataclass
+class Outcome:
+    """All figures of one attack."""
+
+    attack: str
+    quiet: Phase
+    during: Phase
+    after: Phase
+    seconds: float
+    sent_per_second: float
+    opened: int
+    connections: int
+    cut: int
+    memory_empty_mib: float
+    memory_before_mib: float
+    memory_peak_mib: float
+    memory_after_mib: float
+    settled_seconds: float
+    server_cpu: float
+    tcp_memory_mib: float
+    files_asked: int
+    files_failed: int
+    probes_asked: int
+    probes_failed: int
+    foreign_share: float
+    verdicts: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> list[str]:
+        return [what for what, reached in self.verdicts.items() if not reached]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether something else on the host spoiled the figures."""
+        return (self.foreign_share > FOREIGN_SHARE_MAX
+                or self.during.p99("lateness") > LATENESS_MAX_MS)
+
+
+def judge(outcome: Outcome, attack: Attack, tcp_bound_mib: float) -> dict[str, bool]:
+    """Each bound, and whether it was kept."""
+    during, quiet = outcome.during, outcome.quiet
+    memory_bound = outcome.memory_before_mib + MEMORY_SPARE_MIB
+
+    def bystanders(what: str) -> bool:
+        return during.p99(what) <= max(2 * quiet.p99(what), BYSTANDERS_BOUND_MS)
+
+    verdicts = {
+        "gets": bystanders("get") and during.unanswered("get") == 0,
+        "deliveries": bystanders("delivery") and during.unanswered("delivery") == 0,
+        "control": during.p99("control") <= CONTROL_BOUND_MS
+        and during.unanswered("control") == 0,
+        "memory": outcome.memory_peak_mib <= memory_bound + attack.settings_mib,
+        "memory-back": outcome.memory_after_mib <= memory_bound,
+        "cut": during.figures["cut"] == 0,
+        "files": outcome.files_failed == 0,
+    }
+    if attack.newcomers_judged:
+        verdicts["newcomers"] = during.unanswered("newcomer") == 0
+    if attack.probe:
+        verdicts["probe"] = outcome.probes_failed == 0
+    if attack.kept_bytes_max:
+        growth = max(outcome.memory_peak_mib, outcome.memory_after_mib) - outcome.memory_empty_mib
+        verdicts["kept"] = growth * MIB / attack.kept <= attack.kept_bytes_max
+    if attack.tcp_memory_judged:
+        verdicts["tcp-memory"] = outcome.tcp_memory_mib <= tcp_bound_mib
+    return verdicts
+
+
+def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
+    """The whole of it. Whatever happens, what was started is stopped."""
+    root = OUT_DIR / "attack-site"
+    make_files(root, {f"cold/{at}.txt": COLD_FILE_BYTES for at in range(1, COLD_FILES)})
+    make_files(root, attack.files)
+    with ExitStack() as stack:
+        server = stack.enter_context(Stentor(bench, config=attack.config, root=root,
+                                             files_max=attack.files_max))
+        stage = Stage(bench, server)
+        stage.favour()
+        server.put(BYSTANDERS_VALUE, b"hello, world")
+        server.put(BYSTANDERS_TOPIC, b"number=0 of the bystanders")
+        memory_empty = stage.memory_mib()
+        attack.prepare(stage)
+        whole = WARM_UP_SECONDS + QUIET_SECONDS + seconds + SETTLED_SECONDS
+        company = []
+        if attack.company:
+            publisher = Publisher(server.control_port, server.port)
+            company.append(Forked(whole, 0, lambda: attack.company(publisher)))
+            stack.callback(company[0].stop)
+        bystanders = stack.enter_context(
+            Bystanders(bench, server, attack.messages_per_second))
+        time.sleep(WARM_UP_SECONDS)
+        bystanders.report()
+        time.sleep(QUIET_SECONDS)
+        quiet = bystanders.report()
+        return strike(stack, stage, attack, bystanders, company, quiet, memory_empty, seconds)
+
+
+def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
+           company: list[Forked], quiet: Phase, memory_empty: float, seconds: float) -> Outcome:
+    """The attack itself, and the minute after."""
+    before, tcp_before = stage.memory_mib(), tcp_memory_mib()
+    tallies = [multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
+               for _ in range(attack.attackers)]
+    attackers = [
+        Forked(seconds, ATTACKER_NICE, lambda tally=tally: attack.strike(
+            Attacker(stage.server.port, seconds, tally, attack.rate)))
+        for tally in tallies
+    ]
+    for attacker in attackers:
+        stack.callback(attacker.stop)
+    askers = [Asker(ColdFiles(stage.server.port).ask)]
+    if attack.probe:
+        askers.append(Asker(lambda: attack.probe(stage)))
+    for asker in askers:
+        stack.callback(asker.stop)
+        asker.start()
+    used = Usage.now(stage.server, bystanders, *attackers, *company)
+    began = time.monotonic()
+    peak = connections = tcp_peak = 0.0
+    while time.monotonic() < began + seconds:
+        time.sleep(SAMPLE_SECONDS)
+        peak = max(peak, stage.memory_mib())
+        tcp_peak = max(tcp_peak, tcp_memory_mib())
+        connections = max(connections, sum(tally[OPEN] for tally in tallies))
+    during = bystanders.report()
+    usage = Usage.now(stage.server, bystanders, *attackers, *company)
+    for asker in askers:
+        asker.stop()
+    elapsed = usage.wall - used.wall
+    for process in attackers:
+        process.stop()
+    peak = max(peak, stage.memory_mib())
+    settled, after_memory = settle(stage, before + MEMORY_SPARE_MIB)
+    outcome = Outcome(
+        attack.name(), quiet, during, bystanders.report(), elapsed,
+        sum(tally[SENT] for tally in tallies) / elapsed, sum(tally[OPENED] for tally in tallies),
+        int(connections), sum(tally[CUT] for tally in tallies), memory_empty, before, peak,
+        after_memory, settled, (usage.server - used.server) / elapsed, tcp_peak - tcp_before,
+        askers[0].asked, askers[0].failed,
+        *((askers[1].asked, askers[1].failed) if attack.probe else (0, 0)),
+        foreign_share(used, usage))
+    outcome.verdicts = judge(outcome, attack, tcp_pressure_mib() * TCP_PRESSURE_SHARE_MAX)
+    return outcome
+
+
+def settle(stage: Stage, bound_mib: float) -> tuple[float, float]:
+    """Waits until the memory is back, for a minute at most; how long that took, and the memory."""
+    began = time.monotonic()
+    while True:
+        time.sleep(1)
+        elapsed, memory = time.monotonic() - began, stage.memory_mib()
+        if elapsed >= SETTLED_SECONDS or (memory <= bound_mib and elapsed >= 2):
+            return elapsed, memory
+
+
+def tcp_memory_mib() -> float:
+    """What the host's TCP sockets hold."""
+    for line in Path("/proc/net/sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            fields = line.split()
+            return int(fields[fields.index("mem") + 1]) * PAGE_BYTES / MIB
+    raise MeasurementError("/proc/net/sockstat has no line of TCP")
+
+
+def tcp_pressure_mib() -> float:
+    """Where the kernel begins to save memory on all TCP sockets."""
+    return int(Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()[1]) * PAGE_BYTES / MIB
+
+
+# ---- The table ----
+
+COLUMNS = ("attack", "KB/s", "conns", "memory MiB", "CPU", "GET p50/p99 ms", "delivery p99 ms",
+           "control p99", "no answer", "verdict")
+
+
+def cells(outcome: Outcome) -> tuple[str, ...]:
+    quiet, during = outcome.quiet, outcome.during
+    memory = (f"{outcome.memory_before_mib:.0f} / {outcome.memory_peak_mib:.0f} / "
+              f"{outcome.memory_after_mib:.0f}")
+    verdict = f"MISSED: {', '.join(outcome.missed)}" if outcome.missed else "reached"
+    return (
+        outcome.attack, f"{outcome.sent_per_second / 1000:,.0f}", f"{outcome.connections:,}",
+        memory, f"{outcome.server_cpu:.0%}",
+        f"{pair(quiet, 'get')} -> {pair(during, 'get')}",
+        f"{quiet.p99('delivery'):.1f} -> {during.p99('delivery'):.1f}",
+        f"{during.p99('control'):.1f}",
+        " ".join(str(during.unanswered(what)) for what in ("get", "control", "newcomer")),
+        verdict + (" (busy host)" if outcome.is_doubtful else ""),
+    )
+
+
+def pair(phase: Phase, what: str) -> str:
+    return f"{phase.p50(what):.2f}/{phase.p99(what):.1f}"
+
+
+def not_measured(name: str, reason: str) -> tuple[str, ...]:
+    """Counts as missed: what nobody could measure has not been withstood."""
+    return (name, *[""] * (len(COLUMNS) - 2), f"not measured: {reason}")
+
+
+def render(rows: list[tuple[str, ...]]) -> str:
+    return table.align([COLUMNS, *rows])
+
+
+def as_json(outcomes: list[Outcome]) -> str:
+    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1)
