@@ -175,20 +175,12 @@ class Attacker:
             step += 1
             self.rest(self.began + step / per_second - time.monotonic())
 
-    def hold(self, count: int, first: Callable[[int], bytes], reads: bool = True,
-             then: Callable[[Connection], None] | None = None) -> None:
-        """Opens `count` connections, and opens another for each that was cut, until all is over.
-
-        `then` is called once for each new one.
-        """
+    def hold(self, count: int, first: Callable[[int], bytes], reads: bool = True) -> None:
+        """Opens `count` connections, and opens another for each that was cut, until all is over."""
         while not self.over:
             if len(self.connections) < count:
                 connection = self.open(first(self.numbers), reads)
-                if connection is None:
-                    self.rest(0.1)
-                elif then:
-                    then(connection)
-                self.turn()
+                self.rest(0.1) if connection is None else self.turn()
             else:
                 self.turn(0.1)
 

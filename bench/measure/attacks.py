@@ -47,9 +47,8 @@ class Attack:
     """Memory that the settings allow an attack like this to take."""
 
     kept_bytes_max = 0
-    """If set, the memory after it, above that of an empty server, for each of `kept` messages."""
+    """If set, the memory at its end, above that of an empty server, for each message kept."""
 
-    kept = 0
     config = ""
     files_max: int | None = None
     """The server's limit of open files, if not the host's."""
@@ -138,38 +137,30 @@ def publish_many(stage: "Stage", topics: list[str], data: Callable[[int], str],
 
 
 class DeflateKept(Attack):
-    """10,000 kept messages of 1 KB are sent to one WebSocket that offers to deflate."""
+    """Messages of 1 KB that are kept are sent to one WebSocket that offers to deflate."""
 
-    kept = MANY
     kept_bytes_max = 4 * 1024
 
-    def prepare(self, stage: "Stage") -> None:
-        topics = [f"/deflate/{number}" for number in range(self.kept)]
-        stage.server.put_many((topic, text(KB, at)) for at, topic in enumerate(topics))
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(400):
+            publisher.put(f"/deflate/{step % MANY}", text(KB, step).encode())
 
     def strike(self, attacker: Attacker) -> None:
         attacker.hold(1, lambda _: websocket("/-/events?topic=/deflate/*", deflate=True))
 
 
 class GzipPutKept(Attack):
-    """10,000 messages of 1 KB, published with Content-Encoding: gzip, are kept."""
+    """Messages of 1 KB that are kept were published with Content-Encoding: gzip."""
 
-    kept = MANY
     kept_bytes_max = 4 * 1024
 
-    def prepare(self, stage: "Stage") -> None:
-        publisher = Publisher(stage.server.control_port, stage.server.port)
-        for number in range(self.kept):
-            publisher.put(f"/gzip/{number}", gzip.compress(text(KB, number).encode()),
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(400):
+            publisher.put(f"/gzip/{step % MANY}", gzip.compress(text(KB, step).encode()),
                           Content_Encoding="gzip")
 
     def strike(self, attacker: Attacker) -> None:
-        for number in attacker.steps(500):
-            connection = attacker.open(get(f"/gzip/{number % self.kept}"))
-            if connection and number % 2:
-                attacker.drop(connection, was_cut=False)
-            for old in [c for c in attacker.connections.values() if c.number < number - 10]:
-                attacker.drop(old, was_cut=False)
+        attacker.hold(1, lambda _: stream("/-/events?topic=/gzip/*"))
 
 
 # ---- 2: inflating ----
@@ -198,12 +189,12 @@ class Inflate(Attack):
 class Descriptors(Attack):
     """As many connections as a worker may have files, from as many addresses as they need."""
 
-    files_max = 10_000
+    files_max = 5_000
 
     def strike(self, attacker: Attacker) -> None:
         silent = stream("/attack/nothing")
         idle = get(BYSTANDERS_VALUE)
-        attacker.hold(12_000, lambda number: silent if number % 2 else idle)
+        attacker.hold(6_000, lambda number: silent if number % 2 else idle)
 
 
 # ---- 4: replays ----
@@ -302,20 +293,10 @@ def subscribe(names: list[str]) -> bytes:
     return deflated_frame(json.dumps({"subscribe": names}, separators=(",", ":")).encode())
 
 
-def subscribers(attacker: Attacker, count: int,
-                commands: Callable[[int], list[bytes]]) -> None:
-    """WebSockets that send their commands once they are open, and stay."""
-    first = websocket("/-/events", commands=True, deflate=True)
-
-    def command(connection: Connection) -> None:
-        while not connection.head and connection.socket.fileno() >= 0 and not attacker.over:
-            attacker.turn(0.01)
-        for data in commands(connection.number):
-            while connection.outbox and not attacker.over:
-                attacker.turn(0.01)
-            attacker.send(connection, data)
-
-    attacker.hold(count, lambda _: first, then=command)
+def subscribers(attacker: Attacker, count: int, commands: Callable[[int], bytes]) -> None:
+    """WebSockets that send their commands right behind the handshake, and stay."""
+    handshake = websocket("/-/events", commands=True, deflate=True)
+    attacker.hold(count, lambda number: handshake + commands(number))
 
 
 class Names(Attack):
@@ -326,8 +307,8 @@ class Names(Attack):
     def strike(self, attacker: Attacker) -> None:
         filler = "a" * 40
 
-        def commands(number: int) -> list[bytes]:
-            return [subscribe([f"/none/{filler}/{number}/{at}" for at in range(1_000)])]
+        def commands(number: int) -> bytes:
+            return subscribe([f"/none/{filler}/{number}/{at}" for at in range(1_000)])
 
         subscribers(attacker, 1_002, commands)
 
@@ -341,7 +322,7 @@ class Subscriptions(Attack):
         publish_many(stage, self.NAMES, lambda _: "1")
 
     def strike(self, attacker: Attacker) -> None:
-        frames = [subscribe(self.NAMES[at:at + 125]) for at in range(0, 1_000, 125)]
+        frames = b"".join(subscribe(self.NAMES[at:at + 125]) for at in range(0, 1_000, 125))
         subscribers(attacker, 2_000, lambda _: frames)
 
 
@@ -392,7 +373,7 @@ class Patterns(Attack):
                                 for at, part in enumerate(name)) for mask in range(1 << segments)]
             frames += [subscribe(patterns[at:at + 1_000])
                        for at in range(0, len(patterns), 1_000)]
-        subscribers(attacker, len(frames), lambda number: [frames[number % len(frames)]])
+        subscribers(attacker, len(frames), lambda number: frames[number % len(frames)])
 
 
 # ---- 9: memory that clients pin ----
