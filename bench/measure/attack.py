@@ -28,6 +28,8 @@ QUIET_SECONDS = 10
 SETTLED_SECONDS = 60
 SAMPLE_SECONDS = 0.2
 STOP_SECONDS_MAX = 10
+SPARE_SECONDS = 2
+"""Attackers go on for longer than is measured, until they are stopped."""
 
 BYSTANDERS_BOUND_MS = 5.0
 CONTROL_BOUND_MS = 10.0
@@ -118,6 +120,10 @@ class Forked:
         except OSError:
             return 0.0
 
+    def expect_alive(self) -> None:
+        if not self.process.is_alive():
+            raise MeasurementError("an attacker or a publisher has ended by itself")
+
     def stop(self) -> None:
         self.process.terminate()
         self.process.join(STOP_SECONDS_MAX)
@@ -180,6 +186,8 @@ class Stage:
         try:
             connection.request("GET", "/-/status")
             return json.loads(connection.getresponse().read())
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise MeasurementError(f"GET /-/status: {error}") from error
         finally:
             connection.close()
 
@@ -307,7 +315,7 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
                for _ in range(attack.attackers)]
     attackers = [
         Forked(seconds, ATTACKER_NICE, lambda tally=tally: attack.strike(
-            Attacker(stage.server.port, seconds, tally, attack.rate)))
+            Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
         for tally in tallies
     ]
     for attacker in attackers:
@@ -327,6 +335,8 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
         tcp_peak = max(tcp_peak, tcp_memory_mib())
         connections = max(connections, sum(tally[OPEN] for tally in tallies))
     during = bystanders.report()
+    for process in (*attackers, *company):
+        process.expect_alive()
     usage = Usage.now(stage.server, bystanders, *attackers, *company)
     for asker in askers:
         asker.stop()
@@ -335,7 +345,8 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
         process.stop()
     for process in company:
         process.stop()
-    peak, kept = max(peak, stage.memory_mib()), stage.status()["messages_kept"]
+    peak = max(peak, stage.memory_mib())
+    kept = stage.status()["messages_kept"] if attack.kept_bytes_max else 0
     settled, after_memory = settle(stage, before + MEMORY_SPARE_MIB)
     outcome = Outcome(
         attack.name(), quiet, during, bystanders.report(), elapsed,

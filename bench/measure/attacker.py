@@ -19,6 +19,8 @@ BYTES_PER_SECOND = 1_000_000
 ADDRESSES = 500
 """From which an attack comes, unless it says otherwise: in 127.1.0.0/16."""
 
+FAR_RECEIVE_BYTES = 4_096
+FAR_SEGMENT_BYTES = 1_460
 IP_BIND_ADDRESS_NO_PORT = 24
 PR_SET_PDEATHSIG = 1
 OVERTIME_SECONDS = 120
@@ -67,8 +69,12 @@ class Attacker:
         return time.monotonic() - self.began
 
     def open(self, first: bytes, reads: bool = True, addresses: int = ADDRESSES,
-             receive_bytes: int = 0) -> Connection | None:
-        """A connection that sends `first` as soon as it can; None if there is none to be had."""
+             is_far: bool = False) -> Connection | None:
+        """A connection that sends `first` as soon as it can; None if there is none to be had.
+
+        Over loopback a socket is sent a megabyte before anybody has read a byte. One that `is_far`
+        announces the segments and a window as small as those of a client far away may be.
+        """
         self.spend(len(first))
         number = self.numbers
         self.numbers += 1
@@ -76,8 +82,9 @@ class Attacker:
         try:
             opened.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if receive_bytes:
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+            if is_far:
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAR_RECEIVE_BYTES)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, FAR_SEGMENT_BYTES)
             opened.bind((address(number % addresses), 0))
             failed = opened.connect_ex(("127.0.0.1", self.port))
             if failed not in (0, errno.EINPROGRESS):

@@ -332,7 +332,7 @@ class Subscriptions(Attack):
 class Churn(Attack):
     """Readers join and leave a topic so often published to that its readers are never at rest."""
 
-    messages_per_second = 100
+    messages_per_second = 200
 
     def strike(self, attacker: Attacker) -> None:
         topic = json.dumps([BYSTANDERS_TOPIC])
@@ -391,7 +391,7 @@ class Pins(Attack):
 
     def strike(self, attacker: Attacker) -> None:
         for _ in attacker.steps(40):
-            attacker.open(get("/pins/large"), reads=False, receive_bytes=4096)
+            attacker.open(get("/pins/large"), reads=False, is_far=True)
 
 
 class Unread(Attack):
@@ -416,7 +416,7 @@ class PipelinedLongPoll(Attack):
     def strike(self, attacker: Attacker) -> None:
         behind = get(BYSTANDERS_VALUE)
         first = get("/attack/nothing?wait=60") + behind * (60_000 // len(behind))
-        half = attacker.elapsed + (attacker.deadline - attacker.began) / 2
+        half = (attacker.deadline - attacker.began) / 2
         while attacker.elapsed < half:
             if len(attacker.connections) >= self.COUNT or not attacker.open(first):
                 attacker.rest(0.1)
@@ -439,7 +439,7 @@ class BacklogFull(Attack):
     def strike(self, attacker: Attacker) -> None:
         while not attacker.over:
             if len(attacker.connections) < 200:
-                attacker.open(get(self.path), reads=False, receive_bytes=4096)
+                attacker.open(get(self.path), reads=False, is_far=True)
             attacker.turn(0.01)
 
     def probe(self, stage: "Stage") -> bool:
