@@ -83,8 +83,7 @@ class Attacker:
             opened.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if is_far:
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAR_RECEIVE_BYTES)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, FAR_SEGMENT_BYTES)
+                be_far(opened)
             opened.bind((address(number % addresses), 0))
             failed = opened.connect_ex(("127.0.0.1", self.port))
             if failed not in (0, errno.EINPROGRESS):
@@ -190,6 +189,12 @@ class Attacker:
                 self.rest(0.1) if connection is None else self.turn()
             else:
                 self.turn(0.1)
+
+
+def be_far(unconnected: socket.socket) -> None:
+    """Makes a socket announce what a client far away may."""
+    unconnected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAR_RECEIVE_BYTES)
+    unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, FAR_SEGMENT_BYTES)
 
 
 def address(number: int) -> str:

@@ -17,6 +17,7 @@ from .attacker import (
     BYTES_PER_SECOND,
     Attacker,
     Connection,
+    be_far,
     deflated_frame,
     frame,
     get,
@@ -45,6 +46,9 @@ class Attack:
 
     settings_mib = 0
     """Memory that the settings allow an attack like this to take."""
+
+    stays_mib = 0
+    """Of that, what rightly stays afterwards, as a cache does."""
 
     kept_bytes_max = 0
     """If set, the memory at its end, above that of an empty server, for each message kept."""
@@ -332,7 +336,8 @@ class Subscriptions(Attack):
 class Churn(Attack):
     """Readers join and leave a topic so often published to that its readers are never at rest."""
 
-    messages_per_second = 200
+    messages_per_second = 350
+    rate = BYTES_PER_SECOND // 2
 
     def strike(self, attacker: Attacker) -> None:
         topic = json.dumps([BYSTANDERS_TOPIC])
@@ -444,16 +449,16 @@ class BacklogFull(Attack):
 
     def probe(self, stage: "Stage") -> bool:
         """A newcomer asks for as much, and reads it as a client far away does."""
-        connection = http.client.HTTPConnection("127.0.0.1", stage.server.port, timeout=10,
-                                                source_address=("127.3.0.1", 0))
+        connection = http.client.HTTPConnection("127.0.0.1", stage.server.port)
+        connection.sock = socket.socket()
+        be_far(connection.sock)
         try:
-            connection.connect()
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+            connection.sock.settimeout(10)
+            connection.sock.bind(("127.3.0.1", 0))
+            connection.sock.connect(("127.0.0.1", stage.server.port))
             connection.request("GET", self.path)
             answer = connection.getresponse()
-            while part := answer.read(64 * 1024):
-                time.sleep(0.01 * len(part) / (64 * 1024))
-            return answer.status == 200
+            return answer.status == 200 and len(answer.read()) > KB * self.NAMES
         except (OSError, http.client.HTTPException):
             return False
         finally:
@@ -545,14 +550,8 @@ class Slowloris(Attack):
     """10,000 heads that are never finished."""
 
     def strike(self, attacker: Attacker) -> None:
-        while not attacker.over:
-            if len(attacker.connections) < MANY:
-                attacker.open(f"GET {BYSTANDERS_VALUE} HTTP/1.1\r\nHost: a\r\nX: ".encode())
-                attacker.turn()
-            else:
-                attacker.rest(0.5)
-            for connection in list(attacker.connections.values())[:20]:
-                attacker.send(connection, b"x")
+        begun = f"GET {BYSTANDERS_VALUE} HTTP/1.1\r\nHost: stentor.test\r\nX: ".encode()
+        attacker.hold(MANY, lambda _: begun)
 
 
 class OneByte(Attack):
@@ -580,7 +579,7 @@ class HeadBr(Attack):
 
     FILES = 40
     files = {f"text/{at}.txt": 4_000_000 for at in range(FILES)}
-    settings_mib = 64
+    settings_mib = stays_mib = 64
 
     def strike(self, attacker: Attacker) -> None:
         for step in attacker.steps(10):

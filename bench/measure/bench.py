@@ -20,7 +20,7 @@ LOAD_CORE = 1
 
 # Tool -> the Debian package that brings it.
 PACKAGES = {"wrk": "wrk", "nginx": "nginx", "cc": "gcc", "taskset": "util-linux",
-            "setpriv": "util-linux", "prlimit": "util-linux"}
+            "setpriv": "util-linux", "prlimit": "util-linux", "setsid": "util-linux"}
 
 
 class MeasurementError(Exception):
