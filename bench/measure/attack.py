@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import multiprocessing
 import os
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
+from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from typing import Any
 
@@ -132,24 +134,27 @@ class Forked:
             self.process.join()
 
 
-class Asker(threading.Thread):
+class Asker(threading.Thread, AbstractContextManager["Asker"]):
     """Asks something again and again, and counts what was not answered as it should be."""
 
     def __init__(self, ask: Callable[[], bool]) -> None:
         super().__init__(daemon=True)
         self.ask = ask
-        self.asked = 0
-        self.failed = 0
+        self.counts = (0, 0)
+        """Asked, and failed of these."""
+
         self.ended = threading.Event()
 
     def run(self) -> None:
         while not self.ended.wait(COLD_EVERY_SECONDS):
-            good = self.ask()
-            if not self.ended.is_set():
-                self.asked += 1
-                self.failed += not good
+            asked, failed = self.counts
+            self.counts = (asked + 1, failed + (not self.ask()))
 
-    def stop(self) -> None:
+    def __enter__(self) -> "Asker":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.ended.set()
         self.join(STOP_SECONDS_MAX)
 
@@ -211,6 +216,17 @@ class Stage:
                 return
 
 
+@dataclass(frozen=True)
+class Quiet:
+    """What was measured before the attack."""
+
+    phase: Phase
+    memory_empty_mib: float
+    """Before anything was published."""
+
+    server_cpu: float
+
+
 @dataclass
 class Outcome:
     """All figures of one attack."""
@@ -230,6 +246,7 @@ class Outcome:
     memory_after_mib: float
     settled_seconds: float
     messages_kept: int
+    server_cpu_quiet: float
     server_cpu: float
     tcp_memory_mib: float
     files_asked: int
@@ -312,60 +329,80 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
             Bystanders(bench, server, attack.messages_per_second))
         time.sleep(WARM_UP_SECONDS)
         bystanders.report()
+        used = server.cpu_seconds()
         time.sleep(QUIET_SECONDS)
-        quiet = bystanders.report()
-        return strike(stack, stage, attack, bystanders, company, quiet, memory_empty, seconds)
+        quiet = Quiet(bystanders.report(), memory_empty,
+                      (server.cpu_seconds() - used) / QUIET_SECONDS)
+        return strike(stack, stage, attack, bystanders, company, quiet, seconds)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most of what was seen while an attack went on."""
+
+    memory_mib: float
+    tcp_memory_mib: float
+    connections: int
+
+
+def watch(stage: Stage, tally: SynchronizedArray, seconds: float) -> Peaks:
+    """Looks on for so long."""
+    end = time.monotonic() + seconds
+    memory, tcp_memory, connections = [], [], []
+    while time.monotonic() < end:
+        time.sleep(SAMPLE_SECONDS)
+        memory.append(stage.memory_mib())
+        tcp_memory.append(tcp_memory_mib())
+        connections.append(tally[OPEN])
+    return Peaks(max(memory), max(tcp_memory), max(connections))
 
 
 def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
-           company: list[Forked], quiet: Phase, memory_empty: float, seconds: float) -> Outcome:
+           company: list[Forked], quiet: Quiet, seconds: float) -> Outcome:
     """The attack itself, and the minute after."""
     before, tcp_before = stage.memory_mib(), tcp_memory_mib()
-    tallies = [multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
-               for _ in range(attack.attackers)]
-    attackers = [
-        Forked(seconds, ATTACKER_NICE, lambda tally=tally: attack.strike(
-            Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
-        for tally in tallies
-    ]
-    for attacker in attackers:
-        stack.callback(attacker.stop)
-    askers = [Asker(ColdFiles(stage.server.port).ask)]
-    if attack.probe:
-        askers.append(Asker(lambda: attack.probe(stage)))
-    for asker in askers:
-        stack.callback(asker.stop)
-        asker.start()
-    used = Usage.now(stage.server, bystanders, *attackers, *company)
-    began = time.monotonic()
-    peak = connections = tcp_peak = 0.0
-    while time.monotonic() < began + seconds:
-        time.sleep(SAMPLE_SECONDS)
-        peak = max(peak, stage.memory_mib())
-        tcp_peak = max(tcp_peak, tcp_memory_mib())
-        connections = max(connections, sum(tally[OPEN] for tally in tallies))
+    tally = multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
+    attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
+        Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
+    stack.callback(attacker.stop)
+    files = stack.enter_context(Asker(ColdFiles(stage.server.port).ask))
+    probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
+    started = (attacker, *company)
+    used = Usage.now(stage.server, bystanders, *started)
+    peaks = watch(stage, tally, seconds)
     during = bystanders.report()
-    for process in (*attackers, *company):
+    usage = Usage.now(stage.server, bystanders, *started)
+    files_asked, files_failed = files.counts
+    probes_asked, probes_failed = probes.counts if probes else (0, 0)
+    for process in started:
         process.expect_alive()
-    usage = Usage.now(stage.server, bystanders, *attackers, *company)
-    for asker in askers:
-        asker.stop()
-    elapsed = usage.wall - used.wall
-    for process in attackers:
         process.stop()
-    for process in company:
-        process.stop()
-    peak = max(peak, stage.memory_mib())
     kept = stage.status()["messages_kept"] if attack.kept_bytes_max else 0
-    settled, after_memory = settle(stage, before + MEMORY_SPARE_MIB + attack.stays_mib)
+    bound = math.inf if kept else before + MEMORY_SPARE_MIB + attack.stays_mib
+    settled, after_memory = settle(stage, bound)
+    elapsed = usage.wall - used.wall
     outcome = Outcome(
-        attack.name(), quiet, during, bystanders.report(), elapsed,
-        sum(tally[SENT] for tally in tallies) / elapsed, sum(tally[OPENED] for tally in tallies),
-        int(connections), sum(tally[CUT] for tally in tallies), memory_empty, before, peak,
-        after_memory, settled, kept, (usage.server - used.server) / elapsed, tcp_peak - tcp_before,
-        askers[0].asked, askers[0].failed,
-        *((askers[1].asked, askers[1].failed) if attack.probe else (0, 0)),
-        foreign_share(used, usage))
+        attack.name(), quiet.phase, during, bystanders.report(),
+        seconds=elapsed,
+        sent_per_second=tally[SENT] / elapsed,
+        opened=tally[OPENED],
+        connections=peaks.connections,
+        cut=tally[CUT],
+        memory_empty_mib=quiet.memory_empty_mib,
+        memory_before_mib=before,
+        memory_peak_mib=peaks.memory_mib,
+        memory_after_mib=after_memory,
+        settled_seconds=settled,
+        messages_kept=kept,
+        server_cpu_quiet=quiet.server_cpu,
+        server_cpu=(usage.server - used.server) / elapsed,
+        tcp_memory_mib=peaks.tcp_memory_mib - tcp_before,
+        files_asked=files_asked,
+        files_failed=files_failed,
+        probes_asked=probes_asked,
+        probes_failed=probes_failed,
+        foreign_share=foreign_share(used, usage),
+    )
     outcome.verdicts = judge(outcome, attack, tcp_pressure_mib() * TCP_PRESSURE_SHARE_MAX)
     return outcome
 
@@ -410,7 +447,7 @@ def cells(outcome: Outcome) -> tuple[str, ...]:
     verdict = f"MISSED: {', '.join(outcome.missed)}" if outcome.missed else "reached"
     return (
         outcome.attack, f"{outcome.sent_per_second / 1000:,.0f}", f"{outcome.connections:,}",
-        memory, f"{outcome.server_cpu:.0%}",
+        memory, f"{outcome.server_cpu_quiet:.0%} -> {outcome.server_cpu:.0%}",
         f"{pair(quiet, 'get')} -> {pair(during, 'get')}",
         f"{quiet.p99('delivery'):.1f} -> {during.p99('delivery'):.1f}",
         f"{during.p99('control'):.1f}",

@@ -63,7 +63,6 @@ class Attack:
     messages_per_second = 10
     """How often the bystanders' topic is published to."""
 
-    attackers = 1
     rate = BYTES_PER_SECOND
     newcomers_judged = False
     """Whether all newcomers must be let in, too: not where all there is room for are there."""
@@ -337,7 +336,6 @@ class Churn(Attack):
     """Readers join and leave a topic so often published to that its readers are never at rest."""
 
     messages_per_second = 350
-    rate = BYTES_PER_SECOND // 2
 
     def strike(self, attacker: Attacker) -> None:
         topic = json.dumps([BYSTANDERS_TOPIC])
