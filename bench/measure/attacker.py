@@ -17,7 +17,7 @@ from multiprocessing.sharedctypes import SynchronizedArray
 
 BYTES_PER_SECOND = 1_000_000
 ADDRESSES = 500
-"""From which an attack comes, unless it says otherwise: in 127.1.0.0/16."""
+"""From which an attack comes, in 127.1.0.0/16."""
 
 FAR_RECEIVE_BYTES = 4_096
 FAR_SEGMENT_BYTES = 1_460
@@ -41,7 +41,7 @@ class Connection:
         self.reads = reads
         self.head = b""
         self.tag = 0
-        """Whatever the attack wants to remember of it."""
+        """What the attack has done with it."""
 
 
 class Attacker:
@@ -68,7 +68,7 @@ class Attacker:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def open(self, first: bytes, reads: bool = True, addresses: int = ADDRESSES,
+    def open(self, first: bytes, reads: bool = True,
              is_far: bool = False) -> Connection | None:
         """A connection that sends `first` as soon as it can; None if there is none to be had.
 
@@ -84,7 +84,7 @@ class Attacker:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if is_far:
                 be_far(opened)
-            opened.bind((address(number % addresses), 0))
+            opened.bind((address(number % ADDRESSES), 0))
             failed = opened.connect_ex(("127.0.0.1", self.port))
             if failed not in (0, errno.EINPROGRESS):
                 raise OSError(failed, "connect")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .attacker import (
     BYTES_PER_SECOND,
+    SENT,
     Attacker,
     Connection,
     be_far,
@@ -536,12 +537,12 @@ class AcceptFlood(Attack):
     """What the packets of one come to, headers included."""
 
     def strike(self, attacker: Attacker) -> None:
-        per_second = BYTES_PER_SECOND // self.WIRE_BYTES
-        for step in attacker.steps(per_second / 10):
-            for at in range(10):
-                connection = attacker.open(b"G" if at % 2 else b"")
-                if connection:
-                    attacker.drop(connection, was_cut=False, reset=step % 2 == 0)
+        while not attacker.over:
+            attacker.spend(self.WIRE_BYTES)
+            connection = attacker.open(b"G" if attacker.numbers % 2 else b"")
+            if connection:
+                attacker.drop(connection, was_cut=False, reset=connection.number % 4 < 2)
+                attacker.tally[SENT] += self.WIRE_BYTES
 
 
 class Slowloris(Attack):
