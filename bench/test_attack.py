@@ -212,6 +212,10 @@ class JudgementTest(unittest.TestCase):
         self.assertEqual(self.missed(memory_after_mib=75), {"memory-back"})
         self.assertEqual(self.missed(files_failed=1), {"files"})
 
+    def test_the_quietest_counts(self) -> None:
+        phases = [phase(get=3, delivery=3), phase(get=1, delivery=4), phase(get=300)]
+        self.assertEqual(attack.quietest(phases), phases[1])
+
     def test_twice_the_quiet_is_allowed(self) -> None:
         quiet = phase(get=4, delivery=4)
         self.assertEqual(self.missed(quiet=quiet, during=phase(get=7.9, delivery=7.9)), set())

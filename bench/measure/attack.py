@@ -26,7 +26,10 @@ from .servers import Stentor
 BYSTANDERS = 200
 GETS_PER_SECOND = 1_000
 WARM_UP_SECONDS = 2
-QUIET_SECONDS = 10
+QUIET_SECONDS = 4
+QUIET_TIMES = 3
+"""What happens once on a host in so short a time is not what quiet is: the best one counts."""
+
 SETTLED_SECONDS = 60
 SAMPLE_SECONDS = 0.2
 STOP_SECONDS_MAX = 10
@@ -267,6 +270,10 @@ class Outcome:
                 or self.during.p99("lateness") > LATENESS_MAX_MS)
 
 
+def quietest(phases: list[Phase]) -> Phase:
+    return min(phases, key=lambda phase: phase.p99("get") + phase.p99("delivery"))
+
+
 def judge(outcome: Outcome, attack: Attack, tcp_bound_mib: float) -> dict[str, bool]:
     """Each bound, and whether it was kept."""
     during, quiet = outcome.during, outcome.quiet
@@ -319,7 +326,7 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         server.put(BYSTANDERS_TOPIC, b"number=0 of the bystanders")
         memory_empty = stage.memory_mib()
         attack.prepare(stage)
-        whole = WARM_UP_SECONDS + QUIET_SECONDS + seconds + SETTLED_SECONDS
+        whole = WARM_UP_SECONDS + QUIET_SECONDS * QUIET_TIMES + seconds + SETTLED_SECONDS
         company = []
         if attack.company:
             publisher = Publisher(server.control_port, server.port)
@@ -330,9 +337,12 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         time.sleep(WARM_UP_SECONDS)
         bystanders.report()
         used = server.cpu_seconds()
-        time.sleep(QUIET_SECONDS)
-        quiet = Quiet(bystanders.report(), memory_empty,
-                      (server.cpu_seconds() - used) / QUIET_SECONDS)
+        phases = []
+        for _ in range(QUIET_TIMES):
+            time.sleep(QUIET_SECONDS)
+            phases.append(bystanders.report())
+        cpu = (server.cpu_seconds() - used) / (QUIET_SECONDS * QUIET_TIMES)
+        quiet = Quiet(quietest(phases), memory_empty, cpu)
         return strike(stack, stage, attack, bystanders, company, quiet, seconds)
 
 

@@ -207,7 +207,7 @@ class Descriptors(Attack):
 class ReplayAll(Attack):
     """140 bytes ask for every message of every topic; half of those who ask are gone at once."""
 
-    PER_SECOND = 50
+    PER_SECOND = 100
 
     def prepare(self, stage: "Stage") -> None:
         topics = [f"/replay/{number}" for number in range(MANY)]
@@ -256,6 +256,13 @@ class ResumeStorm(Attack):
                 attacker.drop(connection, was_cut=False, reset=True)
 
 
+class ResumeMany(ResumeStorm):
+    """15,000 readers of that pattern come back at once, and stay."""
+
+    READERS = 15_000
+    EVERY_SECONDS = 3_600
+
+
 class NewcomersStorm(Attack):
     """500 newcomers at once to one pattern of 5,000 topics with their histories."""
 
@@ -290,6 +297,19 @@ def tag_of(port: int, topic: str) -> str:
         connection.close()
 
 
+def is_answered(port: int, path: str, **fields: str) -> bool:
+    """Whether a client that was not there before gets a 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10,
+                                            source_address=("127.3.0.1", 0))
+    try:
+        connection.request("GET", path, headers=fields)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 # ---- 5 and 6: names and subscriptions ----
 
 
@@ -307,6 +327,15 @@ class Names(Attack):
     """1,002 WebSockets read 1,000 topics each that do not exist and have never been named."""
 
     newcomers_judged = True
+
+    def prepare(self, stage: "Stage") -> None:
+        publish_many(stage, [f"/names/{at}" for at in range(1_000)], lambda _: "1")
+        self.unread = iter(range(1_000))
+
+    def probe(self, stage: "Stage") -> bool:
+        """A newcomer reads a topic that exists and that nobody reads yet."""
+        return is_answered(stage.server.port, f"/names/{next(self.unread)}",
+                           Accept="text/event-stream")
 
     def strike(self, attacker: Attacker) -> None:
         filler = "a" * 40
@@ -590,7 +619,14 @@ class HeadBr(Attack):
                 attacker.drop(connection, was_cut=False)
 
 
-ATTACKS: dict[str, type[Attack]] = {attack.name(): attack for attack in Attack.__subclasses__()}
+def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:
+    """In the order of their definition."""
+    for attack in of.__subclasses__():
+        yield attack
+        yield from all_attacks(attack)
+
+
+ATTACKS: dict[str, type[Attack]] = {attack.name(): attack for attack in all_attacks()}
 
 
 def make_files(root: Path, files: dict[str, int]) -> None:
