@@ -365,7 +365,7 @@ class Subscriptions(Attack):
 class Churn(Attack):
     """Readers join and leave a topic so often published to that its readers are never at rest."""
 
-    messages_per_second = 350
+    messages_per_second = 400
 
     def strike(self, attacker: Attacker) -> None:
         topic = json.dumps([BYSTANDERS_TOPIC])
