@@ -20,7 +20,7 @@ LOAD_CORE = 1
 
 # Tool -> the Debian package that brings it.
 PACKAGES = {"wrk": "wrk", "nginx": "nginx", "cc": "gcc", "taskset": "util-linux",
-            "setpriv": "util-linux"}
+            "setpriv": "util-linux", "prlimit": "util-linux", "setsid": "util-linux"}
 
 
 class MeasurementError(Exception):
@@ -77,6 +77,10 @@ class Bench:
     @cached_property
     def pace(self) -> Path:
         return compile_c("pace.c", OUT_DIR / "pace", "-pthread")
+
+    @cached_property
+    def bystanders(self) -> Path:
+        return compile_c("bystanders.c", OUT_DIR / "bystanders")
 
     @cached_property
     def downloads(self) -> Path:

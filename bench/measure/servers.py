@@ -99,18 +99,19 @@ location /pub {
 class Stentor(Server):
     """One worker by default, with the look-up route of the finance pages or another `config`.
 
-    With a `root` it serves the files beneath it.
+    With a `root` it serves the files beneath it. A `prefix` is a command that runs it.
     """
 
     def __init__(self, bench: Bench, environment: dict[str, str] | None = None,
                  config: str = LOOKUP_CONFIG, workers: int = 1,
-                 cores: str = str(SERVER_CORE), root: Path | None = None) -> None:
+                 cores: str = str(SERVER_CORE), root: Path | None = None,
+                 prefix: tuple[str, ...] = ()) -> None:
         self.control_port = free_port()
         port = free_port()
         file = OUT_DIR / "stentor.toml"
         file.write_text(config)
         super().__init__("stentor", [
-            str(bench.stentor), "serve", "-c", str(file),
+            *prefix, str(bench.stentor), "serve", "-c", str(file),
             "--listen", f"127.0.0.1:{port}",
             "--control", f"127.0.0.1:{self.control_port}",
             "--workers", str(workers),

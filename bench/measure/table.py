@@ -77,8 +77,13 @@ def render(rows: list[Row]) -> str:
     lines = [("what", "stentor", "against", "ratio", "must reach", "verdict")]
     lines += [(r.what, r.stentor, r.against, r.ratio, r.must, r.verdict) for r in rows]
     lines = list(zip(*(column for column in zip(*lines) if any(column[1:]))))
+    return align(lines)
+
+
+def align(lines: list[tuple[str, ...]]) -> str:
+    """The first line is the heads of the columns."""
     widths = [max(map(len, column)) for column in zip(*lines)]
-    lines.insert(1, tuple("-" * width for width in widths))
+    lines = [lines[0], tuple("-" * width for width in widths), *lines[1:]]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
         for line in lines

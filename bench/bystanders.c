@@ -1,0 +1,582 @@
+/* Bystanders of an attack: everybody who uses a server while somebody else attacks it.
+ *
+ * One process and one thread play COUNT clients that ask at a steady rate, COUNT each that read a
+ * topic by Server-Sent Events, WebSocket and long-poll, newcomers that open a connection for one
+ * request, a publisher of that topic, and an operator who opens a connection for each of his
+ * requests. Each connection to the public listener comes from an address of its own in
+ * 127.2.0.0/16, so that a ceiling for an address is not met by them.
+ *
+ * All of it is an open loop: a request counts from when it was due, whatever the server does, and a
+ * message counts from when it was due to be published. What is not answered is not left out: at a
+ * report whatever has waited for a second or longer counts with its age, as a request without an
+ * answer or a message that is missing. A reader that hears of a newer message first learns the
+ * older ones' news with it, which is when they count as delivered (a long-poll sees the newest
+ * value only). Who is cut comes back, and what it missed meanwhile is late.
+ *
+ * It asks for real-time scheduling because the attackers share its core, and says how late it was
+ * itself: a figure of the server's below that is the instrument's.
+ *
+ * Reads lines: "report" prints one line of JSON of all since the last, and begins anew. The end of
+ * the input is the end.
+ *
+ * Usage: bystanders PORT CONTROL_PORT COUNT GETS_PER_SECOND MESSAGES_PER_SECOND VALUE TOPIC
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    BUFFER_BYTES = 16 * 1024,
+    EVENTS_MAX = 256,
+    NUMBERS = 8192,        /* messages whose time is remembered */
+    ERRANDS = 512,         /* connections for one request that may be open at once */
+    ERRANDS_PER_SECOND = 4, /* of each kind */
+    WAITING_MAX = 64 * 1024,
+    SUB_BUCKETS = 32, /* of each power of two: latencies to 3 % */
+    BUCKETS = 64 * SUB_BUCKETS,
+};
+static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
+static const uint64_t RETRY_NS = 200 * 1000 * 1000;
+
+enum kind { GET, SSE, WEBSOCKET, LONG_POLL, PUBLISHER, STATUS, HEALTH, PUT, NEWCOMER, NEWREADER };
+enum figure {
+    GETS, SSES, WEBSOCKETS, LONG_POLLS, DELIVERIES, CONTROLS, NEWCOMERS, LATENESS, FIGURES
+};
+static const char *const NAMES[FIGURES] = {"get",      "sse",     "websocket", "long_poll",
+                                           "delivery", "control", "newcomer",  "lateness"};
+
+static struct figures {
+    uint64_t count, unanswered, wrong, max_ns;
+    uint64_t histogram[BUCKETS];
+} figures[FIGURES];
+
+enum state { CLOSED, CONNECTING, OPEN, STREAMING };
+
+static struct client {
+    enum kind kind;
+    enum state state;
+    int fd;
+    int busy;
+    uint64_t due_ns;   /* of the request under way */
+    uint64_t retry_ns; /* when to come back after being cut */
+    uint32_t last;     /* number of the newest message it knows */
+    size_t held;
+    char tag[64];
+    char buffer[BUFFER_BYTES];
+} *clients;
+
+static int epoll, port, control_port, count, clients_all;
+static const char *value, *topic;
+static uint64_t cut, published_ns[NUMBERS];
+static uint32_t newest;
+static char last_error[128];
+
+/* Requests due that found no free connection, or whose answers come in order on one. */
+struct queue {
+    uint64_t due_ns[WAITING_MAX];
+    size_t first, length;
+};
+static struct queue gets_waiting, puts_waiting;
+
+__attribute__((noreturn)) static void fail(const char *what) {
+    fprintf(stderr, "bystanders: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+/* ---- What is counted ---- */
+
+static int bucket_of(uint64_t ns) {
+    if (ns < SUB_BUCKETS) return ns;
+    int shift = 63 - __builtin_clzll(ns) - 5; /* 2^5 = SUB_BUCKETS */
+    return (shift + 1) * SUB_BUCKETS + (ns >> shift) - SUB_BUCKETS;
+}
+
+static uint64_t bucket_ns(int bucket) {
+    if (bucket < SUB_BUCKETS) return bucket;
+    int shift = bucket / SUB_BUCKETS - 1;
+    uint64_t low = (uint64_t)(SUB_BUCKETS + bucket % SUB_BUCKETS) << shift;
+    return low + ((1ull << shift) >> 1);
+}
+
+static void add(enum figure figure, uint64_t since_ns, uint64_t now) {
+    uint64_t ns = now > since_ns ? now - since_ns : 0;
+    figures[figure].count++;
+    figures[figure].histogram[bucket_of(ns)]++;
+    if (ns > figures[figure].max_ns) figures[figure].max_ns = ns;
+}
+
+static double percentile_ms(const struct figures *figure, double share) {
+    uint64_t seen = 0, wanted = (uint64_t)(share * figure->count);
+    for (int bucket = 0; bucket < BUCKETS; bucket++) {
+        seen += figure->histogram[bucket];
+        if (seen > wanted) return bucket_ns(bucket) / 1e6;
+    }
+    return figure->max_ns / 1e6;
+}
+
+/* What has waited so long is as good as unanswered. */
+static void add_old(enum figure figure, uint64_t since_ns, uint64_t now) {
+    if (since_ns == 0 || now < since_ns + SECOND_NS) return;
+    add(figure, since_ns, now);
+    figures[figure].unanswered++;
+}
+
+static enum figure figure_of(enum kind kind) {
+    switch (kind) {
+    case GET: return GETS;
+    case SSE: return SSES;
+    case WEBSOCKET: return WEBSOCKETS;
+    case LONG_POLL: return LONG_POLLS;
+    case NEWCOMER:
+    case NEWREADER: return NEWCOMERS;
+    default: return CONTROLS;
+    }
+}
+
+static void wrong(enum kind kind, const char *bytes, size_t length) {
+    figures[figure_of(kind)].wrong++;
+    size_t end = 0;
+    while (end < length && end + 1 < sizeof last_error && bytes[end] >= ' ' && bytes[end] != '"' &&
+           bytes[end] != '\\')
+        end++;
+    snprintf(last_error, sizeof last_error, "%.*s", (int)end, bytes);
+}
+
+static void push(struct queue *queue, uint64_t due) {
+    if (queue->length == WAITING_MAX) return; /* a minute behind: it shows already */
+    queue->due_ns[(queue->first + queue->length++) % WAITING_MAX] = due;
+}
+
+static uint64_t pop(struct queue *queue) {
+    uint64_t due = queue->due_ns[queue->first];
+    queue->first = (queue->first + 1) % WAITING_MAX;
+    queue->length--;
+    return due;
+}
+
+static void report(void) {
+    uint64_t now = now_ns();
+    for (size_t i = 0; i < gets_waiting.length; i++)
+        add_old(GETS, gets_waiting.due_ns[(gets_waiting.first + i) % WAITING_MAX], now);
+    for (size_t i = 0; i < puts_waiting.length; i++)
+        add_old(CONTROLS, puts_waiting.due_ns[(puts_waiting.first + i) % WAITING_MAX], now);
+    for (int i = 0; i < clients_all; i++) {
+        struct client *client = &clients[i];
+        enum figure figure = figure_of(client->kind);
+        if (client->busy) add_old(figure, client->due_ns, now);
+        if (client->kind < SSE || client->kind > LONG_POLL) continue;
+        uint32_t from = client->last ? client->last + 1 : 1;
+        for (uint32_t n = newest - from < NUMBERS ? from : newest + 1; n <= newest; n++) {
+            add_old(figure, published_ns[n % NUMBERS], now);
+            add_old(DELIVERIES, published_ns[n % NUMBERS], now);
+        }
+    }
+    printf("{");
+    for (int i = 0; i < FIGURES; i++) {
+        struct figures *figure = &figures[i];
+        printf("\"%s\":{\"count\":%lu,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,"
+               "\"unanswered\":%lu,\"wrong\":%lu},",
+               NAMES[i], figure->count, percentile_ms(figure, 0.5), percentile_ms(figure, 0.99),
+               figure->max_ns / 1e6, figure->unanswered, figure->wrong);
+        memset(figure, 0, sizeof *figure);
+    }
+    printf("\"cut\":%lu,\"last_error\":\"%s\"}\n", cut, last_error);
+    fflush(stdout);
+    cut = 0;
+    last_error[0] = 0;
+}
+
+/* ---- Connections ---- */
+
+static void close_client(struct client *client) {
+    if (client->fd >= 0) close(client->fd);
+    client->fd = -1;
+    client->state = CLOSED;
+    client->held = 0;
+}
+
+static void lose(struct client *client, uint64_t now) {
+    if (client->kind == GET && client->busy) {
+        push(&gets_waiting, client->due_ns);
+        client->busy = 0;
+    }
+    if (client->kind >= STATUS) {
+        if (client->busy) add(figure_of(client->kind), client->due_ns, now);
+        if (client->busy) figures[figure_of(client->kind)].unanswered++;
+        client->busy = 0;
+    } else {
+        cut++;
+        client->retry_ns = now + RETRY_NS;
+    }
+    if (client->kind == PUBLISHER)
+        for (; puts_waiting.length > 0; figures[CONTROLS].unanswered++)
+            add(CONTROLS, pop(&puts_waiting), now);
+    close_client(client);
+}
+
+__attribute__((format(printf, 2, 3))) static void send_text(struct client *client,
+                                                            const char *format, ...) {
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (send(client->fd, text, length, MSG_NOSIGNAL) != length) lose(client, now_ns());
+}
+
+static void ask(struct client *client) {
+    const char *host = "Host: stentor.test\r\n";
+    char condition[96] = "";
+    switch (client->kind) {
+    case GET:
+    case NEWCOMER: send_text(client, "GET %s HTTP/1.1\r\n%s\r\n", value, host); break;
+    case SSE:
+    case NEWREADER:
+        send_text(client, "GET %s HTTP/1.1\r\n%sAccept: text/event-stream\r\n\r\n", topic, host);
+        break;
+    case WEBSOCKET:
+        send_text(client, "GET %s HTTP/1.1\r\n%sConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                  "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                  "\r\n", topic, host);
+        break;
+    case LONG_POLL:
+        if (client->tag[0])
+            snprintf(condition, sizeof condition, "If-None-Match: %s\r\n", client->tag);
+        send_text(client, "GET %s HTTP/1.1\r\n%sPrefer: wait=25\r\n%s\r\n", topic, host, condition);
+        break;
+    case STATUS: send_text(client, "GET /-/status HTTP/1.1\r\nHost: localhost\r\n\r\n"); break;
+    case HEALTH: send_text(client, "GET /-/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); break;
+    case PUT:
+        send_text(client, "PUT %s-aside HTTP/1.1\r\nHost: localhost\r\n"
+                  "Content-Length: 4\r\n\r\nhere", value);
+        break;
+    case PUBLISHER: break;
+    }
+}
+
+/* On loopback connecting does not wait, unless the queue of the listener is full. */
+static void open_client(struct client *client, int index) {
+    int is_control = client->kind >= PUBLISHER && client->kind <= PUT, one = 1;
+    struct sockaddr_in to = {.sin_family = AF_INET}, from = to;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(is_control ? control_port : port);
+    from.sin_addr.s_addr = htonl(0x7f020000 + (index / 250 + 1) * 256 + index % 250 + 1);
+    client->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (client->fd < 0) fail("socket");
+    setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(client->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+    if (!is_control && bind(client->fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind");
+    client->state = CONNECTING;
+    client->held = 0;
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u32 = client - clients};
+    if (connect(client->fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS) {
+        lose(client, now_ns());
+        return;
+    }
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, client->fd, &event) < 0) fail("epoll_ctl");
+}
+
+/* ---- What they are told ---- */
+
+static void learn(struct client *client, uint32_t number, uint64_t now) {
+    if (number == 0 || number > newest) return;
+    enum figure figure = figure_of(client->kind);
+    for (uint32_t n = client->last + 1; n <= number; n++) {
+        add(figure, published_ns[n % NUMBERS], now);
+        add(DELIVERIES, published_ns[n % NUMBERS], now);
+    }
+    if (number > client->last) client->last = number;
+}
+
+/* The newcomer to a stream knows what is there when it comes; only later news is a delivery. */
+static void take_message(struct client *client, const char *bytes, size_t length, uint64_t now) {
+    const char *at = memmem(bytes, length, "number=", 7);
+    if (!at) return;
+    uint32_t number = strtoul(at + 7, NULL, 10);
+    if (client->last == 0) client->last = number;
+    else learn(client, number, now);
+}
+
+static size_t take_sse(struct client *client, uint64_t now) {
+    size_t at = 0;
+    for (;;) {
+        char *blank = memmem(client->buffer + at, client->held - at, "\n\n", 2);
+        if (!blank) return at;
+        size_t end = blank + 2 - client->buffer;
+        take_message(client, client->buffer + at, end - at, now);
+        at = end;
+    }
+}
+
+static size_t take_websocket(struct client *client, uint64_t now) {
+    size_t at = 0;
+    while (client->held - at >= 2) {
+        uint8_t *frame = (uint8_t *)client->buffer + at;
+        size_t head = 2, payload = frame[1] & 127;
+        if (payload == 126) {
+            if (client->held - at < 4) break;
+            head = 4;
+            payload = frame[2] << 8 | frame[3];
+        }
+        if (client->held - at < head + payload) break;
+        if ((frame[0] & 15) == 1) take_message(client, (char *)frame + head, payload, now);
+        if ((frame[0] & 15) == 9) { /* a ping; zero is a mask too, and changes nothing */
+            uint8_t pong[6 + 125] = {0x8a, 0x80 | payload};
+            memcpy(pong + 6, frame + head, payload);
+            send(client->fd, pong, 6 + payload, MSG_NOSIGNAL);
+        }
+        at += head + payload;
+    }
+    return at;
+}
+
+/* The length of the first answer in the buffer and of its head, or 0 if it is not whole. */
+static size_t answer_length(struct client *client, size_t *head_length) {
+    char *blank = memmem(client->buffer, client->held, "\r\n\r\n", 4);
+    if (!blank) return 0;
+    size_t head = blank + 4 - client->buffer;
+    char *field = memmem(client->buffer, head, "\r\nContent-Length: ", 18);
+    size_t body = field ? strtoul(field + 18, NULL, 10) : 0;
+    *head_length = head;
+    return client->held >= head + body ? head + body : 0;
+}
+
+static int status_of(struct client *client) {
+    return client->held > 12 ? atoi(client->buffer + 9) : 0;
+}
+
+static void note_tag(struct client *client, size_t head) {
+    char *field = memmem(client->buffer, head, "\r\nETag: ", 8);
+    if (field) sscanf(field + 8, "%63[^\r]", client->tag);
+}
+
+/* Returns the bytes that were whole; the client may be closed afterwards. */
+static size_t take_answer(struct client *client, uint64_t now) {
+    size_t head = 0, length = answer_length(client, &head);
+    if (client->kind == NEWREADER || client->kind == SSE || client->kind == WEBSOCKET) {
+        length = head;
+    }
+    if (length == 0) return 0;
+    int status = status_of(client), wanted = client->kind == WEBSOCKET ? 101 : 200;
+    int writes = client->kind == PUT || client->kind == PUBLISHER;
+    int good = status == wanted || (writes && (status == 201 || status == 204)) ||
+               (client->kind == LONG_POLL && (status == 304 || status == 204));
+    if (!good) wrong(client->kind, client->buffer, client->held);
+    switch (client->kind) {
+    case GET:
+        if (client->busy) add(GETS, client->due_ns, now);
+        client->busy = 0;
+        break;
+    case SSE:
+    case WEBSOCKET:
+        if (good) client->state = STREAMING;
+        else lose(client, now);
+        break;
+    case LONG_POLL:
+        if (!good) {
+            lose(client, now);
+            break;
+        }
+        note_tag(client, head);
+        if (status == 200) take_message(client, client->buffer + head, length - head, now);
+        break;
+    case PUBLISHER:
+        if (puts_waiting.length > 0) add(CONTROLS, pop(&puts_waiting), now);
+        break;
+    default:
+        add(figure_of(client->kind), client->due_ns, now);
+        client->busy = 0;
+        close_client(client);
+    }
+    return length;
+}
+
+static void take(struct client *client, uint64_t now) {
+    for (;;) {
+        size_t (*step)(struct client *, uint64_t) = take_answer;
+        if (client->state == STREAMING)
+            step = client->kind == WEBSOCKET ? take_websocket : take_sse;
+        size_t taken = step(client, now);
+        if (taken == 0 || client->fd < 0) return;
+        memmove(client->buffer, client->buffer + taken, client->held -= taken);
+        if (client->kind == LONG_POLL) ask(client);
+        if (client->held == 0 || client->fd < 0) return;
+    }
+}
+
+static void on_event(struct client *client, uint32_t events) {
+    if (client->fd < 0) return;
+    if (events & EPOLLOUT) {
+        int error = 0;
+        socklen_t size = sizeof error;
+        getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error) {
+            lose(client, now_ns());
+            return;
+        }
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = client - clients};
+        epoll_ctl(epoll, EPOLL_CTL_MOD, client->fd, &event);
+        client->state = OPEN;
+        if (client->kind != GET) ask(client);
+        return;
+    }
+    ssize_t received = recv(client->fd, client->buffer + client->held,
+                            BUFFER_BYTES - client->held, 0);
+    if (received < 0 && errno == EAGAIN) return;
+    if (received <= 0) {
+        lose(client, now_ns());
+        return;
+    }
+    client->held += received;
+    take(client, now_ns());
+    if (client->held == BUFFER_BYTES) lose(client, now_ns());
+}
+
+/* ---- What is due ---- */
+
+static void give_gets(void) {
+    static int turn;
+    for (int tries = 0; gets_waiting.length > 0 && tries < count; tries++) {
+        struct client *client = &clients[turn++ % count];
+        if (client->state != OPEN || client->busy) continue;
+        client->busy = 1;
+        client->due_ns = pop(&gets_waiting);
+        ask(client);
+    }
+}
+
+static void publish(struct client *publisher, uint64_t due) {
+    newest++;
+    published_ns[newest % NUMBERS] = due;
+    if (publisher->state != OPEN) { /* was cut, and is coming back */
+        add(CONTROLS, due, now_ns());
+        figures[CONTROLS].unanswered++;
+        return;
+    }
+    push(&puts_waiting, due);
+    char body[64];
+    int length = snprintf(body, sizeof body, "number=%u of the bystanders", newest);
+    send_text(publisher, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+              "Content-Length: %d\r\n\r\n%s", topic, length, body);
+}
+
+static void run_errand(enum kind kind, uint64_t due) {
+    static int index = 0;
+    for (int i = 0; i < ERRANDS; i++) {
+        struct client *client = &clients[clients_all - 1 - i];
+        if (client->busy) continue;
+        *client = (struct client){.kind = kind, .fd = -1, .busy = 1, .due_ns = due};
+        open_client(client, 40000 + index++ % 20000);
+        return;
+    }
+}
+
+/* Gives up those without an answer for five seconds, and lets those that were cut come back. */
+static void tidy(uint64_t now) {
+    for (int i = 0; i < clients_all; i++) {
+        struct client *client = &clients[i];
+        if (client->kind >= STATUS && client->busy && now > client->due_ns + 5 * SECOND_NS)
+            lose(client, now);
+        if (client->kind < STATUS && client->fd < 0 && now >= client->retry_ns)
+            open_client(client, i);
+    }
+}
+
+struct clockwork {
+    uint64_t gets, messages, errands, tidied;
+};
+
+/* Does all that is due; returns when the next is. */
+static uint64_t see_to(struct clockwork *next, uint64_t get_ns, uint64_t message_ns) {
+    static const enum kind KINDS[] = {STATUS, HEALTH, PUT, NEWCOMER, NEWREADER};
+    uint64_t now = now_ns();
+    for (; next->gets <= now; next->gets += get_ns) {
+        add(LATENESS, next->gets, now);
+        push(&gets_waiting, next->gets);
+    }
+    for (; next->messages <= now; next->messages += message_ns)
+        publish(&clients[4 * count], next->messages);
+    for (; next->errands <= now; next->errands += SECOND_NS / (5 * ERRANDS_PER_SECOND)) {
+        static int turn;
+        run_errand(KINDS[turn++ % 5], next->errands);
+    }
+    if (next->tidied <= now) {
+        tidy(now);
+        next->tidied = now + SECOND_NS / 20;
+    }
+    give_gets();
+    uint64_t first = next->gets < next->messages ? next->gets : next->messages;
+    return first < next->errands ? first : next->errands;
+}
+
+static void make_clients(void) {
+    clients_all = 4 * count + 1 + ERRANDS;
+    clients = calloc(clients_all, sizeof *clients);
+    if (!clients) fail("memory");
+    for (int i = 0; i < clients_all; i++) {
+        clients[i].fd = -1;
+        clients[i].kind = i < 4 * count ? (enum kind)(i / count) : PUBLISHER;
+        if (i > 4 * count) clients[i].kind = STATUS;
+        if (clients[i].kind < STATUS) open_client(&clients[i], i);
+    }
+}
+
+/* 0 at the end of the input. */
+static int take_order(void) {
+    char line[64];
+    ssize_t length = read(0, line, sizeof line);
+    if (length > 0) report();
+    return length > 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 8) {
+        fprintf(stderr, "usage: bystanders PORT CONTROL_PORT COUNT GETS_PER_SECOND "
+                        "MESSAGES_PER_SECOND VALUE TOPIC\n");
+        return 2;
+    }
+    port = atoi(argv[1]), control_port = atoi(argv[2]), count = atoi(argv[3]);
+    uint64_t get_ns = SECOND_NS / atoi(argv[4]), message_ns = SECOND_NS / atoi(argv[5]);
+    value = argv[6], topic = argv[7];
+    struct sched_param priority = {.sched_priority = 1};
+    if (sched_setscheduler(0, SCHED_FIFO, &priority) < 0)
+        perror("bystanders: no real-time scheduling");
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event orders = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &orders) < 0) fail("epoll");
+    make_clients();
+    uint64_t start = now_ns();
+    struct clockwork next = {start, start + SECOND_NS, start, start};
+    for (;;) {
+        uint64_t due = see_to(&next, get_ns, message_ns), now = now_ns();
+        uint64_t wait = due > now ? due - now : 0;
+        struct timespec timeout = {.tv_nsec = wait < SECOND_NS ? wait : SECOND_NS - 1};
+        struct epoll_event events[EVENTS_MAX];
+        int ready = epoll_pwait2(epoll, events, EVENTS_MAX, &timeout, NULL);
+        if (ready < 0 && errno != EINTR) fail("epoll_pwait2");
+        for (int i = 0; i < ready; i++) {
+            if (events[i].data.u32 != UINT32_MAX)
+                on_event(&clients[events[i].data.u32], events[i].events);
+            else if (!take_order())
+                return 0;
+        }
+    }
+}

@@ -1,0 +1,483 @@
+"""One attack on one fresh server: what it costs, and what the bystanders feel of it."""
+
+import http.client
+import json
+import math
+import multiprocessing
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+from typing import Any
+
+from . import table
+from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
+from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, Publisher, make_files
+from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
+from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
+from .process import TIED, cpu_seconds_of
+from .servers import Stentor
+
+BYSTANDERS = 200
+GETS_PER_SECOND = 1_000
+WARM_UP_SECONDS = 2
+QUIET_SECONDS = 4
+QUIET_TIMES = 3
+"""What happens once on a host in so short a time is not what quiet is: the best one counts."""
+
+SETTLED_SECONDS = 60
+SAMPLE_SECONDS = 0.2
+STOP_SECONDS_MAX = 10
+SPARE_SECONDS = 2
+"""Attackers go on for longer than is measured, until they are stopped."""
+
+BYSTANDERS_BOUND_MS = 5.0
+CONTROL_BOUND_MS = 10.0
+MEMORY_SPARE_MIB = 64
+LATENESS_MAX_MS = 1.0
+TCP_PRESSURE_SHARE_MAX = 1 / 3
+
+ATTACKER_NICE = 5
+"""They yield to the rest of the load. The bystanders have real-time priority in any case."""
+
+SERVER_NICE = -11
+"""Where it is allowed: so that what else runs on the host is measured less."""
+
+COLD_FILE_BYTES = 3_000
+COLD_FILES = 400
+COLD_EVERY_SECONDS = 1.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the bystanders saw in a stretch of time, as bystanders.c reports it."""
+
+    figures: dict[str, Any]
+
+    def p50(self, what: str) -> float:
+        return self.figures[what]["p50_ms"]
+
+    def p99(self, what: str) -> float:
+        return self.figures[what]["p99_ms"]
+
+    def unanswered(self, what: str) -> int:
+        """Those without an answer, and those with another than was due."""
+        return self.figures[what]["unanswered"] + self.figures[what]["wrong"]
+
+
+class Bystanders(AbstractContextManager["Bystanders"]):
+    """The process of bystanders.c."""
+
+    def __init__(self, bench: Bench, server: Stentor, messages_per_second: int) -> None:
+        self.log = OUT_DIR / "bystanders.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.bystanders),
+                 str(server.port), str(server.control_port), str(BYSTANDERS),
+                 str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
+                 BYSTANDERS_TOPIC],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds_of(self.process.pid)
+
+    def report(self) -> Phase:
+        """All since the last report."""
+        try:
+            print("report", file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            words = self.log.read_text(errors="replace").strip() or "they said nothing"
+            raise MeasurementError(f"the bystanders have ended: {words}")
+        return Phase(json.loads(line))
+
+
+class Forked:
+    """A process forked for one purpose, and ended by its own pid."""
+
+    def __init__(self, seconds: float, nice: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            become_attacker(seconds)
+            os.nice(nice)
+            work()
+
+        self.process = multiprocessing.get_context("fork").Process(target=run, daemon=True)
+        self.process.start()
+
+    def cpu_seconds(self) -> float:
+        try:
+            return cpu_seconds_of(self.process.pid)
+        except OSError:
+            return 0.0
+
+    def expect_alive(self) -> None:
+        if not self.process.is_alive():
+            raise MeasurementError("an attacker or a publisher has ended by itself")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join(STOP_SECONDS_MAX)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+class Asker(threading.Thread, AbstractContextManager["Asker"]):
+    """Asks something again and again, and counts what was not answered as it should be."""
+
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self.ask = ask
+        self.counts = (0, 0)
+        """Asked, and failed of these."""
+
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(COLD_EVERY_SECONDS):
+            asked, failed = self.counts
+            self.counts = (asked + 1, failed + (not self.ask()))
+
+    def __enter__(self) -> "Asker":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.join(STOP_SECONDS_MAX)
+
+
+class ColdFiles:
+    """A visitor who came before the attack, and asks for files that are not in memory."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5,
+                                                     source_address=("127.3.0.2", 0))
+        self.number = 0
+        self.ask()
+
+    def ask(self) -> bool:
+        self.number += 1
+        try:
+            self.connection.request("GET", f"/cold/{self.number}.txt")
+            answer = self.connection.getresponse()
+            return len(answer.read()) == COLD_FILE_BYTES and answer.status == 200
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            return False
+
+
+@dataclass
+class Stage:
+    """A fresh server, ready to be attacked."""
+
+    bench: Bench
+    server: Stentor
+
+    def status(self) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.control_port, timeout=10)
+        try:
+            connection.request("GET", "/-/status")
+            return json.loads(connection.getresponse().read())
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise MeasurementError(f"GET /-/status: {error}") from error
+        finally:
+            connection.close()
+
+    def memory_mib(self) -> float:
+        """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""
+        for line in Path(f"/proc/{self.server.process.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+        raise MeasurementError(f"the server has ended: {self.server.last_words()}")
+
+    def favour(self) -> None:
+        """Puts the server before others on the host: its session, and its threads as they are."""
+        try:
+            Path(f"/proc/{self.server.process.pid}/autogroup").write_text(str(SERVER_NICE))
+        except OSError:
+            pass  # the kernel may have no groups, or not allow it
+        for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
+            try:
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), SERVER_NICE)
+            except OSError:
+                return
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """What was measured before the attack."""
+
+    phase: Phase
+    memory_empty_mib: float
+    """Before anything was published."""
+
+    server_cpu: float
+
+
+@dataclass
+class Outcome:
+    """All figures of one attack."""
+
+    attack: str
+    quiet: Phase
+    during: Phase
+    after: Phase
+    seconds: float
+    sent_per_second: float
+    opened: int
+    connections: int
+    cut: int
+    memory_empty_mib: float
+    memory_before_mib: float
+    memory_peak_mib: float
+    memory_after_mib: float
+    settled_seconds: float
+    messages_kept: int
+    server_cpu_quiet: float
+    server_cpu: float
+    tcp_memory_mib: float
+    files_asked: int
+    files_failed: int
+    probes_asked: int
+    probes_failed: int
+    foreign_share: float
+    verdicts: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> list[str]:
+        return [what for what, reached in self.verdicts.items() if not reached]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether something else on the host spoiled the figures."""
+        return (self.foreign_share > FOREIGN_SHARE_MAX
+                or self.during.p99("lateness") > LATENESS_MAX_MS)
+
+
+def quietest(phases: list[Phase]) -> Phase:
+    return min(phases, key=lambda phase: phase.p99("get") + phase.p99("delivery"))
+
+
+def judge(outcome: Outcome, attack: Attack, tcp_bound_mib: float) -> dict[str, bool]:
+    """Each bound, and whether it was kept."""
+    during, quiet = outcome.during, outcome.quiet
+    memory_bound = outcome.memory_before_mib + MEMORY_SPARE_MIB
+
+    def bystanders(what: str) -> bool:
+        return during.p99(what) <= max(2 * quiet.p99(what), BYSTANDERS_BOUND_MS)
+
+    verdicts = {
+        "gets": bystanders("get") and during.unanswered("get") == 0,
+        "deliveries": bystanders("delivery") and during.unanswered("delivery") == 0,
+        "control": during.p99("control") <= CONTROL_BOUND_MS
+        and during.unanswered("control") == 0,
+        "memory": outcome.memory_peak_mib <= memory_bound + attack.settings_mib,
+        "memory-back": outcome.memory_after_mib <= memory_bound + attack.stays_mib,
+        "cut": during.figures["cut"] == 0,
+        "files": outcome.files_failed == 0,
+    }
+    if attack.newcomers_judged:
+        verdicts["newcomers"] = during.unanswered("newcomer") == 0
+    if attack.probe:
+        verdicts["probe"] = outcome.probes_failed == 0
+    if attack.kept_bytes_max:
+        growth = max(outcome.memory_peak_mib, outcome.memory_after_mib) - outcome.memory_empty_mib
+        # What was published meanwhile stays, so that is the bound instead.
+        del verdicts["memory"], verdicts["memory-back"]
+        verdicts["kept"] = growth * MIB / outcome.messages_kept <= attack.kept_bytes_max
+    if attack.tcp_memory_judged:
+        verdicts["tcp-memory"] = outcome.tcp_memory_mib <= tcp_bound_mib
+    return verdicts
+
+
+def prefix_for(attack: Attack) -> tuple[str, ...]:
+    """In a session of its own the server's priority counts for itself (sched(7), autogroup)."""
+    limit = (f"--nofile={attack.files_max}:{attack.files_max}",) if attack.files_max else ()
+    return ("setsid", *(("prlimit", *limit) if limit else ()))
+
+
+def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
+    """The whole of it. Whatever happens, what was started is stopped."""
+    root = OUT_DIR / "attack-site"
+    make_files(root, {f"cold/{at}.txt": COLD_FILE_BYTES for at in range(1, COLD_FILES)})
+    make_files(root, attack.files)
+    with ExitStack() as stack:
+        server = stack.enter_context(Stentor(bench, config=attack.config, root=root,
+                                             prefix=prefix_for(attack)))
+        stage = Stage(bench, server)
+        stage.favour()
+        server.put(BYSTANDERS_VALUE, b"hello, world")
+        server.put(BYSTANDERS_TOPIC, b"number=0 of the bystanders")
+        memory_empty = stage.memory_mib()
+        attack.prepare(stage)
+        whole = WARM_UP_SECONDS + QUIET_SECONDS * QUIET_TIMES + seconds + SETTLED_SECONDS
+        company = []
+        if attack.company:
+            publisher = Publisher(server.control_port, server.port)
+            company.append(Forked(whole, 0, lambda: attack.company(publisher)))
+            stack.callback(company[0].stop)
+        bystanders = stack.enter_context(
+            Bystanders(bench, server, attack.messages_per_second))
+        time.sleep(WARM_UP_SECONDS)
+        bystanders.report()
+        used = server.cpu_seconds()
+        phases = []
+        for _ in range(QUIET_TIMES):
+            time.sleep(QUIET_SECONDS)
+            phases.append(bystanders.report())
+        cpu = (server.cpu_seconds() - used) / (QUIET_SECONDS * QUIET_TIMES)
+        quiet = Quiet(quietest(phases), memory_empty, cpu)
+        return strike(stack, stage, attack, bystanders, company, quiet, seconds)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most of what was seen while an attack went on."""
+
+    memory_mib: float
+    tcp_memory_mib: float
+    connections: int
+
+
+def watch(stage: Stage, tally: SynchronizedArray, seconds: float) -> Peaks:
+    """Looks on for so long."""
+    end = time.monotonic() + seconds
+    memory, tcp_memory, connections = [], [], []
+    while time.monotonic() < end:
+        time.sleep(SAMPLE_SECONDS)
+        memory.append(stage.memory_mib())
+        tcp_memory.append(tcp_memory_mib())
+        connections.append(tally[OPEN])
+    return Peaks(max(memory), max(tcp_memory), max(connections))
+
+
+def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
+           company: list[Forked], quiet: Quiet, seconds: float) -> Outcome:
+    """The attack itself, and the minute after."""
+    before, tcp_before = stage.memory_mib(), tcp_memory_mib()
+    tally = multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
+    attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
+        Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
+    stack.callback(attacker.stop)
+    files = stack.enter_context(Asker(ColdFiles(stage.server.port).ask))
+    probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
+    started = (attacker, *company)
+    used = Usage.now(stage.server, bystanders, *started)
+    peaks = watch(stage, tally, seconds)
+    during = bystanders.report()
+    usage = Usage.now(stage.server, bystanders, *started)
+    files_asked, files_failed = files.counts
+    probes_asked, probes_failed = probes.counts if probes else (0, 0)
+    for process in started:
+        process.expect_alive()
+        process.stop()
+    kept = stage.status()["messages_kept"] if attack.kept_bytes_max else 0
+    bound = math.inf if kept else before + MEMORY_SPARE_MIB + attack.stays_mib
+    settled, after_memory = settle(stage, bound)
+    elapsed = usage.wall - used.wall
+    outcome = Outcome(
+        attack.name(), quiet.phase, during, bystanders.report(),
+        seconds=elapsed,
+        sent_per_second=tally[SENT] / elapsed,
+        opened=tally[OPENED],
+        connections=peaks.connections,
+        cut=tally[CUT],
+        memory_empty_mib=quiet.memory_empty_mib,
+        memory_before_mib=before,
+        memory_peak_mib=peaks.memory_mib,
+        memory_after_mib=after_memory,
+        settled_seconds=settled,
+        messages_kept=kept,
+        server_cpu_quiet=quiet.server_cpu,
+        server_cpu=(usage.server - used.server) / elapsed,
+        tcp_memory_mib=peaks.tcp_memory_mib - tcp_before,
+        files_asked=files_asked,
+        files_failed=files_failed,
+        probes_asked=probes_asked,
+        probes_failed=probes_failed,
+        foreign_share=foreign_share(used, usage),
+    )
+    outcome.verdicts = judge(outcome, attack, tcp_pressure_mib() * TCP_PRESSURE_SHARE_MAX)
+    return outcome
+
+
+def settle(stage: Stage, bound_mib: float) -> tuple[float, float]:
+    """Waits until the memory is back, for a minute at most; how long that took, and the memory."""
+    began = time.monotonic()
+    while True:
+        time.sleep(1)
+        elapsed, memory = time.monotonic() - began, stage.memory_mib()
+        if elapsed >= SETTLED_SECONDS or memory <= bound_mib:
+            return elapsed, memory
+
+
+def tcp_memory_mib() -> float:
+    """What the host's TCP sockets hold."""
+    for line in Path("/proc/net/sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            fields = line.split()
+            return int(fields[fields.index("mem") + 1]) * PAGE_BYTES / MIB
+    raise MeasurementError("/proc/net/sockstat has no line of TCP")
+
+
+def tcp_pressure_mib() -> float:
+    """Where the kernel begins to save memory on all TCP sockets."""
+    return int(Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()[1]) * PAGE_BYTES / MIB
+
+
+# ---- The table ----
+
+COLUMNS = ("attack", "KB/s", "conns", "memory MiB", "CPU", "GET p50/p99 ms", "delivery p99 ms",
+           "control p99", "no answer", "verdict")
+
+
+def cells(outcome: Outcome) -> tuple[str, ...]:
+    quiet, during = outcome.quiet, outcome.during
+    memory = (f"{outcome.memory_before_mib:.0f} / {outcome.memory_peak_mib:.0f} / "
+              f"{outcome.memory_after_mib:.0f}")
+    if "kept" in outcome.verdicts:
+        growth = (outcome.memory_peak_mib - outcome.memory_empty_mib) * MIB
+        memory += f" ({growth / outcome.messages_kept / 1024:.1f} KiB a message)"
+    verdict = f"MISSED: {', '.join(outcome.missed)}" if outcome.missed else "reached"
+    return (
+        outcome.attack, f"{outcome.sent_per_second / 1000:,.0f}", f"{outcome.connections:,}",
+        memory, f"{outcome.server_cpu_quiet:.0%} -> {outcome.server_cpu:.0%}",
+        f"{pair(quiet, 'get')} -> {pair(during, 'get')}",
+        f"{quiet.p99('delivery'):.1f} -> {during.p99('delivery'):.1f}",
+        f"{during.p99('control'):.1f}",
+        " ".join(str(during.unanswered(what)) for what in ("get", "control", "newcomer")),
+        verdict + (" (busy host)" if outcome.is_doubtful else ""),
+    )
+
+
+def pair(phase: Phase, what: str) -> str:
+    return f"{phase.p50(what):.2f}/{phase.p99(what):.1f}"
+
+
+def not_measured(name: str, reason: str) -> tuple[str, ...]:
+    """Counts as missed: what nobody could measure has not been withstood."""
+    return (name, *[""] * (len(COLUMNS) - 2), f"not measured: {reason}")
+
+
+def render(rows: list[tuple[str, ...]]) -> str:
+    return table.align([COLUMNS, *rows])
+
+
+def as_json(outcomes: list[Outcome]) -> str:
+    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1)

@@ -1,0 +1,638 @@
+"""The attacks: each a class, found by its name. A new finding is one more class here.
+
+What an attack is made of is told at `Attack`; `bench/README.md` says how to add one.
+"""
+
+import gzip
+import http.client
+import json
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .attacker import (
+    BYTES_PER_SECOND,
+    SENT,
+    Attacker,
+    Connection,
+    be_far,
+    deflated_frame,
+    frame,
+    get,
+    stream,
+    websocket,
+)
+
+if TYPE_CHECKING:
+    from .attack import Stage
+
+KB = 1_000
+MIB = 1 << 20
+MANY = 10_000
+BYSTANDERS_TOPIC = "/bystanders/topic"
+BYSTANDERS_VALUE = "/bystanders/value"
+
+
+class Attack:
+    """One finding. The first line of a class's docstring says what it exploits.
+
+    `prepare` makes what is there before it, in the driver. `strike` is the attack, in a process of
+    its own with nothing but the public listener. `company` is honest publishing without which the
+    attack would be none, in a process of its own too; it begins before bystanders are measured in
+    quiet, so that only the attack is what differs. All of it goes on until `over`.
+    """
+
+    settings_mib = 0
+    """Memory that the settings allow an attack like this to take."""
+
+    stays_mib = 0
+    """Of that, what rightly stays afterwards, as a cache does."""
+
+    kept_bytes_max = 0
+    """If set, the memory at its end, above that of an empty server, for each message kept."""
+
+    config = ""
+    files_max: int | None = None
+    """The server's limit of open files, if not the host's."""
+
+    files: dict[str, int] = {}
+    """Names of texts to serve, with their bytes."""
+
+    messages_per_second = 10
+    """How often the bystanders' topic is published to."""
+
+    rate = BYTES_PER_SECOND
+    newcomers_judged = False
+    """Whether all newcomers must be let in, too: not where all there is room for are there."""
+
+    tcp_memory_judged = False
+
+    def prepare(self, stage: "Stage") -> None:
+        pass
+
+    def strike(self, attacker: Attacker) -> None:
+        raise NotImplementedError
+
+    company: Callable[["Attack", "Publisher"], None] | None = None
+
+    probe: Callable[["Attack", "Stage"], bool] | None = None
+    """Asked every second while the attack goes on, and by a thread of its own: whether something
+    an honest client does is answered as it should be."""
+
+    @classmethod
+    def name(cls) -> str:
+        """DeflateKept is deflate-kept."""
+        letters = (f"-{c.lower()}" if c.isupper() else c for c in cls.__name__)
+        return "".join(letters).removeprefix("-")
+
+    @classmethod
+    def summary(cls) -> str:
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+
+class Publisher:
+    """An honest publisher on the control listener, in a process of its own."""
+
+    def __init__(self, port: int, public_port: int) -> None:
+        self.port = port
+        self.public_port = public_port
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def put(self, topic: str, body: bytes, **fields: str) -> str:
+        """Publishes, and returns the message's id; an empty one if that failed."""
+        names = {name.replace("_", "-"): value for name, value in fields.items()}
+        try:
+            self.connection.request("PUT", topic, body, {"Content-Type": "text/plain", **names})
+            answer = json.loads(self.connection.getresponse().read())
+            return str(answer.get("id", ""))
+        except (OSError, ValueError, http.client.HTTPException):
+            self.connection.close()
+            return ""
+
+    def steps(self, per_second: float) -> Iterator[int]:
+        """For ever, since it is ended from outside; what it could not do in time is left out."""
+        due = time.monotonic()
+        step = 0
+        while True:
+            yield step
+            step += 1
+            due = max(due + 1 / per_second, time.monotonic() - 1)
+            time.sleep(max(due - time.monotonic(), 0))
+
+
+def text(length: int, seed: int = 0) -> str:
+    """Digits: text that is compressed to about half."""
+    return random.Random(seed).randbytes((length + 1) // 2).hex()[:length]
+
+
+def publish_many(stage: "Stage", topics: list[str], data: Callable[[int], str],
+                 each: int = 1) -> None:
+    """`each` messages to every topic, in bulk."""
+    for turn in range(each):
+        for first in range(0, len(topics), 10_000):
+            stage.server.put_many(
+                (topic, data(turn)) for topic in topics[first:first + 10_000])
+
+
+# ---- 1: what is kept compressed ----
+
+
+class DeflateKept(Attack):
+    """Messages of 1 KB that are kept are sent to one WebSocket that offers to deflate."""
+
+    kept_bytes_max = 4 * 1024
+
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(400):
+            publisher.put(f"/deflate/{step % MANY}", text(KB, step).encode())
+
+    def strike(self, attacker: Attacker) -> None:
+        attacker.hold(1, lambda _: websocket("/-/events?topic=/deflate/*", deflate=True))
+
+
+class GzipPutKept(Attack):
+    """Messages of 1 KB that are kept were published with Content-Encoding: gzip."""
+
+    kept_bytes_max = 4 * 1024
+
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(400):
+            publisher.put(f"/gzip/{step % MANY}", gzip.compress(text(KB, step).encode()),
+                          Content_Encoding="gzip")
+
+    def strike(self, attacker: Attacker) -> None:
+        attacker.hold(1, lambda _: stream("/-/events?topic=/gzip/*"))
+
+
+# ---- 2: inflating ----
+
+
+class Inflate(Attack):
+    """Frames of 64 KB made of empty deflate blocks, each of which resets the decompressor."""
+
+    SOCKETS = 8
+
+    def strike(self, attacker: Attacker) -> None:
+        first = websocket("/-/events", commands=True, deflate=True)
+        bomb = frame(b"\x03\x00" * 32_000, deflated=True)
+        while not attacker.over:
+            while len(attacker.connections) < self.SOCKETS:
+                if not attacker.open(first):
+                    break
+            attacker.turn(0.01)
+            for connection in list(attacker.connections.values()):
+                attacker.send(connection, bomb)
+
+
+# ---- 3: descriptors ----
+
+
+class Descriptors(Attack):
+    """As many connections as a worker may have files, from as many addresses as they need."""
+
+    files_max = 5_000
+
+    def strike(self, attacker: Attacker) -> None:
+        silent = stream("/attack/nothing")
+        idle = get(BYSTANDERS_VALUE)
+        attacker.hold(6_000, lambda number: silent if number % 2 else idle)
+
+
+# ---- 4: replays ----
+
+
+class ReplayAll(Attack):
+    """140 bytes ask for every message of every topic; half of those who ask are gone at once."""
+
+    PER_SECOND = 100
+
+    def prepare(self, stage: "Stage") -> None:
+        topics = [f"/replay/{number}" for number in range(MANY)]
+        publish_many(stage, topics, lambda turn: f"message {turn} of the history", each=32)
+        self.cursor = f"{stage.status()['epoch']}-1"
+
+    def strike(self, attacker: Attacker) -> None:
+        request = stream(f"/-/events?topic=/**&mode=all&since={self.cursor}")
+        asked: list[Connection] = []
+        for step in attacker.steps(self.PER_SECOND):
+            connection = attacker.open(request, reads=False)
+            if not connection:
+                continue
+            if step % 2:
+                attacker.rest(0.002)
+                attacker.drop(connection, was_cut=False, reset=True)
+            else:
+                asked.append(connection)
+            if len(asked) > 500:
+                attacker.drop(asked.pop(0), was_cut=False, reset=True)
+
+
+class ResumeStorm(Attack):
+    """500 readers of one pattern of 50,000 topics come back together, 10 messages behind."""
+
+    READERS = 500
+    EVERY_SECONDS = 3
+    TOPICS = 50_000
+
+    def prepare(self, stage: "Stage") -> None:
+        topics = [f"/q/{number}" for number in range(self.TOPICS)]
+        publish_many(stage, topics, lambda _: "100.25")
+
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(20):
+            publisher.put("/q/0" if step % 2 else f"/q/{step * 7919 % self.TOPICS}", b"100.50")
+
+    def strike(self, attacker: Attacker) -> None:
+        while not attacker.over:
+            epoch, number = tag_of(attacker.port, "/q/0").split("-")
+            cursor = f"{epoch}-{int(number) - 20}"
+            for _ in range(self.READERS):
+                attacker.open(stream(f"/-/events?topic=/q/*&since={cursor}"))
+            attacker.rest(self.EVERY_SECONDS)
+            for connection in list(attacker.connections.values()):
+                attacker.drop(connection, was_cut=False, reset=True)
+
+
+class ResumeMany(ResumeStorm):
+    """15,000 readers of that pattern come back at once, and stay."""
+
+    READERS = 15_000
+    EVERY_SECONDS = 3_600
+
+
+class NewcomersStorm(Attack):
+    """500 newcomers at once to one pattern of 5,000 topics with their histories."""
+
+    READERS = 500
+    EVERY_SECONDS = 10
+    TOPICS = 5_000
+
+    def prepare(self, stage: "Stage") -> None:
+        topics = [f"/n/{number}" for number in range(self.TOPICS)]
+        publish_many(stage, topics, lambda turn: f"message {turn} of the history", each=32)
+
+    def strike(self, attacker: Attacker) -> None:
+        while not attacker.over:
+            for _ in range(self.READERS):
+                attacker.open(stream("/-/events?topic=/n/*"))
+            attacker.rest(self.EVERY_SECONDS)
+            for connection in list(attacker.connections.values()):
+                attacker.drop(connection, was_cut=False, reset=True)
+
+
+def tag_of(port: int, topic: str) -> str:
+    """The id of a topic's value, asked for on the public listener."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", topic)
+        answer = connection.getresponse()
+        answer.read()
+        return (answer.headers["ETag"] or '"00000000-0"').strip('"')
+    except (OSError, http.client.HTTPException):
+        return "00000000-0"
+    finally:
+        connection.close()
+
+
+def is_answered(port: int, path: str, **fields: str) -> bool:
+    """Whether a client that was not there before gets a 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10,
+                                            source_address=("127.3.0.1", 0))
+    try:
+        connection.request("GET", path, headers=fields)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+# ---- 5 and 6: names and subscriptions ----
+
+
+def subscribe(names: list[str]) -> bytes:
+    return deflated_frame(json.dumps({"subscribe": names}, separators=(",", ":")).encode())
+
+
+def subscribers(attacker: Attacker, count: int, commands: Callable[[int], bytes]) -> None:
+    """WebSockets that send their commands right behind the handshake, and stay."""
+    handshake = websocket("/-/events", commands=True, deflate=True)
+    attacker.hold(count, lambda number: handshake + commands(number))
+
+
+class Names(Attack):
+    """1,002 WebSockets read 1,000 topics each that do not exist and have never been named."""
+
+    newcomers_judged = True
+
+    def prepare(self, stage: "Stage") -> None:
+        publish_many(stage, [f"/names/{at}" for at in range(1_000)], lambda _: "1")
+        self.unread = iter(range(1_000))
+
+    def probe(self, stage: "Stage") -> bool:
+        """A newcomer reads a topic that exists and that nobody reads yet."""
+        return is_answered(stage.server.port, f"/names/{next(self.unread)}",
+                           Accept="text/event-stream")
+
+    def strike(self, attacker: Attacker) -> None:
+        filler = "a" * 40
+
+        def commands(number: int) -> bytes:
+            return subscribe([f"/none/{filler}/{number}/{at}" for at in range(1_000)])
+
+        subscribers(attacker, 1_002, commands)
+
+
+class Subscriptions(Attack):
+    """2,000 WebSockets name the same 1,000 topics, with names as long as they may be."""
+
+    NAMES = [f"/long/{'b' * 490}/{at}" for at in range(1_000)]
+
+    def prepare(self, stage: "Stage") -> None:
+        publish_many(stage, self.NAMES, lambda _: "1")
+
+    def strike(self, attacker: Attacker) -> None:
+        frames = b"".join(subscribe(self.NAMES[at:at + 125]) for at in range(0, 1_000, 125))
+        subscribers(attacker, 2_000, lambda _: frames)
+
+
+# ---- 7: churn ----
+
+
+class Churn(Attack):
+    """Readers join and leave a topic so often published to that its readers are never at rest."""
+
+    messages_per_second = 400
+
+    def strike(self, attacker: Attacker) -> None:
+        topic = json.dumps([BYSTANDERS_TOPIC])
+        pair = (frame(f'{{"subscribe":{topic}}}'.encode())
+                + frame(f'{{"unsubscribe":{topic}}}'.encode()))
+        first = websocket("/-/events", commands=True)
+        while not attacker.over:
+            while len(attacker.connections) < 20:
+                if not attacker.open(first):
+                    break
+            attacker.turn(0.001)
+            for connection in list(attacker.connections.values()):
+                if connection.head:
+                    attacker.send(connection, pair * 20)
+
+
+# ---- 8: patterns ----
+
+
+class Patterns(Attack):
+    """Names of many segments meet all patterns that stars in any of them make."""
+
+    SEGMENTS = (8, 12, 14)
+
+    @staticmethod
+    def topic(segments: int) -> str:
+        return f"/p{segments}" + "/s" * (segments - 1)
+
+    def company(self, publisher: Publisher) -> None:
+        for step in publisher.steps(150):
+            publisher.put(self.topic(self.SEGMENTS[step % 3]), b"1")
+
+    def strike(self, attacker: Attacker) -> None:
+        frames = []
+        for segments in self.SEGMENTS:
+            name = self.topic(segments).split("/")[1:]
+            patterns = ["".join(f"/{'*' if mask >> at & 1 else part}"
+                                for at, part in enumerate(name)) for mask in range(1 << segments)]
+            frames += [subscribe(patterns[at:at + 1_000])
+                       for at in range(0, len(patterns), 1_000)]
+        subscribers(attacker, len(frames), lambda number: frames[number % len(frames)])
+
+
+# ---- 9: memory that clients pin ----
+
+
+class Pins(Attack):
+    """Clients ask for each new version of a value of 1 MB, and never read it."""
+
+    settings_mib = 64
+
+    def company(self, publisher: Publisher) -> None:
+        body = bytes(1_000_000)
+        for step in publisher.steps(20):
+            publisher.put("/pins/large", str(step).encode() + body)
+
+    def strike(self, attacker: Attacker) -> None:
+        for _ in attacker.steps(40):
+            attacker.open(get("/pins/large"), reads=False, is_far=True)
+
+
+class Unread(Attack):
+    """1,500 clients ask for 1 MB and do not read it: the kernel holds what was sent."""
+
+    settings_mib = 64
+    tcp_memory_judged = True
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put("/unread/large", bytes(1_000_000))
+
+    def strike(self, attacker: Attacker) -> None:
+        attacker.hold(1_500, lambda _: get("/unread/large"), reads=False)
+
+
+class PipelinedLongPoll(Attack):
+    """60 KB of requests are sent behind a long-poll that is held; then their senders are gone."""
+
+    COUNT = 2_000
+    rate = 10 * BYTES_PER_SECOND
+
+    def strike(self, attacker: Attacker) -> None:
+        behind = get(BYSTANDERS_VALUE)
+        first = get("/attack/nothing?wait=60") + behind * (60_000 // len(behind))
+        half = (attacker.deadline - attacker.began) / 2
+        while attacker.elapsed < half:
+            if len(attacker.connections) >= self.COUNT or not attacker.open(first):
+                attacker.rest(0.1)
+        for connection in list(attacker.connections.values()):
+            attacker.drop(connection, was_cut=False)
+        attacker.rest(attacker.deadline - time.monotonic())
+
+
+class BacklogFull(Attack):
+    """Clients who do not read their look-ups fill what is kept for such; others must not pay."""
+
+    settings_mib = 64
+    NAMES = 1_000
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put_many((f"/look/{at:03}", text(KB, at)) for at in range(self.NAMES))
+        self.path = "/-/values?prefix=/look/&names=" + ",".join(
+            f"{at:03}" for at in range(self.NAMES))
+
+    def strike(self, attacker: Attacker) -> None:
+        while not attacker.over:
+            if len(attacker.connections) < 200:
+                attacker.open(get(self.path), reads=False, is_far=True)
+            attacker.turn(0.01)
+
+    def probe(self, stage: "Stage") -> bool:
+        """A newcomer asks for as much, and reads it as a client far away does."""
+        connection = http.client.HTTPConnection("127.0.0.1", stage.server.port)
+        connection.sock = socket.socket()
+        be_far(connection.sock)
+        try:
+            connection.sock.settimeout(10)
+            connection.sock.bind(("127.3.0.1", 0))
+            connection.sock.connect(("127.0.0.1", stage.server.port))
+            connection.request("GET", self.path)
+            answer = connection.getresponse()
+            return answer.status == 200 and len(answer.read()) > KB * self.NAMES
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+# ---- 10: small requests that cost much ----
+
+
+class Commands(Attack):
+    """Commands of 30 bytes, on connections that have 999 subscriptions already."""
+
+    SOCKETS = 8
+
+    def strike(self, attacker: Attacker) -> None:
+        first = websocket("/-/events", commands=True, deflate=True)
+        many = subscribe([f"/commands/{at}" for at in range(999)])
+        flood = (frame(b'{"subscribe":["/c/1000"]}') + frame(b'{"unsubscribe":["/c/1000"]}')) * 20
+        while not attacker.over:
+            while len(attacker.connections) < self.SOCKETS:
+                if not attacker.open(first):
+                    break
+            attacker.turn(0.01)
+            for connection in list(attacker.connections.values()):
+                if connection.head and not connection.tag:
+                    connection.tag = attacker.send(connection, many)
+                elif connection.head:
+                    attacker.send(connection, flood)
+
+
+class Lookups(Attack):
+    """Look-ups of a text too large for one, of 1,000 names, and of what the client has already."""
+
+    SOCKETS = 30
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put("/lookups/large", b'"' * 1_000_000)
+        stage.server.put("/lookups/fits", b'"' * 500_000)
+        stage.server.put_many((f"/l/{at}", "1") for at in range(1_000))
+
+    def strike(self, attacker: Attacker) -> None:
+        tag = lookup_tag(attacker.port, "/-/values?topic=/lookups/fits")
+        names = ",".join(map(str, range(1_000)))
+        floods = [
+            get("/-/values?topic=/lookups/large") * 20,
+            get("/-/values?topic=/lookups/fits", f"If-None-Match: {tag}") * 20,
+            get(f"/-/values?prefix=/l/&names={names}"),
+        ]
+        first = get(BYSTANDERS_VALUE)
+        while not attacker.over:
+            while len(attacker.connections) < self.SOCKETS:
+                if not attacker.open(first):
+                    break
+            attacker.turn(0.01)
+            for connection in list(attacker.connections.values()):
+                attacker.send(connection, floods[connection.number % len(floods)])
+
+
+def lookup_tag(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.headers["ETag"] or '""'
+    finally:
+        connection.close()
+
+
+# ---- What every server meets ----
+
+
+class AcceptFlood(Attack):
+    """Connections that are made and closed, some with a byte in them, some by a reset."""
+
+    WIRE_BYTES = 400
+    """What the packets of one come to, headers included."""
+
+    def strike(self, attacker: Attacker) -> None:
+        while not attacker.over:
+            attacker.spend(self.WIRE_BYTES)
+            connection = attacker.open(b"G" if attacker.numbers % 2 else b"")
+            if connection:
+                attacker.drop(connection, was_cut=False, reset=connection.number % 4 < 2)
+                attacker.tally[SENT] += self.WIRE_BYTES
+
+
+class Slowloris(Attack):
+    """10,000 heads that are never finished."""
+
+    def strike(self, attacker: Attacker) -> None:
+        begun = f"GET {BYSTANDERS_VALUE} HTTP/1.1\r\nHost: stentor.test\r\nX: ".encode()
+        attacker.hold(MANY, lambda _: begun)
+
+
+class OneByte(Attack):
+    """10,000 connections send their requests byte by byte."""
+
+    def strike(self, attacker: Attacker) -> None:
+        request = get(BYSTANDERS_VALUE)
+        while not attacker.over:
+            for connection in list(attacker.connections.values()):
+                if attacker.over:
+                    return
+                at = connection.tag % len(request)
+                if attacker.send(connection, request[at:at + 1]):
+                    connection.tag += 1
+                if connection.number % 64 == 0:
+                    attacker.turn()
+            for _ in range(500):
+                if len(attacker.connections) < MANY:
+                    attacker.open(b"")
+            attacker.turn()
+
+
+class HeadBr(Attack):
+    """HEADs of texts of 4 MB that nobody has asked for in br yet: few bytes, much to compress."""
+
+    FILES = 40
+    files = {f"text/{at}.txt": 4_000_000 for at in range(FILES)}
+    settings_mib = stays_mib = 64
+
+    def strike(self, attacker: Attacker) -> None:
+        for step in attacker.steps(10):
+            path = f"/text/{step % self.FILES}.txt"
+            request = get(path, "Accept-Encoding: br").replace(b"GET", b"HEAD", 1)
+            connection = attacker.open(request)
+            attacker.rest(0.05)
+            if connection:
+                attacker.drop(connection, was_cut=False)
+
+
+def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:
+    """In the order of their definition."""
+    for attack in of.__subclasses__():
+        yield attack
+        yield from all_attacks(attack)
+
+
+ATTACKS: dict[str, type[Attack]] = {attack.name(): attack for attack in all_attacks()}
+
+
+def make_files(root: Path, files: dict[str, int]) -> None:
+    """Writes those that are not there yet, each with a text of its own."""
+    for at, (name, length) in enumerate(files.items()):
+        file = root / name
+        if not file.exists() or file.stat().st_size != length:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text(length, at))
