@@ -36,7 +36,7 @@ pub(crate) const RELIEF_PART: usize = 8;
 /// Nobody who holds less than this is cut for it.
 pub(crate) const RELIEF_BYTES_MIN: usize = 4 * 1024;
 
-/// How often all connections are looked at for those who hold too much.
+/// How soon all connections are looked at again for those who hold too much, if nobody did.
 pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 
 /// What looking at one name costs of that: some fifty nanoseconds, where copying does four bytes a

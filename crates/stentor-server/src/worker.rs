@@ -34,8 +34,10 @@ pub(crate) struct Worker {
     current: Option<(Socket, Activity, Held)>,
     /// When running out of files or memory was last logged.
     pause_logged_ms: Option<u64>,
-    /// Until then nobody is looked for who holds too much.
-    relieved_until_ms: u64,
+    /// Nobody was found who holds too much: until then nobody is looked for, as long as all
+    /// together own no more than so many bytes.
+    spared_until_ms: u64,
+    spared_bytes: usize,
     /// When it was last logged that an address has as many connections as it may.
     refusal_logged_ms: Option<u64>,
 }
@@ -76,7 +78,8 @@ impl Worker {
             drain: Drain::No,
             current: None,
             pause_logged_ms: None,
-            relieved_until_ms: 0,
+            spared_until_ms: 0,
+            spared_bytes: 0,
             refusal_logged_ms: None,
         }
     }
@@ -121,11 +124,11 @@ impl Worker {
         for kind in Kind::ALL {
             self.serve_line(io, kind);
         }
-        self.fan_out(io);
         let connections = &mut self.connections;
         self.cx.feeds.tidy(|feed, Entry { socket, stamp }| {
             connections.at(socket.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
+        self.fan_out(io);
         match self.drain {
             Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
                 io.close_listeners();

@@ -19,7 +19,7 @@ use super::codec::{PING, TEXT, put_frame, take_answer};
 use super::{SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::context::{CONTROL, PUBLIC};
-use crate::limits::{HELD_MS_MAX, NAME_COST};
+use crate::limits::HELD_MS_MAX;
 use crate::stats::Totals;
 use stentor_hub::ContentType;
 use stentor_io::{Client, Faults, Rng, Sim};
@@ -77,16 +77,17 @@ pub(super) fn run(seed: u64) {
 /// Settings under which readers may own less than the attackers would.
 fn settings() -> Settings {
     let mut settings = patient();
-    settings.limits.readers_bytes_max = OWNED_MAX as usize / 2;
+    settings.limits.readers_bytes_max = READERS_BYTES_MAX;
     settings
 }
 
 /// What was done so far, in the bytes in which a turn's cost is counted.
 fn work(totals: &Totals) -> u64 {
-    let made = totals.bytes_heads + totals.bytes_bodies + totals.bytes_streams;
+    let made = totals.bytes_heads + totals.bytes_streams;
     let each = totals.requests + totals.deliveries;
+    // Bodies, and the names of look-ups, are among it.
     let in_lines = totals.cost_requests + totals.cost_commands + totals.cost_replays;
-    made + each * EACH_COST + totals.lookups * NAME_COST as u64 + in_lines
+    made + each * EACH_COST + in_lines
 }
 
 /// The bytes that all readers own.
@@ -399,12 +400,14 @@ const WEBSOCKET: &str = "GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: Upgrad
 /// What a request or a delivery costs beside its bytes.
 const EACH_COST: u64 = 256;
 
-/// Twice `limits.readers_bytes_max`: who holds too much is looked for ten times a second.
-const OWNED_MAX: u64 = 1024 * 1024;
+/// What readers may own, and what one turn may add until those who hold the most are cut: an answer
+/// is up to a megabyte.
+const READERS_BYTES_MAX: usize = 512 * 1024;
+const OWNED_MAX: u64 = READERS_BYTES_MAX as u64 + (2 << 20);
 
-/// The share of one connection and what begins just before its end, a look-up of 1 MiB; the same
-/// for a fan-out.
-const WORK_MAX: u64 = 3 << 20;
+/// The share of one connection, what each line may do and the step it ends with, which may be a
+/// look-up of 1 MiB; and a fan-out. (What replays deliver is counted twice.)
+const WORK_MAX: u64 = 6 << 20;
 
 /// A slice of a fan-out is larger than all the readers here, even with those that have gone.
 const DELIVERY_TURNS_MAX: usize = 2;
