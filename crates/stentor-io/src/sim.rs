@@ -232,6 +232,8 @@ impl Sim {
         if broken {
             pipe.end_delivered = true;
             handler.ended(self, socket);
+        } else if pipe.reset {
+            // What was under way is lost, and what was sent since then goes nowhere.
         } else if reads {
             self.deliver(handler, index, socket);
         } else if pipe.client_finished && !pipe.finish_told {
