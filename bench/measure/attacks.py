@@ -324,7 +324,7 @@ def subscribers(attacker: Attacker, count: int, commands: Callable[[int], bytes]
 
 
 class Names(Attack):
-    """1,002 WebSockets read 1,000 topics each that do not exist and have never been named."""
+    """1,300 WebSockets read 1,000 topics each that do not exist and have never been named."""
 
     newcomers_judged = True
 
@@ -338,12 +338,12 @@ class Names(Attack):
                            Accept="text/event-stream")
 
     def strike(self, attacker: Attacker) -> None:
-        filler = "a" * 40
+        filler = "a" * 45
 
         def commands(number: int) -> bytes:
             return subscribe([f"/none/{filler}/{number}/{at}" for at in range(1_000)])
 
-        subscribers(attacker, 1_002, commands)
+        subscribers(attacker, 1_300, commands)
 
 
 class Subscriptions(Attack):
