@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 KB = 1_000
 MIB = 1 << 20
 MANY = 10_000
+READERS_MIB = 128
+"""What `limits.readers_bytes_max` lets the readers of one worker hold."""
 BYSTANDERS_TOPIC = "/bystanders/topic"
 BYSTANDERS_VALUE = "/bystanders/value"
 
@@ -415,7 +417,7 @@ class Patterns(Attack):
 class Pins(Attack):
     """Clients ask for each new version of a value of 1 MB, and never read it."""
 
-    settings_mib = 64
+    settings_mib = READERS_MIB
 
     def company(self, publisher: Publisher) -> None:
         body = bytes(1_000_000)
@@ -430,7 +432,7 @@ class Pins(Attack):
 class Unread(Attack):
     """1,500 clients ask for 1 MB and do not read it: the kernel holds what was sent."""
 
-    settings_mib = 64
+    settings_mib = READERS_MIB
     tcp_memory_judged = True
 
     def prepare(self, stage: "Stage") -> None:
@@ -461,7 +463,7 @@ class PipelinedLongPoll(Attack):
 class BacklogFull(Attack):
     """Clients who do not read their look-ups fill what is kept for such; others must not pay."""
 
-    settings_mib = 64
+    settings_mib = READERS_MIB
     NAMES = 1_000
 
     def prepare(self, stage: "Stage") -> None:

@@ -665,7 +665,7 @@ const COPY_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
 /// How many connections one listener may bring before the others have their turn.
-const ACCEPTS_PER_TURN: usize = 64;
+const ACCEPTS_PER_TURN: usize = 32;
 const EVENTS_PER_TURN: usize = 256;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.

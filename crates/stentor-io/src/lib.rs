@@ -44,7 +44,7 @@ pub use file::{
 };
 pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
-    process_memory, process_memory_of, raise_open_files_limit, unix_ns, unix_s,
+    process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};

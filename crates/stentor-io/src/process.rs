@@ -77,6 +77,16 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Gives back to the kernel what was freed: glibc keeps whatever lies before something in use.
+/// Allocations of other threads may wait for it, for some milliseconds at most.
+pub fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `malloc_trim` may be called at any time, on any thread; it touches free memory only.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// How many cores this process may use.
 #[must_use]
 pub fn cores_allowed() -> usize {

@@ -8,7 +8,7 @@
 //! Costs are in units of about a nanosecond. They are counted and not measured, so that the
 //! simulator does what the server does.
 
-use crate::limits::{LINE_COST_PER_TURN, TURN_COST_MAX, TURN_COST_USUAL};
+use crate::limits::{GATHER_BYTES, LINE_COST_PER_TURN, TURN_COST_MAX, TURN_COST_USUAL};
 use std::collections::VecDeque;
 use stentor_io::Socket;
 
@@ -32,7 +32,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     kind: Kind,
-    left: usize,
+    left: isize,
     cost: u64,
 }
 
@@ -40,31 +40,45 @@ pub(crate) struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     lines: [VecDeque<Socket>; Kind::ALL.len()],
-    /// What may still be spent in this turn on each kind.
-    left: [usize; Kind::ALL.len()],
+    /// What may still be spent on each kind. One step may cost many turns' worth: then it is below
+    /// zero, and as many turns go by without such work.
+    left: [isize; Kind::ALL.len()],
+    /// The line that is being served.
+    serving: Option<Kind>,
     /// What the turn has cost so far, whatever it was spent on.
     spent: usize,
+    /// Messages are on their way to readers: these go first.
+    is_passing: bool,
     /// What each kind has cost since the start.
     costs: [u64; Kind::ALL.len()],
 }
 
 impl Budget {
-    /// Another turn begins. As long as somebody waits in a line, nobody goes past it.
-    pub(crate) fn begin_turn(&mut self) {
+    /// Another turn begins, in which messages are on their way to readers or not.
+    pub(crate) fn begin_turn(&mut self, is_passing: bool) {
         self.spent = 0;
-        for (line, left) in self.lines.iter().zip(&mut self.left) {
-            *left = if line.is_empty() { LINE_COST_PER_TURN } else { 0 };
+        self.is_passing = is_passing;
+        let more = if is_passing { LINE_COST_PER_TURN / 4 } else { LINE_COST_PER_TURN } as isize;
+        for left in &mut self.left {
+            *left = (*left + more).min(more);
         }
     }
 
-    /// Now those in the line of a kind have what a turn may cost.
-    pub(crate) fn begin_line(&mut self, kind: Kind) {
-        self.left[kind as usize] = LINE_COST_PER_TURN;
+    /// From now on those in a line are served, or nobody is.
+    pub(crate) fn serve(&mut self, line: Option<Kind>) {
+        self.serving = line;
     }
 
-    /// Whether there is room in this turn for work of a kind.
+    /// Whether there is room in this turn for work of a kind. As long as somebody waits for it in a
+    /// line, nobody goes past.
     pub(crate) fn has_room(&self, kind: Kind) -> bool {
-        self.left[kind as usize] > 0
+        let is_my_turn = self.serving == Some(kind) || self.waiting(kind) == 0;
+        is_my_turn && self.left[kind as usize] > 0
+    }
+
+    /// How much one step of a reader that catches up may find, in bytes.
+    pub(crate) fn step_bytes(&self) -> usize {
+        if self.is_passing { GATHER_BYTES / 4 } else { GATHER_BYTES }
     }
 
     /// Takes note of work of a kind.
@@ -79,7 +93,7 @@ impl Budget {
 
     /// Takes note of what work has cost that was begun at a mark: all of it, and once.
     pub(crate) fn settle(&mut self, mark: Mark, cost: usize) {
-        self.left[mark.kind as usize] = mark.left.saturating_sub(cost);
+        self.left[mark.kind as usize] = mark.left.saturating_sub_unsigned(cost);
         self.costs[mark.kind as usize] = mark.cost + cost as u64;
     }
 
@@ -124,24 +138,29 @@ impl Budget {
 mod tests {
     use super::*;
 
+    fn budget() -> Budget {
+        let mut budget = Budget::default();
+        budget.begin_turn(false);
+        budget
+    }
+
     #[test]
     fn nobody_goes_past_those_who_wait() {
-        let mut budget = Budget::default();
-        budget.begin_turn();
+        let mut budget = budget();
         assert!(Kind::ALL.iter().all(|&kind| budget.has_room(kind)));
         budget.wait(Kind::Commands, Socket::from_index(7));
-        budget.begin_turn();
         assert!(!budget.has_room(Kind::Commands) && budget.has_room(Kind::Replays));
-        budget.begin_line(Kind::Commands);
+        budget.serve(Some(Kind::Commands));
         assert!(budget.has_room(Kind::Commands));
         assert_eq!(budget.next(Kind::Commands), Some(Socket::from_index(7)));
+        budget.serve(None);
+        assert!(budget.has_room(Kind::Commands));
         assert!(budget.next(Kind::Commands).is_none() && budget.is_idle());
     }
 
     #[test]
     fn what_is_spent_is_counted_once() {
-        let mut budget = Budget::default();
-        budget.begin_turn();
+        let mut budget = budget();
         let mark = budget.mark(Kind::Replays);
         budget.spend(Kind::Replays, 1_000);
         budget.settle(mark, 1_500);
@@ -151,12 +170,31 @@ mod tests {
     }
 
     #[test]
+    fn a_large_step_is_paid_for_over_many_turns() {
+        for (is_passing, turns) in [(false, 4), (true, 16)] {
+            let mut budget = budget();
+            budget.begin_turn(is_passing);
+            budget.spend(Kind::Requests, 4 * LINE_COST_PER_TURN);
+            let waits = (0..100).take_while(|_| {
+                budget.begin_turn(is_passing);
+                !budget.has_room(Kind::Requests)
+            });
+            assert_eq!(waits.count(), turns - 1, "passing: {is_passing}");
+            for _ in 0..100 {
+                budget.begin_turn(is_passing);
+            }
+            budget.spend(Kind::Requests, LINE_COST_PER_TURN);
+            assert!(!budget.has_room(Kind::Requests), "nothing is saved up");
+        }
+    }
+
+    #[test]
     fn when_many_had_their_share_it_becomes_smaller() {
-        let mut budget = Budget::default();
+        let mut budget = budget();
         assert_eq!(budget.share(), TURN_COST_MAX);
         budget.note(TURN_COST_USUAL);
         assert!(budget.share() < TURN_COST_MAX);
-        budget.begin_turn();
+        budget.begin_turn(false);
         assert_eq!(budget.share(), TURN_COST_MAX);
     }
 }

@@ -144,6 +144,8 @@ impl Context {
         mailbox: Arc<Mailbox>,
         seed: u64,
     ) -> Context {
+        let mut budget = Budget::default();
+        budget.begin_turn(false);
         let listener = shared.hub.add_listener(Arc::clone(&mailbox) as Arc<dyn Listener>);
         Context {
             feeds: Feeds::new(listener),
@@ -151,7 +153,7 @@ impl Context {
             walks: Walks::default(),
             found: Vec::new(),
             memory: Memory::default(),
-            budget: Budget::default(),
+            budget,
             deflater: Deflater::default(),
             inflater: Inflater::default(),
             mailbox,

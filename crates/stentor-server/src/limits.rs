@@ -43,6 +43,10 @@ pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 /// nanosecond and more.
 pub(crate) const NAME_COST: usize = 64;
 
+/// When readers have freed so much, it is given back to the kernel, some time after.
+pub(crate) const RELEASE_BYTES_MIN: usize = 8 * 1024 * 1024;
+pub(crate) const RELEASE_AFTER_MS: u64 = 5_000;
+
 /// Deadlines a worker sees to in one turn.
 pub(crate) const EXPIRIES_PER_TURN: usize = 64;
 

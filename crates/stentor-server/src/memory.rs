@@ -8,8 +8,9 @@
 //!
 //! When there is too much, those who hold the most are cut, and not those who come last.
 
-use crate::limits::{RELIEF_BYTES_MIN, RELIEF_PART};
+use crate::limits::{RELEASE_AFTER_MS, RELEASE_BYTES_MIN, RELIEF_BYTES_MIN, RELIEF_PART};
 use crate::output::Body;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,6 +26,10 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) held: Held,
+    /// The most that was held since memory was last given back to the kernel, in bytes.
+    peak_bytes: usize,
+    /// When to give some back.
+    release_at_ms: Option<u64>,
 }
 
 impl Memory {
@@ -32,6 +37,28 @@ impl Memory {
     pub(crate) fn note(&mut self, before: Held, after: Held) {
         self.held.owned = self.held.owned + after.owned - before.owned;
         self.held.pinned = self.held.pinned + after.pinned - before.pinned;
+    }
+
+    /// Takes note of all that is held now. Returns whether so much of it was freed since that it is
+    /// to be given back to the kernel: the allocator does not by itself, as long as anything behind
+    /// it is in use.
+    pub(crate) fn is_to_be_released(&mut self, bytes: usize, now_ms: u64) -> bool {
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        if self.peak_bytes - bytes < RELEASE_BYTES_MIN {
+            self.release_at_ms = None;
+            return false;
+        }
+        let is_due = *self.release_at_ms.get_or_insert(now_ms + RELEASE_AFTER_MS) <= now_ms;
+        if is_due {
+            self.release_at_ms = None;
+            self.peak_bytes = bytes;
+        }
+        is_due
+    }
+
+    /// When to look again.
+    pub(crate) fn release_at_ms(&self) -> Option<u64> {
+        self.release_at_ms
     }
 }
 
@@ -91,52 +118,33 @@ impl Pin {
     }
 }
 
-/// Whom to cut, so that enough is freed.
-#[derive(Debug)]
-pub(crate) struct Relief {
-    /// What those hold who hold as much, by the logarithm of that.
-    classes: [usize; usize::BITS as usize],
-    excess: usize,
-    /// Whoever holds less is spared.
-    least: usize,
+/// A connection that holds much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Holder {
+    pub(crate) bytes: usize,
+    /// When its time is up. Of those who hold as much, it is the first for whom nothing has changed
+    /// for the longest.
+    pub(crate) deadline_tick: u32,
+    pub(crate) index: usize,
 }
 
-impl Relief {
-    /// `None` if `total` bytes are not too much.
-    pub(crate) fn from(total: usize, bytes_max: usize) -> Option<Relief> {
-        let excess = (total > bytes_max).then(|| total - (bytes_max - bytes_max / RELIEF_PART))?;
-        Some(Relief { classes: [0; usize::BITS as usize], excess, least: usize::MAX })
+/// Whom to cut if `total` bytes are held and `bytes_max` may be: those who hold the most, until a
+/// part of that is free. Whether one holds twice as much counts, not every byte.
+pub(crate) fn whom_to_cut(total: usize, bytes_max: usize, mut holders: Vec<Holder>) -> Vec<Holder> {
+    if total <= bytes_max {
+        return Vec::new();
     }
-
-    /// Takes note of a connection that holds so many bytes.
-    pub(crate) fn weigh(&mut self, bytes: usize) {
-        if bytes >= RELIEF_BYTES_MIN {
-            self.classes[bytes.ilog2() as usize] += bytes;
-        }
-    }
-
-    /// All were weighed: finds how much one must hold to be cut.
-    pub(crate) fn decide(&mut self) {
-        let mut freed = 0;
-        for (class, bytes) in self.classes.iter().enumerate().rev() {
-            if freed >= self.excess {
-                return;
-            }
-            if *bytes > 0 {
-                self.least = 1 << class;
-            }
-            freed += bytes;
-        }
-    }
-
-    /// Whether a connection that holds so many bytes is to be cut; it then is.
-    pub(crate) fn cuts(&mut self, bytes: usize) -> bool {
-        let cuts = self.excess > 0 && bytes >= self.least;
-        if cuts {
-            self.excess = self.excess.saturating_sub(bytes);
-        }
-        cuts
-    }
+    let mut excess = total - (bytes_max - bytes_max / RELIEF_PART);
+    holders.retain(|holder| holder.bytes >= RELIEF_BYTES_MIN);
+    holders.sort_unstable_by_key(|holder| {
+        (Reverse(holder.bytes.ilog2()), holder.deadline_tick, holder.index)
+    });
+    let is_wanted = |holder: &Holder| {
+        let is_wanted = excess > 0;
+        excess = excess.saturating_sub(holder.bytes);
+        is_wanted
+    };
+    holders.into_iter().take_while(is_wanted).collect()
 }
 
 fn address<T>(shared: &Arc<T>) -> usize {
@@ -147,19 +155,43 @@ fn address<T>(shared: &Arc<T>) -> usize {
 mod tests {
     use super::*;
 
+    /// Holders of so many bytes, by index, of whom the first has waited for the longest.
+    fn holders(bytes: &[usize]) -> Vec<Holder> {
+        let holder = |(index, &bytes)| Holder { bytes, deadline_tick: 7 + index as u32, index };
+        bytes.iter().enumerate().map(holder).collect()
+    }
+
+    fn cut(total: usize, bytes_max: usize, holders: Vec<Holder>) -> Vec<usize> {
+        whom_to_cut(total, bytes_max, holders).iter().map(|holder| holder.index).collect()
+    }
+
     #[test]
     fn those_who_hold_the_most_are_cut_until_there_is_room() {
-        assert!(Relief::from(1_000_000, 1_000_000).is_none());
-        let holders = [5_000, 200_000, 3_000, 400_000, 300_000, 100_000];
-        let mut relief = Relief::from(1_008_000, 1_000_000).unwrap();
-        holders.iter().for_each(|&bytes| relief.weigh(bytes));
-        relief.decide();
-        let cut: Vec<usize> = holders.into_iter().filter(|&bytes| relief.cuts(bytes)).collect();
-        assert_eq!(cut, [400_000], "an eighth is to be free");
+        let all = holders(&[5_000, 200_000, 3_000, 400_000, 300_000, 100_000]);
+        assert_eq!(cut(1_000_000, 1_000_000, all.clone()), [0; 0]);
+        assert_eq!(cut(1_008_000, 1_000_000, all.clone()), [3], "an eighth is to be free");
+        assert_eq!(cut(1_800_000, 1_000_000, all), [3, 4, 1, 5]);
+        let small = holders(&[RELIEF_BYTES_MIN - 1; 1_000]);
+        assert_eq!(cut(2_000_000, 1_000_000, small), [0; 0], "nobody holds much");
+    }
 
-        let mut small = Relief::from(2_000_000, 1_000_000).unwrap();
-        (0..1_000).for_each(|_| small.weigh(RELIEF_BYTES_MIN - 1));
-        small.decide();
-        assert!(!small.cuts(RELIEF_BYTES_MIN - 1), "nobody holds much");
+    #[test]
+    fn of_those_who_hold_as_much_the_newest_is_spared() {
+        let mut all = holders(&[600_000, 1_000_000, 700_000, 900_000]);
+        all[0].deadline_tick = 100;
+        assert_eq!(cut(3_200_000, 1_900_000, all), [1, 2]);
+    }
+
+    #[test]
+    fn what_was_freed_is_given_back_once_and_not_while_it_comes_and_goes() {
+        let (mut memory, after) = (Memory::default(), RELEASE_AFTER_MS);
+        assert!(!memory.is_to_be_released(2 * RELEASE_BYTES_MIN, 0));
+        assert!(!memory.is_to_be_released(RELEASE_BYTES_MIN, 10));
+        assert_eq!(memory.release_at_ms(), Some(10 + after));
+        assert!(!memory.is_to_be_released(2 * RELEASE_BYTES_MIN, 9 + after), "it is in use again");
+        assert!(!memory.is_to_be_released(0, 10 + after));
+        assert!(memory.is_to_be_released(0, 10 + 2 * after));
+        assert!(!memory.is_to_be_released(0, 10 + 9 * after));
+        assert_eq!(memory.release_at_ms(), None);
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 use stentor_hub::{DeleteError, Draft, Epoch, Hub, Precondition, PublishError, Published};
-use stentor_io::{BindError, Epoll, Listener, Reservation, Role};
+use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
 /// [`Server::wait`] end them.
@@ -436,6 +436,10 @@ fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
         worker.attend(io);
     }
     worker.after_turn(io);
+    if worker.releases_memory() {
+        // Not here: it takes some milliseconds. If there is no thread for it, it stays as it is.
+        let _ = thread::Builder::new().name("release".to_owned()).spawn(release_memory);
+    }
     Ok(())
 }
 

@@ -41,6 +41,13 @@ impl Default for Timer {
     }
 }
 
+impl Timer {
+    /// When the record's time is up, in ticks.
+    pub(crate) fn deadline_tick(&self) -> u32 {
+        self.deadline_tick
+    }
+}
+
 impl Wheel {
     pub(crate) fn new() -> Wheel {
         Wheel { slots: [NONE; SLOTS], occupied: [0; SLOTS / 64], queued: 0, looked_tick: 0 }

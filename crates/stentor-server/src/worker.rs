@@ -105,7 +105,8 @@ impl Worker {
             Drain::Closing { .. } => Some(0),
             Drain::Ending { until_ms } => Some(until_ms),
         };
-        let deadlines = [drain, self.wheel.next_look_ms(), self.cx.walks.deadline_ms()];
+        let walks = self.cx.walks.deadline_ms();
+        let deadlines = [drain, self.wheel.next_look_ms(), walks, self.cx.memory.release_at_ms()];
         deadlines.into_iter().flatten().min()
     }
 
@@ -139,18 +140,24 @@ impl Worker {
         }
         self.relieve(io);
         self.measure();
-        self.cx.budget.begin_turn();
+        self.cx.budget.begin_turn(self.cx.feeds.is_passing());
+    }
+
+    /// Whether readers have freed much that is now to be given back to the kernel.
+    pub(crate) fn releases_memory(&mut self) -> bool {
+        let bytes = self.cx.memory.held.owned + self.cx.feeds.filter_bytes();
+        self.cx.memory.is_to_be_released(bytes, self.cx.now_ms)
     }
 
     /// Serves those who wait in a line, as far as the turn has room for them.
     fn serve_line<B: Backend>(&mut self, io: &mut B, kind: Kind) {
-        self.cx.budget.begin_line(kind);
+        self.cx.budget.serve(Some(kind));
         let visits = self.cx.budget.waiting(kind).min(LINE_VISITS_PER_TURN);
         for _ in 0..visits {
             if !self.cx.budget.has_room(kind) {
-                return;
+                break;
             }
-            let Some(socket) = self.cx.budget.next(kind) else { return };
+            let Some(socket) = self.cx.budget.next(kind) else { break };
             let Some(connection) = self.connections.at(socket.index()) else { continue };
             if !connection.leave_line(kind) {
                 continue;
@@ -161,6 +168,7 @@ impl Worker {
             // Whatever it was spent on, it was in the turn of this line.
             self.cx.budget.settle(mark, self.cx.cost.max(LINE_VISIT_COST));
         }
+        self.cx.budget.serve(None);
     }
 
     /// Shows what is held, and who waits.

@@ -8,7 +8,6 @@
 use super::{Connection, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
-use crate::limits::GATHER_BYTES;
 use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{Entry, FeedId, Feeds};
@@ -367,7 +366,7 @@ impl Connection {
         if cx.out.has_bodies() && !self.flush(cx, io, socket)? {
             return Ok(false);
         }
-        let Some(upto_seq) = self.find_missed(cx, GATHER_BYTES) else {
+        let Some(upto_seq) = self.find_missed(cx, cx.budget.step_bytes()) else {
             self.wait_in(Kind::Replays);
             return Ok(false);
         };

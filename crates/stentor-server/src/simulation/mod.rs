@@ -23,6 +23,8 @@ mod codec;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod holding;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod seeds;

@@ -1,9 +1,9 @@
 //! What happens when readers hold too much: those who hold the most are cut.
 
 use super::Worker;
-use crate::connection::Connection;
 use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS};
-use crate::memory::{Pins, Relief};
+use crate::memory::{Holder, Pins, whom_to_cut};
+use crate::timers::Timed;
 use stentor_io::{Backend, Socket};
 
 impl Worker {
@@ -20,34 +20,35 @@ impl Worker {
             return;
         }
         let mut pins = Pins::default();
-        self.each_connection(|connection| connection.add_pins(&mut pins));
-        let cut_before = self.cx.stats.readers_cut.value();
-        if let Some(mut relief) = Relief::from(owned + pins.bytes(), bytes_max) {
-            self.each_connection(|connection| relief.weigh(connection.weight(&pins)));
-            relief.decide();
-            self.cut(io, |connection| relief.cuts(connection.weight(&pins)));
+        for index in 0..self.connections.end() {
+            if let Some(connection) = self.connections.at(index) {
+                connection.add_pins(&mut pins);
+            }
         }
-        if self.cx.stats.readers_cut.value() == cut_before {
+        let total = owned + pins.bytes();
+        let holders = if total > bytes_max { self.holders(&pins) } else { Vec::new() };
+        let cut = whom_to_cut(total, bytes_max, holders);
+        if cut.is_empty() {
             self.spared_until_ms = self.cx.now_ms + RELIEF_PAUSE_MS;
             self.spared_bytes = bytes_max.max(owned + bytes_max / RELIEF_PART);
         }
-    }
-
-    fn each_connection(&mut self, mut look: impl FnMut(&Connection)) {
-        for index in 0..self.connections.end() {
-            if let Some(connection) = self.connections.at(index) {
-                look(connection);
-            }
+        for Holder { index, .. } in cut {
+            let socket = Socket::from_index(index as u32);
+            self.cx.stats.readers_cut.add(1);
+            self.with(socket, |connection, cx| connection.abort(cx, io, socket));
         }
     }
 
-    fn cut<B: Backend>(&mut self, io: &mut B, mut cuts: impl FnMut(&Connection) -> bool) {
+    fn holders(&mut self, pins: &Pins) -> Vec<Holder> {
+        let mut holders = Vec::new();
         for index in 0..self.connections.end() {
-            if self.connections.at(index).is_some_and(|connection| cuts(connection)) {
-                let socket = Socket::from_index(index as u32);
-                self.cx.stats.readers_cut.add(1);
-                self.with(socket, |connection, cx| connection.abort(cx, io, socket));
+            let Some(connection) = self.connections.at(index) else { continue };
+            let bytes = connection.weight(pins);
+            if bytes > 0 {
+                let deadline_tick = connection.timer().deadline_tick();
+                holders.push(Holder { bytes, deadline_tick, index });
             }
         }
+        holders
     }
 }

@@ -1,0 +1,196 @@
+//! What readers hold and what they ask for, each bound by itself.
+
+use super::codec::{TEXT, put_frame, take_frame};
+use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
+use crate::config::Settings;
+use crate::limits::LINE_COST_PER_TURN;
+use stentor_hub::{ContentType, Pattern, Rule};
+use stentor_io::{Client, Faults, Rng};
+
+const BYTES_MAX: usize = 1024 * 1024;
+
+const GET: &str = "GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// A world in which the readers of the worker may hold a megabyte, and clients take little at once.
+fn world() -> World {
+    let mut settings = patient();
+    settings.limits.readers_bytes_max = BYTES_MAX;
+    settings.streams.stall_timeout_ms = super::PATIENCE_MS;
+    settings.topics = vec![Rule { history: 1, ..Rule::new(Pattern::any()) }];
+    let world = World::new(1, Faults { window_bytes: 1_000, ..kind() }, settings);
+    world.publish("/big", vec![b'x'; 300_000], ContentType::TEXT);
+    world
+}
+
+/// A client that asks and never reads.
+fn hoarder(world: &mut World, request: &str) -> Client {
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, format!("GET {request} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    client
+}
+
+#[test]
+fn those_who_hold_the_most_are_cut_and_not_those_who_come_last() {
+    let mut world = world();
+    let early = world.sim.connect(PUBLIC);
+    world.sim.write(early, &GET.as_bytes()[..20]);
+    let hoarders: Vec<Client> =
+        (0..10).map(|_| hoarder(&mut world, "/-/values?topic=/big")).collect();
+    world.settle();
+    let late = world.sim.connect(PUBLIC);
+    world.sim.write(late, &GET.as_bytes()[..20]);
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.readers_bytes <= BYTES_MAX as u64, "{totals:?}");
+    let cut = hoarders.iter().filter(|&&client| world.sim.was_cut(client)).count();
+    assert_eq!((cut as u64, totals.readers_cut), (7, 7), "three fit");
+    for small in [early, late] {
+        world.sim.write(small, &GET.as_bytes()[20..]);
+        world.settle();
+        assert!(world.sim.read(small).ends_with(SMALL));
+    }
+    hoarders.iter().for_each(|&client| world.sim.reset_client(client));
+    world.settle();
+    assert!(world.totals().readers_bytes < 1_000);
+}
+
+#[test]
+fn what_only_slow_readers_keep_is_bounded_and_what_topics_keep_costs_nothing() {
+    let mut world = world();
+    let of_one: Vec<Client> = (0..20).map(|_| hoarder(&mut world, "/big")).collect();
+    world.settle();
+    assert!(world.totals().pinned_bytes > 4 * BYTES_MAX as u64);
+    assert_eq!(world.totals().readers_cut, 0, "all wait for what the topic keeps anyway");
+    // Of each further version somebody reads nothing.
+    for version in 0..10 {
+        world.publish("/big", vec![b'a' + version; 300_000], ContentType::TEXT);
+        hoarder(&mut world, "/big");
+        world.sim.sleep(1_000);
+        world.settle();
+    }
+    // Eleven versions were pinned. Those that are left: as many as fit, and the value itself.
+    let totals = world.totals();
+    let left = totals.connections_public as usize;
+    assert!(totals.readers_cut > 0 && left >= 3, "{totals:?}");
+    let versions_max = BYTES_MAX / 300_000 + 1;
+    assert!(left <= of_one.len() + versions_max, "{left} are left");
+    assert!(totals.pinned_bytes <= (of_one.len() + versions_max) as u64 * 301_000);
+}
+
+/// A WebSocket that speaks `stentor.v1`.
+struct Commander {
+    client: Client,
+    input: Vec<u8>,
+    rng: Rng,
+}
+
+impl Commander {
+    fn new(world: &mut World) -> Commander {
+        let request = b"GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+            Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+            Sec-WebSocket-Protocol: stentor.v1\r\n\r\n";
+        let (client, answer) = world.ask(PUBLIC, request);
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+        Commander { client, input: Vec::new(), rng: Rng::new(1) }
+    }
+
+    /// Gives a command: returns what is said to it.
+    fn say(&mut self, world: &mut World, verb: &str, names: &[String]) -> Option<String> {
+        let command = format!("{{\"{verb}\":[\"{}\"]}}", names.join("\",\""));
+        let mut frame = Vec::new();
+        put_frame(&mut frame, &mut self.rng, TEXT, true, command.as_bytes());
+        world.sim.write(self.client, &frame);
+        world.settle();
+        self.input.extend(world.sim.read(self.client));
+        let frame = take_frame(&mut self.input, false)?;
+        Some(String::from_utf8(frame.payload).unwrap())
+    }
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("/{prefix}/{n}")).collect()
+}
+
+#[test]
+fn made_up_names_keep_nobody_from_what_exists() {
+    let mut world = world();
+    let mut commanders: Vec<Commander> = (0..3).map(|_| Commander::new(&mut world)).collect();
+    let refused = commanders.iter_mut().enumerate().find_map(|(n, commander)| {
+        let answer = commander.say(&mut world, "subscribe", &names(&format!("none{n}"), 300))?;
+        answer.contains("error").then_some(answer)
+    });
+    assert!(refused.is_some_and(|answer| answer.contains("limits.readers_bytes_max")));
+    let totals = world.totals();
+    assert!(totals.filters_unnamed_bytes <= BYTES_MAX as u64 / 4, "{totals:?}");
+
+    let stream = |topic: &str| {
+        format!("GET {topic} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n")
+    };
+    let (_, answer) = world.ask(PUBLIC, stream("/small").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let of_another =
+        names("another", 400).iter().map(|name| format!("topic={name}&")).collect::<String>();
+    let (_, answer) = world.ask(PUBLIC, stream(&format!("/-/events?{of_another}")).as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    // A name that comes to be one of a topic is one of those that exist.
+    world.publish("/none0/7", b"1".to_vec(), ContentType::TEXT);
+    world.settle();
+    assert!(world.totals().filters_unnamed_bytes < totals.filters_unnamed_bytes);
+    for commander in commanders {
+        world.sim.reset_client(commander.client);
+    }
+    world.settle();
+    assert_eq!(world.totals().filters_unnamed_bytes, 0, "it comes back when they leave");
+}
+
+#[test]
+fn a_command_costs_what_it_names_and_not_what_is_read_already() {
+    let mut world = world();
+    let mut commander = Commander::new(&mut world);
+    for part in names("made", 200).chunks(50) {
+        commander.say(&mut world, "subscribe", part);
+    }
+    let before = world.totals();
+    for _ in 0..10 {
+        commander.say(&mut world, "subscribe", &["/x".to_owned()]);
+        commander.say(&mut world, "unsubscribe", &["/x".to_owned()]);
+    }
+    let after = world.totals();
+    let each = (after.cost_commands - before.cost_commands) / 20;
+    assert!(each < 2_000, "{each}");
+    assert_eq!(after.filters_bytes, before.filters_bytes);
+    let owned_max = 200 * 2 * 24 + 2_000;
+    assert!(after.readers_bytes <= owned_max, "names are not copied: {}", after.readers_bytes);
+}
+
+#[test]
+fn whoever_asks_for_little_goes_past_the_lines() {
+    let mut world = World::new(1, kind(), Settings::default());
+    world.publish("/half", vec![b'"'; LINE_COST_PER_TURN / 2], ContentType::TEXT);
+    let hungry: Vec<Client> = (0..20).map(|_| world.sim.connect(PUBLIC)).collect();
+    for &client in &hungry {
+        world.sim.write(client, b"GET /-/values?topic=/half HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    // The network brings one of them a turn, and each turn has room for one look-up like that.
+    world.settle_some(20 + 20);
+    let modest = [PUBLIC, CONTROL].map(|role| world.sim.connect(role));
+    for _ in 0..3 {
+        for &client in &hungry {
+            world.sim.write(client, b"GET /-/values?topic=/half HTTP/1.1\r\nHost: h\r\n\r\n");
+        }
+        for client in modest {
+            world.sim.write(client, GET.as_bytes());
+        }
+        world.settle();
+        for client in modest {
+            assert!(world.sim.read(client).ends_with(SMALL));
+        }
+        for &client in &hungry {
+            assert!(world.sim.read(client).ends_with(b"\\\"\"}"), "all are answered in the end");
+        }
+    }
+    assert_eq!(world.totals().waiting_requests, 0);
+    assert!(world.totals().cost_requests > 60 * LINE_COST_PER_TURN as u64);
+}
