@@ -351,6 +351,8 @@ class Names(Attack):
 class Subscriptions(Attack):
     """2,000 WebSockets name the same 1,000 topics, with names as long as they may be."""
 
+    settings_mib = READERS_MIB
+
     NAMES = [f"/long/{'b' * 490}/{at}" for at in range(1_000)]
 
     def prepare(self, stage: "Stage") -> None:
@@ -445,6 +447,7 @@ class Unread(Attack):
 class PipelinedLongPoll(Attack):
     """60 KB of requests are sent behind a long-poll that is held; then their senders are gone."""
 
+    settings_mib = READERS_MIB
     COUNT = 2_000
     rate = 10 * BYTES_PER_SECOND
 

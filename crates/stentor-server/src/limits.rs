@@ -70,6 +70,10 @@ pub(crate) const VISITS_PER_TURN: usize = 128;
 /// Of these, readers of one topic before those of another have theirs.
 pub(crate) const VISITS_AT_ONCE: usize = 32;
 
+/// The same if there are few to visit: these are done soon, and do not wait for the many.
+pub(crate) const VISITS_AT_ONCE_OF_FEW: usize = 96;
+pub(crate) const VISITS_FEW: usize = 1_024;
+
 /// The longest frame or message taken from a WebSocket that may give commands.
 pub(crate) const COMMAND_BYTES_MAX: usize = 64 * 1024;
 

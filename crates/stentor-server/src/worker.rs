@@ -11,7 +11,7 @@ use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
-    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_PER_TURN,
+    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_AT_ONCE_OF_FEW, VISITS_FEW, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Held;
@@ -212,7 +212,8 @@ impl Worker {
                 self.cx.batches.forget();
                 return;
             };
-            for _ in 0..VISITS_AT_ONCE {
+            let is_small = self.cx.feeds.left_to_visit(feed) <= VISITS_FEW;
+            for _ in 0..if is_small { VISITS_AT_ONCE_OF_FEW } else { VISITS_AT_ONCE } {
                 visits += 1;
                 self.cx.cost = 0;
                 match self.cx.feeds.next_visit(feed) {

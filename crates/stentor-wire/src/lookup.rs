@@ -103,7 +103,7 @@ pub fn names(list: &[u8]) -> impl Iterator<Item = Result<Cow<'_, str>, BadEscape
 pub fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|&byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+    while let Some(at) = first_escaped(rest) {
         out.extend_from_slice(&rest[..at]);
         let byte = rest[at];
         match byte {
@@ -121,6 +121,17 @@ pub fn json_string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Where the first byte stands that is escaped. Most text has few of them: a processor compares
+/// many bytes at once as long as it need not say which of them it was.
+fn first_escaped(text: &[u8]) -> Option<usize> {
+    let is_escaped = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
+    let (chunks, _) = text.as_chunks::<32>();
+    let is_plain = |chunk: &&[u8; 32]| !chunk.iter().fold(false, |any, &b| any | is_escaped(b));
+    let plain = chunks.iter().take_while(is_plain).count() * 32;
+    let at = text[plain..].iter().position(|&byte| is_escaped(byte))?;
+    Some(plain + at)
 }
 
 /// How many bytes [`json_string`] appends. Counting is many times quicker than writing.

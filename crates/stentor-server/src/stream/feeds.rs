@@ -286,6 +286,13 @@ impl Feeds {
         None
     }
 
+    /// How many readers the pass over a feed has still to visit.
+    pub(crate) fn left_to_visit(&self, id: FeedId) -> usize {
+        let feed = self.feeds.get(id as usize).and_then(Option::as_ref);
+        let pass = feed.and_then(|feed| feed.pass.as_ref());
+        pass.map_or(0, |pass| pass.end - pass.visited)
+    }
+
     /// The next step of the pass over a feed; `None` if there is none any more.
     pub(crate) fn next_visit(&mut self, id: FeedId) -> Option<Visit> {
         let feed = self.feeds.get_mut(id as usize)?.as_mut()?;

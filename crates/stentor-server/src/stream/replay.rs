@@ -4,10 +4,10 @@
 //! it. It is the one way to catch up: after it the reader has seen everything up to a number, and
 //! the log has the rest.
 //!
-//! A replay keeps nothing of what it finds. It is a span of numbers that becomes shorter: a part is
-//! found, sent and forgotten, and a reader that was sent less of it asks again from there on. So one
-//! that does not read owns no more here than one that does. What takes long to find, since names of
-//! a pattern must be walked, is found once for all who ask for the like (`walks`).
+//! A replay keeps nothing of what it finds. It is a span of numbers that becomes shorter: a part
+//! is found, sent and forgotten, and a reader that was sent less of it asks again from there on. So
+//! one that does not read owns no more here than one that does. What takes long to find, since
+//! names of a pattern must be walked, is found once for all who ask for the like (`walks`).
 
 use super::feeds::{FeedId, Feeds};
 use super::walks::{Part, Walk, WalkId, Walks};

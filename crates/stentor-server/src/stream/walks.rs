@@ -5,11 +5,11 @@
 //! walk behind them.
 //!
 //! A walk belongs to no reader. Readers of one feed lose their connections together and come back
-//! together, with cursors that are nearly the same: the first of them makes the walk, and the others
-//! are sent what it finds. (Of newcomers, whoever shares a walk that began before is not sent what
-//! was replaced since: the newer value comes behind it.) There are few walks at a time, whoever asks; further readers wait until
-//! one of them is no longer in use. So what all replays keep in memory is bounded, and a walk whose
-//! readers have gone does not go on.
+//! together, with cursors that are nearly the same: the first of them makes the walk, and the
+//! others are sent what it finds. (Of newcomers, whoever shares a walk that began before is not
+//! sent what was replaced since: the newer value comes behind it.) There are few walks at a time,
+//! whoever asks; further readers wait until one of them is no longer in use. So what all replays
+//! keep in memory is bounded, and a walk whose readers have gone does not go on.
 
 use super::replay::{FILTERS_FEW, MESSAGE_COST};
 use stentor_hub::{Filter, Hub, Missed, News, Share, Span};
