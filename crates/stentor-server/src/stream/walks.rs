@@ -30,6 +30,7 @@ pub(crate) type WalkId = u64;
 #[derive(Debug)]
 pub(crate) struct Walk {
     filters: Vec<Filter>,
+    filter_bytes: usize,
     /// What is looked for.
     span: Span,
     way: Way,
@@ -85,13 +86,13 @@ impl Walks {
         self.all.iter().map(|(_, walk)| walk.used_ms + IDLE_MS).min()
     }
 
-    /// Messages that walks hold, in bytes.
+    /// What walks hold, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.all.iter().map(|(_, walk)| walk.found_bytes).sum()
+        self.all.iter().map(|(_, walk)| walk.filter_bytes + walk.found_bytes).sum()
     }
 
-    /// Goes a step on with a walk that is of use for what is looked for, `known` if it still is
-    /// there. Returns which one, if there is room for one, and what the step has cost.
+    /// Goes on for a bit with a walk that is of use for what is looked for, `known` if it still is
+    /// there. Returns which one, if there is room for one, and what that has cost.
     pub(crate) fn walk(
         &mut self,
         hub: &Hub,
@@ -104,14 +105,16 @@ impl Walks {
         let Some(id) =
             known.or_else(|| self.find(filters, span)).or_else(|| self.make(filters, span))
         else {
-            return (None, 0);
+            return (None, filters.len() * COMPARE_COST);
         };
         let now_ms = self.now_ms;
-        let walk = self.all.iter_mut().find(|(other, _)| *other == id).map(|(_, walk)| walk);
-        let cost = walk.map_or(0, |walk| {
+        let mut cost = filters.len() * COMPARE_COST;
+        if let Some((_, walk)) = self.all.iter_mut().find(|(other, _)| *other == id) {
             walk.used_ms = now_ms;
-            walk.step(hub)
-        });
+            while !walk.is_over && cost < STEP_COST {
+                cost += walk.step(hub);
+            }
+        }
         (Some(id), cost)
     }
 
@@ -157,6 +160,7 @@ impl Walk {
         };
         Walk {
             filters: filters.iter().map(|&filter| filter.clone()).collect(),
+            filter_bytes: filters.iter().map(|filter| filter.cost_bytes()).sum(),
             span,
             way,
             names: 0,
@@ -357,6 +361,12 @@ const KEPT_BYTES_MAX: usize = if cfg!(test) { 8 * 65 } else { 512 * 1024 };
 
 /// What looking at a name costs, or at a change.
 const NAME_COST: usize = 256;
+
+/// What it costs to see whether walks are for the same filter.
+const COMPARE_COST: usize = 32;
+
+/// Once it has cost so much, others have their turn.
+const STEP_COST: usize = STEPS_AT_ONCE * NAME_COST;
 
 #[cfg(test)]
 mod tests;
