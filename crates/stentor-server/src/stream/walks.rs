@@ -108,13 +108,14 @@ impl Walks {
             return (None, filters.len() * COMPARE_COST);
         };
         let now_ms = self.now_ms;
-        let mut cost = filters.len() * COMPARE_COST;
+        let mut cost = 0;
         if let Some((_, walk)) = self.all.iter_mut().find(|(other, _)| *other == id) {
             walk.used_ms = now_ms;
             while !walk.is_over && cost < STEP_COST {
                 cost += walk.step(hub);
             }
         }
+        cost += filters.len() * COMPARE_COST;
         (Some(id), cost)
     }
 
