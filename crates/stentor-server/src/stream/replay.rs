@@ -86,6 +86,10 @@ impl Replay {
         found: &mut Vec<News>,
     ) -> Option<Part> {
         let Sources { hub, feeds, walks, cost, may_walk } = sources;
+        if self.is_over() {
+            // There is nothing at all yet, or nothing new.
+            return Some(Part { upto_seq: self.span.upto, lost_seq: 0, gave_up: false });
+        }
         let part = match self.find_at_once(hub, feeds, bytes_max, found) {
             Some(part) => {
                 self.walk = None;

@@ -184,6 +184,8 @@ fn accepting_resumes_when_files_are_freed() {
     for client in &mut outside {
         assert_eq!(client.response().expect(200).text(), "hello");
     }
+    // Those who have gone are closed by then.
+    server.settled("connections_public", (inside.len() + outside.len()) as u64);
     let paused = pauses(&mut control);
     assert_eq!(server.public.get("/a").text(), "hello");
     assert_eq!(pauses(&mut control), paused);

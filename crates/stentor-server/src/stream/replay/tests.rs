@@ -100,6 +100,24 @@ fn everything_comes_once_and_in_order_whatever_the_steps() {
 }
 
 #[test]
+fn where_there_is_nothing_a_replay_ends_at_once() {
+    let mut bench = Bench::new();
+    for filters in [&["/**"][..], &["/a"], &["/a", "/b", "/*"]] {
+        let mut replay = bench.replay(filters, 0, 0, Mode::ByRule);
+        let (mut cost, mut found) = (0, Vec::new());
+        let sources = Sources {
+            hub: &bench.hub,
+            feeds: &bench.feeds,
+            walks: &mut bench.walks,
+            cost: &mut cost,
+            may_walk: true,
+        };
+        let part = replay.find(sources, 1_000, &mut found);
+        assert_eq!(part, Some(Part { upto_seq: 0, lost_seq: 0, gave_up: false }), "{filters:?}");
+    }
+}
+
+#[test]
 fn what_is_lost_is_told_to_those_who_resume_and_to_nobody_else() {
     let mut bench = Bench::new();
     let first = bench.publish("/a");
