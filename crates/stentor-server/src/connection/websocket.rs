@@ -49,7 +49,8 @@ impl Connection {
         match result {
             Ok((used, None)) => Progress::Starved(used),
             Ok((used, Some(received))) => {
-                let cost = used + received.data_bytes() * DATA_COST + super::REQUEST_COST;
+                let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
+                let cost = input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
                 cx.cost += cost;
                 if self.reader.commands {
                     cx.budget.spend(Kind::Commands, cost);
@@ -173,3 +174,7 @@ impl Connection {
 
 /// What a byte of a command costs that is taken apart.
 const DATA_COST: usize = 8;
+
+/// What a byte costs that may have to be inflated: blocks of a dozen bytes each bring tables of their
+/// own (RFC 1951 section 3.2.7), and 64 KiB of such take five milliseconds.
+const INFLATE_COST: usize = 64;
