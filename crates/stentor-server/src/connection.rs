@@ -17,7 +17,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
-use crate::memory::{Held, Pins};
+use crate::memory::{Pins, Usage};
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route::{self, Next};
@@ -203,11 +203,11 @@ impl Connection {
     }
 
     /// What it holds.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn usage(&self) -> Usage {
         let extra = self.extra.as_deref().map_or(0, stream::Extra::own_bytes);
         match self.work.as_deref() {
-            None => Held { owned: extra, pinned: 0 },
-            Some(work) => Held { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
+            None => Usage { owned: extra, pinned: 0 },
+            Some(work) => Usage { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
         }
     }
 
@@ -223,7 +223,7 @@ impl Connection {
         let bodies = backlog.into_iter().flat_map(Backlog::bodies);
         let pinned: usize = bodies.map(|body| pins.part(body)).sum();
         let feeds = self.extra.as_deref().map_or(0, stream::Extra::feeds_bytes);
-        self.held().owned + pinned + feeds
+        self.usage().owned + pinned + feeds
     }
 
     /// Bytes arrived: answers whatever they complete.

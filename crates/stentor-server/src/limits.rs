@@ -70,8 +70,9 @@ pub(crate) const VISITS_PER_TURN: usize = 128;
 /// Of these, readers of one topic before those of another have theirs.
 pub(crate) const VISITS_AT_ONCE: usize = 32;
 
-/// The same if there are few to visit: these are done soon, and do not wait for the many.
-pub(crate) const VISITS_AT_ONCE_OF_FEW: usize = 96;
+/// Beside these, readers visited in passes that have few left: they are soon done, and do not wait
+/// for the many.
+pub(crate) const VISITS_OF_FEW_PER_TURN: usize = 256;
 pub(crate) const VISITS_FEW: usize = 1_024;
 
 /// The longest frame or message taken from a WebSocket that may give commands.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What is held, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct Usage {
     pub(crate) owned: usize,
     /// Each body counts as often as it is pinned.
     pub(crate) pinned: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Held {
 /// The account of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    pub(crate) held: Held,
+    pub(crate) usage: Usage,
     /// The most that was held since memory was last given back to the kernel, in bytes.
     peak_bytes: usize,
     /// When to give some back.
@@ -34,9 +34,9 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// A connection that held so much now holds so much.
-    pub(crate) fn note(&mut self, before: Held, after: Held) {
-        self.held.owned = self.held.owned + after.owned - before.owned;
-        self.held.pinned = self.held.pinned + after.pinned - before.pinned;
+    pub(crate) fn note(&mut self, before: Usage, after: Usage) {
+        self.usage.owned = self.usage.owned + after.owned - before.owned;
+        self.usage.pinned = self.usage.pinned + after.pinned - before.pinned;
     }
 
     /// Takes note of all that is held now. Returns whether so much of it was freed since that it is

@@ -11,10 +11,10 @@ use crate::connection::{Activity, Connection};
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
-    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_AT_ONCE_OF_FEW, VISITS_FEW, VISITS_PER_TURN,
+    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
-use crate::memory::Held;
+use crate::memory::Usage;
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::stream::feeds::{Entry, FeedId, Visit};
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     wheel: Wheel,
     drain: Drain,
     /// The connection that is being seen to, and what it did before: all that a panic can spoil.
-    current: Option<(Socket, Activity, Held)>,
+    current: Option<(Socket, Activity, Usage)>,
     /// When running out of files or memory was last logged.
     pause_logged_ms: Option<u64>,
     /// Nobody was found who holds too much: until then nobody is looked for, as long as all
@@ -145,7 +145,7 @@ impl Worker {
 
     /// Whether readers have freed much that is now to be given back to the kernel.
     pub(crate) fn releases_memory(&mut self) -> bool {
-        let bytes = self.cx.memory.held.owned + self.cx.feeds.filter_bytes();
+        let bytes = self.cx.memory.usage.owned + self.cx.feeds.filter_bytes();
         self.cx.memory.is_to_be_released(bytes, self.cx.now_ms)
     }
 
@@ -174,8 +174,8 @@ impl Worker {
     /// Shows what is held, and who waits.
     fn measure(&self) {
         let Context { stats, memory, feeds, walks, budget, .. } = &self.cx;
-        stats.readers_bytes.set(memory.held.owned as u64);
-        stats.pinned_bytes.set(memory.held.pinned as u64);
+        stats.readers_bytes.set(memory.usage.owned as u64);
+        stats.pinned_bytes.set(memory.usage.pinned as u64);
         stats.filters_bytes.set(feeds.filter_bytes() as u64);
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
@@ -206,15 +206,20 @@ impl Worker {
     /// Visits some of the readers for whom there is news. The rest have their turn after whatever
     /// else has happened meanwhile: a fan-out to many holds nobody up.
     fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        let (mut visits, mut cost) = (0, 0);
+        let (mut visits, mut visits_of_few, mut cost) = (0, 0, 0);
         while visits < VISITS_PER_TURN && cost < TURN_COST_MAX {
             let Some(feed) = self.cx.feeds.next_pass() else {
                 self.cx.batches.forget();
                 return;
             };
-            let is_small = self.cx.feeds.left_to_visit(feed) <= VISITS_FEW;
-            for _ in 0..if is_small { VISITS_AT_ONCE_OF_FEW } else { VISITS_AT_ONCE } {
-                visits += 1;
+            let are_few = self.cx.feeds.left_to_visit(feed) <= VISITS_FEW
+                && visits_of_few < VISITS_OF_FEW_PER_TURN;
+            let (counted, at_once) = match are_few {
+                true => (&mut visits_of_few, VISITS_OF_FEW_PER_TURN),
+                false => (&mut visits, VISITS_AT_ONCE),
+            };
+            for _ in 0..at_once {
+                *counted += 1;
                 self.cx.cost = 0;
                 match self.cx.feeds.next_visit(feed) {
                     Some(Visit::Reader(entry)) => self.visit(io, feed, entry.socket),
@@ -250,13 +255,13 @@ impl Worker {
     /// or took news in, the log of what was published may lack something and is not used.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
         self.cx.recover(self.current.is_none(), io.now_us());
-        let Some((socket, before, held)) = self.current.take() else { return };
+        let Some((socket, before, usage)) = self.current.take() else { return };
         let Some(connection) = self.connections.at(socket.index()) else { return };
         if !connection.is_free() {
             connection.close(&mut self.cx, io, socket);
         }
         self.cx.note(before, Activity::Waiting);
-        self.cx.memory.note(held, Held::default());
+        self.cx.memory.note(usage, Usage::default());
         self.open -= 1;
     }
 
@@ -301,12 +306,12 @@ impl Worker {
         if connection.is_free() {
             return None;
         }
-        let (before, held) = (connection.activity(), connection.held());
-        self.current = Some((socket, before, held));
+        let (before, usage) = (connection.activity(), connection.usage());
+        self.current = Some((socket, before, usage));
         let result = act(connection, &mut self.cx);
         self.current = None;
         self.cx.note(before, connection.activity());
-        self.cx.memory.note(held, connection.held());
+        self.cx.memory.note(usage, connection.usage());
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {

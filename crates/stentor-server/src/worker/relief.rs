@@ -12,11 +12,11 @@ impl Worker {
     /// unless much has come since.
     pub(super) fn relieve<B: Backend>(&mut self, io: &mut B) {
         let bytes_max = self.cx.settings.limits.readers_bytes_max;
-        let held = self.cx.memory.held;
+        let usage = self.cx.memory.usage;
         let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes();
-        let owned = held.owned + others;
+        let owned = usage.owned + others;
         let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
-        if owned + held.pinned <= bytes_max || is_spared {
+        if owned + usage.pinned <= bytes_max || is_spared {
             return;
         }
         let mut pins = Pins::default();
