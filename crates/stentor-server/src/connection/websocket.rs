@@ -175,6 +175,6 @@ impl Connection {
 /// What a byte of a command costs that is taken apart.
 const DATA_COST: usize = 8;
 
-/// What a byte costs that may have to be inflated: blocks of a dozen bytes each bring tables of their
-/// own (RFC 1951 section 3.2.7), and 64 KiB of such take five milliseconds.
+/// What a byte costs that may have to be inflated: blocks of a dozen bytes each bring tables of
+/// their own (RFC 1951 section 3.2.7), and 64 KiB of such take five milliseconds.
 const INFLATE_COST: usize = 64;
