@@ -251,11 +251,8 @@ class ResumeStorm(Attack):
         while not attacker.over:
             epoch, number = tag_of(attacker.port, "/q/0").split("-")
             cursor = f"{epoch}-{int(number) - 20}"
-            for _ in range(self.READERS):
-                attacker.open(stream(f"/-/events?topic=/q/*&since={cursor}"))
-            attacker.rest(self.EVERY_SECONDS)
-            for connection in list(attacker.connections.values()):
-                attacker.drop(connection, was_cut=False, reset=True)
+            come_and_go(attacker, f"/-/events?topic=/q/*&since={cursor}", self.READERS,
+                        self.EVERY_SECONDS)
 
 
 class ResumeMany(ResumeStorm):
@@ -278,11 +275,16 @@ class NewcomersStorm(Attack):
 
     def strike(self, attacker: Attacker) -> None:
         while not attacker.over:
-            for _ in range(self.READERS):
-                attacker.open(stream("/-/events?topic=/n/*"))
-            attacker.rest(self.EVERY_SECONDS)
-            for connection in list(attacker.connections.values()):
-                attacker.drop(connection, was_cut=False, reset=True)
+            come_and_go(attacker, "/-/events?topic=/n/*", self.READERS, self.EVERY_SECONDS)
+
+
+def come_and_go(attacker: Attacker, target: str, readers: int, seconds: float) -> None:
+    """So many readers of one stream come together, stay for a while, and are gone at once."""
+    for _ in range(readers):
+        attacker.open(stream(target))
+    attacker.rest(seconds)
+    for connection in list(attacker.connections.values()):
+        attacker.drop(connection, was_cut=False, reset=True)
 
 
 def tag_of(port: int, topic: str) -> str:

@@ -57,6 +57,11 @@ pub(super) const CLOSE: u8 = 8;
 pub(super) const PING: u8 = 9;
 pub(super) const PONG: u8 = 10;
 
+/// Asks for a WebSocket that speaks `stentor.v1`, and does not deflate.
+pub(super) const COMMANDER: &str = "GET /-/events HTTP/1.1\r\nHost: h\r\n\
+    Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: stentor.v1\r\n\r\n";
+
 /// Takes a whole frame off the front. `deflates` says that permessage-deflate was agreed on.
 pub(super) fn take_frame(input: &mut Vec<u8>, deflates: bool) -> Option<Frame> {
     let (&first, &second) = (input.first()?, input.get(1)?);

@@ -1,6 +1,6 @@
 //! What readers hold and what they ask for, each bound by itself.
 
-use super::codec::{TEXT, put_frame, take_frame};
+use super::codec::{COMMANDER, TEXT, put_frame, take_frame};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::limits::LINE_COST_PER_TURN;
@@ -87,11 +87,7 @@ struct Commander {
 
 impl Commander {
     fn new(world: &mut World) -> Commander {
-        let request = b"GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
-            Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-            Sec-WebSocket-Protocol: stentor.v1\r\n\r\n";
-        let (client, answer) = world.ask(PUBLIC, request);
+        let (client, answer) = world.ask(PUBLIC, COMMANDER.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         Commander { client, input: Vec::new(), rng: Rng::new(1) }
     }

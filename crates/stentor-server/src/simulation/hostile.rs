@@ -15,7 +15,7 @@
 //! - what readers own in all stays below its bound;
 //! - when all have gone nothing is left.
 
-use super::codec::{PING, TEXT, put_frame, take_answer};
+use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
 use super::{SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::context::{CONTROL, PUBLIC};
@@ -164,8 +164,8 @@ impl Attacker {
                 get(&format!("/-/events?topic={pattern}&since=0badcafe-1&mode=all"))
             }
             Trick::HalfOpen => {
-                let half = rng.below(WEBSOCKET.len());
-                WEBSOCKET.as_bytes()[..half].to_vec()
+                let half = rng.below(COMMANDER.len());
+                COMMANDER.as_bytes()[..half].to_vec()
             }
             Trick::Deaf => {
                 sim.stall(connection, true);
@@ -175,7 +175,7 @@ impl Attacker {
                 }
             }
             Trick::LookUp => Vec::new(),
-            Trick::MakeUp | Trick::Command => WEBSOCKET.into(),
+            Trick::MakeUp | Trick::Command => COMMANDER.into(),
             Trick::PileUp => {
                 let held = format!("GET {HOT}?wait=60 HTTP/1.1\r\nHost: h\r\n");
                 let tag = "If-None-Match: *\r\n\r\n";
@@ -391,11 +391,6 @@ const HOT: &str = "/hot";
 
 /// What there is beside it.
 const TOPICS: usize = 100;
-
-const WEBSOCKET: &str = "GET /-/events HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
-                         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-                         Sec-WebSocket-Protocol: stentor.v1\r\n\r\n";
 
 /// What a request or a delivery costs beside its bytes.
 const EACH_COST: u64 = 256;

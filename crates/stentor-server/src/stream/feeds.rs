@@ -222,9 +222,11 @@ impl Feeds {
         }
         for &id in &wanted {
             let feed = self.feed_mut(id);
-            let unnamed_bytes = feed.unnamed_bytes();
-            feed.is_named |= matches!(feed.filter, Filter::Topic(_));
-            let named_bytes = unnamed_bytes - feed.unnamed_bytes();
+            let mut named_bytes = 0;
+            if !feed.is_named && matches!(feed.filter, Filter::Topic(_)) {
+                named_bytes = feed.unnamed_bytes();
+                feed.is_named = true;
+            }
             feed.recent.push_back(news.clone());
             feed.latest_seq = feed.latest_seq.max(news.seq());
             feed.due_us.get_or_insert(published_us);
