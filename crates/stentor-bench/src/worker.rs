@@ -16,7 +16,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_io::{Backend, Dial, Epoll, Flow, Gone, Handler, Socket, monotonic_us};
+use stentor_io::{Backend, Dial, Epoll, Flow, Gone, Handler, Peer, monotonic_us};
 
 use crate::delivery::Ledger;
 use crate::exchange::{Exchange, Seen};
@@ -158,7 +158,7 @@ impl Worker {
         }
     }
 
-    fn at(&mut self, socket: Socket) -> &mut Connection {
+    fn at(&mut self, socket: Peer) -> &mut Connection {
         &mut self.connections[socket.index()]
     }
 
@@ -168,7 +168,7 @@ impl Worker {
         io: &mut Epoll,
         receive_bytes: Option<u32>,
         connection: Connection,
-    ) -> io::Result<Socket> {
+    ) -> io::Result<Peer> {
         let from = self.work.sources.pick(self.index, self.work.threads, self.dialled);
         self.dialled += 1;
         let dialled_us = monotonic_us();
@@ -184,7 +184,7 @@ impl Worker {
     ///
     /// # Errors
     /// What is wrong with the connection.
-    fn send(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Result<(), &'static str> {
+    fn send(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Result<(), &'static str> {
         let rest = &mut self.connections[socket.index()].rest;
         if let Some(rest) = rest
             && !rest.output.is_empty()
@@ -205,7 +205,7 @@ impl Worker {
     }
 
     /// Sends a request, or ends a connection that takes none.
-    fn request(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Flow {
+    fn request(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Flow {
         match self.send(io, socket, bytes) {
             Ok(()) => Flow::More,
             Err(reason) => {
@@ -216,14 +216,14 @@ impl Worker {
     }
 
     /// Sends what was kept, now that there is room.
-    fn flush(&mut self, io: &mut Epoll, socket: Socket) -> Result<(), &'static str> {
+    fn flush(&mut self, io: &mut Epoll, socket: Peer) -> Result<(), &'static str> {
         let Some(rest) = &mut self.at(socket).rest else { return Ok(()) };
         let output = std::mem::take(&mut rest.output);
         if output.is_empty() { Ok(()) } else { self.send(io, socket, &output) }
     }
 
     /// Takes apart what came in. Returns how much of it is done with; None if the connection is.
-    fn consume(&mut self, io: &mut Epoll, socket: Socket, input: &[u8]) -> Option<usize> {
+    fn consume(&mut self, io: &mut Epoll, socket: Peer, input: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
             let connection = self.at(socket);
@@ -251,7 +251,7 @@ impl Worker {
     }
 
     /// A connection has come to a bad end, on either side; it is closed.
-    fn broken(&mut self, io: &mut Epoll, socket: Socket, kind: Cow<'static, str>) {
+    fn broken(&mut self, io: &mut Epoll, socket: Peer, kind: Cow<'static, str>) {
         let connection = std::mem::take(self.at(socket));
         if connection.stage == Stage::Open {
             self.tally.connections.sub(1);
@@ -271,7 +271,7 @@ impl Worker {
     }
 
     /// The connection is established, or could not be. Says whether it was.
-    fn connected(&mut self, io: &mut Epoll, socket: Socket) -> bool {
+    fn connected(&mut self, io: &mut Epoll, socket: Peer) -> bool {
         if let Some(error) = io.connect_error(socket) {
             self.broken(io, socket, connect_error(&error));
             return false;
@@ -297,14 +297,14 @@ impl Handler<Epoll> for Worker {
     fn accepted(
         &mut self,
         _io: &mut Epoll,
-        _socket: Socket,
+        _socket: Peer,
         _role: stentor_io::Role,
         _peer: Option<std::net::IpAddr>,
     ) -> Result<(), stentor_io::Refused> {
         Err(stentor_io::Refused(b""))
     }
 
-    fn ready(&mut self, io: &mut Epoll, socket: Socket, writable: bool) -> bool {
+    fn ready(&mut self, io: &mut Epoll, socket: Peer, writable: bool) -> bool {
         self.events += 1;
         match self.connections.get(socket.index()).map(|connection| connection.stage) {
             Some(Stage::Connecting) => {
@@ -326,7 +326,7 @@ impl Handler<Epoll> for Worker {
         !(self.at(socket).stalls && self.stalling())
     }
 
-    fn received(&mut self, io: &mut Epoll, socket: Socket, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Flow {
         self.now_us = monotonic_us();
         self.tally.received.add(bytes.len() as u64);
         let mut kept = match &mut self.at(socket).rest {
@@ -354,7 +354,7 @@ impl Handler<Epoll> for Worker {
         Flow::More
     }
 
-    fn ended(&mut self, io: &mut Epoll, socket: Socket) {
+    fn ended(&mut self, io: &mut Epoll, socket: Peer) {
         self.now_us = monotonic_us();
         let error = io.ended_by();
         let is_holder = self.at(socket).is_holder;

@@ -59,7 +59,7 @@ impl Filter {
 
 impl Filter {
     /// What it takes, roughly, to be told of what it matches: its part in [`Filters`], once in the
-    /// hub and once with the listener. In bytes.
+    /// hub and once with the subscriber. In bytes.
     #[must_use]
     pub fn cost_bytes(&self) -> usize {
         match self {

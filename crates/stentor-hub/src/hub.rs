@@ -7,7 +7,7 @@
 //! after. A publish that is refused has changed nothing.
 //!
 //! The names are also kept in order, for listing. That index is touched only when a topic is
-//! created, deleted or listed. Locks are always taken in this order: sequence, graves, names, a
+//! created, deleted or listed. Locks are always taken in this order: sequence, tombstones, names, a
 //! topic's, changes.
 
 use std::collections::BTreeSet;
@@ -19,14 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::target::check_topic;
 
+use crate::event::Event;
 use crate::filter::Filter;
-use crate::graveyard::Graveyard;
 use crate::id::{Epoch, Id};
-use crate::listeners::{Listener, ListenerId, Listeners, Told};
 use crate::message::{Draft, Message};
-use crate::news::News;
 use crate::rules::{Rule, Rules, Terms};
-use crate::topic::{Evicted, Named, Topic};
+use crate::subscribers::{Notified, Subscriber, SubscriberId, Subscribers};
+use crate::tombstones::Tombstones;
+use crate::topic::{ByName, Evicted, Topic};
 
 mod changes;
 mod missed;
@@ -38,11 +38,11 @@ pub use missed::{Missed, Page, Share};
 pub struct Hub {
     epoch: Epoch,
     limits: Limits,
-    table: papaya::HashSet<Named, foldhash::fast::RandomState>,
-    names: RwLock<BTreeSet<Named>>,
+    table: papaya::HashSet<ByName, foldhash::fast::RandomState>,
+    names: RwLock<BTreeSet<ByName>>,
     /// Locked while a topic comes or goes: whoever holds it sees the table, the names and the
-    /// graves agree.
-    graves: RwLock<Graveyard>,
+    /// tombstones agree.
+    tombstones: RwLock<Tombstones>,
     changes: Mutex<Changes>,
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
@@ -56,7 +56,7 @@ struct Sequence {
     /// Messages ever published.
     published: u64,
     rules: Rules,
-    listeners: Listeners,
+    subscribers: Subscribers,
     topics: usize,
     messages_kept: usize,
     bytes_kept: usize,
@@ -72,14 +72,14 @@ impl Hub {
             limits,
             table: papaya::HashSet::default(),
             names: RwLock::default(),
-            graves: RwLock::new(Graveyard::new(GRAVEYARD_MAX)),
+            tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
             changes: Mutex::default(),
             seq: AtomicU64::new(0),
             sequence: Mutex::new(Sequence {
                 seq: 0,
                 published: 0,
                 rules: Rules::new(epoch, rules),
-                listeners: Listeners::default(),
+                subscribers: Subscribers::default(),
                 topics: 0,
                 messages_kept: 0,
                 bytes_kept: 0,
@@ -101,7 +101,7 @@ impl Hub {
     pub fn with_value<R>(&self, topic: &str, f: impl FnOnce(Option<&Arc<Message>>) -> R) -> R {
         let table = self.table.pin();
         match table.get(topic) {
-            Some(Named(topic)) => f(topic.value().load().as_ref()),
+            Some(ByName(topic)) => f(topic.value().load().as_ref()),
             None => f(None),
         }
     }
@@ -124,7 +124,7 @@ impl Hub {
             }
             for topic in &found[..count] {
                 match topic {
-                    Some(Named(topic)) => f(topic.value().load().as_ref()),
+                    Some(ByName(topic)) => f(topic.value().load().as_ref()),
                     None => f(None),
                 }
             }
@@ -164,7 +164,7 @@ impl Hub {
         let table = self.table.pin();
         let mut sequence = self.sequence();
 
-        let known = table.get(topic).map(|Named(topic)| topic);
+        let known = table.get(topic).map(|ByName(topic)| topic);
         let before = known.and_then(|topic| topic.value().load_full());
         if !when.holds(before.as_ref().map(|value| value.id())) {
             return Err(PublishError::PreconditionFailed);
@@ -191,10 +191,10 @@ impl Hub {
             }
         };
         sequence.subtract(&evicted);
-        let told = self.announce(&mut sequence, topic, &message);
+        let notified = self.announce(&mut sequence, topic, &message);
         drop(sequence);
-        told.wake();
-        let readers = told.readers;
+        notified.wake();
+        let readers = notified.readers;
         Ok(Published { id: message.id(), created: known.is_none(), message, replaced, readers })
     }
 
@@ -209,28 +209,28 @@ impl Hub {
         topic: &str,
         when: Precondition<'_>,
         now_unix: u64,
-    ) -> Result<News, DeleteError> {
+    ) -> Result<Event, DeleteError> {
         let table = self.table.pin();
         let mut sequence = self.sequence();
-        let known = table.get(topic).map(|Named(topic)| topic).ok_or(DeleteError::NotFound)?;
+        let known = table.get(topic).map(|ByName(topic)| topic).ok_or(DeleteError::NotFound)?;
         let value = known.value().load_full().ok_or(DeleteError::NotFound)?;
         if !when.holds(Some(value.id())) {
             return Err(DeleteError::PreconditionFailed);
         }
         let message = Message::deletion(sequence.seq + 1, known.terms(), now_unix, &value);
-        let deletion = News::new(Arc::clone(known), Arc::new(message));
-        let mut graves = self.graves_mut();
-        graves.bury(Arc::clone(known), deletion.clone(), value.seq());
+        let deletion = Event::new(Arc::clone(known), Arc::new(message));
+        let mut tombstones = self.tombstones_mut();
+        tombstones.insert(Arc::clone(known), deletion.clone(), value.seq());
         // Out of the index before the table, so that whatever is listed has a value.
         self.names_mut().remove(topic);
         table.remove(topic);
-        drop(graves);
+        drop(tombstones);
         let evicted = known.clear();
         sequence.topics -= 1;
         sequence.subtract(&evicted);
-        let told = self.announce(&mut sequence, known, &deletion.message);
+        let notified = self.announce(&mut sequence, known, &deletion.message);
         drop(sequence);
-        told.wake();
+        notified.wake();
         Ok(deletion)
     }
 
@@ -245,7 +245,7 @@ impl Hub {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let found: Vec<Arc<Topic>> = names
             .range::<str, _>((start, Bound::Unbounded))
-            .map(|Named(topic)| Arc::clone(topic))
+            .map(|ByName(topic)| Arc::clone(topic))
             .take_while(|topic| topic.name().starts_with(prefix))
             .take(limit)
             .collect();
@@ -289,48 +289,48 @@ impl Hub {
     /// The number of the latest message or deletion; 0 before the first. Takes no lock.
     ///
     /// Everything up to it is in the table and the histories, and whatever is newer has yet to be
-    /// told to the listeners. (A newer message may be in the table a moment before.)
+    /// told to the subscribers. (A newer message may be in the table a moment before.)
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq.load(Ordering::Acquire)
     }
 
-    /// The same, but of everything up to it the listeners have been told, too. Takes the lock.
+    /// The same, but of everything up to it the subscribers have been told, too. Takes the lock.
     #[must_use]
-    pub fn told_seq(&self) -> u64 {
+    pub fn notified_seq(&self) -> u64 {
         self.sequence().seq
     }
 
-    /// Adds a listener, which is told of nothing yet. There is no way to take it back.
-    pub fn add_listener(&self, listener: Arc<dyn Listener>) -> ListenerId {
-        self.sequence().listeners.add(listener)
+    /// Adds a subscriber, which is told of nothing yet. There is no way to take it back.
+    pub fn add_subscriber(&self, subscriber: Arc<dyn Subscriber>) -> SubscriberId {
+        self.sequence().subscribers.add(subscriber)
     }
 
-    /// From now on a listener is told of the messages that `filter` wants: of every one with a
+    /// From now on a subscriber is told of the messages that `filter` wants: of every one with a
     /// number above the returned one, and of none up to it. `readers` is how many readers stand
-    /// behind this filter: it is read when somebody publishes. To listen again replaces it.
-    pub fn listen(&self, id: ListenerId, filter: &Filter, readers: Arc<AtomicU32>) -> u64 {
+    /// behind this filter: it is read when somebody publishes. To subscribe again replaces it.
+    pub fn subscribe(&self, id: SubscriberId, filter: &Filter, readers: Arc<AtomicU32>) -> u64 {
         let mut sequence = self.sequence();
-        sequence.listeners.listen(id, filter, readers);
+        sequence.subscribers.subscribe(id, filter, readers);
         sequence.seq
     }
 
-    /// A listener is no longer told of what `filter` wants, unless another of its filters does.
-    pub fn ignore(&self, id: ListenerId, filter: &Filter) {
-        self.sequence().listeners.ignore(id, filter);
+    /// A subscriber is no longer told of what `filter` wants, unless another of its filters does.
+    pub fn unsubscribe(&self, id: SubscriberId, filter: &Filter) {
+        self.sequence().subscribers.unsubscribe(id, filter);
     }
 
-    /// Puts a topic into the table and the index, and its grave away.
+    /// Puts a topic into the table and the index, and its tombstone away.
     fn create(&self, name: &str, terms: Arc<Terms>, value: &Arc<Message>) -> Arc<Topic> {
-        let mut graves = self.graves_mut();
-        let lost_seq = graves.unearth(name, value.seq());
+        let mut tombstones = self.tombstones_mut();
+        let lost_seq = tombstones.remove(name, value.seq());
         let topic = Arc::new(Topic::new(name, terms, Arc::clone(value), lost_seq));
-        self.table.pin().insert(Named(Arc::clone(&topic)));
-        self.names_mut().insert(Named(Arc::clone(&topic)));
+        self.table.pin().insert(ByName(Arc::clone(&topic)));
+        self.names_mut().insert(ByName(Arc::clone(&topic)));
         topic
     }
 
-    /// The last step in the sequencing point: the number is in use, and the listeners are told.
+    /// The last step in the sequencing point: the number is in use, and the subscribers are told.
     ///
     /// In this order: who reads the number and finds the message in history has not been told of
     /// a newer one before, so a reader that begins there loses none.
@@ -339,11 +339,11 @@ impl Hub {
         sequence: &mut Sequence,
         topic: &Arc<Topic>,
         message: &Arc<Message>,
-    ) -> Told {
+    ) -> Notified {
         sequence.seq = message.seq();
         self.changes().push(sequence.seq, Arc::clone(topic));
         self.seq.store(sequence.seq, Ordering::Release);
-        sequence.listeners.tell(topic, message)
+        sequence.subscribers.notify(topic, message)
     }
 
     /// The topics of the next slice, in the order of their names.
@@ -351,7 +351,7 @@ impl Hub {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let rest = names.range::<str, _>((start, Bound::Unbounded));
-        rest.take(RULES_SLICE_TOPICS).map(|Named(topic)| Arc::clone(topic)).collect()
+        rest.take(RULES_SLICE_TOPICS).map(|ByName(topic)| Arc::clone(topic)).collect()
     }
 
     // A poisoned lock is taken as it is: nothing under these locks panics short of the allocator,
@@ -364,12 +364,12 @@ impl Hub {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Named>> {
+    fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<ByName>> {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn graves_mut(&self) -> RwLockWriteGuard<'_, Graveyard> {
-        self.graves.write().unwrap_or_else(PoisonError::into_inner)
+    fn tombstones_mut(&self) -> RwLockWriteGuard<'_, Tombstones> {
+        self.tombstones.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -437,7 +437,7 @@ pub struct Published {
     pub message: Arc<Message>,
     /// The value before: what clients asked of it, they will ask of the new one.
     pub replaced: Option<Arc<Message>>,
-    /// How many readers wanted to be told, as counted by [`Hub::listen`]'s cells.
+    /// How many readers wanted to be told, as counted by [`Hub::subscribe`]'s cells.
     pub readers: u64,
 }
 
@@ -544,7 +544,7 @@ pub struct Counts {
 const TOGETHER: usize = 16;
 
 /// Deletions that are remembered: some 300 bytes each.
-const GRAVEYARD_MAX: usize = 4_096;
+const TOMBSTONES_MAX: usize = 4_096;
 
 /// Topics re-evaluated at one go when the rules change: some 100 microseconds under the lock.
 const RULES_SLICE_TOPICS: usize = 1_000;

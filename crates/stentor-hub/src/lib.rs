@@ -15,38 +15,38 @@
 //! | `message` | [`Draft`], [`Message`] and its renderings |
 //! | `encode` | [`Encoder`]: gzip, br, zstd; and unpacking with a bound |
 //! | `pattern`, `rules` | which topics a [`Rule`] speaks of, and what it says |
-//! | `filter`, `listeners` | [`Filter`], [`Filters`], [`Listener`]: who is told of what |
-//! | `news`, `stream` | [`News`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
-//! | `topic`, `graveyard` | one topic: its value and its history; deletions remembered |
+//! | `filter`, `subscribers` | [`Filter`], [`Filters`], [`Subscriber`]: who is told of what |
+//! | `event`, `form` | [`Event`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
+//! | `topic`, `tombstones` | one topic: its value and its history; deletions remembered |
 //! | `hub` | the table, the index of names, the sequencing point; what a reader missed |
 
 #![forbid(unsafe_code)]
 
 mod encode;
+mod event;
 mod field;
 mod filter;
-mod graveyard;
+mod form;
 mod hub;
 mod id;
-mod listeners;
 mod message;
-mod news;
 mod pattern;
 mod rules;
-mod stream;
+mod subscribers;
+mod tombstones;
 mod topic;
 
 pub use encode::{Encoder, GzipError};
+pub use event::{Event, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
+pub use form::{DEFLATE_BYTES_MAX, StreamForm};
 pub use hub::{
     Counts, DeleteError, Hub, Limits, Missed, Page, Precondition, PublishError, Published, Share,
     TopicInfo,
 };
 pub use id::{Epoch, Id, IdText, InvalidId};
-pub use listeners::{Listener, ListenerId};
 pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
-pub use news::{Mode, News, Span};
 pub use pattern::Pattern;
 pub use rules::Rule;
-pub use stream::{DEFLATE_BYTES_MAX, StreamForm};
+pub use subscribers::{Subscriber, SubscriberId};

@@ -21,9 +21,9 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 
 use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
+use crate::form::{StreamForm, Streamed};
 use crate::id::Id;
 use crate::rules::Terms;
-use crate::stream::{StreamForm, Streamed};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.

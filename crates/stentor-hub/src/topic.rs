@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
+use crate::event::{Event, Mode, Span};
 use crate::hub::Missed;
 use crate::message::Message;
-use crate::news::{Mode, News, Span};
 use crate::rules::Terms;
 
 pub(crate) struct Topic {
@@ -114,14 +114,14 @@ impl Topic {
         self: &Arc<Topic>,
         span: Span,
         bytes_max: usize,
-        out: &mut Vec<News>,
+        out: &mut Vec<Event>,
     ) -> Missed {
         let kept = self.kept();
         let value = self.value.load();
         let whole = |lost_seq| Missed { upto: span.upto, lost_seq };
         if span.mode.conflates(&kept.terms) {
             let value = value.as_ref().filter(|value| span.contains(value));
-            out.extend(value.map(|value| News::new(Arc::clone(self), Arc::clone(value))));
+            out.extend(value.map(|value| Event::new(Arc::clone(self), Arc::clone(value))));
             return whole(0);
         }
         let earlier = kept.earlier.as_ref().map(|earlier| &earlier.messages);
@@ -135,7 +135,7 @@ impl Topic {
             if out.len() > begin && bytes > bytes_max {
                 return Missed { upto: message.seq() - 1, lost_seq: kept.lost_seq };
             }
-            out.push(News::new(Arc::clone(self), Arc::clone(message)));
+            out.push(Event::new(Arc::clone(self), Arc::clone(message)));
         }
         whole(kept.lost_seq)
     }
@@ -224,35 +224,35 @@ impl Kept {
 
 /// A topic as a member of a set of names: it is its own key, so the name is stored once.
 #[derive(Clone)]
-pub(crate) struct Named(pub(crate) Arc<Topic>);
+pub(crate) struct ByName(pub(crate) Arc<Topic>);
 
-impl Borrow<str> for Named {
+impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
         self.0.name()
     }
 }
 
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
+impl PartialEq for ByName {
+    fn eq(&self, other: &ByName) -> bool {
         self.0.name() == other.0.name()
     }
 }
 
-impl Eq for Named {}
+impl Eq for ByName {}
 
-impl PartialOrd for Named {
-    fn partial_cmp(&self, other: &Named) -> Option<std::cmp::Ordering> {
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &ByName) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Named {
-    fn cmp(&self, other: &Named) -> std::cmp::Ordering {
+impl Ord for ByName {
+    fn cmp(&self, other: &ByName) -> std::cmp::Ordering {
         self.0.name().cmp(other.0.name())
     }
 }
 
-impl Hash for Named {
+impl Hash for ByName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.name().hash(state);
     }

@@ -11,10 +11,10 @@
 //! end.
 
 use crate::owned::Owned;
-use crate::socket::{Dial, dial, hold_little, trust_reader};
+use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Refused, Role, Socket,
-    Waker, monotonic_us, unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Waker,
+    monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -120,7 +120,7 @@ impl Epoll {
     ///
     /// # Errors
     /// Out of files, memory or ports; or there is no way to that address.
-    pub fn connect(&mut self, dialled: &Dial) -> io::Result<Socket> {
+    pub fn connect(&mut self, dialled: &Dial) -> io::Result<Peer> {
         let fd = dial(dialled)?;
         let socket = self.owned.insert(fd);
         // Room to write is of interest from the start: the handshake's end is told by it. Once
@@ -134,7 +134,7 @@ impl Epoll {
 
     /// Why a connection could not be established. None: it was. Asked once, at its first
     /// [`Handler::ready`].
-    pub fn connect_error(&mut self, socket: Socket) -> Option<io::Error> {
+    pub fn connect_error(&mut self, socket: Peer) -> Option<io::Error> {
         let Some(fd) = self.owned.get(socket) else { return Some(Errno::BADF.into()) };
         match sockopt::socket_error(fd) {
             Ok(Ok(())) => None,
@@ -208,7 +208,7 @@ impl Epoll {
                         self.pause_accepting(why);
                     }
                 }
-                data => self.serve(handler, Socket(data as u32), flags),
+                data => self.serve(handler, Peer(data as u32), flags),
             }
         }
         self.tend_listeners(handler);
@@ -252,7 +252,7 @@ impl Epoll {
         self.unix_s = unix_s();
     }
 
-    fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, flags: EventFlags) {
+    fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer, flags: EventFlags) {
         let hangup = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         // A broken socket counts as writable, but nothing is to be done for its peer any more.
         let writable = flags.contains(EventFlags::OUT) && !flags.contains(EventFlags::ERR);
@@ -270,7 +270,7 @@ impl Epoll {
 
     /// Tells a handler that does not read how the connection has ended, which reading would have
     /// told. The socket itself is asked: the event may be of another that had its number before.
-    fn tell_of_end<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket) {
+    fn tell_of_end<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer) {
         let Some(fd) = self.owned.get(socket) else { return };
         let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
         if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() {
@@ -287,7 +287,7 @@ impl Epoll {
 
     /// Reads until the socket is empty, the handler has had enough, or the turn's share is used.
     /// After a hang-up a short read does not mean empty: the end itself is still to be read.
-    fn read<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Socket, hangup: bool) -> Flow {
+    fn read<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer, hangup: bool) -> Flow {
         let mut buffer = std::mem::take(&mut self.buffer);
         // Lost, if the handler panicked with it.
         buffer.resize(RECEIVE_BYTES, 0);
@@ -377,7 +377,7 @@ impl Epoll {
     /// Says why to a connection that is not wanted, and closes it. What it has sent already is
     /// read, as a rule all of it: to close on unread bytes would be a reset, and overtake the
     /// answer.
-    fn turn_away(&mut self, socket: Socket, farewell: &[u8]) {
+    fn turn_away(&mut self, socket: Peer, farewell: &[u8]) {
         if let Some(fd) = self.owned.get(socket) {
             self.buffer.resize(RECEIVE_BYTES, 0);
             let _ = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
@@ -392,7 +392,7 @@ impl Epoll {
     }
 
     #[cfg(test)]
-    pub(crate) fn is_open(&self, socket: Socket) -> bool {
+    pub(crate) fn is_open(&self, socket: Peer) -> bool {
         self.owned.get(socket).is_some()
     }
 
@@ -446,7 +446,7 @@ impl Epoll {
     }
 
     /// Asks the kernel to report the socket again if it can be read or written now.
-    fn rearm(&self, socket: Socket) {
+    fn rearm(&self, socket: Peer) {
         let Some(fd) = self.owned.get(socket) else { return };
         let flags = READABLE | EventFlags::OUT;
         if epoll::modify(&self.epoll, fd, data(socket), flags) == Err(Errno::NOENT) {
@@ -454,7 +454,7 @@ impl Epoll {
         }
     }
 
-    fn add(&self, socket: Socket, flags: EventFlags) -> rustix::io::Result<()> {
+    fn add(&self, socket: Peer, flags: EventFlags) -> rustix::io::Result<()> {
         let fd = self.owned.get(socket).ok_or(Errno::BADF)?;
         epoll::add(&self.epoll, fd, data(socket), flags)
     }
@@ -475,7 +475,7 @@ impl Backend for Epoll {
         self.unix_s
     }
 
-    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
         let fd = self.owned.get(socket).ok_or(Gone)?;
         let sent = send_parts(fd, parts, SendFlags::NOSIGNAL)?;
         if sent < bytes_of(parts) {
@@ -486,7 +486,7 @@ impl Backend for Epoll {
 
     fn send_file(
         &mut self,
-        socket: Socket,
+        socket: Peer,
         before: &[IoSlice<'_>],
         file: &File,
         offset: u64,
@@ -514,32 +514,32 @@ impl Backend for Epoll {
         monotonic_us()
     }
 
-    fn hold_little(&mut self, socket: Socket) {
+    fn limit_unsent(&mut self, socket: Peer) {
         if let Some(fd) = self.owned.get(socket) {
-            hold_little(fd);
+            limit_unsent(fd);
         }
     }
 
-    fn unacknowledged(&self, socket: Socket) -> u32 {
+    fn unacknowledged(&self, socket: Peer) -> u32 {
         self.owned.get(socket).map_or(0, crate::socket::unacknowledged)
     }
 
-    fn resume(&mut self, socket: Socket) {
+    fn resume(&mut self, socket: Peer) {
         self.rearm(socket);
     }
 
-    fn finish(&mut self, socket: Socket) {
+    fn finish(&mut self, socket: Peer) {
         if let Some(fd) = self.owned.get(socket) {
             let _ = net::shutdown(fd, net::Shutdown::Write);
         }
     }
 
-    fn close(&mut self, socket: Socket) {
+    fn close(&mut self, socket: Peer) {
         drop(self.owned.remove(socket));
         self.freed_a_file();
     }
 
-    fn abort(&mut self, socket: Socket) {
+    fn abort(&mut self, socket: Peer) {
         if let Some(fd) = self.owned.get(socket) {
             let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
         }
@@ -645,7 +645,7 @@ fn is_of_the_peer(error: Errno) -> bool {
     )
 }
 
-fn data(socket: Socket) -> EventData {
+fn data(socket: Peer) -> EventData {
     EventData::new_u64(u64::from(socket.0))
 }
 
@@ -682,22 +682,22 @@ mod tests {
         fn accepted(
             &mut self,
             _: &mut Epoll,
-            _: Socket,
+            _: Peer,
             _: Role,
             _: Option<IpAddr>,
         ) -> Result<(), Refused> {
             Ok(())
         }
 
-        fn ready(&mut self, _: &mut Epoll, _: Socket, _: bool) -> bool {
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
             false
         }
 
-        fn received(&mut self, _: &mut Epoll, _: Socket, _: &[u8]) -> Flow {
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &[u8]) -> Flow {
             Flow::More
         }
 
-        fn ended(&mut self, _: &mut Epoll, _: Socket) {}
+        fn ended(&mut self, _: &mut Epoll, _: Peer) {}
     }
 
     #[test]

@@ -52,23 +52,27 @@ pub use thread::{lower_priority, own_file_table, pin_to_core};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
 
-/// A connected socket. The number is dense (the lowest free file descriptor of the worker's own
-/// file table), so it doubles as the index of the connection's record.
+/// The other end of one flow of bytes, as a handler knows it: a number, which doubles as the index
+/// of the connection's record.
+///
+/// [`Epoll`] gives each socket its own, the lowest free file descriptor of the worker's file table.
+/// A backend that carries several streams in one socket gives each stream a number, and a handler
+/// need not know that it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Socket(pub(crate) u32);
+pub struct Peer(pub(crate) u32);
 
-impl Socket {
-    /// The socket's place in a slab.
+impl Peer {
+    /// The peer's place in a slab.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The socket that [`Socket::index`] came from. Any number will do: a backend ignores one
-    /// that is none of its open sockets.
+    /// The peer that [`Peer::index`] came from. Any number will do: a backend ignores one that is
+    /// none of its own.
     #[must_use]
-    pub fn from_index(index: u32) -> Socket {
-        Socket(index)
+    pub fn from_index(index: u32) -> Peer {
+        Peer(index)
     }
 }
 
@@ -136,7 +140,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// [`Gone`] when the peer reset the connection or it broke.
-    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone>;
+    fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone>;
 
     /// Writes `before`, which may be empty, and behind it `length` bytes of a file from `offset`
     /// on, without copying those. Says how many bytes of all the socket took. Less than all (0
@@ -150,7 +154,7 @@ pub trait Backend {
     /// [`FileSendError`]. A part may have been sent before.
     fn send_file(
         &mut self,
-        socket: Socket,
+        peer: Peer,
         before: &[IoSlice<'_>],
         file: &File,
         offset: u64,
@@ -159,10 +163,10 @@ pub trait Backend {
 
     /// Bytes that were sent and that the peer has not acknowledged yet. They become fewer as long
     /// as it reads, however slowly.
-    fn unacknowledged(&self, socket: Socket) -> u32;
+    fn unacknowledged(&self, peer: Peer) -> u32;
 
     /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
-    fn resume(&mut self, socket: Socket);
+    fn resume(&mut self, peer: Peer);
 
     /// Monotonic time in microseconds, read now: for measuring, not for deadlines.
     fn now_us(&self) -> u64;
@@ -170,17 +174,17 @@ pub trait Backend {
     /// From now on this socket carries a stream: what its peer has not read waits in the messages
     /// everybody shares, not in the kernel. The socket takes no byte more while one is unsent, and
     /// holds little that is unacknowledged.
-    fn hold_little(&mut self, socket: Socket);
+    fn limit_unsent(&mut self, peer: Peer);
 
     /// Ends our side of the connection (FIN); what the peer still sends can be received.
-    fn finish(&mut self, socket: Socket);
+    fn finish(&mut self, peer: Peer);
 
     /// Closes the socket. What was sent is still delivered if everything received was read.
-    fn close(&mut self, socket: Socket);
+    fn close(&mut self, peer: Peer);
 
     /// Closes with a reset, throwing away what the kernel has not delivered: for peers that have
     /// shown they do not read.
-    fn abort(&mut self, socket: Socket);
+    fn abort(&mut self, peer: Peer);
 
     /// Lets no new connection begin; those already begun are still accepted. The first half of
     /// closing listeners without losing anybody.
@@ -192,32 +196,32 @@ pub trait Backend {
 
 /// The server, as a backend sees it.
 pub trait Handler<B: Backend> {
-    /// A connection came in, from `peer` unless it came by a socket file.
+    /// A connection came in, from `address` unless it came by a socket file.
     ///
     /// # Errors
     /// It is not wanted: the backend says so and closes it, and the handler hears of it no more.
     fn accepted(
         &mut self,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         role: Role,
-        peer: Option<IpAddr>,
+        address: Option<IpAddr>,
     ) -> Result<(), Refused>;
 
     /// The socket has something to read or, if `writable`, room to write. The handler sends what
     /// it kept back and says whether it wants to read.
-    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool;
+    fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool;
 
     /// Bytes arrived. They are lent: what the handler needs later it copies.
-    fn received(&mut self, io: &mut B, socket: Socket, bytes: &[u8]) -> Flow;
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow;
 
     /// The peer sent its last byte (FIN), or the connection broke: either way nothing more comes.
     /// The handler closes the socket.
-    fn ended(&mut self, io: &mut B, socket: Socket);
+    fn ended(&mut self, io: &mut B, peer: Peer);
 
     /// The peer has sent its last byte (FIN) while the handler does not read: nothing comes behind
     /// what is not read yet. It may still be reading itself, so whatever is under way goes on.
-    fn finished(&mut self, _io: &mut B, _socket: Socket) {}
+    fn finished(&mut self, _io: &mut B, _peer: Peer) {}
 
     /// Accepting stopped; it goes on by itself.
     fn accept_paused(&mut self, _why: Pause) {}

@@ -1,10 +1,10 @@
 //! Which descriptors are a backend's own.
 //!
-//! A [`Socket`] is a number, and safe code can make any. So a backend keeps one bit for each
+//! A [`Peer`] is a number, and safe code can make any. So a backend keeps one bit for each
 //! descriptor that it accepted or dialled and has not closed, and touches no other: whatever
 //! number a handler comes with, no file of another part of the process is read, written or closed.
 
-use crate::Socket;
+use crate::Peer;
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// The open sockets of one backend. Those that are left are closed with it.
@@ -17,8 +17,8 @@ pub(crate) struct Owned {
 
 impl Owned {
     /// Takes a socket over.
-    pub(crate) fn insert(&mut self, fd: OwnedFd) -> Socket {
-        let socket = Socket(fd.into_raw_fd() as u32);
+    pub(crate) fn insert(&mut self, fd: OwnedFd) -> Peer {
+        let socket = Peer(fd.into_raw_fd() as u32);
         let (word, bit) = place(socket);
         if word >= self.bits.len() {
             self.bits.resize(word + 1, 0);
@@ -29,7 +29,7 @@ impl Owned {
     }
 
     /// Gives a socket back, which closes it unless it is kept. `None` if it is none of these.
-    pub(crate) fn remove(&mut self, socket: Socket) -> Option<OwnedFd> {
+    pub(crate) fn remove(&mut self, socket: Peer) -> Option<OwnedFd> {
         self.get(socket)?;
         let (word, bit) = place(socket);
         self.bits[word] &= !bit;
@@ -41,7 +41,7 @@ impl Owned {
 
     /// The socket, if it is one of these.
     #[inline]
-    pub(crate) fn get(&self, socket: Socket) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn get(&self, socket: Peer) -> Option<BorrowedFd<'_>> {
         let (word, bit) = place(socket);
         if self.bits.get(word)? & bit == 0 {
             return None;
@@ -60,12 +60,12 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         for number in 0..self.bits.len() as u32 * u64::BITS {
-            drop(self.remove(Socket(number)));
+            drop(self.remove(Peer(number)));
         }
     }
 }
 
-fn place(socket: Socket) -> (usize, u64) {
+fn place(socket: Peer) -> (usize, u64) {
     ((socket.0 / u64::BITS) as usize, 1 << (socket.0 % u64::BITS))
 }
 
@@ -81,9 +81,9 @@ mod tests {
         let (ours, mut peer) = UnixStream::pair().unwrap();
         let mut owned = Owned::default();
         let foreign = std::fs::File::open("/dev/null").unwrap();
-        let number = Socket::from_index(foreign.as_raw_fd() as u32);
+        let number = Peer::from_index(foreign.as_raw_fd() as u32);
         assert!(owned.get(number).is_none() && owned.remove(number).is_none());
-        assert!(owned.remove(Socket::from_index(u32::MAX)).is_none());
+        assert!(owned.remove(Peer::from_index(u32::MAX)).is_none());
         let socket = owned.insert(ours.into());
         assert!(owned.get(socket).is_some() && owned.len() == 1);
         assert!(owned.get(number).is_none());

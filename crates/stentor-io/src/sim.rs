@@ -7,7 +7,7 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Refused, Role, Socket};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -251,7 +251,7 @@ impl Sim {
         self.sockets[number] = Some(index);
         self.pipes[index].accepted = true;
         let (role, address) = (self.pipes[index].role, self.pipes[index].address);
-        let socket = Socket(number as u32);
+        let socket = Peer(number as u32);
         if let Err(Refused(farewell)) = handler.accepted(self, socket, role, address) {
             let pipe = self.pipe_of(socket);
             pipe.upstream.clear();
@@ -260,7 +260,7 @@ impl Sim {
         }
     }
 
-    fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Socket) {
+    fn deliver<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, socket: Peer) {
         let pipe = &mut self.pipes[index];
         if pipe.upstream.is_empty() {
             if pipe.client_finished && !pipe.end_delivered {
@@ -293,13 +293,13 @@ impl Sim {
         self.faults.window_bytes
     }
 
-    fn socket_of(&self, index: usize) -> Option<Socket> {
+    fn socket_of(&self, index: usize) -> Option<Peer> {
         let number = self.sockets.iter().position(|&pipe| pipe == Some(index))?;
-        Some(Socket(number as u32))
+        Some(Peer(number as u32))
     }
 
     /// How many of `total` bytes the socket takes now.
-    fn take(&mut self, socket: Socket, total: usize) -> Result<usize, Gone> {
+    fn take(&mut self, socket: Peer, total: usize) -> Result<usize, Gone> {
         let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
         if self.pipes[index].reset {
             return Err(Gone);
@@ -315,7 +315,7 @@ impl Sim {
         Ok(taken)
     }
 
-    fn pipe_of(&mut self, socket: Socket) -> &mut Pipe {
+    fn pipe_of(&mut self, socket: Peer) -> &mut Pipe {
         let index = self.sockets[socket.index()].expect("the server names a socket it closed");
         &mut self.pipes[index]
     }
@@ -330,7 +330,7 @@ impl Backend for Sim {
         EPOCH_S + self.now_ms / 1000
     }
 
-    fn send(&mut self, socket: Socket, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
         let total = parts.iter().map(|part| part.len()).sum();
         let taken = self.take(socket, total)?;
         let bytes = parts.iter().flat_map(|part| part.iter().copied());
@@ -340,7 +340,7 @@ impl Backend for Sim {
 
     fn send_file(
         &mut self,
-        socket: Socket,
+        socket: Peer,
         before: &[IoSlice<'_>],
         file: &File,
         offset: u64,
@@ -370,27 +370,27 @@ impl Backend for Sim {
         self.now_ms * 1000
     }
 
-    fn hold_little(&mut self, socket: Socket) {
+    fn limit_unsent(&mut self, socket: Peer) {
         let _ = self.pipe_of(socket);
     }
 
-    fn unacknowledged(&self, socket: Socket) -> u32 {
+    fn unacknowledged(&self, socket: Peer) -> u32 {
         let index = self.sockets[socket.index()].expect("the server asks of a socket it closed");
         self.pipes[index].downstream.len() as u32
     }
 
-    fn resume(&mut self, socket: Socket) {
+    fn resume(&mut self, socket: Peer) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;
         pipe.finish_told = false;
         pipe.rearmed = true;
     }
 
-    fn finish(&mut self, socket: Socket) {
+    fn finish(&mut self, socket: Peer) {
         self.pipe_of(socket).server_finished = true;
     }
 
-    fn close(&mut self, socket: Socket) {
+    fn close(&mut self, socket: Peer) {
         let pipe = self.pipe_of(socket);
         pipe.closed = true;
         if !pipe.upstream.is_empty() {
@@ -402,7 +402,7 @@ impl Backend for Sim {
         self.sockets[socket.index()] = None;
     }
 
-    fn abort(&mut self, socket: Socket) {
+    fn abort(&mut self, socket: Peer) {
         let pipe = self.pipe_of(socket);
         pipe.cut |= !pipe.reset;
         pipe.reset = true;

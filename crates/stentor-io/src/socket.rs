@@ -246,7 +246,7 @@ fn defer_accept(fd: &OwnedFd, seconds: libc::c_int) {
 /// Keeps the backlog of a stream's reader out of the kernel. The limit on unsent bytes means that
 /// a reader who has stopped reading gets, when it wakes up, one message that had been handed over
 /// before and then the newest; the small buffer bounds what is sent and not acknowledged.
-pub(crate) fn hold_little(fd: BorrowedFd<'_>) {
+pub(crate) fn limit_unsent(fd: BorrowedFd<'_>) {
     let (unsent, buffer): (libc::c_int, libc::c_int) = (STREAM_UNSENT_BYTES, STREAM_BUFFER_BYTES);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent);
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);

@@ -48,7 +48,7 @@ impl Download {
     }
 
     /// Sends until the socket is full.
-    fn go_on<B: Backend>(&mut self, io: &mut B, socket: Socket) {
+    fn go_on<B: Backend>(&mut self, io: &mut B, socket: Peer) {
         self.calls += 1;
         while self.outcome.is_none() {
             let head = &self.head[self.sent.min(self.head.len())..];
@@ -81,7 +81,7 @@ impl<B: Backend> Handler<B> for Download {
     fn accepted(
         &mut self,
         _: &mut B,
-        _: Socket,
+        _: Peer,
         _: Role,
         peer: Option<IpAddr>,
     ) -> Result<(), Refused> {
@@ -92,20 +92,20 @@ impl<B: Backend> Handler<B> for Download {
         }
     }
 
-    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
+    fn ready(&mut self, io: &mut B, socket: Peer, writable: bool) -> bool {
         if writable && self.begun {
             self.go_on(io, socket);
         }
         true
     }
 
-    fn received(&mut self, io: &mut B, socket: Socket, _: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, socket: Peer, _: &[u8]) -> Flow {
         self.begun = true;
         self.go_on(io, socket);
         Flow::More
     }
 
-    fn ended(&mut self, io: &mut B, socket: Socket) {
+    fn ended(&mut self, io: &mut B, socket: Peer) {
         io.close(socket);
     }
 }
@@ -260,31 +260,25 @@ struct Deaf {
 }
 
 impl<B: Backend> Handler<B> for Deaf {
-    fn accepted(
-        &mut self,
-        _: &mut B,
-        _: Socket,
-        _: Role,
-        _: Option<IpAddr>,
-    ) -> Result<(), Refused> {
+    fn accepted(&mut self, _: &mut B, _: Peer, _: Role, _: Option<IpAddr>) -> Result<(), Refused> {
         Ok(())
     }
 
-    fn ready(&mut self, _: &mut B, _: Socket, _: bool) -> bool {
+    fn ready(&mut self, _: &mut B, _: Peer, _: bool) -> bool {
         !self.heard
     }
 
-    fn received(&mut self, _: &mut B, _: Socket, _: &[u8]) -> Flow {
+    fn received(&mut self, _: &mut B, _: Peer, _: &[u8]) -> Flow {
         self.heard = true;
         Flow::Pause
     }
 
-    fn ended(&mut self, io: &mut B, socket: Socket) {
+    fn ended(&mut self, io: &mut B, socket: Peer) {
         self.ended += 1;
         io.close(socket);
     }
 
-    fn finished(&mut self, _: &mut B, _: Socket) {
+    fn finished(&mut self, _: &mut B, _: Peer) {
         self.finished += 1;
     }
 }
@@ -377,8 +371,8 @@ fn a_connection_keeps_little_unsent() {
 }
 
 /// The one connection of a backend.
-fn only(io: &Epoll) -> Socket {
-    let mut all = (0..1_000).map(Socket::from_index);
+fn only(io: &Epoll) -> Peer {
+    let mut all = (0..1_000).map(Peer::from_index);
     all.find(|&socket| io.is_open(socket)).expect("a connection")
 }
 
@@ -418,14 +412,14 @@ fn no_more_connections_than_there_may_be() {
 fn a_descriptor_that_is_no_connection_is_not_touched() {
     let (mut io, _client) = connected();
     let (ours, mut other) = UnixStream::pair().unwrap();
-    let foreign = Socket::from_index(std::os::fd::AsRawFd::as_raw_fd(&ours) as u32);
+    let foreign = Peer::from_index(std::os::fd::AsRawFd::as_raw_fd(&ours) as u32);
     assert_eq!(io.send(foreign, &[IoSlice::new(b"x")]), Err(Gone));
     let scratch = Scratch::new();
     long_file(&scratch, 10);
     let sent = io.send_file(foreign, &[], &open(&scratch, "file"), 0, 10);
     assert_eq!(sent, Err(FileSendError::Gone));
     assert!(io.connect_error(foreign).is_some());
-    io.hold_little(foreign);
+    io.limit_unsent(foreign);
     io.resume(foreign);
     io.finish(foreign);
     io.abort(foreign);
@@ -508,6 +502,6 @@ fn the_simulator_tells_of_a_peer_that_is_gone() {
     sim.turn(&mut handler);
     sim.turn(&mut handler);
     sim.reset_client(client);
-    handler.go_on(&mut sim, Socket::from_index(0));
+    handler.go_on(&mut sim, Peer::from_index(0));
     assert_eq!(handler.outcome, Some(Err(FileSendError::Gone)));
 }

@@ -10,7 +10,7 @@
 
 use crate::limits::{GATHER_BYTES, LINE_COST_PER_TURN, TURN_COST_MAX, TURN_COST_USUAL};
 use std::collections::VecDeque;
-use stentor_io::Socket;
+use stentor_io::Peer;
 
 /// A kind of work that waits in line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Mark {
 /// The lines of a worker, and what is left of its turn.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    lines: [VecDeque<Socket>; Kind::ALL.len()],
+    lines: [VecDeque<Peer>; Kind::ALL.len()],
     /// What may still be spent on each kind. One step may cost many turns' worth: then it is below
     /// zero, and as many turns go by without such work.
     left: [isize; Kind::ALL.len()],
@@ -48,17 +48,17 @@ pub(crate) struct Budget {
     /// What the turn has cost so far, whatever it was spent on.
     spent: usize,
     /// Messages are on their way to readers: these go first.
-    is_passing: bool,
+    is_sweeping: bool,
     /// What each kind has cost since the start.
     costs: [u64; Kind::ALL.len()],
 }
 
 impl Budget {
     /// Another turn begins, in which messages are on their way to readers or not.
-    pub(crate) fn begin_turn(&mut self, is_passing: bool) {
+    pub(crate) fn begin_turn(&mut self, is_sweeping: bool) {
         self.spent = 0;
-        self.is_passing = is_passing;
-        let more = if is_passing { LINE_COST_PER_TURN / 4 } else { LINE_COST_PER_TURN } as isize;
+        self.is_sweeping = is_sweeping;
+        let more = if is_sweeping { LINE_COST_PER_TURN / 4 } else { LINE_COST_PER_TURN } as isize;
         for left in &mut self.left {
             *left = (*left + more).min(more);
         }
@@ -78,7 +78,7 @@ impl Budget {
 
     /// How much one step of a reader that catches up may find, in bytes.
     pub(crate) fn step_bytes(&self) -> usize {
-        if self.is_passing { GATHER_BYTES / 4 } else { GATHER_BYTES }
+        if self.is_sweeping { GATHER_BYTES / 4 } else { GATHER_BYTES }
     }
 
     /// Takes note of work of a kind.
@@ -114,12 +114,12 @@ impl Budget {
     }
 
     /// Puts a connection at the end of a line.
-    pub(crate) fn wait(&mut self, kind: Kind, socket: Socket) {
-        self.lines[kind as usize].push_back(socket);
+    pub(crate) fn wait(&mut self, kind: Kind, peer: Peer) {
+        self.lines[kind as usize].push_back(peer);
     }
 
     /// Takes the next connection out of a line. It may have gone.
-    pub(crate) fn next(&mut self, kind: Kind) -> Option<Socket> {
+    pub(crate) fn next(&mut self, kind: Kind) -> Option<Peer> {
         self.lines[kind as usize].pop_front()
     }
 
@@ -148,11 +148,11 @@ mod tests {
     fn nobody_goes_past_those_who_wait() {
         let mut budget = budget();
         assert!(Kind::ALL.iter().all(|&kind| budget.has_room(kind)));
-        budget.wait(Kind::Commands, Socket::from_index(7));
+        budget.wait(Kind::Commands, Peer::from_index(7));
         assert!(!budget.has_room(Kind::Commands) && budget.has_room(Kind::Replays));
         budget.serve(Some(Kind::Commands));
         assert!(budget.has_room(Kind::Commands));
-        assert_eq!(budget.next(Kind::Commands), Some(Socket::from_index(7)));
+        assert_eq!(budget.next(Kind::Commands), Some(Peer::from_index(7)));
         budget.serve(None);
         assert!(budget.has_room(Kind::Commands));
         assert!(budget.next(Kind::Commands).is_none() && budget.is_idle());
@@ -171,17 +171,17 @@ mod tests {
 
     #[test]
     fn a_large_step_is_paid_for_over_many_turns() {
-        for (is_passing, turns) in [(false, 4), (true, 16)] {
+        for (is_sweeping, turns) in [(false, 4), (true, 16)] {
             let mut budget = budget();
-            budget.begin_turn(is_passing);
+            budget.begin_turn(is_sweeping);
             budget.spend(Kind::Requests, 4 * LINE_COST_PER_TURN);
             let waits = (0..100).take_while(|_| {
-                budget.begin_turn(is_passing);
+                budget.begin_turn(is_sweeping);
                 !budget.has_room(Kind::Requests)
             });
-            assert_eq!(waits.count(), turns - 1, "passing: {is_passing}");
+            assert_eq!(waits.count(), turns - 1, "sweeping: {is_sweeping}");
             for _ in 0..100 {
-                budget.begin_turn(is_passing);
+                budget.begin_turn(is_sweeping);
             }
             budget.spend(Kind::Requests, LINE_COST_PER_TURN);
             assert!(!budget.has_room(Kind::Requests), "nothing is saved up");

@@ -9,7 +9,7 @@
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
 mod held;
-mod stream;
+mod reader;
 mod websocket;
 
 use crate::addresses::Counted;
@@ -23,7 +23,7 @@ use crate::response::Shape;
 use crate::route::{self, Next};
 use crate::stream::{Opening, Reader};
 use crate::timers::{Timed, Timer};
-use stentor_io::{Backend, Flow, Gone, Role, Socket};
+use stentor_io::{Backend, Flow, Gone, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Method, Scan};
 use stentor_wire::status::{Refusal, Status};
 
@@ -31,7 +31,7 @@ use stentor_wire::status::{Refusal, Status};
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     work: Option<Box<Work>>,
-    extra: Option<Box<stream::Extra>>,
+    extra: Option<Box<reader::Extra>>,
     reader: Reader,
     timer: Timer,
     counted: Counted,
@@ -73,7 +73,7 @@ enum Wait {
     /// The peer's end, after ours.
     Linger,
     /// Something for a long-poll to be answered with.
-    News,
+    Event,
     /// The end of a WebSocket's frame or message.
     Frame,
     /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
@@ -204,7 +204,7 @@ impl Connection {
 
     /// What it holds.
     pub(crate) fn usage(&self) -> Usage {
-        let extra = self.extra.as_deref().map_or(0, stream::Extra::own_bytes);
+        let extra = self.extra.as_deref().map_or(0, reader::Extra::own_bytes);
         match self.work.as_deref() {
             None => Usage { owned: extra, pinned: 0 },
             Some(work) => Usage { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
@@ -222,7 +222,7 @@ impl Connection {
         let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
         let bodies = backlog.into_iter().flat_map(Backlog::bodies);
         let pinned: usize = bodies.map(|body| pins.part(body)).sum();
-        let feeds = self.extra.as_deref().map_or(0, stream::Extra::feeds_bytes);
+        let feeds = self.extra.as_deref().map_or(0, reader::Extra::feeds_bytes);
         self.usage().owned + pinned + feeds
     }
 
@@ -231,7 +231,7 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         bytes: &[u8],
     ) -> Flow {
         if !matches!(self.phase, Phase::Open | Phase::Streaming) {
@@ -241,9 +241,9 @@ impl Connection {
             Some(work) if !work.input.is_empty() => {
                 let mut input = std::mem::take(&mut work.input);
                 input.extend_from_slice(bytes);
-                self.proceed_owned(cx, io, socket, input)
+                self.proceed_owned(cx, io, peer, input)
             }
-            _ => self.proceed(cx, io, socket, bytes).map(|turn| {
+            _ => self.proceed(cx, io, peer, bytes).map(|turn| {
                 let (Turn::Done(used) | Turn::Yielded(used)) = turn;
                 if used < bytes.len() && self.takes_input() {
                     self.work().input = bytes[used..].to_vec();
@@ -253,14 +253,14 @@ impl Connection {
                 }
             }),
         };
-        self.settle(cx, io, socket, result)
+        self.settle(cx, io, peer, result)
     }
 
     /// There is room to write, or another turn: sends what waits, then goes on with the input.
-    pub(crate) fn go_on<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(crate) fn go_on<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         let Some(work) = &mut self.work else { return };
         if let Some(backlog) = &mut work.backlog {
-            match backlog.send(io, socket, &cx.stats) {
+            match backlog.send(io, peer, &cx.stats) {
                 Ok(false) => return,
                 Ok(true) => {
                     work.backlog = None;
@@ -270,7 +270,7 @@ impl Connection {
                         self.phase = Phase::Refusing;
                     }
                 }
-                Err(Gone) => return self.close(cx, io, socket),
+                Err(Gone) => return self.close(cx, io, peer),
             }
         }
         work.line = None;
@@ -282,23 +282,23 @@ impl Connection {
             self.say_farewell(cx);
         }
         let result = match self.phase {
-            Phase::Open | Phase::Streaming => self.proceed_owned(cx, io, socket, input),
-            _ => self.flush(cx, io, socket).map(drop),
+            Phase::Open | Phase::Streaming => self.proceed_owned(cx, io, peer, input),
+            _ => self.flush(cx, io, peer).map(drop),
         };
-        if self.settle(cx, io, socket, result) == Flow::More {
-            io.resume(socket);
+        if self.settle(cx, io, peer, result) == Flow::More {
+            io.resume(peer);
         }
     }
 
     /// A graceful stop begins.
-    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         // With an answer on its way the stream is ended behind it.
         if self.waits() || !self.end_bulk(cx) {
             return;
         }
-        let result = self.flush(cx, io, socket).map(drop);
+        let result = self.flush(cx, io, peer).map(drop);
         // The connection reads on as it did: what comes is thrown away.
-        let _ = self.settle(cx, io, socket, result);
+        let _ = self.settle(cx, io, peer, result);
     }
 
     /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
@@ -320,33 +320,33 @@ impl Connection {
     }
 
     /// The deadline has come: tells a client that was in the middle of a request, and ends.
-    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         let reason = match (self.phase, self.wait) {
             (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
                 "The request head took too long to arrive."
             }
             (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
             (Phase::Streaming, wait) if wait != Wait::Room => {
-                return self.expire_stream(cx, io, socket);
+                return self.expire_stream(cx, io, peer);
             }
-            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, socket) => return,
+            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, peer) => return,
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
-                return self.abort(cx, io, socket);
+                return self.abort(cx, io, peer);
             }
-            _ => return self.close(cx, io, socket),
+            _ => return self.close(cx, io, peer),
         };
         cx.stats.timeouts.add(1);
         self.refuse(cx, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
-        let result = self.flush(cx, io, socket).map(drop);
+        let result = self.flush(cx, io, peer).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
-        let _ = self.settle(cx, io, socket, result);
+        let _ = self.settle(cx, io, peer, result);
     }
 
     /// Whether the peer takes what it is sent, if slowly.
-    fn is_being_read<B: Backend>(&mut self, io: &B, socket: Socket) -> bool {
+    fn is_being_read<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
         let backlog = self.work.as_mut().and_then(|work| work.backlog.as_mut());
-        backlog.is_some_and(|backlog| backlog.progress(io, socket))
+        backlog.is_some_and(|backlog| backlog.progress(io, peer))
     }
 
     /// When the connection is to be looked at, if that has changed.
@@ -372,29 +372,24 @@ impl Connection {
     }
 
     /// Closes the socket and frees the record.
-    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         self.free(cx);
-        io.close(socket);
+        io.close(peer);
     }
 
     /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
     /// to it by itself. A held request with so much behind it that nothing more is read would not:
     /// a long-poll whose client has ended is over, as it is when the end is read.
-    pub(crate) fn peer_finished<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        socket: Socket,
-    ) {
+    pub(crate) fn peer_finished<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         if self.holds_too_much() && !self.waits() {
-            self.close(cx, io, socket);
+            self.close(cx, io, peer);
         }
     }
 
     /// Closes with a reset: what was not delivered is thrown away.
-    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         self.free(cx);
-        io.abort(socket);
+        io.abort(peer);
     }
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
@@ -421,10 +416,10 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         mut input: Vec<u8>,
     ) -> Result<(), Gone> {
-        let turn = self.proceed(cx, io, socket, &input)?;
+        let turn = self.proceed(cx, io, peer, &input)?;
         let (Turn::Done(used) | Turn::Yielded(used)) = turn;
         if used < input.len() && self.takes_input() {
             input.drain(..used);
@@ -463,7 +458,7 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         input: &[u8],
     ) -> Result<Turn, Gone> {
         let mut at = 0;
@@ -476,10 +471,10 @@ impl Connection {
                 (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, rest),
                 // What is due goes first: an answer that was held, what was just subscribed to.
                 (Phase::Streaming, _) if self.is_busy() => {
-                    self.pump(cx, io, socket)?;
+                    self.pump(cx, io, peer)?;
                     if self.is_busy() || self.waits() { break } else { continue }
                 }
-                (Phase::Streaming, _) if !rest.is_empty() => self.hear(cx, socket, rest),
+                (Phase::Streaming, _) if !rest.is_empty() => self.read_frames(cx, peer, rest),
                 _ => break,
             };
             match progress {
@@ -490,14 +485,14 @@ impl Connection {
                 }
                 Progress::Stream(used, opening) => {
                     at += used;
-                    self.open_stream(cx, io, socket, *opening);
+                    self.open_stream(cx, io, peer, *opening);
                 }
                 Progress::Later(kind) => {
                     self.wait_in(kind);
                     break;
                 }
             }
-            if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, socket)? {
+            if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, peer)? {
                 break;
             }
             // At the end of the input there may still be an answer due, and nothing to come back
@@ -505,12 +500,12 @@ impl Connection {
             yielded = cx.cost >= cx.budget.share() && at < input.len();
         }
         if self.phase == Phase::Streaming && !self.waits() {
-            self.pump(cx, io, socket)?;
+            self.pump(cx, io, peer)?;
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;
         }
-        self.flush(cx, io, socket)?;
+        self.flush(cx, io, peer)?;
         // An answer that waits brings the connection back by itself.
         let waits = self.waits();
         Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
@@ -681,12 +676,12 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
     ) -> Result<bool, Gone> {
         if cx.out.len() == 0 {
             return Ok(true);
         }
-        match cx.out.send(io, socket, &cx.stats)? {
+        match cx.out.send(io, peer, &cx.stats)? {
             None => Ok(true),
             Some(backlog) => {
                 self.work().backlog = Some(backlog);
@@ -700,12 +695,12 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         result: Result<(), Gone>,
     ) -> Flow {
         if result == Err(Gone) {
             cx.out.clear();
-            self.close(cx, io, socket);
+            self.close(cx, io, peer);
             return Flow::Closed;
         }
         if self.work.as_ref().is_some_and(|work| work.backlog.is_some()) {
@@ -713,14 +708,14 @@ impl Connection {
         }
         match self.phase {
             Phase::Closing => {
-                self.close(cx, io, socket);
+                self.close(cx, io, peer);
                 return Flow::Closed;
             }
             Phase::Refusing => {
                 self.phase = Phase::Lingering;
                 self.work = None;
-                io.finish(socket);
-                io.resume(socket);
+                io.finish(peer);
+                io.resume(peer);
             }
             Phase::Free => return Flow::Closed,
             Phase::Open | Phase::Streaming | Phase::Lingering => {}
@@ -730,7 +725,7 @@ impl Connection {
             && let Some(line) = work.line
         {
             if !std::mem::replace(&mut work.is_in_line, true) {
-                cx.budget.wait(line, socket);
+                cx.budget.wait(line, peer);
             }
             return Flow::Pause;
         }

@@ -6,8 +6,8 @@ use crate::budget::Budget;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::connection::Activity;
-use crate::files::{Library, OpenFiles};
-use crate::limits::{GATHER_BYTES, NEWS_USUAL};
+use crate::files::{FileCache, OpenFiles};
+use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::output::Output;
@@ -21,7 +21,7 @@ use crate::stream::walks::Walks;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_hub::{Draft, Hub, Listener, News, Precondition, PublishError, Published};
+use stentor_hub::{Draft, Event, Hub, Precondition, PublishError, Published, Subscriber};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::status::Status;
@@ -35,7 +35,7 @@ pub(crate) const CONTROL: Role = 1;
 pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) compressor: Compressor,
-    pub(crate) library: Arc<Library>,
+    pub(crate) file_cache: Arc<FileCache>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
     /// The counters of every worker, to be summed when asked for.
@@ -79,17 +79,17 @@ pub(crate) struct Context {
     pub(crate) batches: Batches,
     pub(crate) walks: Walks,
     /// What was found for the reader that is being served.
-    pub(crate) found: Vec<News>,
+    pub(crate) found: Vec<Event>,
     pub(crate) memory: Memory,
     pub(crate) budget: Budget,
     /// What messages are compressed with, and decompressed: one of each for all connections.
     pub(crate) deflater: Deflater,
     pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// News on their way from the mailbox to the feeds.
-    news: VecDeque<(News, u64)>,
+    /// Event on their way from the mailbox to the feeds.
+    events: VecDeque<(Event, u64)>,
     /// One of them is being taken in: with a panic it is lost.
-    is_hearing: bool,
+    is_logging: bool,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
@@ -146,9 +146,9 @@ impl Context {
     ) -> Context {
         let mut budget = Budget::default();
         budget.begin_turn(false);
-        let listener = shared.hub.add_listener(Arc::clone(&mailbox) as Arc<dyn Listener>);
+        let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
         Context {
-            feeds: Feeds::new(listener),
+            feeds: Feeds::new(subscriber),
             batches: Batches::default(),
             walks: Walks::default(),
             found: Vec::new(),
@@ -157,8 +157,8 @@ impl Context {
             deflater: Deflater::default(),
             inflater: Inflater::default(),
             mailbox,
-            news: VecDeque::new(),
-            is_hearing: false,
+            events: VecDeque::new(),
+            is_logging: false,
             rng: Rng::new(seed),
             shared,
             settings,
@@ -177,11 +177,13 @@ impl Context {
     }
 
     /// Counts a connection from `peer`; `None` if that address has as many as it may.
-    pub(crate) fn count_in(&self, role: Role, peer: Option<IpAddr>) -> Option<Counted> {
-        let Some(peer) = peer.filter(|_| role == PUBLIC) else { return Some(Counted::default()) };
+    pub(crate) fn count_in(&self, role: Role, address: Option<IpAddr>) -> Option<Counted> {
+        let Some(address) = address.filter(|_| role == PUBLIC) else {
+            return Some(Counted::default());
+        };
         let rule = self.settings.limits.connections_per_address;
-        match rule.bound(peer, self.connections_max) {
-            Some(most) => self.shared.addresses.enter(peer, most),
+        match rule.bound(address, self.connections_max) {
+            Some(most) => self.shared.addresses.enter(address, most),
             None => Some(Counted::default()),
         }
     }
@@ -202,31 +204,31 @@ impl Context {
     }
 
     /// Takes what was published out of the mailbox and into the feeds.
-    pub(crate) fn hear_news(&mut self) {
+    pub(crate) fn take_events(&mut self) {
         // What a panic left comes first.
-        self.hear_rest();
-        self.mailbox.swap_news(&mut self.news);
-        self.hear_rest();
-        self.news.shrink_to(NEWS_USUAL);
+        self.log_events();
+        self.mailbox.swap_events(&mut self.events);
+        self.log_events();
+        self.events.shrink_to(EVENTS_USUAL);
     }
 
     /// One by one: what comes behind one that makes the worker panic is heard afterwards.
-    fn hear_rest(&mut self) {
-        while let Some((news, published_us)) = self.news.pop_front() {
-            self.is_hearing = true;
+    fn log_events(&mut self) {
+        while let Some((event, published_us)) = self.events.pop_front() {
+            self.is_logging = true;
             #[cfg(test)]
-            assert!(news.topic() != "/-panic", "a panic for the tests");
-            self.feeds.hear(news, published_us);
-            self.is_hearing = false;
+            assert!(event.topic() != "/-panic", "a panic for the tests");
+            self.feeds.log(event, published_us);
+            self.is_logging = false;
         }
     }
 
-    /// After a panic, and `outside` says that it was none of a connection: if news may have been
+    /// After a panic, and `outside` says that it was none of a connection: if events may have been
     /// lost by it, every reader is to look at history, so that nothing is lost in silence.
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
-        if outside | std::mem::take(&mut self.is_hearing) {
-            self.feeds.distrust(self.shared.hub.told_seq(), now_us);
+        if outside | std::mem::take(&mut self.is_logging) {
+            self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
     }
 

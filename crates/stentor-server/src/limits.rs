@@ -70,7 +70,7 @@ pub(crate) const VISITS_PER_TURN: usize = 128;
 /// Of these, readers of one topic before those of another have theirs.
 pub(crate) const VISITS_AT_ONCE: usize = 32;
 
-/// Beside these, readers visited in passes that have few left: they are soon done, and do not wait
+/// Beside these, readers visited in sweeps that have few left: they are soon done, and do not wait
 /// for the many.
 pub(crate) const VISITS_OF_FEW_PER_TURN: usize = 256;
 pub(crate) const VISITS_FEW: usize = 1_024;
@@ -85,7 +85,7 @@ pub(crate) const IGNORED_BYTES_MAX: usize = 4 * 1024;
 pub(crate) const ECHO_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Messages a worker is usually told of at once: an estimate that saves growing, not a limit.
-pub(crate) const NEWS_USUAL: usize = 1_024;
+pub(crate) const EVENTS_USUAL: usize = 1_024;
 
 /// How long a publisher's stream of lines may be silent.
 pub(crate) const BULK_SILENCE_MS: u64 = 60_000;
@@ -114,7 +114,7 @@ pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 /// had open when the worker took its file table).
 pub(crate) const FILES_RESERVED: usize = 128;
 
-/// After so many panics a worker, or the keeper of files, is thought to be beyond repair.
+/// After so many panics a worker, or the loader of files, is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
 
 /// What one connection is sent of a file on the disk before the others have their turn. The

@@ -1,11 +1,11 @@
-//! What other threads tell a worker: orders, and news of what was published; and a waker for when
+//! What other threads tell a worker: orders, and events that were published; and a waker for when
 //! it sleeps. Whoever writes to a worker that has ended writes to nobody, and nothing is kept.
 
 use crate::config::Settings;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use stentor_hub::{Listener, News};
+use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
 
 /// An order to a worker.
@@ -28,7 +28,7 @@ pub(crate) struct Mailbox {
 struct Contents {
     orders: Vec<Order>,
     /// Messages, and when they were published on the clock of [`monotonic_us`].
-    news: VecDeque<(News, u64)>,
+    events: VecDeque<(Event, u64)>,
     /// The worker has ended.
     is_closed: bool,
 }
@@ -53,16 +53,16 @@ impl Mailbox {
         std::mem::take(&mut self.contents().orders)
     }
 
-    /// Swaps the news for an empty list, which is used again.
-    pub(crate) fn swap_news(&self, news: &mut VecDeque<(News, u64)>) {
-        std::mem::swap(&mut self.contents().news, news);
+    /// Swaps the events for an empty list, which is used again.
+    pub(crate) fn swap_events(&self, events: &mut VecDeque<(Event, u64)>) {
+        std::mem::swap(&mut self.contents().events, events);
     }
 
     /// The worker has ended: drops what is in the mailbox, and all that comes.
     pub(crate) fn close(&self) {
         let mut contents = self.contents();
         contents.is_closed = true;
-        let dropped = (std::mem::take(&mut contents.orders), std::mem::take(&mut contents.news));
+        let dropped = (std::mem::take(&mut contents.orders), std::mem::take(&mut contents.events));
         // Publishers wait for the lock, and there may be much to drop.
         drop(contents);
         drop(dropped);
@@ -77,12 +77,12 @@ impl Mailbox {
     }
 }
 
-impl Listener for Mailbox {
-    fn tell(&self, news: &News) {
+impl Subscriber for Mailbox {
+    fn notify(&self, event: &Event) {
         let now_us = monotonic_us();
         let mut contents = self.contents();
         if !contents.is_closed {
-            contents.news.push_back((news.clone(), now_us));
+            contents.events.push_back((event.clone(), now_us));
         }
     }
 
@@ -100,15 +100,15 @@ mod tests {
     fn nothing_is_kept_for_a_worker_that_has_ended() {
         let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
         let mailbox = Arc::new(Mailbox::new().unwrap());
-        let id = hub.add_listener(Arc::clone(&mailbox) as Arc<dyn Listener>);
-        hub.listen(id, &Filter::parse("/a").unwrap(), Arc::default());
+        let id = hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
+        hub.subscribe(id, &Filter::parse("/a").unwrap(), Arc::default());
         let publish = || hub.publish("/a", Draft::new(*b"x"), Precondition::None, 0).unwrap();
         publish();
         mailbox.put(Order::Drain);
-        assert_eq!(mailbox.contents().news.len(), 1);
+        assert_eq!(mailbox.contents().events.len(), 1);
         mailbox.close();
         for _ in 0..2 {
-            assert!(mailbox.contents().news.is_empty() && mailbox.contents().orders.is_empty());
+            assert!(mailbox.contents().events.is_empty() && mailbox.contents().orders.is_empty());
             publish();
             mailbox.put(Order::Drain);
         }

@@ -83,8 +83,8 @@ impl Pins {
     pub(crate) fn add(&mut self, body: &Body) {
         let (address, holders) = match body {
             Body::Value { message, .. } if message.is_dropped() => (address(message), None),
-            Body::Streamed { news, .. } if news.message.is_dropped() => {
-                (address(&news.message), None)
+            Body::Streamed { event, .. } if event.message.is_dropped() => {
+                (address(&event.message), None)
             }
             Body::Cached { entry, .. } => (address(entry), Some(Arc::strong_count(entry))),
             _ => return,
@@ -103,7 +103,7 @@ impl Pins {
     pub(crate) fn part(&self, body: &Body) -> usize {
         let address = match body {
             Body::Value { message, .. } => address(message),
-            Body::Streamed { news, .. } => address(&news.message),
+            Body::Streamed { event, .. } => address(&event.message),
             Body::Cached { entry, .. } => address(entry),
             Body::Stored { .. } => return 0,
         };

@@ -9,14 +9,14 @@
 //! What is on the disk is sent by the kernel, from its page cache, a share at a time: the socket
 //! of a fast reader would take a whole film while all others wait.
 
-use crate::files::Entry;
+use crate::files::CachedFile;
 use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, PROGRESS_BYTES_MIN, SHARE_BYTES_MIN};
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_hub::{Message, News, StreamForm};
-use stentor_io::{Backend, File, FileSendError, Gone, Socket};
+use stentor_hub::{Event, Message, StreamForm};
+use stentor_io::{Backend, File, FileSendError, Gone, Peer};
 use stentor_wire::negotiate::Encoding;
 
 /// Bytes that are sent from where they are.
@@ -25,9 +25,9 @@ pub(crate) enum Body {
     /// The value in one of its encodings.
     Value { message: Arc<Message>, encoding: Encoding },
     /// What a stream makes of it.
-    Streamed { news: News, form: StreamForm },
+    Streamed { event: Event, form: StreamForm },
     /// A file of the cache, from one byte to before another.
-    Cached { entry: Arc<Entry>, encoding: Encoding, from: u32, to: u32 },
+    Cached { entry: Arc<CachedFile>, encoding: Encoding, from: u32, to: u32 },
     /// A file on the disk: so many bytes from the given one on.
     Stored { file: Arc<File>, from: u64, length: u64 },
 }
@@ -39,7 +39,7 @@ impl Body {
             Body::Value { message, encoding } => {
                 message.form(*encoding).map_or(&[], |form| form.body)
             }
-            Body::Streamed { news, form } => news.streamed(*form).unwrap_or_default(),
+            Body::Streamed { event, form } => event.streamed(*form).unwrap_or_default(),
             Body::Cached { entry, encoding, from, to } => {
                 let body = entry.form(*encoding).map_or(&[][..], |form| &form.body);
                 body.get(*from as usize..*to as usize).unwrap_or_default()
@@ -52,7 +52,7 @@ impl Body {
     pub(crate) fn kept_bytes(&self) -> usize {
         match self {
             Body::Value { message, .. } => message.kept_bytes(),
-            Body::Streamed { news, .. } => news.message.kept_bytes(),
+            Body::Streamed { event, .. } => event.message.kept_bytes(),
             Body::Cached { entry, .. } => entry.bytes(),
             Body::Stored { .. } => 0,
         }
@@ -102,7 +102,7 @@ impl Output {
     /// Adds a part of a file of the cache: `from` is where `part` begins in that form of it.
     pub(crate) fn cached(
         &mut self,
-        entry: &Arc<Entry>,
+        entry: &Arc<CachedFile>,
         encoding: Encoding,
         from: u32,
         part: &[u8],
@@ -135,18 +135,18 @@ impl Output {
     pub(crate) fn send<B: Backend>(
         &mut self,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         stats: &Stats,
     ) -> Result<Option<Backlog>, Gone> {
         if self.has_stored {
             let mut backlog = self.take_pieces();
-            let all = backlog.send(io, socket, stats)?;
+            let all = backlog.send(io, peer, stats)?;
             return Ok(if all { None } else { Some(backlog.shrunk()) });
         }
         let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
         let count = self.slices(&mut slices);
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        let sent = io.send(socket, &slices[..count])?;
+        let sent = io.send(peer, &slices[..count])?;
         if sent == self.len() {
             self.clear();
             return Ok(None);
@@ -155,8 +155,8 @@ impl Output {
         backlog.advance(sent as u64);
         // Only if more was gathered than one send can name is there a point in another.
         if sent < offered {
-            backlog.progress(io, socket);
-        } else if backlog.send(io, socket, stats)? {
+            backlog.progress(io, peer);
+        } else if backlog.send(io, peer, stats)? {
             return Ok(None);
         }
         Ok(Some(backlog.shrunk()))
@@ -280,9 +280,9 @@ impl Backlog {
     /// Whether the peer has read something worth mentioning since this was last asked, or since
     /// something was last sent. The kernel tells of room only when there is a lot of it: a slow
     /// reader makes progress long before.
-    pub(crate) fn progress<B: Backend>(&mut self, io: &B, socket: Socket) -> bool {
+    pub(crate) fn progress<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
         let before = self.unacknowledged;
-        self.unacknowledged = io.unacknowledged(socket);
+        self.unacknowledged = io.unacknowledged(peer);
         before.saturating_sub(self.unacknowledged) >= PROGRESS_BYTES_MIN.min(before).max(1)
     }
 
@@ -291,7 +291,7 @@ impl Backlog {
     pub(crate) fn send<B: Backend>(
         &mut self,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         stats: &Stats,
     ) -> Result<bool, Gone> {
         let mut share = FILE_SHARE_BYTES;
@@ -311,11 +311,11 @@ impl Backlog {
                 count += 1;
             }
             let sent = match stored {
-                None => io.send(socket, &slices[..count])?,
+                None => io.send(peer, &slices[..count])?,
                 Some(_) if share == 0 => {
                     // The rest comes behind everybody else's.
-                    self.progress(io, socket);
-                    io.resume(socket);
+                    self.progress(io, peer);
+                    io.resume(peer);
                     return Ok(false);
                 }
                 Some((file, from, length)) => {
@@ -323,7 +323,7 @@ impl Backlog {
                     share -= length;
                     let before = wanted;
                     wanted += length;
-                    let sent = send_stored(io, socket, &slices[..count], file, from, length);
+                    let sent = send_stored(io, peer, &slices[..count], file, from, length);
                     let sent = sent.map_err(|error| {
                         stats.files_cut.add(u64::from(error == FileSendError::Truncated));
                         Gone
@@ -334,7 +334,7 @@ impl Backlog {
             };
             self.advance(sent as u64);
             if sent < wanted {
-                self.progress(io, socket);
+                self.progress(io, peer);
                 return Ok(false);
             }
         }
@@ -373,7 +373,7 @@ fn saturated(bytes: usize) -> u32 {
 /// would not fit what follows.
 fn send_stored<B: Backend>(
     io: &mut B,
-    socket: Socket,
+    peer: Peer,
     before: &[IoSlice<'_>],
     file: &File,
     from: u64,
@@ -382,7 +382,7 @@ fn send_stored<B: Backend>(
     if file.status_now().ok() != Some(file.status()) {
         return Err(FileSendError::Truncated);
     }
-    io.send_file(socket, before, file, from, length)
+    io.send_file(peer, before, file, from, length)
 }
 
 const SLICES_PER_SEND: usize = 16;

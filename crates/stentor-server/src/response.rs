@@ -2,7 +2,7 @@
 
 use crate::config::{Cors, Settings};
 use crate::context::PUBLIC;
-use crate::files::Entry;
+use crate::files::CachedFile;
 use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
 use crate::stats::Stats;
@@ -86,7 +86,7 @@ pub(crate) enum Part<'a> {
     /// At hand, for this answer alone.
     Bytes(&'a [u8]),
     /// In the cache: `bytes` are what that form of the entry holds from there on.
-    Cached { entry: &'a Arc<Entry>, encoding: Encoding, from: u32, bytes: &'a [u8] },
+    Cached { entry: &'a Arc<CachedFile>, encoding: Encoding, from: u32, bytes: &'a [u8] },
     /// On the disk.
     Stored { file: &'a Arc<File>, from: u64, length: u64 },
 }

@@ -7,7 +7,7 @@ use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::{CONTROL, PUBLIC, Shared};
-use crate::files::{Keeper, Library, check_roots};
+use crate::files::{FileCache, FileLoader, check_roots};
 use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
 use crate::stats::Stats;
@@ -128,7 +128,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
         compressor: Compressor::start()?,
-        library: Arc::new(Library::new()?),
+        file_cache: Arc::new(FileCache::new()?),
         addresses: AddressCounts::new(),
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
@@ -143,7 +143,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         settings,
     };
     server.start_workers(&posts, &addresses)?;
-    server.start_keeper();
+    server.start_file_loader();
     Ok(server)
 }
 
@@ -216,9 +216,9 @@ impl Server {
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
         self.shared.hub.set_rules(settings.topics.clone());
-        self.shared.library.reload(&settings.mounts, &settings.files);
+        self.shared.file_cache.reload(&settings.mounts, &settings.files);
         self.settings = settings;
-        self.start_keeper();
+        self.start_file_loader();
         let settings = Arc::new(self.settings.clone());
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
@@ -254,10 +254,10 @@ impl Server {
 
     /// Once there are files to be kept, there is somebody who keeps them. Without, they are served
     /// all the same, from the disk.
-    fn start_keeper(&self) {
+    fn start_file_loader(&self) {
         let Settings { mounts, files, .. } = &self.settings;
-        let keeper = self.shared.library.keeper(mounts, files);
-        if let Err(error) = keeper.and_then(|keeper| keeper.map_or(Ok(()), Keeper::start)) {
+        let loader = self.shared.file_cache.loader(mounts, files);
+        if let Err(error) = loader.and_then(|loader| loader.map_or(Ok(()), FileLoader::start)) {
             tracing::error!("files are not kept in memory: {error}");
         }
     }
@@ -410,7 +410,7 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
                 worker.recover(&mut io);
                 // A wake-up may have gone by in the turn that broke off.
                 mailbox.waker().take();
-                worker.attend(&mut io);
+                worker.read_mailbox(&mut io);
             }
             loop {
                 turn(&mut worker, &mut io)?;
@@ -433,7 +433,7 @@ fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
     let deadline_ms = worker.next_deadline_ms();
     let woken = io.turn(worker, deadline_ms)?;
     if woken {
-        worker.attend(io);
+        worker.read_mailbox(io);
     }
     worker.after_turn(io);
     if worker.releases_memory() {

@@ -1,6 +1,6 @@
 //! The records of a worker's connections, found by socket number.
 //!
-//! Socket numbers are dense, so the slab is an array. It grows by chunks that never move: no
+//! Peer numbers are dense, so the slab is an array. It grows by chunks that never move: no
 //! copying of a million records, no moment with twice the memory.
 
 /// An array of `T` that grows by chunks.

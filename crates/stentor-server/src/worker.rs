@@ -17,11 +17,11 @@ use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::slab::Slab;
 use crate::stats::Stats;
-use crate::stream::feeds::{Entry, FeedId, Visit};
+use crate::stream::feeds::{FeedId, Member, Visit};
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_io::{Backend, Flow, Handler, Pause, Refused, Role, Socket};
+use stentor_io::{Backend, Flow, Handler, Pause, Peer, Refused, Role};
 
 /// The connections of one thread.
 pub(crate) struct Worker {
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     wheel: Wheel,
     drain: Drain,
     /// The connection that is being seen to, and what it did before: all that a panic can spoil.
-    current: Option<(Socket, Activity, Usage)>,
+    current: Option<(Peer, Activity, Usage)>,
     /// When running out of files or memory was last logged.
     pause_logged_ms: Option<u64>,
     /// Nobody was found who holds too much: until then nobody is looked for, as long as all
@@ -96,7 +96,7 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        if self.cx.feeds.is_passing() || self.cx.feeds.is_sparse() || !self.cx.budget.is_idle() {
+        if self.cx.feeds.is_sweeping() || self.cx.feeds.is_sparse() || !self.cx.budget.is_idle() {
             return Some(0);
         }
         let drain = match self.drain {
@@ -117,17 +117,17 @@ impl Worker {
         self.cx.tick(now_ms, io.unix_s());
         for _ in 0..EXPIRIES_PER_TURN {
             let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
-            let socket = Socket::from_index(index as u32);
+            let peer = Peer::from_index(index as u32);
             self.cx.cost = 0;
-            self.with(socket, |connection, cx| connection.expire(cx, io, socket));
+            self.with(peer, |connection, cx| connection.expire(cx, io, peer));
         }
         self.cx.walks.tick(now_ms);
         for kind in Kind::ALL {
             self.serve_line(io, kind);
         }
         let connections = &mut self.connections;
-        self.cx.feeds.tidy(|feed, Entry { socket, stamp }| {
-            connections.at(socket.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
+        self.cx.feeds.tidy(|feed, Member { peer, stamp }| {
+            connections.at(peer.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
         self.fan_out(io);
         match self.drain {
@@ -140,7 +140,7 @@ impl Worker {
         }
         self.relieve(io);
         self.measure();
-        self.cx.budget.begin_turn(self.cx.feeds.is_passing());
+        self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
@@ -157,14 +157,14 @@ impl Worker {
             if !self.cx.budget.has_room(kind) {
                 break;
             }
-            let Some(socket) = self.cx.budget.next(kind) else { break };
-            let Some(connection) = self.connections.at(socket.index()) else { continue };
+            let Some(peer) = self.cx.budget.next(kind) else { break };
+            let Some(connection) = self.connections.at(peer.index()) else { continue };
             if !connection.leave_line(kind) {
                 continue;
             }
             let mark = self.cx.budget.mark(kind);
             self.cx.cost = 0;
-            self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
+            self.with(peer, |connection, cx| connection.go_on(cx, io, peer));
             // Whatever it was spent on, it was in the turn of this line.
             self.cx.budget.settle(mark, self.cx.cost.max(LINE_VISIT_COST));
         }
@@ -196,19 +196,19 @@ impl Worker {
     }
 
     /// Empties the mailbox.
-    pub(crate) fn attend<B: Backend>(&mut self, io: &mut B) {
-        self.cx.hear_news();
+    pub(crate) fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
+        self.cx.take_events();
         for order in self.cx.mailbox.take_orders() {
-            self.obey(io, order);
+            self.execute(io, order);
         }
     }
 
-    /// Visits some of the readers for whom there is news. The rest have their turn after whatever
-    /// else has happened meanwhile: a fan-out to many holds nobody up.
+    /// Visits some of the readers for whom there are events. The rest have their turn after
+    /// whatever else has happened meanwhile: a fan-out to many holds nobody up.
     fn fan_out<B: Backend>(&mut self, io: &mut B) {
         let (mut visits, mut visits_of_few, mut cost) = (0, 0, 0);
         while visits < VISITS_PER_TURN && cost < TURN_COST_MAX {
-            let Some(feed) = self.cx.feeds.next_pass() else {
+            let Some(feed) = self.cx.feeds.next_sweep() else {
                 self.cx.batches.forget();
                 return;
             };
@@ -222,7 +222,7 @@ impl Worker {
                 *counted += 1;
                 self.cx.cost = 0;
                 match self.cx.feeds.next_visit(feed) {
-                    Some(Visit::Reader(entry)) => self.visit(io, feed, entry.socket),
+                    Some(Visit::Reader(member)) => self.visit(io, feed, member.peer),
                     Some(Visit::Over { published_us }) => {
                         let us = io.now_us().saturating_sub(published_us);
                         self.cx.stats.fan_outs.observe(us);
@@ -235,15 +235,15 @@ impl Worker {
         }
     }
 
-    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, socket: Socket) {
-        let Some(connection) = self.connections.at(socket.index()) else { return };
+    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, peer: Peer) {
+        let Some(connection) = self.connections.at(peer.index()) else { return };
         if connection.is_due(self.cx.feeds.latest_seq(feed)) {
-            self.with(socket, |connection, cx| connection.deliver(cx, io, socket));
+            self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
         }
     }
 
     /// Carries out an order from another thread.
-    pub(crate) fn obey<B: Backend>(&mut self, io: &mut B, order: Order) {
+    pub(crate) fn execute<B: Backend>(&mut self, io: &mut B, order: Order) {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
@@ -252,13 +252,13 @@ impl Worker {
 
     /// After a panic: closes the connection that was being seen to, and it alone. Nothing else is
     /// ever left half done, since the worker sees to one connection at a time. If it saw to none,
-    /// or took news in, the log of what was published may lack something and is not used.
+    /// or took events in, the log of what was published may lack something and is not used.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
         self.cx.recover(self.current.is_none(), io.now_us());
-        let Some((socket, before, usage)) = self.current.take() else { return };
-        let Some(connection) = self.connections.at(socket.index()) else { return };
+        let Some((peer, before, usage)) = self.current.take() else { return };
+        let Some(connection) = self.connections.at(peer.index()) else { return };
         if !connection.is_free() {
-            connection.close(&mut self.cx, io, socket);
+            connection.close(&mut self.cx, io, peer);
         }
         self.cx.note(before, Activity::Waiting);
         self.cx.memory.note(usage, Usage::default());
@@ -278,20 +278,20 @@ impl Worker {
         self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };
         for index in 0..self.connections.end() {
             // Visiting a connection also gives it the deadline it has from now on.
-            let socket = Socket::from_index(index as u32);
-            self.with(socket, |connection, cx| connection.drain(cx, io, socket));
+            let peer = Peer::from_index(index as u32);
+            self.with(peer, |connection, cx| connection.drain(cx, io, peer));
         }
     }
 
     /// Takes note of a connection that is refused since its address has as many as it may.
-    fn refuse_connection(&mut self, peer: Option<IpAddr>) {
+    fn refuse_connection(&mut self, address: Option<IpAddr>) {
         self.cx.stats.connections_refused.add(1);
-        if let Some(peer) = peer
+        if let Some(address) = address
             && is_due(&mut self.refusal_logged_ms, self.cx.now_ms)
         {
             tracing::warn!(
-                "{peer} has as many connections as one address may: more are refused; if that is a \
-                 proxy or a network with many clients, raise limits.connections_per_address"
+                "{address} has as many connections as one address may: more are refused; if that \
+                 is a proxy or a network with many clients, raise limits.connections_per_address"
             );
         }
     }
@@ -299,15 +299,15 @@ impl Worker {
     /// Lets a connection do something, then keeps its counters and its deadline.
     fn with<R>(
         &mut self,
-        socket: Socket,
+        peer: Peer,
         act: impl FnOnce(&mut Connection, &mut Context) -> R,
     ) -> Option<R> {
-        let connection = self.connections.at(socket.index())?;
+        let connection = self.connections.at(peer.index())?;
         if connection.is_free() {
             return None;
         }
         let (before, usage) = (connection.activity(), connection.usage());
-        self.current = Some((socket, before, usage));
+        self.current = Some((peer, before, usage));
         let result = act(connection, &mut self.cx);
         self.current = None;
         self.cx.note(before, connection.activity());
@@ -315,7 +315,7 @@ impl Worker {
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {
-            self.wheel.set(&mut self.connections, socket.index(), deadline_ms, self.cx.now_ms);
+            self.wheel.set(&mut self.connections, peer.index(), deadline_ms, self.cx.now_ms);
         }
         Some(result)
     }
@@ -325,52 +325,52 @@ impl<B: Backend> Handler<B> for Worker {
     fn accepted(
         &mut self,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         role: Role,
-        peer: Option<IpAddr>,
+        address: Option<IpAddr>,
     ) -> Result<(), Refused> {
         self.cx.tick(io.now_ms(), io.unix_s());
         self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
-        let Some(counted) = self.cx.count_in(role, peer) else {
-            self.refuse_connection(peer);
+        let Some(counted) = self.cx.count_in(role, address) else {
+            self.refuse_connection(address);
             return Err(Refused(TOO_MANY));
         };
         self.cx.connections(role).add(1);
         self.open += 1;
-        self.connections.grow(socket.index()).open(role, peer.is_some(), counted);
+        self.connections.grow(peer.index()).open(role, address.is_some(), counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,
             false => self.cx.settings.limits.head_timeout_ms,
         };
         let now_ms = self.cx.now_ms;
-        self.wheel.set(&mut self.connections, socket.index(), now_ms + first_ms, now_ms);
+        self.wheel.set(&mut self.connections, peer.index(), now_ms + first_ms, now_ms);
         Ok(())
     }
 
-    fn ready(&mut self, io: &mut B, socket: Socket, writable: bool) -> bool {
+    fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool {
         self.cx.begin_visit();
-        let Some(connection) = self.connections.at(socket.index()) else { return false };
+        let Some(connection) = self.connections.at(peer.index()) else { return false };
         if writable && connection.is_blocked() {
             self.cx.tick(io.now_ms(), io.unix_s());
-            self.with(socket, |connection, cx| connection.go_on(cx, io, socket));
+            self.with(peer, |connection, cx| connection.go_on(cx, io, peer));
         }
-        self.connections.at(socket.index()).is_some_and(|connection| connection.reads())
+        self.connections.at(peer.index()).is_some_and(|connection| connection.reads())
     }
 
-    fn received(&mut self, io: &mut B, socket: Socket, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow {
         self.cx.tick(io.now_ms(), io.unix_s());
         self.cx.stats.bytes_in.add(bytes.len() as u64);
-        self.with(socket, |connection, cx| connection.receive(cx, io, socket, bytes))
+        self.with(peer, |connection, cx| connection.receive(cx, io, peer, bytes))
             .unwrap_or(Flow::Closed)
     }
 
-    fn ended(&mut self, io: &mut B, socket: Socket) {
-        self.with(socket, |connection, cx| connection.close(cx, io, socket));
+    fn ended(&mut self, io: &mut B, peer: Peer) {
+        self.with(peer, |connection, cx| connection.close(cx, io, peer));
     }
 
-    fn finished(&mut self, io: &mut B, socket: Socket) {
-        self.with(socket, |connection, cx| connection.peer_finished(cx, io, socket));
+    fn finished(&mut self, io: &mut B, peer: Peer) {
+        self.with(peer, |connection, cx| connection.peer_finished(cx, io, peer));
     }
 
     fn accept_paused(&mut self, why: Pause) {

@@ -128,7 +128,7 @@ impl Default for Told {
     }
 }
 
-/// Long-polls are answered with message 0 and must have asked again before there is news.
+/// Long-polls are answered with message 0 and must have asked again before there is event.
 fn settle(session: &mut Session<'_>) {
     let phase = Phase { ends_us: Some(monotonic_us() + SETTLE_US), ..phase("settling") };
     session.look_on(&phase, |_, _| {}, |_| false);

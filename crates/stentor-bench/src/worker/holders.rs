@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stentor_io::{Backend, Epoll, Flow, Socket};
+use stentor_io::{Backend, Epoll, Flow, Peer};
 use stentor_wire::http1::response::ResponseHead;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
@@ -101,7 +101,7 @@ impl Worker {
         Some(io.now_ms())
     }
 
-    pub(super) fn holder_connected(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+    pub(super) fn holder_connected(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
         self.at(socket).answers_due = 1;
         let request = std::mem::take(&mut self.holders.request);
         let flow = self.request(io, socket, &request);
@@ -117,7 +117,7 @@ impl Worker {
     }
 
     /// The connection has become what it was opened for.
-    fn settle(&mut self, socket: Socket) {
+    fn settle(&mut self, socket: Peer) {
         let connection = self.at(socket);
         let stalls = connection.stalls;
         if !std::mem::replace(&mut connection.settled, true) {
@@ -128,7 +128,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn holder_saw(&mut self, io: &mut Epoll, socket: Socket, seen: Seen<'_>) -> Flow {
+    pub(super) fn holder_saw(&mut self, io: &mut Epoll, socket: Peer, seen: Seen<'_>) -> Flow {
         let role = self.role();
         let trouble = match seen {
             Seen::More => None,
@@ -158,12 +158,7 @@ impl Worker {
     }
 
     /// An answer begins. Returns what is wrong with it.
-    fn holder_head(
-        &mut self,
-        socket: Socket,
-        role: Role,
-        head: &ResponseHead<'_>,
-    ) -> Option<String> {
+    fn holder_head(&mut self, socket: Peer, role: Role, head: &ResponseHead<'_>) -> Option<String> {
         let now_us = self.now_us;
         let connection = self.at(socket);
         connection.closes = !head.keep_alive;
@@ -201,9 +196,9 @@ impl Worker {
     }
 
     /// Makes the request for what is newer than an answer, unless it is one that was made already.
-    fn prepare_ask(&mut self, socket: Socket, head: &ResponseHead<'_>) {
+    fn prepare_ask(&mut self, socket: Peer, head: &ResponseHead<'_>) {
         if head.etag.is_none() && head.last_modified.is_none() && self.at(socket).ask.is_some() {
-            // An answer without news names nothing newer.
+            // An answer without event names nothing newer.
             return;
         }
         let etag = head.etag.unwrap_or_default();
@@ -223,20 +218,20 @@ impl Worker {
     }
 
     /// Keeps an answer, or a message in fragments, until it is whole.
-    fn gather(&mut self, socket: Socket, data: &[u8]) -> Option<String> {
+    fn gather(&mut self, socket: Peer, data: &[u8]) -> Option<String> {
         let content = &mut self.at(socket).rest.get_or_insert_default().content;
         content.extend_from_slice(data);
         (content.len() > CONTENT_BYTES_MAX).then(|| "an answer that does not end".to_owned())
     }
 
     /// Takes what was kept.
-    fn gathered(&mut self, socket: Socket) -> Vec<u8> {
+    fn gathered(&mut self, socket: Peer) -> Vec<u8> {
         let rest = self.at(socket).rest.as_mut();
         rest.map(|rest| std::mem::take(&mut rest.content)).unwrap_or_default()
     }
 
     /// Looks through events; what is cut is kept.
-    fn read_events(&mut self, socket: Socket, data: &[u8]) -> Option<String> {
+    fn read_events(&mut self, socket: Peer, data: &[u8]) -> Option<String> {
         let mut kept = self.gathered(socket);
         let mut events = if kept.is_empty() {
             data
@@ -265,7 +260,7 @@ impl Worker {
     fn read_frame(
         &mut self,
         io: &mut Epoll,
-        socket: Socket,
+        socket: Peer,
         frame: &ServerFrame<'_>,
     ) -> Option<String> {
         match frame.opcode {
@@ -297,12 +292,12 @@ impl Worker {
     }
 
     /// A long-poll is answered: looks through the answer, and asks for what is newer.
-    fn poll_again(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+    fn poll_again(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
         let content = self.gathered(socket);
         let found = self.find_stamps(socket, &content);
         let now_us = self.now_us;
         let connection = self.at(socket);
-        // The first answer may come at once, and so may one that has news.
+        // The first answer may come at once, and so may one that has event.
         let hasty = !found && now_us.saturating_sub(connection.began_us) < HELD_US_MIN;
         connection.hasty = if hasty { connection.hasty + 1 } else { 0 };
         connection.began_us = now_us;
@@ -322,7 +317,7 @@ impl Worker {
     }
 
     /// Notes the messages in what came. Says whether there were any.
-    fn find_stamps(&mut self, socket: Socket, bytes: &[u8]) -> bool {
+    fn find_stamps(&mut self, socket: Peer, bytes: &[u8]) -> bool {
         let Some(finder) = self.holders.finder.take() else { return false };
         let mut found = false;
         for stamp in finder.find(bytes) {
@@ -336,7 +331,7 @@ impl Worker {
         found
     }
 
-    fn note(&mut self, socket: Socket, number: u32, published_us: u64) {
+    fn note(&mut self, socket: Peer, number: u32, published_us: u64) {
         let after_us = self.now_us.saturating_sub(published_us);
         let connection = self.at(socket);
         let (note, stalls) = (connection.ledger.note(number), connection.stalls);
@@ -365,7 +360,7 @@ impl Worker {
         }
     }
 
-    fn gap_told(&mut self, socket: Socket) {
+    fn gap_told(&mut self, socket: Peer) {
         let connection = self.at(socket);
         connection.told = true;
         let stalls = connection.stalls;
@@ -386,7 +381,7 @@ impl Worker {
         if std::mem::replace(&mut self.holders.stalling, stalling) && !stalling {
             for (index, connection) in self.connections.iter().enumerate() {
                 if connection.stalls && connection.stage == Stage::Open {
-                    io.resume(Socket::from_index(index as u32));
+                    io.resume(Peer::from_index(index as u32));
                 }
             }
         }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use stentor_io::{Backend, Epoll, Flow, Socket, monotonic_us};
+use stentor_io::{Backend, Epoll, Flow, Peer, monotonic_us};
 
 use super::{Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Worker, connect_error};
 use crate::exchange::{Exchange, Seen};
@@ -26,7 +26,7 @@ pub(super) struct Requesters {
     /// Connections there are, on their way or open.
     live: u64,
     /// Open, and nothing to do; some may have ended since.
-    idle: VecDeque<Socket>,
+    idle: VecDeque<Peer>,
     /// Requests still to be sent.
     left: u64,
     pace: Option<Pace>,
@@ -175,7 +175,7 @@ impl Worker {
         Some(io.now_ms())
     }
 
-    pub(super) fn requester_connected(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+    pub(super) fn requester_connected(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
         self.tally.requesters_opened.add(1);
         if self.requesters.closing == Closing::Keep {
             return self.go_on(io, socket);
@@ -188,7 +188,7 @@ impl Worker {
     }
 
     /// Nothing is under way on the connection: sends what is due, or lets it wait.
-    fn go_on(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+    fn go_on(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
         let began_us = self
             .orders
             .going_since()
@@ -203,7 +203,7 @@ impl Worker {
     }
 
     /// Sends one request, or as many as are pipelined.
-    fn ask(&mut self, io: &mut Epoll, socket: Socket, began_us: u64) -> Flow {
+    fn ask(&mut self, io: &mut Epoll, socket: Peer, began_us: u64) -> Flow {
         let requests = self.requesters.left.min(self.requesters.pipeline.into());
         self.requesters.count_sent(requests);
         let connection = self.at(socket);
@@ -216,7 +216,7 @@ impl Worker {
         flow
     }
 
-    pub(super) fn requester_saw(&mut self, io: &mut Epoll, socket: Socket, seen: Seen<'_>) -> Flow {
+    pub(super) fn requester_saw(&mut self, io: &mut Epoll, socket: Peer, seen: Seen<'_>) -> Flow {
         match seen {
             Seen::More | Seen::Data(_) => Flow::More,
             Seen::Head(head) => {
@@ -236,7 +236,7 @@ impl Worker {
     }
 
     /// An answer is there, whole.
-    fn answered(&mut self, io: &mut Epoll, socket: Socket) -> Flow {
+    fn answered(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
         let now_us = self.now_us;
         let connection = self.at(socket);
         if connection.answers_due == 0 {
@@ -268,7 +268,7 @@ impl Worker {
     }
 
     /// The server has closed a connection in order.
-    pub(super) fn requester_ended(&mut self, io: &mut Epoll, socket: Socket) {
+    pub(super) fn requester_ended(&mut self, io: &mut Epoll, socket: Peer) {
         let connection = self.at(socket);
         let in_body = matches!(connection.exchange, Exchange::UntilClose);
         if in_body {
@@ -287,7 +287,7 @@ impl Worker {
     }
 
     /// The connection has done what it was for. Answers that will not come are asked for again.
-    fn let_go(&mut self, socket: Socket) {
+    fn let_go(&mut self, socket: Peer) {
         let connection = std::mem::take(self.at(socket));
         self.tally.connections.sub(1);
         self.requesters.live -= 1;

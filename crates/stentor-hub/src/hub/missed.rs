@@ -1,18 +1,18 @@
 //! What a reader missed: history from a cursor on, and whether it has a gap.
 //!
 //! A reader that begins first listens, which gives it a number: of everything newer it will be
-//! told. What is up to that number it is owed by history, which goes on changing meanwhile.
-//! Nothing here stops publishers. Instead every way in which something can slip away in between
-//! leaves a mark that says at least "gap": a topic's `lost_seq`, a grave, or the graveyard's own.
+//! told. What is up to that number it is owed by history, which goes on changing meanwhile. Nothing
+//! here stops publishers. Instead every way in which something can slip away in between leaves a
+//! mark that says at least "gap": a topic's `lost_seq`, a tombstone, or the tombstones' own.
 
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use super::Hub;
+use crate::event::{Event, Span};
 use crate::filter::Filter;
-use crate::news::{News, Span};
 use crate::pattern::Pattern;
-use crate::topic::{Change, Named, Topic};
+use crate::topic::{ByName, Change, Topic};
 
 /// What came of looking for what was missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,18 +50,24 @@ impl Hub {
     ///
     /// A loss may be reported that is none: if a deletion of that time was forgotten, or if what
     /// was lost is newer than `span.upto`. Silence about one never happens, provided that
-    /// `span.upto` came from [`Hub::listen`] or [`Hub::seq`].
-    pub fn missed(&self, topic: &str, span: Span, bytes_max: usize, out: &mut Vec<News>) -> Missed {
+    /// `span.upto` came from [`Hub::subscribe`] or [`Hub::seq`].
+    pub fn missed(
+        &self,
+        topic: &str,
+        span: Span,
+        bytes_max: usize,
+        out: &mut Vec<Event>,
+    ) -> Missed {
         let table = self.table.pin();
-        if let Some(Named(topic)) = table.get(topic) {
+        if let Some(ByName(topic)) = table.get(topic) {
             return topic.missed(span, bytes_max, out);
         }
-        let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
-        let lost_seq = match (graves.grave(topic), table.get(topic)) {
-            (Some(grave), _) => grave.missed(span, out),
-            // It came back before the graves were locked; now it can neither come nor go.
-            (None, Some(Named(topic))) => return topic.missed(span, bytes_max, out),
-            (None, None) => graves.forgotten_seq(span),
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let lost_seq = match (tombstones.tombstone(topic), table.get(topic)) {
+            (Some(tombstone), _) => tombstone.missed(span, out),
+            // It came back before the tombstones were locked; now it can neither come nor go.
+            (None, Some(ByName(topic))) => return topic.missed(span, bytes_max, out),
+            (None, None) => tombstones.forgotten_seq(span),
         };
         Missed { upto: span.upto, lost_seq }
     }
@@ -77,7 +83,7 @@ impl Hub {
         filters: &[&Filter],
         span: Span,
         share: Share,
-        out: &mut Vec<News>,
+        out: &mut Vec<Event>,
     ) -> Option<Missed> {
         let mut missed = Missed { upto: span.since, lost_seq: 0 };
         let (begin, mut bytes_left) = (out.len(), share.bytes);
@@ -100,13 +106,13 @@ impl Hub {
                             return Some(Missed { upto: seq - 1, lost_seq });
                         }
                         bytes_left = bytes_left.saturating_sub(bytes);
-                        out.push(News::new(topic, message));
+                        out.push(Event::new(topic, message));
                     }
                     Change::Lost => lost_seq = seq,
                     Change::Replaced => {}
                 }
             }
-            if lost_seq > 0 && out[begin..].iter().any(|news| news.message.is_dropped()) {
+            if lost_seq > 0 && out[begin..].iter().any(|event| event.message.is_dropped()) {
                 // Something was lost while this was looked at, behind what may have been appended.
                 out.truncate(before);
                 if before > begin {
@@ -145,16 +151,16 @@ impl Hub {
         if span.is_from_nothing() {
             return Change::Replaced;
         }
-        let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
-        let grave = graves.grave(topic.name());
-        if let Some(deletion) = grave.and_then(|grave| grave.deletion_at(seq)) {
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstone = tombstones.tombstone(topic.name());
+        if let Some(deletion) = tombstone.and_then(|tombstone| tombstone.deletion_at(seq)) {
             return Change::Kept(deletion);
         }
         // Who wants the newest only has lost nothing if something newer follows: the topic that
         // came back, or its deletion.
-        let is_replaced = match (self.table.pin().get(topic.name()), grave) {
-            (Some(Named(topic)), _) => topic.conflates(span.mode),
-            (None, Some(grave)) => grave.conflates(span.mode),
+        let is_replaced = match (self.table.pin().get(topic.name()), tombstone) {
+            (Some(ByName(topic)), _) => topic.conflates(span.mode),
+            (None, Some(tombstone)) => tombstone.conflates(span.mode),
             (None, None) => false,
         };
         if is_replaced { Change::Replaced } else { Change::Lost }
@@ -162,8 +168,8 @@ impl Hub {
 
     /// The same for the topics of a pattern, a page of names at a time, in the order of names:
     /// looks at up to [`Share::steps`] names after `after`, and ends the page early once
-    /// [`Share::bytes`] are reached. Graves that match are part of the last page. The messages of
-    /// one topic are in order, those of several are not.
+    /// [`Share::bytes`] are reached. Tombstones that match are part of the last page. The messages
+    /// of one topic are in order, those of several are not.
     ///
     /// If one topic alone has more than [`Share::bytes`], what is newer than [`Missed::upto`] is
     /// missing, of this topic and perhaps only of it.
@@ -176,7 +182,7 @@ impl Hub {
         span: Span,
         after: Option<&str>,
         share: Share,
-        out: &mut Vec<News>,
+        out: &mut Vec<Event>,
     ) -> Page {
         let (found, mut next) = self.names_of(pattern, after, share.steps.max(1));
         let mut missed = Missed { upto: span.upto, lost_seq: 0 };
@@ -186,15 +192,15 @@ impl Hub {
             let of_topic = topic.missed(span, share.bytes, out);
             missed.upto = missed.upto.min(of_topic.upto);
             missed.lost_seq = missed.lost_seq.max(of_topic.lost_seq);
-            bytes += out[before..].iter().map(|news| news.message.kept_bytes()).sum::<usize>();
+            bytes += out[before..].iter().map(|event| event.message.kept_bytes()).sum::<usize>();
             if bytes >= share.bytes && out.len() > begin && index + 1 < found.len() {
                 next = Some(topic.name().into());
                 return Page { next, missed };
             }
         }
         if next.is_none() {
-            let graves = self.graves.read().unwrap_or_else(PoisonError::into_inner);
-            missed.lost_seq = missed.lost_seq.max(graves.missed(pattern, span, out));
+            let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+            missed.lost_seq = missed.lost_seq.max(tombstones.missed(pattern, span, out));
         }
         Page { next, missed }
     }
@@ -217,8 +223,8 @@ impl Hub {
         let mut last = None;
         let in_prefix = names
             .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|Named(topic)| topic.name().starts_with(prefix));
-        for (index, Named(topic)) in in_prefix.enumerate() {
+            .take_while(|ByName(topic)| topic.name().starts_with(prefix));
+        for (index, ByName(topic)) in in_prefix.enumerate() {
             if index == names_max {
                 return (found, last.map(|topic: &Arc<Topic>| topic.name().into()));
             }

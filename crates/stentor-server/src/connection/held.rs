@@ -1,7 +1,7 @@
 //! A request that is held: a long-poll on its way to its answer.
 //!
-//! It reads a feed as a stream does, and is told of news in the same way. The difference is what it
-//! does then: it answers, and the connection is open for its next request.
+//! It reads a feed as a stream does, and is told of events in the same way. The difference is what
+//! it does then: it answers, and the connection is open for its next request.
 
 use super::{Connection, Phase};
 use crate::budget::Kind;
@@ -10,8 +10,8 @@ use crate::endpoint::values::NO_SNIFFING;
 use crate::limits::MANY_BYTES_MAX;
 use crate::route;
 use crate::stream::{Gap, Held, MANY, Reader, Start};
-use stentor_hub::{Filter, Id, News, StreamForm};
-use stentor_io::{Backend, Flow, Gone, Role, Socket};
+use stentor_hub::{Event, Filter, Id, StreamForm};
+use stentor_io::{Backend, Flow, Gone, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Head};
 use stentor_wire::status::Status;
 use stentor_wire::target;
@@ -29,25 +29,25 @@ enum Answer {
 impl Connection {
     /// There may be something to answer, or the time may be up: answers, and goes on with what came
     /// in behind the request.
-    pub(super) fn go_on_held<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    pub(super) fn go_on_held<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         // Behind too much input nothing more was read.
         let held_too_much = self.holds_too_much();
         let input = self.take_input();
-        let result = self.proceed_owned(cx, io, socket, input);
-        if self.settle(cx, io, socket, result) == Flow::More && held_too_much {
-            io.resume(socket);
+        let result = self.proceed_owned(cx, io, peer, input);
+        if self.settle(cx, io, peer, result) == Flow::More && held_too_much {
+            io.resume(peer);
         }
     }
 
-    /// Answers, if there is news or the time is up.
+    /// Answers, if there is something new or the time is up.
     pub(super) fn pump_held<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
     ) -> Result<(), Gone> {
         let answer = match self.reader.is_enveloped {
-            true => self.news_of_many(cx),
+            true => self.changes_of_many(cx),
             false => self.has_new_value(cx).then_some(Answer::Value),
         };
         if self.waits() {
@@ -58,11 +58,11 @@ impl Connection {
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
             self.answer_held(cx, &answer);
         }
-        self.flush(cx, io, socket).map(drop)
+        self.flush(cx, io, peer).map(drop)
     }
 
     /// Whether one of several feeds has something behind the cursor.
-    fn has_news(&self, cx: &Context) -> bool {
+    fn has_events(&self, cx: &Context) -> bool {
         match self.reader.feed {
             MANY => self.due_to_many(&cx.feeds).next().is_some(),
             feed => cx.feeds.latest_seq(feed) > self.reader.cursor,
@@ -84,12 +84,12 @@ impl Connection {
         cx.shared.hub.with_value(topic, |value| value.is_some_and(|value| value.seq() > cursor))
     }
 
-    /// Looks for news by a replay; takes as many turns as it needs.
-    fn news_of_many(&mut self, cx: &mut Context) -> Option<Answer> {
+    /// Looks for something new by a replay; takes as many turns as it needs.
+    fn changes_of_many(&mut self, cx: &mut Context) -> Option<Answer> {
         loop {
             let replays = self.extra.as_deref().is_some_and(|extra| extra.replay.is_some());
             if !replays {
-                if !self.has_news(cx) && self.log_is_complete(cx) {
+                if !self.has_events(cx) && self.log_is_complete(cx) {
                     return None;
                 }
                 let upto = cx.shared.hub.seq();
@@ -136,14 +136,14 @@ impl Connection {
 
 /// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
 /// up to which the client has then seen everything: `upto_seq`, if it is sent all.
-fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[News], upto_seq: u64) -> u64 {
+fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[Event], upto_seq: u64) -> u64 {
     body.push(b'[');
     if let Some(gap) = gap {
         body.extend_from_slice(gap.object().as_bytes());
     }
     let mut seq = upto_seq;
     let mut last_seq = None;
-    for news in found {
+    for event in found {
         if let Some(last_seq) = last_seq.filter(|_| body.len() > MANY_BYTES_MAX) {
             seq = last_seq;
             break;
@@ -151,8 +151,8 @@ fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[News], upto_seq: 
         if body.len() > 1 {
             body.push(b',');
         }
-        news.append(StreamForm::Envelope, body);
-        last_seq = Some(news.seq());
+        event.append(StreamForm::Envelope, body);
+        last_seq = Some(event.seq());
     }
     body.push(b']');
     seq

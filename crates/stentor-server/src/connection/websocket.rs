@@ -4,7 +4,7 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::stream::{Joining, Subscription};
+use super::reader::{Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
@@ -15,7 +15,7 @@ use crate::transport::{NO_PATTERNS, TOO_MANY_TOPICS, may_read};
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::Filter;
-use stentor_io::Socket;
+use stentor_io::Peer;
 use stentor_wire::events::{Command, parse_command};
 use stentor_wire::lookup::json_string;
 use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
@@ -23,7 +23,7 @@ use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
 impl Connection {
     /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
     /// streams send means nothing; what comes behind a held request is kept for afterwards.
-    pub(super) fn hear(&mut self, cx: &mut Context, socket: Socket, input: &[u8]) -> Progress {
+    pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let message_bytes_max = match self.reader.transport {
             Transport::Sse => return Progress::Used(input.len()),
             Transport::LongPoll => return Progress::Starved(0),
@@ -55,7 +55,7 @@ impl Connection {
                 if self.reader.commands {
                     cx.budget.spend(Kind::Commands, cost);
                 }
-                self.received(cx, socket, received);
+                self.received(cx, peer, received);
                 Progress::Used(used)
             }
             Err(Violation { code, reason }) => {
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// One whole frame or message.
-    fn received(&mut self, cx: &mut Context, socket: Socket, received: Received) {
+    fn received(&mut self, cx: &mut Context, peer: Peer, received: Received) {
         match received {
             Received::Ping(data) => {
                 websocket::frame(cx.out.bytes(), Opcode::Pong, false, &data);
@@ -78,7 +78,7 @@ impl Connection {
                 }
                 self.finish_stream(cx);
             }
-            Received::Text(text) if self.reader.commands => self.command(cx, socket, &text),
+            Received::Text(text) if self.reader.commands => self.command(cx, peer, &text),
             Received::Text(text) if self.reader.transport == Transport::Echo => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
             }
@@ -112,8 +112,8 @@ impl Connection {
     }
 
     /// Subscribes and unsubscribes. A command that is not understood changes nothing.
-    fn command(&mut self, cx: &mut Context, socket: Socket, text: &str) {
-        if let Err(reason) = self.obey(cx, socket, text) {
+    fn command(&mut self, cx: &mut Context, peer: Peer, text: &str) {
+        if let Err(reason) = self.run_command(cx, peer, text) {
             let mut error = b"{\"error\":".to_vec();
             json_string(&mut error, &reason);
             error.push(b'}');
@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    fn obey(&mut self, cx: &mut Context, socket: Socket, text: &str) -> Result<(), String> {
+    fn run_command(&mut self, cx: &mut Context, peer: Peer, text: &str) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
         let Command { subscribe, unsubscribe, since } = parse_command(text, topics_max)?;
         let parse = |names: Vec<String>| -> Result<Vec<Filter>, String> {
@@ -163,10 +163,10 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let subscriptions = self.join(cx, socket, &subscribe);
+        let subscriptions = self.join(cx, peer, &subscribe);
         // Everything up to this number has been told, so after this it is in the log.
-        let seq = hub.told_seq();
-        cx.hear_news();
+        let seq = hub.notified_seq();
+        cx.take_events();
         self.extra().joining = Some(Joining { subscriptions, start, seq });
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::listing;
 use crate::config::Mount;
 use crate::context::Exchange;
 use crate::files::{
-    Entry, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
+    CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
     mount_of, read_whole,
 };
 use crate::response::Part;
@@ -109,7 +109,7 @@ fn redirect(x: &mut Exchange<'_>, head: &Head<'_>) {
 /// Answers from memory, if the file is there in a form that will do.
 fn from_memory(x: &mut Exchange<'_>, head: &Head<'_>, name: &str) -> Memory {
     let shared = x.shared;
-    shared.library.with_entry(name, x.now_ms, |entry| {
+    shared.file_cache.with_entry(name, x.now_ms, |entry| {
         let Some(entry) = entry else { return Memory::Unknown };
         let encoding = match head.accept_encoding {
             Some(field) if head.range.is_none() => select(x, entry, name, field),
@@ -157,14 +157,14 @@ enum Memory {
 }
 
 /// The best encoding there is; a better one that could be made is asked for.
-fn select(x: &Exchange<'_>, entry: &Entry, name: &str, accept: &[u8]) -> Encoding {
+fn select(x: &Exchange<'_>, entry: &CachedFile, name: &str, accept: &[u8]) -> Encoding {
     let acceptable = Acceptable::parse(Some(accept));
     let available = entry.available();
     if compressible(entry.content_type)
         && let Some(wanted) = acceptable.best(Encodings::ALL)
         && !available.contains(wanted)
         && entry.ask(wanted)
-        && !x.shared.library.ask(name, wanted, x.now_ms)
+        && !x.shared.file_cache.ask(name, wanted, x.now_ms)
     {
         entry.forget(wanted);
     }
@@ -240,7 +240,7 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
     let is_worth = is_worth_keeping(&x.settings.files, status.bytes, kind);
     if !known && is_worth && !file.through_symlink() {
         let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
-        x.shared.library.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
+        x.shared.file_cache.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
     }
     let mut forms = siblings(x, place, &file);
     let varies = compressible(kind) || !forms.is_empty();
@@ -351,7 +351,7 @@ struct Representation<'a> {
 /// Where its bytes are.
 enum Source<'a> {
     /// In the cache.
-    Cached { entry: &'a Arc<Entry>, encoding: Encoding, body: &'a [u8] },
+    Cached { entry: &'a Arc<CachedFile>, encoding: Encoding, body: &'a [u8] },
     /// Just read.
     Read(&'a [u8]),
     /// On the disk.

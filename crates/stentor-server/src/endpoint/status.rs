@@ -36,7 +36,7 @@ impl Report {
     pub(crate) fn now(x: &Exchange<'_>) -> Report {
         let counters = Totals::sum(x.shared.workers.iter().map(AsRef::as_ref));
         let counts = x.shared.hub.counts();
-        let files = x.shared.library.kept();
+        let files = x.shared.file_cache.kept();
         let memory = process_memory();
         let connections_open = counters.connections_public + counters.connections_control;
         Report {

@@ -23,19 +23,19 @@ use stentor_wire::target;
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
 pub(crate) fn many(x: &mut Exchange<'_>, head: &Head<'_>, query: Option<&[u8]>) {
     let query = query.unwrap_or_default();
-    answer(x, head, Shape::Json, "application/json", |wanted| wanted.by_query(query));
+    answer(x, head, Format::Json, "application/json", |wanted| wanted.by_query(query));
 }
 
 /// `GET /list=a,b,c` of a configured route: its own line format, or JSON.
 pub(crate) fn lookup(x: &mut Exchange<'_>, head: &Head<'_>, lookup: &Lookup, list: &[u8]) {
     let (list, _) = target::split(list);
-    let shape = lookup.line.as_ref().map_or(Shape::Json, Shape::Lines);
-    answer(x, head, shape, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
+    let format = lookup.line.as_ref().map_or(Format::Json, Format::Lines);
+    answer(x, head, format, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
 }
 
 /// What an answer looks like.
 #[derive(Clone, Copy)]
-enum Shape<'a> {
+enum Format<'a> {
     /// An object: name to value.
     Json,
     /// A line for each name.
@@ -131,7 +131,7 @@ const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle 
 fn answer<'q>(
     x: &mut Exchange<'_>,
     head: &Head<'_>,
-    shape: Shape<'_>,
+    format: Format<'_>,
     content_type: &str,
     read: impl FnOnce(&mut Wanted<'q>) -> Result<(), String>,
 ) {
@@ -139,10 +139,10 @@ fn answer<'q>(
         names: Vec::with_capacity(NAMES_USUAL),
         topics: std::mem::take(&mut x.scratch.name),
         names_max: x.settings.limits.names_max,
-        harmless: matches!(shape, Shape::Lines(_)),
+        harmless: matches!(format, Format::Lines(_)),
     };
     wanted.topics.clear();
-    let found = read(&mut wanted).and_then(|()| look_up(x, head, shape, &wanted));
+    let found = read(&mut wanted).and_then(|()| look_up(x, head, format, &wanted));
     x.scratch.name = wanted.topics;
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
@@ -179,7 +179,7 @@ struct Found {
 fn look_up(
     x: &mut Exchange<'_>,
     head: &Head<'_>,
-    shape: Shape<'_>,
+    format: Format<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Found, String> {
     if let Some(tags) = head.if_none_match {
@@ -200,9 +200,9 @@ fn look_up(
     let body = &mut x.scratch.body;
     let renders = !x.reply.shape.head_only;
     let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
-    let mut length = shape.before().len() + shape.after().len();
+    let mut length = format.before().len() + format.after().len();
     if renders {
-        body.extend_from_slice(shape.before());
+        body.extend_from_slice(format.before());
     }
     let (too_much, mut looked) = (Cell::new(false), 0);
     let topics = wanted.topics().take_while(|_| !too_much.get());
@@ -212,11 +212,11 @@ fn look_up(
         looked += 1;
         let (false, Some((index, name))) = (too_much.get(), names.next()) else { return };
         let room = MANY_BYTES_MAX.saturating_sub(length);
-        match shape.len(index, name, message, room) {
+        match format.len(index, name, message, room) {
             Some(len) => {
                 length += len;
                 if renders {
-                    shape.write(body, index, name, message);
+                    format.write(body, index, name, message);
                 }
             }
             None => {
@@ -228,7 +228,7 @@ fn look_up(
         }
     });
     if renders {
-        body.extend_from_slice(shape.after());
+        body.extend_from_slice(format.after());
     }
     // What was measured counts, and what was made does, whether it is sent or not.
     *x.reply.cost += length + body.len();
@@ -268,16 +268,16 @@ fn write_tag(out: &mut Vec<u8>, shared: &Shared, fingerprint: u64) {
     let _ = write!(out, "{}~{fingerprint:016x}", shared.hub.epoch());
 }
 
-impl Shape<'_> {
+impl Format<'_> {
     fn before(self) -> &'static [u8] {
-        if matches!(self, Shape::Json) { b"{" } else { b"" }
+        if matches!(self, Format::Json) { b"{" } else { b"" }
     }
 
     fn after(self) -> &'static [u8] {
-        if matches!(self, Shape::Json) { b"}" } else { b"" }
+        if matches!(self, Format::Json) { b"}" } else { b"" }
     }
 
-    /// How many bytes [`Shape::write`] appends; `None` if they are more than `room`. What a value
+    /// How many bytes [`Format::write`] appends; `None` if they are more than `room`. What a value
     /// takes at least is known at once; its bytes are looked at only if that fits.
     fn len(
         self,
@@ -289,19 +289,19 @@ impl Shape<'_> {
         let between = usize::from(index > 0);
         let data = message.map_or(&[][..], Message::data);
         let len = match self {
-            Shape::Json if data.len() > room => return None,
-            Shape::Json => {
+            Format::Json if data.len() > room => return None,
+            Format::Json => {
                 let value = message.map_or(b"null".len(), Message::json_len);
                 between + json_string_len(name) + 1 + value
             }
-            Shape::Lines(line) => between + line.written_len(name, data),
+            Format::Lines(line) => between + line.written_len(name, data),
         };
         (len <= room).then_some(len)
     }
 
     fn write(self, body: &mut Vec<u8>, index: usize, name: &str, message: Option<&Message>) {
         match self {
-            Shape::Json => {
+            Format::Json => {
                 if index > 0 {
                     body.push(b',');
                 }
@@ -312,7 +312,7 @@ impl Shape<'_> {
                     None => body.extend_from_slice(b"null"),
                 }
             }
-            Shape::Lines(line) => {
+            Format::Lines(line) => {
                 if index > 0 {
                     body.push(b'\n');
                 }
@@ -332,7 +332,7 @@ const NAMES_USUAL: usize = 16;
 mod tests {
     use super::*;
     use crate::context::{Context, PUBLIC};
-    use crate::response::Shape as AnswerShape;
+    use crate::response::Shape;
     use crate::simulation::{World, kind, patient};
     use stentor_hub::ContentType;
     use stentor_wire::http1::{FieldSlots, parse};
@@ -353,13 +353,13 @@ mod tests {
         let request = format!("{request}\r\n\r\n");
         let head = parse(request.as_bytes(), &mut slots).unwrap();
         let head_only = head.method == stentor_wire::http1::Method::Head;
-        let shape =
-            AnswerShape { role: PUBLIC, head_only, keep_alive: true, http10: false, origin: None };
+        let format =
+            Shape { role: PUBLIC, head_only, keep_alive: true, http10: false, origin: None };
         cx.cost = 0;
         let before = cx.stats.lookups.value();
         let (path, query) = target::split(head.target);
         let settings = std::sync::Arc::clone(&cx.settings);
-        let mut x = cx.exchange(shape);
+        let mut x = cx.exchange(format);
         match path.strip_prefix(b"/list=") {
             Some(list) => lookup(&mut x, &head, &settings.lookups[0], list),
             None => many(&mut x, &head, query),

@@ -1,12 +1,12 @@
 //! The table of entries: many read it, one thread writes to it.
 
-use super::Entry;
+use super::CachedFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries by the path they answer for.
 pub(crate) struct Cache {
-    table: papaya::HashMap<Box<str>, Arc<Entry>, foldhash::fast::RandomState>,
+    table: papaya::HashMap<Box<str>, Arc<CachedFile>, foldhash::fast::RandomState>,
     entries: AtomicU64,
     bytes: AtomicU64,
     evictions: AtomicU64,
@@ -33,12 +33,16 @@ impl Cache {
     }
 
     /// Shows the entry of a path.
-    pub(super) fn with<R>(&self, path: &str, show: impl FnOnce(Option<&Arc<Entry>>) -> R) -> R {
+    pub(super) fn with<R>(
+        &self,
+        path: &str,
+        show: impl FnOnce(Option<&Arc<CachedFile>>) -> R,
+    ) -> R {
         show(self.table.pin().get(path))
     }
 
     /// The entry of a path.
-    pub(super) fn entry(&self, path: &str) -> Option<Arc<Entry>> {
+    pub(super) fn entry(&self, path: &str) -> Option<Arc<CachedFile>> {
         self.with(path, |entry| entry.cloned())
     }
 
@@ -50,10 +54,10 @@ impl Cache {
         }
     }
 
-    // From here on: for the keeper alone.
+    // From here on: for the loader alone.
 
     /// Enters or replaces.
-    pub(super) fn insert(&self, path: &str, entry: Arc<Entry>) {
+    pub(super) fn insert(&self, path: &str, entry: Arc<CachedFile>) {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(cost(path, &entry), Ordering::Relaxed);
         let table = self.table.pin();
@@ -64,7 +68,7 @@ impl Cache {
     }
 
     /// Lets a change be made to an entry that is in the table, and keeps the count of bytes.
-    pub(super) fn change(&self, path: &str, entry: &Entry, change: impl FnOnce(&Entry)) {
+    pub(super) fn change(&self, path: &str, entry: &CachedFile, change: impl FnOnce(&CachedFile)) {
         let before = cost(path, entry);
         change(entry);
         self.bytes.fetch_add(cost(path, entry) - before, Ordering::Relaxed);
@@ -109,14 +113,14 @@ impl Cache {
         }
     }
 
-    fn forget(&self, path: &str, entry: &Entry) {
+    fn forget(&self, path: &str, entry: &CachedFile) {
         self.entries.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(cost(path, entry), Ordering::Relaxed);
     }
 }
 
 /// What an entry takes of memory, its place in the table included.
-fn cost(path: &str, entry: &Entry) -> u64 {
+fn cost(path: &str, entry: &CachedFile) -> u64 {
     (entry.bytes() + path.len() + PLACE_BYTES) as u64
 }
 

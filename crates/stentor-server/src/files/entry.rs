@@ -175,7 +175,7 @@ impl Form {
 
 /// A file of the cache. It never changes but for forms that are added to it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CachedFile {
     /// The time and the tag of the file without any encoding.
     pub(crate) modified_at: u64,
     pub(crate) tag: Tag,
@@ -196,7 +196,7 @@ pub(crate) struct Entry {
     used_ms: AtomicU64,
 }
 
-impl Entry {
+impl CachedFile {
     /// An entry of a file that `outline` speaks of. `identity` is its content, unless that is too
     /// large to be kept; `siblings` is what stood beside it packed, and `stored` what did but was
     /// too large.
@@ -205,8 +205,8 @@ impl Entry {
         identity: Option<Vec<u8>>,
         siblings: Vec<(Encoding, Vec<u8>)>,
         stored: Encodings,
-    ) -> Entry {
-        let entry = Entry {
+    ) -> CachedFile {
+        let entry = CachedFile {
             modified_at: outline.modified_at,
             tag: outline.tag,
             content_type: outline.content_type,
@@ -226,8 +226,8 @@ impl Entry {
     }
 
     /// Whether the two were made from the same.
-    pub(super) fn is_same(&self, other: &Entry) -> bool {
-        let tag = |entry: &Entry, encoding| entry.form(encoding).map(|form| form.head.tag());
+    pub(super) fn is_same(&self, other: &CachedFile) -> bool {
+        let tag = |entry: &CachedFile, encoding| entry.form(encoding).map(|form| form.head.tag());
         self.tag == other.tag
             && self.modified_at == other.modified_at
             && self.stored == other.stored
@@ -304,17 +304,17 @@ impl Entry {
     /// What it takes of memory, bodies and heads included.
     pub(crate) fn bytes(&self) -> usize {
         let forms: usize = self.forms().map(Form::bytes).sum();
-        size_of::<Entry>() + self.cache_control.len() + forms
+        size_of::<CachedFile>() + self.cache_control.len() + forms
     }
 }
 
-/// Where an encoding has its place in `Entry::encoded`.
+/// Where an encoding has its place in `CachedFile::encoded`.
 fn slot(encoding: Encoding) -> usize {
     debug_assert!(encoding != Encoding::Identity);
     encoding as usize - 1
 }
 
-/// The bit of an encoding in `Entry::asked`.
+/// The bit of an encoding in `CachedFile::asked`.
 fn bit(encoding: Encoding) -> u8 {
     1 << encoding as u8
 }

@@ -1,14 +1,14 @@
 //! Files: small ones from memory, large ones straight from the disk.
 //!
-//! What is asked for often is an [`Entry`]: its head and its body, ready to be sent, in the
+//! What is asked for often is an [`CachedFile`]: its head and its body, ready to be sent, in the
 //! encodings that clients want. The entries are in a [`Cache`] that all workers read without a
-//! lock. A thread of its own, the [`Keeper`], is the only one that writes to it: it loads what a
-//! worker did not find, compresses, evicts, and hears from the kernel what changes on the disk.
+//! lock. A thread of its own, the [`FileLoader`], is the only one that writes to it: it loads what
+//! a worker did not find, compresses, evicts, and hears from the kernel what changes on the disk.
 //! That one thread does all of it is what makes it right: a directory is watched before a file of
 //! it is read, and what happens to the file afterwards is seen to after it was entered.
 //!
 //! A worker that finds no entry does not wait for one. It opens the file itself ([`OpenFiles`]),
-//! reads it if it is small, has the kernel send it if it is large, and tells the keeper if it is
+//! reads it if it is small, has the kernel send it if it is large, and tells the loader if it is
 //! worth keeping. Descriptors stay on the thread that opened them, since each worker has a file
 //! table of its own.
 //!
@@ -20,7 +20,7 @@
 mod cache;
 mod disk;
 mod entry;
-mod keeper;
+mod loader;
 
 use crate::config::{Files, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
@@ -33,21 +33,21 @@ use stentor_wire::negotiate::{Encoding, compressible};
 
 pub(crate) use cache::Kept;
 pub(crate) use disk::{OpenFiles, is_whole, read_whole};
-pub(crate) use entry::{Entry, Head, Outline, Tag};
-pub(crate) use keeper::Keeper;
+pub(crate) use entry::{CachedFile, Head, Outline, Tag};
+pub(crate) use loader::FileLoader;
 
-/// What workers and keeper share: the cache, and the way to ask for more.
-pub(crate) struct Library {
+/// What workers and loader share: the cache, and the way to ask for more.
+pub(crate) struct FileCache {
     cache: Cache,
     jobs: SyncSender<Job>,
-    /// The other end, as long as there is no keeper.
+    /// The other end, as long as there is no loader.
     queue: Mutex<Option<Receiver<Job>>>,
-    /// Other mounts than those the keeper goes by, since the settings were read again.
+    /// Other mounts than those the loader goes by, since the settings were read again.
     reload: Mutex<Option<(Vec<Mount>, Files)>>,
     waker: Arc<Waker>,
 }
 
-/// What a worker asks of the keeper: this file, and if it can be, in that encoding.
+/// What a worker asks of the loader: this file, and if it can be, in that encoding.
 #[derive(Debug)]
 struct Job {
     path: Box<str>,
@@ -55,15 +55,15 @@ struct Job {
     now_ms: u64,
 }
 
-impl Library {
-    /// An empty library. To be made before workers take file tables of their own, for they wake the
-    /// keeper.
+impl FileCache {
+    /// An empty cache. To be made before workers take file tables of their own, for they wake the
+    /// loader.
     ///
     /// # Errors
     /// The host is out of files or memory.
-    pub(crate) fn new() -> io::Result<Library> {
+    pub(crate) fn new() -> io::Result<FileCache> {
         let (jobs, queue) = mpsc::sync_channel(LOAD_QUEUE);
-        Ok(Library {
+        Ok(FileCache {
             cache: Cache::new(),
             jobs,
             queue: Mutex::new(Some(queue)),
@@ -72,23 +72,23 @@ impl Library {
         })
     }
 
-    /// The keeper, if there is anything to keep; there is one at most.
+    /// The loader, if there is anything to keep; there is one at most.
     ///
     /// # Errors
     /// The host is out of files or memory, or of inotify instances.
-    pub(crate) fn keeper(
-        self: &Arc<Library>,
+    pub(crate) fn loader(
+        self: &Arc<FileCache>,
         mounts: &[Mount],
         files: &Files,
-    ) -> io::Result<Option<Keeper>> {
+    ) -> io::Result<Option<FileLoader>> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if mounts.is_empty() || queue.is_none() {
             return Ok(None);
         }
         // Before the queue is taken: should there be none now, a later reload may try again.
         let watcher = Watcher::new()?;
-        let keeper = |queue| Keeper::new(self, queue, watcher, mounts.to_vec(), files.clone());
-        Ok(queue.take().map(keeper))
+        let loader = |queue| FileLoader::new(self, queue, watcher, mounts.to_vec(), files.clone());
+        Ok(queue.take().map(loader))
     }
 
     /// Goes by other mounts from now on.
@@ -103,7 +103,7 @@ impl Library {
         &self,
         path: &str,
         now_ms: u64,
-        show: impl FnOnce(Option<&Arc<Entry>>) -> R,
+        show: impl FnOnce(Option<&Arc<CachedFile>>) -> R,
     ) -> R {
         self.cache.with(path, |entry| {
             if let Some(entry) = entry {
@@ -113,7 +113,7 @@ impl Library {
         })
     }
 
-    /// Asks for the file to be kept, in that encoding too if it is text. If the keeper has too much
+    /// Asks for the file to be kept, in that encoding too if it is text. If the loader has too much
     /// to do, a later request will ask again.
     pub(crate) fn ask(&self, path: &str, encoding: Encoding, now_ms: u64) -> bool {
         let asked = self.jobs.try_send(Job { path: path.into(), encoding, now_ms }).is_ok();
@@ -129,9 +129,9 @@ impl Library {
     }
 }
 
-impl Drop for Library {
+impl Drop for FileCache {
     fn drop(&mut self) {
-        // The keeper looks, and ends.
+        // The loader looks, and ends.
         self.waker.wake();
     }
 }
@@ -161,7 +161,7 @@ pub(crate) fn mount_of<'m, 'p>(
     under.max_by_key(|(_, mount, _)| mount.path.len())
 }
 
-/// Whether a file is worth asking the keeper for: it is small, or text that is worth compressing.
+/// Whether a file is worth asking the loader for: it is small, or text that is worth compressing.
 pub(crate) fn is_worth_keeping(files: &Files, bytes: u64, content_type: &str) -> bool {
     let text = compressible(content_type) && bytes <= COMPRESS_FILE_BYTES_MAX;
     let small = bytes <= files.small_bytes_max as u64;

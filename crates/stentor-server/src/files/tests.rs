@@ -1,6 +1,6 @@
-//! The library on a real directory, turn by turn.
+//! The file_cache on a real directory, turn by turn.
 
-use super::keeper::{PANICS_IF_PACKED, PANICS_IF_READ};
+use super::loader::{PANICS_IF_PACKED, PANICS_IF_READ};
 use super::*;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,39 +33,40 @@ impl Drop for Site {
     }
 }
 
-/// A library and its keeper, which does something only when it is told to.
+/// A file cache and its loader, which does something only when it is told to.
 struct Desk {
-    library: Arc<Library>,
-    keeper: Keeper,
+    file_cache: Arc<FileCache>,
+    loader: FileLoader,
 }
 
 impl Desk {
     fn of(root: &Path, files: &Files) -> Desk {
-        let library = Arc::new(Library::new().unwrap());
-        let keeper = library.keeper(&[Mount::new("/", root)], files).unwrap().unwrap();
-        Desk { library, keeper }
+        let file_cache = Arc::new(FileCache::new().unwrap());
+        let loader = file_cache.loader(&[Mount::new("/", root)], files).unwrap().unwrap();
+        Desk { file_cache, loader }
     }
 
     fn settle(&mut self) {
         for _ in 0..20 {
-            self.keeper.step();
+            self.loader.step();
         }
     }
 
     fn load(&mut self, path: &str, encoding: Encoding, now_ms: u64) {
-        assert!(self.library.ask(path, encoding, now_ms));
+        assert!(self.file_cache.ask(path, encoding, now_ms));
         self.settle();
     }
 
     /// The content in memory.
     fn content(&self, path: &str) -> Option<Vec<u8>> {
-        self.library.with_entry(path, 0, |entry| {
+        self.file_cache.with_entry(path, 0, |entry| {
             entry?.form(Encoding::Identity).map(|form| form.body.to_vec())
         })
     }
 
     fn has(&self, path: &str, encoding: Encoding) -> bool {
-        self.library.with_entry(path, 0, |entry| entry.is_some_and(|e| e.form(encoding).is_some()))
+        self.file_cache
+            .with_entry(path, 0, |entry| entry.is_some_and(|e| e.form(encoding).is_some()))
     }
 }
 
@@ -85,7 +86,7 @@ fn what_is_asked_for_is_kept_until_it_changes() {
     assert_eq!(desk.content("/a/b.txt"), None);
     desk.load("/a/b.txt", Encoding::Identity, 1);
     assert_eq!(desk.content("/a/b.txt").unwrap(), b"one");
-    let kept = desk.library.kept();
+    let kept = desk.file_cache.kept();
     assert_eq!(kept.entries, 1);
 
     fs::write(&file, "two").unwrap();
@@ -98,7 +99,7 @@ fn what_is_asked_for_is_kept_until_it_changes() {
     fs::remove_file(&file).unwrap();
     desk.settle();
     assert_eq!(desk.content("/a/b.txt"), None);
-    let kept = desk.library.kept();
+    let kept = desk.file_cache.kept();
     assert_eq!((kept.entries, kept.bytes, kept.evictions), (0, 0, 0));
 }
 
@@ -154,7 +155,7 @@ fn a_touch_takes_nothing_out_of_memory() {
     let mut desk = Desk::of(&site.0, &small(1 << 20));
     desk.load("/sub/a.txt", Encoding::Br, 1);
     desk.load("/sub/b.txt", Encoding::Br, 1);
-    let entry = |desk: &Desk, path| desk.library.cache.entry(path).unwrap();
+    let entry = |desk: &Desk, path| desk.file_cache.cache.entry(path).unwrap();
     let before = entry(&desk, "/sub/a.txt");
     let writer = fs::OpenOptions::new().append(true).open(site.0.join("sub/b.txt")).unwrap();
     for path in [site.0.clone(), site.0.join("sub")] {
@@ -178,14 +179,14 @@ fn watches_that_are_not_needed_are_given_back() {
     desk.load("/a/b/c.txt", Encoding::Identity, 1);
     desk.load("/a/d.txt", Encoding::Identity, 1);
     desk.load("/a/nothing/e.txt", Encoding::Identity, 1);
-    assert_eq!(desk.keeper.watches_needed(), 3);
-    desk.library.cache.remove("/a/b/c.txt");
-    assert_eq!(desk.keeper.watches_needed(), 2, "the root and a");
+    assert_eq!(desk.loader.watches_needed(), 3);
+    desk.file_cache.cache.remove("/a/b/c.txt");
+    assert_eq!(desk.loader.watches_needed(), 2, "the root and a");
     fs::write(site.0.join("a/d.txt"), "3").unwrap();
     desk.settle();
     assert_eq!(desk.content("/a/d.txt").unwrap(), b"3", "those that are left are at work");
     desk.load("/a/b/c.txt", Encoding::Identity, 1);
-    assert_eq!(desk.keeper.watches_needed(), 3);
+    assert_eq!(desk.loader.watches_needed(), 3);
 }
 
 #[test]
@@ -198,10 +199,10 @@ fn the_least_recently_used_goes_first_and_the_bound_holds() {
     let mut desk = Desk::of(&site.0, &small(bytes_max));
     for n in 0..40 {
         desk.load(&format!("/{n}.bin"), Encoding::Identity, 100 + n);
-        desk.library.with_entry("/0.bin", 101 + n, |_| ());
-        assert!(desk.library.kept().bytes <= bytes_max as u64);
+        desk.file_cache.with_entry("/0.bin", 101 + n, |_| ());
+        assert!(desk.file_cache.kept().bytes <= bytes_max as u64);
     }
-    let kept = desk.library.kept();
+    let kept = desk.file_cache.kept();
     assert!(kept.entries > 8 && kept.evictions == 40 - kept.entries, "{kept:?}");
     assert!(desk.content("/0.bin").is_some(), "it was used all the time");
     assert!(desk.content("/39.bin").is_some() && desk.content("/1.bin").is_none());
@@ -227,11 +228,11 @@ fn text_is_packed_when_asked_for_and_again_when_it_changes() {
     assert!(desk.has("/large.txt", Encoding::Zstd) && desk.content("/large.txt").is_none());
     desk.load("/noise.txt", Encoding::Gzip, 1);
     assert!(!desk.has("/noise.txt", Encoding::Gzip), "it would be longer");
-    let counted = desk.library.kept().bytes;
+    let counted = desk.file_cache.kept().bytes;
     for path in ["/a.txt", "/a.png", "/large.txt", "/noise.txt"] {
-        desk.library.cache.remove(path);
+        desk.file_cache.cache.remove(path);
     }
-    assert!(counted > 0 && desk.library.kept().bytes == 0, "what is added is taken off again");
+    assert!(counted > 0 && desk.file_cache.kept().bytes == 0, "what is added is taken off again");
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn what_has_changed_shows_before_it_is_packed_again() {
         site.write(name, text(800));
     }
     fs::remove_file(site.0.join("c.js")).unwrap();
-    desk.keeper.step();
+    desk.loader.step();
     for path in ["/a.js", "/b.js"] {
         assert_eq!(desk.content(path).unwrap().len(), 800, "{path}");
     }
@@ -266,12 +267,13 @@ fn siblings_are_used_as_they_are_and_come_and_go() {
     let mut desk = Desk::of(&site.0, &small(1 << 20));
     desk.load("/a.js", Encoding::Gzip, 1);
     let gzip = |desk: &Desk| {
-        desk.library.with_entry("/a.js", 0, |entry| {
+        desk.file_cache.with_entry("/a.js", 0, |entry| {
             entry?.form(Encoding::Gzip).map(|form| form.body.to_vec())
         })
     };
     assert_eq!(gzip(&desk).unwrap(), b"not even gzip");
-    let available = |desk: &Desk| desk.library.with_entry("/a.js", 0, |e| e.unwrap().available());
+    let available =
+        |desk: &Desk| desk.file_cache.with_entry("/a.js", 0, |e| e.unwrap().available());
     assert!(available(&desk).contains(Encoding::Br), "it is there, but too large for memory");
     assert!(!desk.has("/a.js", Encoding::Br));
     fs::write(&packed, "other").unwrap();
@@ -287,10 +289,10 @@ fn what_is_behind_a_link_is_not_kept() {
     let site = Site::new();
     site.write("a", "one");
     std::os::unix::fs::symlink("a", site.0.join("b")).unwrap();
-    let library = Arc::new(Library::new().unwrap());
+    let file_cache = Arc::new(FileCache::new().unwrap());
     let mounts = [Mount { symlinks: true, ..Mount::new("/", &site.0) }];
-    let keeper = library.keeper(&mounts, &small(1 << 20)).unwrap().unwrap();
-    let mut desk = Desk { library, keeper };
+    let loader = file_cache.loader(&mounts, &small(1 << 20)).unwrap().unwrap();
+    let mut desk = Desk { file_cache, loader };
     desk.load("/b", Encoding::Identity, 1);
     assert_eq!(desk.content("/b"), None);
     desk.load("/a", Encoding::Identity, 1);
@@ -335,8 +337,8 @@ fn a_panic_costs_what_caused_it() {
     assert!(!desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip));
 
     desk.load(&format!("/{PANICS_IF_READ}"), Encoding::Identity, 1);
-    assert_eq!(desk.library.kept().entries, 0);
-    assert_eq!(desk.library.kept().bytes, 0);
+    assert_eq!(desk.file_cache.kept().entries, 0);
+    assert_eq!(desk.file_cache.kept().bytes, 0);
     desk.load("/page.txt", Encoding::Br, 1);
     assert!(desk.has("/page.txt", Encoding::Br));
     fs::write(&page, "another").unwrap();

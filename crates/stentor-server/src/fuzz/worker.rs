@@ -80,17 +80,17 @@ impl Play {
             (7, _) => self.delete(arg),
             (8, _) => drop(self.world.jobs.run_one()),
             (9, _) => {
-                if let Some(keeper) = &mut self.world.keeper {
-                    keeper.step();
+                if let Some(loader) = &mut self.world.loader {
+                    loader.step();
                 }
             }
             (10, _) if arg == 15 => {
                 let World { worker, sim, .. } = &mut self.world;
-                worker.obey(sim, Order::Drain);
+                worker.execute(sim, Order::Drain);
             }
             (11, _) => {
                 let World { worker, sim, .. } = &mut self.world;
-                worker.obey(sim, Order::Reload(settings().into()));
+                worker.execute(sim, Order::Reload(settings().into()));
             }
             _ => {
                 for _ in 0..=arg {

@@ -152,7 +152,7 @@ fn draining_answers_what_was_asked_then_ends() {
     let (idle, _) = world.ask(PUBLIC, GET);
     let (half, _) = world.ask(PUBLIC, &GET[..20]);
     let World { worker, sim, .. } = &mut world;
-    worker.obey(sim, Order::Drain);
+    worker.execute(sim, Order::Drain);
     world.sim.write(half, &GET[20..]);
     world.settle();
     let answer = String::from_utf8(world.sim.read(half)).unwrap();
@@ -176,7 +176,7 @@ fn draining_answers_all_that_was_received() {
     world.settle_some(5);
     assert!(world.totals().requests < 100, "the stop comes in the middle");
     let World { worker, sim, .. } = &mut world;
-    worker.obey(sim, Order::Drain);
+    worker.execute(sim, Order::Drain);
     world.settle();
     let answers = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 200);
@@ -194,7 +194,7 @@ fn draining_tells_a_stream_of_messages_what_came_of_it() {
     );
     assert!(world.shared.hub.value("/live").is_some());
     let World { worker, sim, .. } = &mut world;
-    worker.obey(sim, Order::Drain);
+    worker.execute(sim, Order::Drain);
     let answer = String::from_utf8(world.sim.read(client)).unwrap();
     assert!(answer.contains("Connection: close\r\n"), "{answer}");
     assert!(answer.contains("\"published\":1,\"failed\":0"), "{answer}");
@@ -321,9 +321,9 @@ fn a_panic_costs_its_connection_and_no_other() {
     assert_eq!((totals.connections_public, totals.connections_reading), (1, 0));
 }
 
-/// News that makes the worker panic is told again by history, as is what came with it.
+/// Event that makes the worker panic is told again by history, as is what came with it.
 #[test]
-fn news_that_a_panic_took_is_not_lost() {
+fn events_that_a_panic_took_are_not_lost() {
     for target in ["/-/events?topic=/**", "/-/events?topic=/n&topic=/-panic"] {
         let mut world = world(patient());
         let get = format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
@@ -376,7 +376,7 @@ fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
     world.sim.write(client, &[get.as_slice(), bulk].concat());
     world.settle_some(2);
     let World { worker, sim, .. } = &mut world;
-    worker.obey(sim, Order::Drain);
+    worker.execute(sim, Order::Drain);
     world.settle();
     let answers = world.sim.read(client);
     let large = super::large();

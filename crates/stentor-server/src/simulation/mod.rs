@@ -37,7 +37,7 @@ use crate::config::{Lookup, Settings};
 #[cfg(test)]
 use crate::context::{CONTROL, PUBLIC};
 use crate::context::{Context, Shared};
-use crate::files::{Keeper, Library};
+use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) worker: Worker,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Jobs,
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) loader: Option<FileLoader>,
     mailbox: Arc<Mailbox>,
 }
 
@@ -69,12 +69,12 @@ impl World {
         let (compressor, jobs) = Compressor::by_hand();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let stats = Arc::new(Stats::default());
-        let library = Arc::new(Library::new().unwrap());
-        let keeper = library.keeper(&settings.mounts, &settings.files).unwrap();
+        let file_cache = Arc::new(FileCache::new().unwrap());
+        let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
         let shared = Arc::new(Shared {
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
-            library,
+            file_cache,
             addresses: AddressCounts::new(),
             workers: vec![Arc::clone(&stats)],
             workers_public: 1,
@@ -84,7 +84,7 @@ impl World {
         let settings = Arc::new(settings);
         let own = Arc::clone(&mailbox);
         let worker = Worker::new(Arc::clone(&shared), settings, stats, own, seed);
-        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, keeper, mailbox };
+        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, loader, mailbox };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -109,7 +109,7 @@ impl World {
     /// One turn of the loop. Returns false if only time can change anything.
     pub(crate) fn turn(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
-        self.worker.attend(&mut self.sim);
+        self.worker.read_mailbox(&mut self.sim);
         let passes = self.worker.next_deadline_ms() == Some(0);
         self.worker.after_turn(&mut self.sim);
         busy || passes
@@ -148,9 +148,9 @@ impl World {
         let draft = Draft::new(*b"last").with_content_type(ContentType::TEXT);
         let published = self.shared.publish(topic, draft, Precondition::None, NOW_S);
         assert_eq!(published.unwrap().readers, 0, "{topic}");
-        let mut news = std::collections::VecDeque::new();
-        self.mailbox.swap_news(&mut news);
-        assert!(news.is_empty(), "the worker is told of what nobody reads");
+        let mut events = std::collections::VecDeque::new();
+        self.mailbox.swap_events(&mut events);
+        assert!(events.is_empty(), "the worker is told of what nobody reads");
     }
 }
 

@@ -43,7 +43,7 @@ fn run(seed: u64) {
             world.jobs.run_one();
         }
         if rng.percent(5) {
-            world.keeper.as_mut().unwrap().step();
+            world.loader.as_mut().unwrap().step();
         }
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");

@@ -205,7 +205,7 @@ impl Stage {
             self.publish();
             self.turn(Mood { unrest: 3, ..READING });
         }
-        self.world.worker.obey(&mut self.world.sim, Order::Drain);
+        self.world.worker.execute(&mut self.world.sim, Order::Drain);
         let mood = Mood { unrest: 0, connects: false, draining: true };
         for _ in 0..TURNS_MAX {
             self.turn(mood);

@@ -10,7 +10,7 @@ use super::feeds::FeedId;
 use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
 use std::collections::HashSet;
-use stentor_hub::{Mode, News, StreamForm};
+use stentor_hub::{Event, Mode, StreamForm};
 use stentor_wire::deflate::Deflater;
 
 /// The form a reader gets messages in, and the smaller one if it takes that too.
@@ -48,7 +48,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct Mark {
     end: usize,
-    news: News,
+    event: Event,
     form: StreamForm,
 }
 
@@ -74,20 +74,20 @@ impl Batch {
         &mut self,
         deflater: &mut Deflater,
         key: Key,
-        due: impl DoubleEndedIterator<Item = &'n News> + Clone,
+        due: impl DoubleEndedIterator<Item = &'n Event> + Clone,
     ) {
         self.clear();
         self.key = Some(key);
         self.upto_seq = key.last_seq;
         let mut superseded = superseded(key.mode, due.clone());
-        for news in due {
-            if superseded.remove(&news.seq()) {
+        for event in due {
+            if superseded.remove(&event.seq()) {
                 self.conflated += 1;
             } else if self.bytes.len() >= GATHER_BYTES {
-                self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.news.seq());
+                self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.event.seq());
                 return;
             } else {
-                self.add(deflater, news, key.forms);
+                self.add(deflater, event, key.forms);
             }
         }
     }
@@ -101,36 +101,42 @@ impl Batch {
 
     /// Gathers messages as they are, oldest first, up to a full write. What is not deflated is not
     /// kept beside the message: readers come to history one by one. Returns what that has cost.
-    pub(crate) fn extend(&mut self, deflater: &mut Deflater, news: &[News], forms: Forms) -> usize {
+    pub(crate) fn extend(
+        &mut self,
+        deflater: &mut Deflater,
+        events: &[Event],
+        forms: Forms,
+    ) -> usize {
         let mut cost = 0;
-        for news in news {
+        for event in events {
             if self.bytes.len() >= GATHER_BYTES || cost >= GATHER_BYTES {
                 break;
             }
-            cost += news.message.data().len();
-            let deflated = forms.deflated.filter(|form| news.deflated(deflater, *form).is_some());
+            cost += event.message.data().len();
+            let deflated = forms.deflated.filter(|form| event.deflated(deflater, *form).is_some());
             match deflated {
-                Some(_) => self.add(deflater, news, forms),
+                Some(_) => self.add(deflater, event, forms),
                 None => {
-                    news.append(forms.plain, &mut self.bytes);
-                    self.mark(news, forms.plain);
+                    event.append(forms.plain, &mut self.bytes);
+                    self.mark(event, forms.plain);
                 }
             }
         }
         cost
     }
 
-    fn add(&mut self, deflater: &mut Deflater, news: &News, forms: Forms) {
-        let deflated = forms.deflated.and_then(|form| Some((form, news.deflated(deflater, form)?)));
+    fn add(&mut self, deflater: &mut Deflater, event: &Event, forms: Forms) {
+        let deflated =
+            forms.deflated.and_then(|form| Some((form, event.deflated(deflater, form)?)));
         // The plain form always exists.
         let (form, bytes) = deflated
-            .unwrap_or_else(|| (forms.plain, news.streamed(forms.plain).unwrap_or_default()));
+            .unwrap_or_else(|| (forms.plain, event.streamed(forms.plain).unwrap_or_default()));
         self.bytes.extend_from_slice(bytes);
-        self.mark(news, form);
+        self.mark(event, form);
     }
 
-    fn mark(&mut self, news: &News, form: StreamForm) {
-        self.marks.push(Mark { end: self.bytes.len(), news: news.clone(), form });
+    fn mark(&mut self, event: &Event, form: StreamForm) {
+        self.marks.push(Mark { end: self.bytes.len(), event: event.clone(), form });
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -160,14 +166,14 @@ impl Batch {
     pub(crate) fn sent(&self, sent: usize) -> Sent {
         let whole = self.marks.partition_point(|mark| mark.end <= sent);
         let begin = if whole == 0 { self.prefix } else { self.marks[whole - 1].end };
-        let seq_before = |n: usize| n.checked_sub(1).map(|n| self.marks[n].news.seq());
+        let seq_before = |n: usize| n.checked_sub(1).map(|n| self.marks[n].event.seq());
         if sent < begin {
             let piece = Piece::Own(self.bytes[sent..begin].into());
             return Sent { messages: 0, cursor: None, rest: Some(Rest { piece, offset: 0 }) };
         }
         match self.marks.get(whole) {
             Some(mark) if sent > begin => {
-                let body = Body::Streamed { news: mark.news.clone(), form: mark.form };
+                let body = Body::Streamed { event: mark.event.clone(), form: mark.form };
                 let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
                 Sent { messages: whole + 1, cursor: seq_before(whole + 1), rest: Some(rest) }
             }
@@ -192,18 +198,18 @@ impl Batch {
 /// topic.
 fn superseded<'n>(
     mode: Mode,
-    due: impl DoubleEndedIterator<Item = &'n News> + Clone,
+    due: impl DoubleEndedIterator<Item = &'n Event> + Clone,
 ) -> HashSet<u64> {
     let mut superseded = HashSet::new();
-    let conflates = |news: &News| mode == Mode::Latest || news.message.conflates();
+    let conflates = |event: &Event| mode == Mode::Latest || event.message.conflates();
     if mode == Mode::All || due.clone().nth(1).is_none() || !due.clone().any(conflates) {
         return superseded;
     }
     let mut seen = HashSet::new();
-    for news in due.rev() {
-        let newer = !seen.insert(news.topic());
-        if newer && conflates(news) {
-            superseded.insert(news.seq());
+    for event in due.rev() {
+        let newer = !seen.insert(event.topic());
+        if newer && conflates(event) {
+            superseded.insert(event.seq());
         }
     }
     superseded

@@ -2,38 +2,38 @@
 //!
 //! A [`Feed`] is one filter, a topic or a pattern, with those of the worker's connections that read
 //! it. The hub tells the worker of every message that one of its feeds wants; the message enters
-//! the log, and a [`Pass`] over the feed's readers begins, or the one under way is followed by
-//! another. A pass is walked in slices, a few readers a turn, so a fan-out to many never holds up a
-//! request. Each pass begins elsewhere, so that the same readers are not always last.
+//! the log, and a [`Sweep`] over the feed's readers begins, or the one under way is followed by
+//! another. A sweep is walked in slices, a few readers a turn, so a fan-out to many never holds up
+//! a request. Each sweep begins elsewhere, so that the same readers are not always last.
 //!
 //! Readers are cursors: what is due to one is whatever the log has after its cursor. The log is
 //! short and bounded. A reader that has fallen out of it reads the hub's history instead (see
 //! `replay`), so no reader's slowness costs anything here.
 //!
-//! Leaving is lazy. A connection that leaves is only counted. Its entry stays in the list and is
+//! Leaving is lazy. A connection that leaves is only counted. Its member stays in the list and is
 //! visited in vain, which does no harm, until half of the list is such; then it is tidied, a slice
 //! a turn. So nothing here needs to know where in a list a connection stands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stentor_hub::{Filter, Filters, Hub, ListenerId, News};
-use stentor_io::Socket;
+use stentor_hub::{Event, Filter, Filters, Hub, SubscriberId};
+use stentor_io::Peer;
 
 /// A feed of this worker, for as long as somebody reads it.
 pub(crate) type FeedId = u32;
 
 /// A place in a feed's list: a connection that joined, perhaps in a former life of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
-    pub(crate) socket: Socket,
+pub(crate) struct Member {
+    pub(crate) peer: Peer,
     /// Which of its joinings this was: none has the number of another.
     pub(crate) stamp: u32,
 }
 
 /// All feeds of a worker.
 pub(crate) struct Feeds {
-    listener: ListenerId,
+    subscriber: SubscriberId,
     index: Filters<FeedId>,
     /// What the filters take, here and in the hub.
     filter_bytes: usize,
@@ -47,13 +47,13 @@ pub(crate) struct Feeds {
     /// The number of the last message that left the log.
     forgotten_seq: u64,
     /// Feeds with readers that have not been visited yet, in the order of their turns.
-    passing: VecDeque<FeedId>,
-    /// Feeds of whose entries most have left.
+    sweeping: VecDeque<FeedId>,
+    /// Feeds of whose members most have left.
     sparse: Vec<FeedId>,
 }
 
 struct Logged {
-    news: News,
+    event: Event,
     feeds: Box<[FeedId]>,
 }
 
@@ -70,28 +70,28 @@ struct Feed {
     filter: Filter,
     /// Whether it names a topic that has, or had, a value.
     is_named: bool,
-    entries: Vec<Entry>,
-    /// Entries whose connections still read; the hub shows it to publishers.
+    members: Vec<Member>,
+    /// Members whose connections still read; the hub shows it to publishers.
     readers: Arc<AtomicU32>,
     /// The part of the log that is this feed's.
-    recent: VecDeque<News>,
+    recent: VecDeque<Event>,
     /// The number of the last message that was heard of, in `recent` still or not.
     latest_seq: u64,
     /// Every message of this feed with a larger number is in `recent`.
     complete_since: u64,
-    pass: Option<Pass>,
-    /// Messages came that the pass under way, if there is one, may not bring to everybody: when
+    sweep: Option<Sweep>,
+    /// Messages came that the sweep under way, if there is one, may not bring to everybody: when
     /// the oldest of them was published.
     due_us: Option<u64>,
-    /// Where the next pass begins.
+    /// Where the next sweep begins.
     rotation: usize,
     /// Whether it stands in line for its readers to be visited.
-    is_passing: bool,
+    is_sweeping: bool,
     /// Where tidying the list has come to, if it is under way.
     tidying: Option<Tidying>,
 }
 
-/// Entries before `write` are tidied, those from `read` on are not, and what is between has been
+/// Members before `write` are tidied, those from `read` on are not, and what is between has been
 /// moved to the front.
 #[derive(Clone, Copy, Default)]
 struct Tidying {
@@ -102,7 +102,7 @@ struct Tidying {
 /// A walk over the readers a feed had when it began. Those who join meanwhile stand behind `end`
 /// and need no visit: they read the value after they had joined.
 #[derive(Clone, Copy)]
-struct Pass {
+struct Sweep {
     start: usize,
     end: usize,
     visited: usize,
@@ -110,19 +110,19 @@ struct Pass {
     published_us: u64,
 }
 
-/// What a visit in a pass is to do.
+/// What a visit in a sweep is to do.
 pub(crate) enum Visit {
-    Reader(Entry),
-    /// The pass is over; its oldest message was published at this time.
+    Reader(Member),
+    /// The sweep is over; its oldest message was published at this time.
     Over {
         published_us: u64,
     },
 }
 
 impl Feeds {
-    pub(crate) fn new(listener: ListenerId) -> Feeds {
+    pub(crate) fn new(subscriber: SubscriberId) -> Feeds {
         Feeds {
-            listener,
+            subscriber,
             index: Filters::new(),
             filter_bytes: 0,
             unnamed_bytes: 0,
@@ -131,21 +131,21 @@ impl Feeds {
             log: VecDeque::new(),
             log_bytes: 0,
             forgotten_seq: 0,
-            passing: VecDeque::new(),
+            sweeping: VecDeque::new(),
             sparse: Vec::new(),
         }
     }
 
     /// Enters a connection into the feed of `filter`, which is made if there is none. Every message
     /// published from now on will be in the log.
-    pub(crate) fn join(&mut self, hub: &Hub, filter: &Filter, entry: Entry) -> FeedId {
+    pub(crate) fn join(&mut self, hub: &Hub, filter: &Filter, member: Member) -> FeedId {
         let id = match self.index.get(filter) {
             Some(&id) => id,
             None => self.open(hub, filter),
         };
         let feed = self.feed_mut(id);
         feed.readers.store(feed.readers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        feed.entries.push(entry);
+        feed.members.push(member);
         id
     }
 
@@ -158,11 +158,11 @@ impl Feeds {
             if let Some(feed) = self.feeds[id as usize].take() {
                 self.filter_bytes -= feed.filter.cost_bytes();
                 self.unnamed_bytes -= feed.unnamed_bytes();
-                hub.ignore(self.listener, &feed.filter);
+                hub.unsubscribe(self.subscriber, &feed.filter);
                 self.index.remove(&feed.filter);
             }
             self.vacant.push(id);
-        } else if feed.entries.len() > 2 * left as usize + SPARE_ENTRIES && feed.tidying.is_none() {
+        } else if feed.members.len() > 2 * left as usize + SPARE_MEMBERS && feed.tidying.is_none() {
             feed.tidying = Some(Tidying::default());
             self.sparse.push(id);
         }
@@ -213,9 +213,9 @@ impl Feeds {
     }
 
     /// Takes note of a message that was published at `published_us`.
-    pub(crate) fn hear(&mut self, news: News, published_us: u64) {
+    pub(crate) fn log(&mut self, event: Event, published_us: u64) {
         let mut wanted = Vec::new();
-        self.index.matching(news.topic(), |&id| wanted.push(id));
+        self.index.matching(event.topic(), |&id| wanted.push(id));
         if wanted.is_empty() {
             // The last reader left while the message was on its way.
             return;
@@ -227,15 +227,15 @@ impl Feeds {
                 named_bytes = feed.unnamed_bytes();
                 feed.is_named = true;
             }
-            feed.recent.push_back(news.clone());
-            feed.latest_seq = feed.latest_seq.max(news.seq());
+            feed.recent.push_back(event.clone());
+            feed.latest_seq = feed.latest_seq.max(event.seq());
             feed.due_us.get_or_insert(published_us);
-            if !std::mem::replace(&mut feed.is_passing, true) {
-                self.passing.push_back(id);
+            if !std::mem::replace(&mut feed.is_sweeping, true) {
+                self.sweeping.push_back(id);
             }
             self.unnamed_bytes -= named_bytes;
         }
-        let logged = Logged { news, feeds: wanted.into() };
+        let logged = Logged { event, feeds: wanted.into() };
         self.log_bytes += logged.cost_bytes();
         self.log.push_back(logged);
         while self.log.len() > LOG_MESSAGES_MAX || self.log_bytes > LOG_BYTES_MAX {
@@ -243,9 +243,9 @@ impl Feeds {
         }
     }
 
-    /// Something went wrong while news was taken in. Of what was published up to `seq` the log may
-    /// lack some, so it forgets all of it, and every reader is visited and looks at history.
-    pub(crate) fn distrust(&mut self, seq: u64, now_us: u64) {
+    /// Something went wrong while events were taken in. Of what was published up to `seq` the log
+    /// may lack some, so it forgets all of it, and every reader is visited and looks at history.
+    pub(crate) fn invalidate(&mut self, seq: u64, now_us: u64) {
         self.log.clear();
         self.log_bytes = 0;
         self.forgotten_seq = self.forgotten_seq.max(seq);
@@ -255,59 +255,59 @@ impl Feeds {
             feed.latest_seq = feed.latest_seq.max(seq);
             feed.complete_since = feed.complete_since.max(seq);
             feed.due_us.get_or_insert(now_us);
-            if !std::mem::replace(&mut feed.is_passing, true) {
-                self.passing.push_back(id as FeedId);
+            if !std::mem::replace(&mut feed.is_sweeping, true) {
+                self.sweeping.push_back(id as FeedId);
             }
         }
     }
 
     /// Whether there are readers to be visited.
-    pub(crate) fn is_passing(&self) -> bool {
-        !self.passing.is_empty()
+    pub(crate) fn is_sweeping(&self) -> bool {
+        !self.sweeping.is_empty()
     }
 
     /// The feed whose readers are to be visited next; it then goes behind the others. One of whose
-    /// entries most have left is tidied first: else each pass would be longer than the one before.
-    pub(crate) fn next_pass(&mut self) -> Option<FeedId> {
-        for _ in 0..self.passing.len() {
-            let Some(id) = self.passing.pop_front() else { break };
+    /// members most have left is tidied first: else each sweep would be longer than the one before.
+    pub(crate) fn next_sweep(&mut self) -> Option<FeedId> {
+        for _ in 0..self.sweeping.len() {
+            let Some(id) = self.sweeping.pop_front() else { break };
             // Its last reader may have left since.
             let Some(Some(feed)) = self.feeds.get_mut(id as usize) else { continue };
-            let is_tidied = feed.pass.is_some() || feed.tidying.is_none();
-            if is_tidied && feed.pass.is_none() {
-                feed.begin_pass();
+            let is_tidied = feed.sweep.is_some() || feed.tidying.is_none();
+            if is_tidied && feed.sweep.is_none() {
+                feed.begin_sweep();
             }
-            feed.is_passing = !is_tidied || feed.pass.is_some();
-            if feed.is_passing {
-                self.passing.push_back(id);
+            feed.is_sweeping = !is_tidied || feed.sweep.is_some();
+            if feed.is_sweeping {
+                self.sweeping.push_back(id);
             }
-            if feed.pass.is_some() {
+            if feed.sweep.is_some() {
                 return Some(id);
             }
         }
         None
     }
 
-    /// How many readers the pass over a feed has still to visit.
+    /// How many readers the sweep over a feed has still to visit.
     pub(crate) fn left_to_visit(&self, id: FeedId) -> usize {
         let feed = self.feeds.get(id as usize).and_then(Option::as_ref);
-        let pass = feed.and_then(|feed| feed.pass.as_ref());
-        pass.map_or(0, |pass| pass.end - pass.visited)
+        let sweep = feed.and_then(|feed| feed.sweep.as_ref());
+        sweep.map_or(0, |sweep| sweep.end - sweep.visited)
     }
 
-    /// The next step of the pass over a feed; `None` if there is none any more.
+    /// The next step of the sweep over a feed; `None` if there is none any more.
     pub(crate) fn next_visit(&mut self, id: FeedId) -> Option<Visit> {
         let feed = self.feeds.get_mut(id as usize)?.as_mut()?;
-        let pass = feed.pass.as_mut()?;
-        if pass.visited < pass.end {
-            let at = pass.start + pass.visited;
-            pass.visited += 1;
+        let sweep = feed.sweep.as_mut()?;
+        if sweep.visited < sweep.end {
+            let at = sweep.start + sweep.visited;
+            sweep.visited += 1;
             return Some(Visit::Reader(
-                feed.entries[if at < pass.end { at } else { at - pass.end }],
+                feed.members[if at < sweep.end { at } else { at - sweep.end }],
             ));
         }
-        let published_us = pass.published_us;
-        feed.pass = None;
+        let published_us = sweep.published_us;
+        feed.sweep = None;
         Some(Visit::Over { published_us })
     }
 
@@ -317,8 +317,8 @@ impl Feeds {
     }
 
     /// The number of the last message of any feed that was heard of.
-    pub(crate) fn heard_seq(&self) -> u64 {
-        self.log.back().map_or(0, |logged| logged.news.seq()).max(self.forgotten_seq)
+    pub(crate) fn logged_seq(&self) -> u64 {
+        self.log.back().map_or(0, |logged| logged.event.seq()).max(self.forgotten_seq)
     }
 
     /// Whether the log has all there is of a feed after `cursor`.
@@ -336,14 +336,14 @@ impl Feeds {
         &self,
         id: FeedId,
         cursor: u64,
-    ) -> impl DoubleEndedIterator<Item = &News> + Clone {
+    ) -> impl DoubleEndedIterator<Item = &Event> + Clone {
         let recent = &self.feed(id).recent;
-        recent.range(recent.partition_point(|news| news.seq() <= cursor)..)
+        recent.range(recent.partition_point(|event| event.seq() <= cursor)..)
     }
 
     /// How many messages of any feed the log has after `cursor`.
     pub(crate) fn logged_after(&self, cursor: u64) -> usize {
-        self.log.len() - self.log.partition_point(|logged| logged.news.seq() <= cursor)
+        self.log.len() - self.log.partition_point(|logged| logged.event.seq() <= cursor)
     }
 
     /// What those feeds that `is_mine` have after `cursor`, oldest first.
@@ -351,10 +351,10 @@ impl Feeds {
         &self,
         cursor: u64,
         is_mine: impl Fn(FeedId) -> bool + Clone,
-    ) -> impl DoubleEndedIterator<Item = &News> + Clone {
-        let from = self.log.partition_point(|logged| logged.news.seq() <= cursor);
+    ) -> impl DoubleEndedIterator<Item = &Event> + Clone {
+        let from = self.log.partition_point(|logged| logged.event.seq() <= cursor);
         let mine = move |logged: &&Logged| logged.feeds.iter().any(|&id| is_mine(id));
-        self.log.range(from..).filter(mine).map(|logged| &logged.news)
+        self.log.range(from..).filter(mine).map(|logged| &logged.event)
     }
 
     /// Whether there are lists of which most have left.
@@ -362,15 +362,15 @@ impl Feeds {
         !self.sparse.is_empty()
     }
 
-    /// Tidies a slice of such lists: `is_reader` says whether an entry still stands for somebody
-    /// who reads the feed. During a pass positions in a list mean something, so it waits.
-    pub(crate) fn tidy(&mut self, mut is_reader: impl FnMut(FeedId, Entry) -> bool) {
+    /// Tidies a slice of such lists: `is_reader` says whether a member still stands for somebody
+    /// who reads the feed. During a sweep positions in a list mean something, so it waits.
+    pub(crate) fn tidy(&mut self, mut is_reader: impl FnMut(FeedId, Member) -> bool) {
         let (feeds, mut left) = (&mut self.feeds, TIDIED_PER_TURN);
         self.sparse.retain(|&id| {
             // The number may be another feed's by now, which is not to be tidied.
             let Some(Some(feed)) = feeds.get_mut(id as usize) else { return false };
-            if feed.pass.is_none() {
-                feed.tidy(&mut left, |entry| is_reader(id, entry));
+            if feed.sweep.is_none() {
+                feed.tidy(&mut left, |member| is_reader(id, member));
             }
             feed.tidying.is_some()
         });
@@ -378,19 +378,19 @@ impl Feeds {
 
     fn open(&mut self, hub: &Hub, filter: &Filter) -> FeedId {
         let readers = Arc::new(AtomicU32::new(0));
-        let complete_since = hub.listen(self.listener, filter, Arc::clone(&readers));
+        let complete_since = hub.subscribe(self.subscriber, filter, Arc::clone(&readers));
         let feed = Feed {
             filter: filter.clone(),
             is_named: names_a_topic(hub, filter),
-            entries: Vec::new(),
+            members: Vec::new(),
             readers,
             recent: VecDeque::new(),
             latest_seq: 0,
             complete_since,
-            pass: None,
+            sweep: None,
             due_us: None,
             rotation: 0,
-            is_passing: false,
+            is_sweeping: false,
             tidying: None,
         };
         self.filter_bytes += filter.cost_bytes();
@@ -406,7 +406,7 @@ impl Feeds {
 
     fn forget_oldest(&mut self) {
         let Some(logged) = self.log.pop_front() else { return };
-        let seq = logged.news.seq();
+        let seq = logged.event.seq();
         self.log_bytes -= logged.cost_bytes();
         self.forgotten_seq = self.forgotten_seq.max(seq);
         for &id in &logged.feeds {
@@ -433,7 +433,7 @@ impl Feeds {
 impl Logged {
     /// What it takes, and keeps alive, roughly. A message may be of many feeds.
     fn cost_bytes(&self) -> usize {
-        self.news.message.data().len() + LOGGED_BYTES + self.feeds.len() * LOGGED_FEED_BYTES
+        self.event.message.data().len() + LOGGED_BYTES + self.feeds.len() * LOGGED_FEED_BYTES
     }
 }
 
@@ -452,31 +452,31 @@ impl Feed {
         if self.is_named { 0 } else { self.filter.cost_bytes() }
     }
 
-    /// Begins a pass, if anything is due.
-    fn begin_pass(&mut self) {
+    /// Begins a sweep, if anything is due.
+    fn begin_sweep(&mut self) {
         let Some(published_us) = self.due_us.take() else { return };
-        let end = self.entries.len();
+        let end = self.members.len();
         let start = if end == 0 { 0 } else { self.rotation % end };
         self.rotation = start + end / 3 + 1;
-        self.pass = Some(Pass { start, end, visited: 0, published_us });
+        self.sweep = Some(Sweep { start, end, visited: 0, published_us });
     }
 
-    /// Looks at up to `left` entries.
-    fn tidy(&mut self, left: &mut usize, mut is_reader: impl FnMut(Entry) -> bool) {
+    /// Looks at up to `left` members.
+    fn tidy(&mut self, left: &mut usize, mut is_reader: impl FnMut(Member) -> bool) {
         let Some(Tidying { mut read, mut write }) = self.tidying else { return };
-        while *left > 0 && read < self.entries.len() {
-            let entry = self.entries[read];
-            if is_reader(entry) {
-                self.entries[write] = entry;
+        while *left > 0 && read < self.members.len() {
+            let member = self.members[read];
+            if is_reader(member) {
+                self.members[write] = member;
                 write += 1;
             }
             read += 1;
             *left -= 1;
         }
         self.tidying = Some(Tidying { read, write });
-        if read == self.entries.len() {
-            self.entries.truncate(write);
-            self.entries.shrink_to(write * 2);
+        if read == self.members.len() {
+            self.members.truncate(write);
+            self.members.shrink_to(write * 2);
             self.tidying = None;
         }
     }
@@ -501,11 +501,11 @@ const LOGGED_FEED_BYTES: usize = 24;
 /// Of the room for filters, the part of those that name no topic there is.
 const UNNAMED_PART: usize = 4;
 
-/// Entries looked at in one turn.
+/// Members looked at in one turn.
 const TIDIED_PER_TURN: usize = 8_192;
 
-/// Entries of those who have left that are not worth tidying away.
-const SPARE_ENTRIES: usize = 16;
+/// Members of those who have left that are not worth tidying away.
+const SPARE_MEMBERS: usize = 16;
 
 #[cfg(test)]
 mod tests;

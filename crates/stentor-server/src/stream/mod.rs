@@ -3,7 +3,7 @@
 //! A reader is a cursor: the number of the last message it has seen. What it is sent comes from the
 //! worker's log (`feeds`), gathered into batches that many readers share (`batch`), or, if its
 //! cursor is older than the log, from the hub's history (`replay`). How it is sent is up to the
-//! transports; when, to the connection (`connection/stream.rs`).
+//! transports; when, to the connection (`connection/reader.rs`).
 
 pub(crate) mod batch;
 pub(crate) mod feeds;
@@ -142,7 +142,7 @@ impl Start {
             }
             // A message can be read a moment before its number is the latest: only who holds the
             // lock knows.
-            Some(id) if id.seq > hub.seq() && id.seq > hub.told_seq() => {
+            Some(id) if id.seq > hub.seq() && id.seq > hub.notified_seq() => {
                 Start::Gap(Gap { reason: "future", since: Some(id) })
             }
             Some(id) => Start::After(id.seq),

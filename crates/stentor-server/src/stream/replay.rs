@@ -11,7 +11,7 @@
 
 use super::feeds::{FeedId, Feeds};
 use super::walks::{Part, Walk, WalkId, Walks};
-use stentor_hub::{Filter, Hub, News, Share, Span};
+use stentor_hub::{Event, Filter, Hub, Share, Span};
 
 /// A reader's way from where it was to where the log begins.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Replay {
         &mut self,
         sources: Sources<'_>,
         bytes_max: usize,
-        found: &mut Vec<News>,
+        found: &mut Vec<Event>,
     ) -> Option<Part> {
         let Sources { hub, feeds, walks, cost, may_walk } = sources;
         if self.is_over() {
@@ -106,7 +106,7 @@ impl Replay {
             }
         };
         if !self.resumes {
-            found.retain(|news| !news.message.is_deletion() && news.message.is_value());
+            found.retain(|event| !event.message.is_deletion() && event.message.is_value());
         }
         Some(part)
     }
@@ -117,7 +117,7 @@ impl Replay {
         hub: &Hub,
         feeds: &Feeds,
         bytes_max: usize,
-        found: &mut Vec<News>,
+        found: &mut Vec<Event>,
     ) -> Option<Part> {
         if let [feed] = *self.feeds
             && let Filter::Topic(topic) = feeds.filter(feed)

@@ -12,7 +12,7 @@
 //! keep in memory is bounded, and a walk whose readers have gone does not go on.
 
 use super::replay::{FILTERS_FEW, MESSAGE_COST};
-use stentor_hub::{Filter, Hub, Missed, News, Share, Span};
+use stentor_hub::{Event, Filter, Hub, Missed, Share, Span};
 
 /// The walks of a worker.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Walk {
     /// Names looked at.
     names: usize,
     /// What was found, once it is over: in order, complete up to `bound_seq`.
-    found: Vec<News>,
+    found: Vec<Event>,
     found_bytes: usize,
     bound_seq: u64,
     lost_seq: u64,
@@ -125,7 +125,7 @@ impl Walks {
         id: WalkId,
         span: Span,
         bytes_max: usize,
-        found: &mut Vec<News>,
+        found: &mut Vec<Event>,
     ) -> Option<Part> {
         let (_, walk) = self.all.iter().find(|(other, walk)| *other == id && walk.is_over)?;
         Some(walk.part(span, bytes_max, found))
@@ -200,7 +200,7 @@ impl Walk {
         };
         let found = self.found.get(before..).unwrap_or_default();
         let cost = names * NAME_COST + found.len() * MESSAGE_COST;
-        self.found_bytes += found.iter().map(|news| news.message.kept_bytes()).sum::<usize>();
+        self.found_bytes += found.iter().map(|event| event.message.kept_bytes()).sum::<usize>();
         if let Way::Changes { since } = self.way
             && self.found_bytes > KEPT_BYTES_MAX
         {
@@ -211,24 +211,24 @@ impl Walk {
         self.keep_oldest(if self.is_over { 1 } else { 2 });
         if self.is_over {
             self.sort();
-            self.found.retain(|news| news.seq() <= self.bound_seq);
+            self.found.retain(|event| event.seq() <= self.bound_seq);
             self.found.shrink_to_fit();
         }
         cost
     }
 
     /// The part behind `span.since`, of at most `bytes_max` bytes of messages, or one message.
-    pub(super) fn part(&self, span: Span, bytes_max: usize, found: &mut Vec<News>) -> Part {
-        let from = self.found.partition_point(|news| news.seq() <= span.since);
+    pub(super) fn part(&self, span: Span, bytes_max: usize, found: &mut Vec<Event>) -> Part {
+        let from = self.found.partition_point(|event| event.seq() <= span.since);
         let mut upto_seq = self.bound_seq.min(span.upto);
         let mut bytes = 0;
-        for news in self.found[from..].iter().take_while(|news| news.seq() <= span.upto) {
-            bytes += news.message.kept_bytes();
+        for event in self.found[from..].iter().take_while(|event| event.seq() <= span.upto) {
+            bytes += event.message.kept_bytes();
             if bytes > bytes_max && !found.is_empty() {
-                upto_seq = found.last().map_or(upto_seq, News::seq);
+                upto_seq = found.last().map_or(upto_seq, Event::seq);
                 break;
             }
-            found.push(news.clone());
+            found.push(event.clone());
         }
         Part { upto_seq, lost_seq: self.lost_seq, gave_up: self.gave_up }
     }
@@ -255,7 +255,8 @@ impl Walk {
         let span = Span { since, ..self.span };
         let before = self.found.len();
         let missed = hub.missed_lately(&filters, span, share, &mut self.found)?;
-        if missed.lost_seq > 0 && self.found[..before].iter().any(|news| news.message.is_dropped())
+        if missed.lost_seq > 0
+            && self.found[..before].iter().any(|event| event.message.is_dropped())
         {
             // What was lost meanwhile may be newer than what was found of its topic: the gap is
             // told behind that, by another walk.
@@ -316,8 +317,8 @@ impl Walk {
         self.sort();
         self.found_bytes = 0;
         let mut kept = 0;
-        for news in &self.found {
-            let bytes = news.message.kept_bytes();
+        for event in &self.found {
+            let bytes = event.message.kept_bytes();
             // One is always kept: how large it may be is a setting.
             if kept > 0 && self.found_bytes + bytes > KEPT_BYTES_MAX {
                 break;
@@ -327,14 +328,14 @@ impl Walk {
         }
         if kept < self.found.len() {
             self.found.truncate(kept);
-            self.bound_seq = self.found.last().map_or(self.bound_seq, News::seq);
+            self.bound_seq = self.found.last().map_or(self.bound_seq, Event::seq);
         }
     }
 
     fn sort(&mut self) {
-        self.found.sort_unstable_by_key(News::seq);
+        self.found.sort_unstable_by_key(Event::seq);
         // A topic that two filters want was found twice.
-        self.found.dedup_by_key(|news| news.seq());
+        self.found.dedup_by_key(|event| event.seq());
     }
 }
 

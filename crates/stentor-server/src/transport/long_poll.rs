@@ -33,13 +33,13 @@ pub(crate) fn hold(
     };
     let wait_s = wanted.wait_s?;
     let [Filter::Topic(topic)] = wanted.filters.as_slice() else { return None };
-    // Before the value is read: whatever comes later is news.
+    // Before the value is read: whatever comes later is new.
     let seq = x.shared.hub.seq();
-    let news = x
+    let is_new = x
         .shared
         .hub
-        .with_value(topic, |value| value.is_some_and(|value| is_news(head, wanted.start, value)));
-    if news || wait_s == 0 {
+        .with_value(topic, |value| value.is_some_and(|value| is_new(head, wanted.start, value)));
+    if is_new || wait_s == 0 {
         return None;
     }
     let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
@@ -70,7 +70,7 @@ fn held(x: &Exchange<'_>, bytes: &[u8], wait_s: u64) -> Held {
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor
 /// that is none of ours has seen nothing.
-fn is_news(head: &Head<'_>, start: Start, value: &Message) -> bool {
+fn is_new(head: &Head<'_>, start: Start, value: &Message) -> bool {
     match (start, head.if_none_match) {
         (Start::After(seq), _) => value.seq() > seq,
         (Start::Values, Some(tags)) => !tag_matches(tags, value.id().text().as_bytes()),

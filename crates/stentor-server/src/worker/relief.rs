@@ -4,7 +4,7 @@ use super::Worker;
 use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS};
 use crate::memory::{Holder, Pins, whom_to_cut};
 use crate::timers::Timed;
-use stentor_io::{Backend, Socket};
+use stentor_io::{Backend, Peer};
 
 impl Worker {
     /// Sees to it that what readers own and pin stays within `limits.readers_bytes_max`. All
@@ -33,9 +33,9 @@ impl Worker {
             self.spared_bytes = bytes_max.max(owned + bytes_max / RELIEF_PART);
         }
         for Holder { index, .. } in cut {
-            let socket = Socket::from_index(index as u32);
+            let peer = Peer::from_index(index as u32);
             self.cx.stats.readers_cut.add(1);
-            self.with(socket, |connection, cx| connection.abort(cx, io, socket));
+            self.with(peer, |connection, cx| connection.abort(cx, io, peer));
         }
     }
 

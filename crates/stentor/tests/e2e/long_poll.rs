@@ -28,7 +28,7 @@ fn by_tag() {
     let response = client.ask("GET", "/a", &held, b"").expect(200);
     assert_eq!(response.text(), "two");
     server.settled("readers_long_poll", 0);
-    // Another encoding of the same message is not news.
+    // Another encoding of the same message is not new.
     let gzip = format!("{}.gz\"", response.tag().trim_end_matches('"'));
     for (wait, tag) in [("wait=1", response.tag()), ("respond-async, wait=1", gzip)] {
         let begin = Instant::now();

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use proptest::prelude::*;
 
-use crate::graveyard::Graveyard;
-use crate::news::Mode;
+use crate::event::Mode;
+use crate::tombstones::Tombstones;
 use crate::{
-    Draft, Epoch, Filter, Hub, Limits, Listener, News, Pattern, Precondition, Rule, Share, Span,
+    Draft, Epoch, Event, Filter, Hub, Limits, Pattern, Precondition, Rule, Share, Span, Subscriber,
 };
 
 const TOPICS: [&str; 5] = ["/t/a", "/t/b", "/t/b/c", "/t/d", "/u"];
 
 fn hub(rules: Vec<Rule>, graves_max: usize) -> Hub {
     let mut hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), rules, Limits::default());
-    hub.graves = RwLock::new(Graveyard::new(graves_max));
+    hub.tombstones = RwLock::new(Tombstones::new(graves_max));
     hub
 }
 
@@ -38,15 +38,15 @@ fn all(since: u64) -> Span {
     Span { since, upto: u64::MAX, mode: Mode::All }
 }
 
-fn seqs(news: &[News]) -> Vec<u64> {
-    news.iter().map(News::seq).collect()
+fn seqs(events: &[Event]) -> Vec<u64> {
+    events.iter().map(Event::seq).collect()
 }
 
 /// What is there of a topic, and whether there is a gap.
 fn missed(hub: &Hub, topic: &str, span: Span) -> (Vec<u64>, bool) {
     let mut out = Vec::new();
     let missed = hub.missed(topic, span, usize::MAX, &mut out);
-    assert!(out.iter().all(|news| news.topic() == topic));
+    assert!(out.iter().all(|event| event.topic() == topic));
     assert_eq!(missed.upto, span.upto);
     (seqs(&out), missed.lost_seq > span.since)
 }
@@ -64,7 +64,7 @@ fn missed_in_pages(hub: &Hub, pattern: &Pattern, span: Span, names: usize) -> (V
             break;
         }
     }
-    assert!(out.iter().all(|news| pattern.matches(news.topic())));
+    assert!(out.iter().all(|event| pattern.matches(event.topic())));
     let mut seqs = seqs(&out);
     seqs.sort_unstable();
     (seqs, gap)
@@ -81,7 +81,7 @@ fn missed_lately(
     while span.since < span.upto {
         let before = out.len();
         let missed = hub.missed_lately(filters, span, share, &mut out)?;
-        let bytes: usize = out[before..].iter().map(|news| news.message.kept_bytes()).sum();
+        let bytes: usize = out[before..].iter().map(|event| event.message.kept_bytes()).sum();
         assert!(bytes <= share.bytes || out.len() == before + 1);
         assert!(missed.upto > span.since && missed.upto <= span.upto, "every share gets on");
         gap |= missed.lost_seq > span.since;
@@ -167,7 +167,7 @@ fn who_holds_a_topic_that_is_deleted_learns_of_the_loss() {
     assert!(out.is_empty());
 }
 
-/// Between the walk of the names and the look at the graves a topic may come back.
+/// Between the walk of the names and the look at the tombstones a topic may come back.
 #[test]
 fn what_slips_between_names_and_graves_is_a_gap() {
     let hub = hub(vec![], 2);
@@ -279,7 +279,7 @@ struct Model {
     /// Per topic that has a value: number and length of what is kept, oldest first.
     kept: [Vec<(u64, usize)>; TOPICS.len()],
     /// Topic and whether it was conflated, by the number of its deletion.
-    graves: BTreeMap<u64, (usize, bool)>,
+    tombstones: BTreeMap<u64, (usize, bool)>,
     forgotten: u64,
 }
 
@@ -289,7 +289,7 @@ impl Model {
             Operation::Publish { topic, bytes } => {
                 self.happens(topic, publish(hub, TOPICS[topic], bytes));
                 self.kept[topic].push((self.seq, bytes));
-                self.graves.retain(|_, (grave, _)| *grave != topic);
+                self.tombstones.retain(|_, (tombstone, _)| *tombstone != topic);
             }
             Operation::Delete { topic } => {
                 let deleted = delete(hub, TOPICS[topic]);
@@ -297,10 +297,10 @@ impl Model {
                 if let Some(seq) = deleted {
                     self.happens(topic, seq);
                     self.kept[topic].clear();
-                    self.graves.insert(seq, (topic, self.history <= 1));
+                    self.tombstones.insert(seq, (topic, self.history <= 1));
                 }
-                if self.graves.len() > graves_max {
-                    self.forgotten = self.graves.pop_first().unwrap().0;
+                if self.tombstones.len() > graves_max {
+                    self.forgotten = self.tombstones.pop_first().unwrap().0;
                 }
             }
             Operation::SetRules { history, history_bytes } => {
@@ -327,11 +327,11 @@ impl Model {
     /// What a reader should get, whether it must be told of a gap, and whether it may be.
     fn missed(&self, topic: usize, span: Span) -> (Vec<u64>, bool, bool) {
         let inside = |seq: u64| span.since < seq && seq <= span.upto;
-        let grave = self.graves.iter().find(|(_, (buried, _))| *buried == topic);
+        let tombstone = self.tombstones.iter().find(|(_, (buried, _))| *buried == topic);
         let mut there: Vec<u64> = self.kept[topic].iter().map(|(seq, _)| *seq).collect();
-        there.extend(grave.map(|(seq, _)| *seq));
+        there.extend(tombstone.map(|(seq, _)| *seq));
         let unknown = there.is_empty();
-        let conflates = match (span.mode, grave) {
+        let conflates = match (span.mode, tombstone) {
             (Mode::Latest, _) => true,
             (Mode::All, _) => false,
             (Mode::ByRule, None) => self.history <= 1,
@@ -432,9 +432,9 @@ proptest! {
             let mut piece = Vec::new();
             let missed = hub.missed("/a", span, bytes_max, &mut piece);
             prop_assert_eq!(missed.lost_seq, 0);
-            let sum: usize = piece.iter().map(|news| news.message.kept_bytes()).sum();
+            let sum: usize = piece.iter().map(|event| event.message.kept_bytes()).sum();
             prop_assert!(sum <= bytes_max || piece.len() == 1);
-            got.extend(piece.iter().map(News::seq));
+            got.extend(piece.iter().map(Event::seq));
             if missed.upto == span.upto {
                 break;
             }
@@ -445,18 +445,18 @@ proptest! {
     }
 }
 
-/// A listener that keeps what it is told until somebody looks.
+/// A subscriber that keeps what it is told until somebody looks.
 #[derive(Default)]
-struct Mailbox(Mutex<Vec<News>>);
+struct Mailbox(Mutex<Vec<Event>>);
 
-impl Listener for Mailbox {
-    fn tell(&self, news: &News) {
-        self.0.lock().unwrap().push(news.clone());
+impl Subscriber for Mailbox {
+    fn notify(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
     }
 }
 
 impl Mailbox {
-    fn empty(&self) -> Vec<News> {
+    fn empty(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -472,7 +472,7 @@ struct Log {
 /// Writers publish and delete; readers begin, read on, stop, and come back with their cursor. In
 /// the end each has seen everything in order, without duplicates, but for what it was told is lost.
 #[test]
-fn nothing_is_lost_between_history_and_news() {
+fn nothing_is_lost_between_history_and_events() {
     let hub = &hub(vec![rule(20, 1 << 20)], 3);
     let (over, happened) = (&AtomicBool::new(false), &Mutex::new(BTreeMap::new()));
     // Readers that have not yet come and gone, or seen, enough: the writers go on for them.
@@ -513,37 +513,38 @@ fn nothing_is_lost_between_history_and_news() {
     });
 }
 
-/// With `leaves` the listener ignores the filter between connections; without, it goes on being
+/// With `leaves` the subscriber ignores the filter between connections; without, it goes on being
 /// told as a worker is that has other readers, and a connection begins at `Hub::seq`.
 fn read(hub: &Hub, filter: &Filter, leaves: bool, young: &AtomicU32, over: &AtomicBool) -> Log {
     let mailbox = Arc::new(Mailbox::default());
-    let id = hub.add_listener(mailbox.clone());
+    let id = hub.add_subscriber(mailbox.clone());
     let readers = Arc::new(AtomicU32::new(1));
     if !leaves {
-        hub.listen(id, filter, readers.clone());
+        hub.subscribe(id, filter, readers.clone());
     }
     let (mut log, mut cursor, mut round, mut is_young) = (Log::default(), 0, 0, true);
     loop {
         let last = over.load(Ordering::SeqCst);
         mailbox.empty();
-        let upto = if leaves { hub.listen(id, filter, readers.clone()) } else { hub.seq() };
+        let upto = if leaves { hub.subscribe(id, filter, readers.clone()) } else { hub.seq() };
         let span = Span { since: cursor, upto, mode: Mode::All };
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         let lately = match round % 2 {
-            0 => hub.missed_lately(&[filter], span, steps(usize::MAX), &mut news),
+            0 => hub.missed_lately(&[filter], span, steps(usize::MAX), &mut events),
             _ => None,
         };
         let gap = match (lately, filter) {
             (Some(missed), _) if missed.upto == upto => missed.lost_seq > cursor,
             (Some(_), _) => true,
             (None, Filter::Topic(topic)) => {
-                hub.missed(topic, span, usize::MAX, &mut news).lost_seq > cursor
+                hub.missed(topic, span, usize::MAX, &mut events).lost_seq > cursor
             }
             (None, Filter::Pattern(pattern)) => {
                 let (mut gap, mut after) = (false, None::<String>);
                 loop {
                     let after_now = after.as_deref();
-                    let page = hub.missed_by_pattern(pattern, span, after_now, steps(2), &mut news);
+                    let page =
+                        hub.missed_by_pattern(pattern, span, after_now, steps(2), &mut events);
                     gap |= page.missed.lost_seq > cursor;
                     after = page.next;
                     if after.is_none() {
@@ -555,16 +556,16 @@ fn read(hub: &Hub, filter: &Filter, leaves: bool, young: &AtomicU32, over: &Atom
         if gap || cursor == 0 {
             log.gaps.push((cursor, upto));
         }
-        news.sort_by_key(News::seq);
-        assert!(news.iter().all(|news| cursor < news.seq() && news.seq() <= upto));
-        log.seen.extend(news.iter().map(News::seq));
+        events.sort_by_key(Event::seq);
+        assert!(events.iter().all(|event| cursor < event.seq() && event.seq() <= upto));
+        log.seen.extend(events.iter().map(Event::seq));
         cursor = cursor.max(upto);
         for _ in 0..round % 5 {
             std::thread::yield_now();
             take(&mailbox, &mut cursor, &mut log);
         }
         if leaves {
-            hub.ignore(id, filter);
+            hub.unsubscribe(id, filter);
         }
         take(&mailbox, &mut cursor, &mut log);
         round += 1;
@@ -580,10 +581,10 @@ fn read(hub: &Hub, filter: &Filter, leaves: bool, young: &AtomicU32, over: &Atom
 
 /// Delivers what was told. Beginning at `Hub::seq`, some of it may have come by history already.
 fn take(mailbox: &Mailbox, cursor: &mut u64, log: &mut Log) {
-    for news in mailbox.empty() {
-        if news.seq() > *cursor {
-            *cursor = news.seq();
-            log.seen.push(news.seq());
+    for event in mailbox.empty() {
+        if event.seq() > *cursor {
+            *cursor = event.seq();
+            log.seen.push(event.seq());
         }
     }
 }

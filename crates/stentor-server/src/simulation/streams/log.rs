@@ -8,7 +8,7 @@ use super::super::World;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Filter, Listener, Message, News, Pattern, Rule};
+use stentor_hub::{Event, Filter, Message, Pattern, Rule, Subscriber};
 
 /// The topics of a run: name, messages kept, bytes kept.
 pub(super) const TOPICS: [(&str, u32, usize); 6] = [
@@ -65,11 +65,11 @@ struct Topic {
 }
 
 #[derive(Default)]
-struct Recorder(Mutex<Vec<News>>);
+struct Recorder(Mutex<Vec<Event>>);
 
-impl Listener for Recorder {
-    fn tell(&self, news: &News) {
-        self.0.lock().unwrap().push(news.clone());
+impl Subscriber for Recorder {
+    fn notify(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
     }
 }
 
@@ -78,9 +78,9 @@ impl Log {
     pub(super) fn attach(world: &World) -> Log {
         let recorder = Arc::new(Recorder::default());
         let hub = &world.shared.hub;
-        let id = hub.add_listener(Arc::clone(&recorder) as Arc<dyn Listener>);
+        let id = hub.add_subscriber(Arc::clone(&recorder) as Arc<dyn Subscriber>);
         let nobody = Arc::new(AtomicU32::new(0));
-        hub.listen(id, &Filter::parse("/**").unwrap(), nobody);
+        hub.subscribe(id, &Filter::parse("/**").unwrap(), nobody);
         let mut log = Log {
             recorder,
             entries: BTreeMap::new(),
@@ -105,8 +105,8 @@ impl Log {
     /// Takes note of what was published since the last time.
     pub(super) fn absorb(&mut self) {
         let told = std::mem::take(&mut *self.recorder.0.lock().unwrap());
-        for news in told {
-            self.add(news.topic(), Arc::clone(&news.message));
+        for event in told {
+            self.add(event.topic(), Arc::clone(&event.message));
         }
     }
 

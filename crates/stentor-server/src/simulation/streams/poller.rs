@@ -170,7 +170,7 @@ impl Poller {
                     let is_old = at_first
                         .is_none_or(|(seq, entry)| entry.message.is_deletion() || known(seq));
                     let is_old = is_old || deleted_since(log, topic, poll.asked);
-                    assert!(is_old, "{topic} had a value that was news: {self:?} {poll:?}");
+                    assert!(is_old, "{topic} had a value that was new: {self:?} {poll:?}");
                 }
                 // The answer to a poll of one topic has no place to tell one in.
                 let owes_gap = poll.has_gap && self.plan.is_many;
@@ -206,8 +206,8 @@ impl Poller {
         assert_eq!(entry.topic, self.plan.filters[0]);
         assert!(answer.body == entry.message.data(), "{seq} is spoilt");
         match poll.from {
-            From::After(since) if poll.by_tag => assert_ne!(seq, since, "that is no news"),
-            From::After(since) => assert!(seq > since, "{seq} is no news behind {since}"),
+            From::After(since) if poll.by_tag => assert_ne!(seq, since, "that is not new"),
+            From::After(since) => assert!(seq > since, "{seq} is not new behind {since}"),
             From::Values { .. } => {}
         }
         let next = log.between(&entry.topic, seq, u64::MAX).first();

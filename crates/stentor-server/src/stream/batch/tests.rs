@@ -3,25 +3,25 @@
 use super::*;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{
-    Draft, Epoch, Filter, Hub, Limits, Listener, Mode, Pattern, Precondition, Rule, StreamForm,
+    Draft, Epoch, Filter, Hub, Limits, Mode, Pattern, Precondition, Rule, StreamForm, Subscriber,
 };
 
 #[derive(Default)]
-struct Told(Mutex<Vec<News>>);
+struct Told(Mutex<Vec<Event>>);
 
-impl Listener for Told {
-    fn tell(&self, news: &News) {
-        self.0.lock().unwrap().push(news.clone());
+impl Subscriber for Told {
+    fn notify(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
     }
 }
 
 /// Publishes data to topics, of which `/one` keeps no history.
-fn news(messages: &[(&str, &[u8])]) -> Vec<News> {
+fn events(messages: &[(&str, &[u8])]) -> Vec<Event> {
     let rule = Rule { history: 1, ..Rule::new(Pattern::parse("/one").unwrap()) };
     let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), vec![rule], Limits::default());
     let told = Arc::new(Told::default());
-    let id = hub.add_listener(Arc::clone(&told) as Arc<dyn Listener>);
-    hub.listen(id, &Filter::parse("/**").unwrap(), Arc::default());
+    let id = hub.add_subscriber(Arc::clone(&told) as Arc<dyn Subscriber>);
+    hub.subscribe(id, &Filter::parse("/**").unwrap(), Arc::default());
     for (topic, data) in messages {
         hub.publish(topic, Draft::new(*data), Precondition::None, 0).unwrap();
     }
@@ -31,16 +31,16 @@ fn news(messages: &[(&str, &[u8])]) -> Vec<News> {
 
 const FORMS: Forms = Forms { plain: StreamForm::Sse, deflated: None };
 
-fn gather(news: &[News], mode: Mode) -> Batch {
-    let (first_seq, last_seq) = (news[0].seq(), news[news.len() - 1].seq());
+fn gather(events: &[Event], mode: Mode) -> Batch {
+    let (first_seq, last_seq) = (events[0].seq(), events[events.len() - 1].seq());
     let mut batch = Batch::default();
     let deflater = &mut Deflater::default();
-    batch.gather(deflater, Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, news.iter());
+    batch.gather(deflater, Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, events.iter());
     batch
 }
 
 fn seqs(batch: &Batch) -> Vec<u64> {
-    batch.marks.iter().map(|mark| mark.news.seq()).collect()
+    batch.marks.iter().map(|mark| mark.event.seq()).collect()
 }
 
 /// The bytes that a rest still has.
@@ -48,7 +48,7 @@ fn left(rest: Option<&Rest>) -> Vec<u8> {
     let Some(Rest { piece, offset }) = rest else { return Vec::new() };
     let bytes = match piece {
         Piece::Own(bytes) => bytes,
-        Piece::Shared(Body::Streamed { news, form }) => news.streamed(*form).unwrap(),
+        Piece::Shared(Body::Streamed { event, form }) => event.streamed(*form).unwrap(),
         Piece::Shared(_) => panic!("a stream has nothing but messages"),
     };
     bytes[*offset..].to_vec()
@@ -56,22 +56,22 @@ fn left(rest: Option<&Rest>) -> Vec<u8> {
 
 #[test]
 fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() {
-    let news = news(&[("/a", b""), ("/one", b"12"), ("/b", b"\n\n"), ("/a", b"last")]);
+    let events = events(&[("/a", b""), ("/one", b"12"), ("/b", b"\n\n"), ("/a", b"last")]);
     for prefix in [&b""[..], b"p", b"a head and a gap"] {
         let mut batch = Batch::default();
         batch.begin(&mut prefix.to_vec());
-        batch.extend(&mut Deflater::default(), &news, FORMS);
+        batch.extend(&mut Deflater::default(), &events, FORMS);
         let all = batch.bytes().to_vec();
         for cut in 0..=all.len() {
             let sent = batch.sent(cut);
-            let unsent: Vec<u8> = news[sent.messages..]
+            let unsent: Vec<u8> = events[sent.messages..]
                 .iter()
-                .flat_map(|news| news.streamed(StreamForm::Sse).unwrap().iter().copied())
+                .flat_map(|event| event.streamed(StreamForm::Sse).unwrap().iter().copied())
                 .collect();
             // What is cut in the prefix leaves the messages where they are.
             let goes_on = [all[..cut].to_vec(), left(sent.rest.as_ref()), unsent].concat();
             assert_eq!(goes_on, all, "cut at {cut} behind a prefix of {}", prefix.len());
-            let last = sent.messages.checked_sub(1).map(|last| news[last].seq());
+            let last = sent.messages.checked_sub(1).map(|last| events[last].seq());
             assert_eq!(sent.cursor, last, "cut at {cut}");
         }
     }
@@ -79,13 +79,14 @@ fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() 
 
 #[test]
 fn who_wants_the_latest_is_sent_the_newest_of_each_topic() {
-    let news = news(&[("/a", b"1"), ("/one", b"2"), ("/a", b"3"), ("/one", b"4"), ("/b", b"5")]);
+    let events =
+        events(&[("/a", b"1"), ("/one", b"2"), ("/a", b"3"), ("/one", b"4"), ("/b", b"5")]);
     for (mode, expected) in [
         (Mode::All, &[1, 2, 3, 4, 5][..]),
         (Mode::ByRule, &[1, 3, 4, 5]),
         (Mode::Latest, &[3, 4, 5]),
     ] {
-        let batch = gather(&news, mode);
+        let batch = gather(&events, mode);
         assert_eq!(seqs(&batch), expected, "{mode:?}");
         assert_eq!(batch.conflated() as usize, 5 - expected.len());
         assert_eq!((batch.messages(), batch.upto_seq()), (expected.len(), 5));
@@ -96,15 +97,15 @@ fn who_wants_the_latest_is_sent_the_newest_of_each_topic() {
 fn a_batch_ends_when_a_write_is_full_and_says_where() {
     let large = vec![b'x'; GATHER_BYTES / 2];
     let messages: Vec<_> = (0..5).map(|_| ("/a", large.as_slice())).collect();
-    let batch = gather(&news(&messages), Mode::All);
+    let batch = gather(&events(&messages), Mode::All);
     assert_eq!(seqs(&batch), [1, 2], "the second fills it");
     assert_eq!(batch.upto_seq(), 2);
 }
 
 #[test]
 fn a_batch_is_for_its_key_until_it_is_cleared() {
-    let news = news(&[("/a", b"1"), ("/a", b"2")]);
-    let mut batch = gather(&news, Mode::All);
+    let events = events(&[("/a", b"1"), ("/a", b"2")]);
+    let mut batch = gather(&events, Mode::All);
     let key = Key { feed: 0, first_seq: 1, last_seq: 2, forms: FORMS, mode: Mode::All };
     assert!(batch.is_for(&key));
     for other in [

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use stentor_hub::{Draft, Epoch, Limits, Listener, Precondition};
+use stentor_hub::{Draft, Epoch, Limits, Precondition, Subscriber};
 
 /// A hub, feeds that hear of it, and a way from one to the other.
 struct Bench {
@@ -13,11 +13,11 @@ struct Bench {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<News>>);
+struct Told(Mutex<Vec<Event>>);
 
-impl Listener for Told {
-    fn tell(&self, news: &News) {
-        self.0.lock().unwrap().push(news.clone());
+impl Subscriber for Told {
+    fn notify(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
     }
 }
 
@@ -25,7 +25,7 @@ impl Bench {
     fn new() -> Bench {
         let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default());
         let told = Arc::new(Told::default());
-        let feeds = Feeds::new(hub.add_listener(Arc::clone(&told) as Arc<dyn Listener>));
+        let feeds = Feeds::new(hub.add_subscriber(Arc::clone(&told) as Arc<dyn Subscriber>));
         Bench { hub, told, feeds }
     }
 
@@ -33,14 +33,14 @@ impl Bench {
     fn publish(&mut self, topic: &str) -> u64 {
         let draft = Draft::new(*b"x");
         let seq = self.hub.publish(topic, draft, Precondition::None, 0).unwrap().id.seq;
-        for news in std::mem::take(&mut *self.told.0.lock().unwrap()) {
-            self.feeds.hear(news, seq);
+        for event in std::mem::take(&mut *self.told.0.lock().unwrap()) {
+            self.feeds.log(event, seq);
         }
         seq
     }
 
     fn join(&mut self, filter: &str, index: u32) -> FeedId {
-        self.feeds.join(&self.hub, &Filter::parse(filter).unwrap(), entry(index))
+        self.feeds.join(&self.hub, &Filter::parse(filter).unwrap(), member(index))
     }
 
     fn leave(&mut self, id: FeedId) {
@@ -48,25 +48,25 @@ impl Bench {
     }
 
     fn due(&self, id: FeedId, cursor: u64) -> Vec<u64> {
-        self.feeds.due(id, cursor).map(News::seq).collect()
+        self.feeds.due(id, cursor).map(Event::seq).collect()
     }
 
-    /// Walks up to `visits` steps of a pass. Returns whom it visited, and whether it is over.
+    /// Walks up to `visits` steps of a sweep. Returns whom it visited, and whether it is over.
     fn walk(&mut self, id: FeedId, visits: usize) -> (Vec<usize>, bool) {
         let mut visited = Vec::new();
         for _ in 0..visits {
             match self.feeds.next_visit(id) {
-                Some(Visit::Reader(entry)) => visited.push(entry.socket.index()),
+                Some(Visit::Reader(member)) => visited.push(member.peer.index()),
                 Some(Visit::Over { .. }) => return (visited, true),
-                None => panic!("there is no pass"),
+                None => panic!("there is no sweep"),
             }
         }
         (visited, false)
     }
 }
 
-fn entry(index: u32) -> Entry {
-    Entry { socket: Socket::from_index(index), stamp: 1 }
+fn member(index: u32) -> Member {
+    Member { peer: Peer::from_index(index), stamp: 1 }
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_pass_visits_everybody_once_whoever_comes_and_goes_meanwhile() {
         let mut present = 10;
         for _ in 0..4 {
             bench.publish("/a");
-            assert_eq!(bench.feeds.next_pass(), Some(id));
+            assert_eq!(bench.feeds.next_sweep(), Some(id));
             let mut visited = Vec::new();
             let mut joined = present;
             loop {
@@ -92,15 +92,15 @@ fn a_pass_visits_everybody_once_whoever_comes_and_goes_meanwhile() {
                 if joined % 3 == 0 {
                     bench.leave(id);
                 }
-                assert_eq!(bench.feeds.next_pass(), Some(id), "the pass under way goes on");
+                assert_eq!(bench.feeds.next_sweep(), Some(id), "the sweep under way goes on");
             }
             firsts.insert(visited[0]);
             visited.sort_unstable();
             assert_eq!(visited, (0..present).collect::<Vec<_>>(), "in slices of {slice}");
-            assert_eq!(bench.feeds.next_pass(), None);
+            assert_eq!(bench.feeds.next_sweep(), None);
             present = joined;
         }
-        assert!(firsts.len() > 1, "every pass begins with the same reader");
+        assert!(firsts.len() > 1, "every sweep begins with the same reader");
     }
 }
 
@@ -110,18 +110,18 @@ fn what_comes_during_a_pass_is_for_another() {
     let id = bench.join("/a", 0);
     bench.join("/a", 1);
     let first = bench.publish("/a");
-    bench.feeds.next_pass();
+    bench.feeds.next_sweep();
     bench.walk(id, 1);
     let second = bench.publish("/a");
     let third = bench.publish("/a");
     for published in [first, second] {
-        assert_eq!(bench.feeds.next_pass(), Some(id));
+        assert_eq!(bench.feeds.next_sweep(), Some(id));
         while let Some(Visit::Reader(_)) = bench.feeds.next_visit(id) {}
-        // The message a pass began for says how long it took: the third shares that of the second.
+        // The message a sweep began for says how long it took: the third shares that of the second.
         assert!(published < third && bench.feeds.next_visit(id).is_none());
     }
-    assert_eq!(bench.feeds.next_pass(), None);
-    assert!(!bench.feeds.is_passing());
+    assert_eq!(bench.feeds.next_sweep(), None);
+    assert!(!bench.feeds.is_sweeping());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn passes_of_several_feeds_take_turns() {
     let mut bench = Bench::new();
     let (one, all) = (bench.join("/a", 0), bench.join("/**", 1));
     bench.publish("/a");
-    let turns: Vec<_> = (0..4).map(|_| bench.feeds.next_pass().unwrap()).collect();
+    let turns: Vec<_> = (0..4).map(|_| bench.feeds.next_sweep().unwrap()).collect();
     assert_ne!(turns[0], turns[1]);
     assert_eq!((turns[0], turns[1]), (turns[2], turns[3]));
     assert!(turns.contains(&one) && turns.contains(&all));
@@ -151,7 +151,7 @@ fn what_leaves_the_log_is_known_to_be_missing() {
     assert_eq!(bench.due(loud, last - 2), [last - 1, last]);
     bench.publish("/loud");
     assert!(!bench.feeds.is_complete(loud, begun) && bench.feeds.is_complete(loud, begun + 1));
-    assert_eq!(bench.feeds.heard_seq(), last + 1);
+    assert_eq!(bench.feeds.logged_seq(), last + 1);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_number_that_is_used_again_brings_nothing_of_the_feed_before() {
     bench.leave(before);
     let after = bench.join("/after", 1);
     assert_eq!(before, after);
-    assert_eq!(bench.feeds.next_pass(), None, "the pass was the other's");
+    assert_eq!(bench.feeds.next_sweep(), None, "the sweep was the other's");
     assert_eq!(bench.due(after, 0), [0; 0]);
     let seq = bench.publish("/after");
     assert_eq!(bench.due(after, 0), [seq]);
@@ -177,33 +177,33 @@ fn a_number_that_is_used_again_brings_nothing_of_the_feed_before() {
 }
 
 #[test]
-fn whoever_has_left_is_tidied_away_between_passes() {
+fn whoever_has_left_is_tidied_away_between_sweeps() {
     let mut bench = Bench::new();
     let many = TIDIED_PER_TURN + 60;
     let id = (0..many as u32).map(|index| bench.join("/a", index)).last().unwrap();
     bench.publish("/a");
-    bench.feeds.next_pass();
+    bench.feeds.next_sweep();
     (2..many).for_each(|_| bench.leave(id));
     let last = many - 3;
-    let stays = |_, entry: Entry| [7, last].contains(&entry.socket.index());
+    let stays = |_, member: Member| [7, last].contains(&member.peer.index());
     assert!(bench.feeds.is_sparse());
     bench.feeds.tidy(stays);
-    assert_eq!(bench.feeds.feed(id).entries.len(), many, "not during a pass");
+    assert_eq!(bench.feeds.feed(id).members.len(), many, "not during a sweep");
     while let Some(Visit::Reader(_)) = bench.feeds.next_visit(id) {}
     bench.feeds.tidy(stays);
     assert!(bench.feeds.is_sparse(), "a slice a turn");
-    // Between two slices no pass begins, and a reader who joins there does not get lost.
+    // Between two slices no sweep begins, and a reader who joins there does not get lost.
     bench.publish("/a");
-    assert_eq!(bench.feeds.next_pass(), None, "each pass would be longer than the one before");
-    assert!(bench.feeds.is_passing());
+    assert_eq!(bench.feeds.next_sweep(), None, "each sweep would be longer than the one before");
+    assert!(bench.feeds.is_sweeping());
     bench.join("/a", last as u32);
     bench.feeds.tidy(stays);
     assert!(!bench.feeds.is_sparse());
-    let left = [7, last as u32, last as u32].map(entry);
-    assert_eq!(bench.feeds.feed(id).entries, left);
-    assert_eq!(bench.feeds.next_pass(), Some(id));
+    let left = [7, last as u32, last as u32].map(member);
+    assert_eq!(bench.feeds.feed(id).members, left);
+    assert_eq!(bench.feeds.next_sweep(), Some(id));
     let (visited, _) = bench.walk(id, many);
-    assert_eq!(visited.len(), 3, "a pass visits who is there, however many have been");
+    assert_eq!(visited.len(), 3, "a sweep visits who is there, however many have been");
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Replays by themselves: whatever is found at once or in walks, everything once and in order.
 
 use super::*;
-use crate::stream::feeds::Entry;
+use crate::stream::feeds::Member;
 use crate::stream::feeds::Room;
 use std::sync::Arc;
-use stentor_hub::{Draft, Epoch, Limits, Listener, Mode, Precondition};
-use stentor_io::Socket;
+use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition, Subscriber};
+use stentor_io::Peer;
 
 struct Deaf;
 
-impl Listener for Deaf {
-    fn tell(&self, _: &News) {}
+impl Subscriber for Deaf {
+    fn notify(&self, _: &Event) {}
 }
 
 struct Bench {
@@ -22,7 +22,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default());
-        let feeds = Feeds::new(hub.add_listener(Arc::new(Deaf)));
+        let feeds = Feeds::new(hub.add_subscriber(Arc::new(Deaf)));
         Bench { hub, feeds, walks: Walks::default() }
     }
 
@@ -31,7 +31,7 @@ impl Bench {
     }
 
     fn replay(&mut self, filters: &[&str], since: u64, upto: u64, mode: Mode) -> Replay {
-        let entry = Entry { socket: Socket::from_index(0), stamp: 1 };
+        let entry = Member { peer: Peer::from_index(0), stamp: 1 };
         let join = |text: &&str| {
             let filter = Filter::parse(text).unwrap();
             assert!(self.feeds.has_room_for(&self.hub, [&filter].into_iter(), ROOM));
@@ -57,7 +57,7 @@ impl Bench {
             };
             let Some(part) = replay.find(sources, 1_000, &mut found) else { continue };
             sent.extend(replay.take_gap(&part).map(|_| 0));
-            let next: Vec<u64> = found.iter().take(step).map(News::seq).collect();
+            let next: Vec<u64> = found.iter().take(step).map(Event::seq).collect();
             let upto = if next.len() < found.len() { next[next.len() - 1] } else { part.upto_seq };
             replay.advance(upto, next.len());
             sent.extend(next);

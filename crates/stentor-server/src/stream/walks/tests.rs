@@ -54,10 +54,10 @@ fn catch_up(
         }
         let Some(part) = walks.part(id, span, bytes_max, &mut found) else { continue };
         assert!(part.upto_seq > span.since, "it gets on");
-        let bytes: usize = found.iter().map(|news| news.message.kept_bytes()).sum();
+        let bytes: usize = found.iter().map(|event| event.message.kept_bytes()).sum();
         assert!(bytes <= bytes_max || found.len() == 1);
         seqs.extend((part.lost_seq > span.since).then_some(0));
-        seqs.extend(found.iter().map(News::seq));
+        seqs.extend(found.iter().map(Event::seq));
         span.since = part.upto_seq;
     }
     panic!("it does not end");
@@ -94,7 +94,7 @@ fn hub_has(hub: &Hub, topics: &[&str]) -> Vec<u64> {
     for topic in topics {
         hub.missed(topic, span, usize::MAX, &mut found);
     }
-    let mut seqs: Vec<u64> = found.iter().map(News::seq).collect();
+    let mut seqs: Vec<u64> = found.iter().map(Event::seq).collect();
     seqs.sort_unstable();
     seqs
 }

@@ -26,7 +26,7 @@ fn the_cache_keeps_its_bound_and_what_is_used() {
     let mut client = server.reader();
     for (i, name) in names.iter().enumerate() {
         assert!(client.get(&format!("/{name}")).expect(200).body == content);
-        // The keeper is given its time, so that what is used meanwhile is there to be used.
+        // The loader is given its time, so that what is used meanwhile is there to be used.
         eventually("the file is kept", || {
             let loaded = server.figure("files_cached") + server.figure("files_evicted");
             (loaded == i as u64 + 1).then_some(())

@@ -1,7 +1,7 @@
 //! A connection that reads a stream: how it begins, what it is sent, how it ends.
 //!
 //! [`Connection::pump`] is the whole of it. Whatever happens to a reader (it has just begun, there
-//! is news, there is room again, another turn has come) is a reason to pump: to send what lies
+//! is event, there is room again, another turn has come) is a reason to pump: to send what lies
 //! between its cursor and now, until there is nothing more, or no room, or the turn has cost its
 //! share. It comes from a replay of history first, and from the worker's log after that.
 
@@ -10,15 +10,15 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
-use crate::stream::feeds::{Entry, FeedId, Feeds};
+use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources};
 use crate::stream::{Gap, Held, MANY, Opening, Reader, Start, Transport};
 use crate::transport::{sse, websocket};
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_hub::{Filter, Id, Mode, News, Span};
-use stentor_io::{Backend, Gone, Socket};
+use stentor_hub::{Event, Filter, Id, Mode, Span};
+use stentor_io::{Backend, Gone, Peer};
 use stentor_wire::sse::{HEARTBEAT, retry};
 use stentor_wire::websocket::{Decoder, Opcode, frame};
 
@@ -63,12 +63,12 @@ impl Extra {
             && self.gap.is_none()
     }
 
-    /// What it takes on the heap, in bytes, the entries in the lists of feeds included.
+    /// What it takes on the heap, in bytes, the members in the lists of feeds included.
     pub(super) fn own_bytes(&self) -> usize {
         let joining = self.joining.as_ref().map_or(0, |joining| joining.subscriptions.capacity());
         let subscriptions = self.subscriptions.capacity() + joining;
         size_of::<Extra>()
-            + subscriptions * (size_of::<Subscription>() + size_of::<Entry>())
+            + subscriptions * (size_of::<Subscription>() + size_of::<Member>())
             + self.replay.as_ref().map_or(0, |replay| replay.own_bytes())
             + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
             + self.held.as_ref().map_or(0, |held| held.head.len())
@@ -86,7 +86,7 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
         opening: Opening,
     ) {
         let Opening { reader, mut filters, start, held } = opening;
@@ -94,12 +94,12 @@ impl Connection {
         self.phase = Phase::Streaming;
         cx.readers(self.reader.transport).add(1);
         if self.reader.transport != Transport::LongPoll {
-            io.hold_little(socket);
+            io.limit_unsent(peer);
         }
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
-        let subscriptions = self.join(cx, socket, &filters);
+        let subscriptions = self.join(cx, peer, &filters);
         let feeds = subscriptions.iter().map(|subscription| subscription.feed).collect();
         match &subscriptions[..] {
             [only] if !self.reader.commands => self.reader.feed = only.feed,
@@ -119,7 +119,7 @@ impl Connection {
     pub(super) fn join(
         &mut self,
         cx: &mut Context,
-        socket: Socket,
+        peer: Peer,
         filters: &[Filter],
     ) -> Vec<Subscription> {
         let cost = filters.len() * JOIN_COST;
@@ -128,7 +128,7 @@ impl Connection {
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
-            let feed = cx.feeds.join(&cx.shared.hub, filter, Entry { socket, stamp });
+            let feed = cx.feeds.join(&cx.shared.hub, filter, Member { peer, stamp });
             Subscription { feed, stamp }
         };
         let mut subscriptions: Vec<Subscription> = filters.iter().map(join).collect();
@@ -155,16 +155,11 @@ impl Connection {
     }
 
     /// The time has come for something to be said, or to end.
-    pub(super) fn expire_stream<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        socket: Socket,
-    ) {
+    pub(super) fn expire_stream<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         match (self.wait, self.reader.transport) {
-            (Wait::News, _) | (Wait::Farewell, Transport::LongPoll) => {
+            (Wait::Event, _) | (Wait::Farewell, Transport::LongPoll) => {
                 self.wait = Wait::Request;
-                return self.go_on_held(cx, io, socket);
+                return self.go_on_held(cx, io, peer);
             }
             (Wait::Heartbeat, _) => cx.out.bytes().extend_from_slice(HEARTBEAT),
             (Wait::Ping, _) if !self.reader.owes_pong => {
@@ -184,11 +179,11 @@ impl Connection {
             (Wait::Farewell, _) => self.say_farewell(cx),
             _ => {
                 cx.stats.timeouts.add(1);
-                return self.abort(cx, io, socket);
+                return self.abort(cx, io, peer);
             }
         }
-        let result = self.flush(cx, io, socket).map(drop);
-        let _ = self.settle(cx, io, socket, result);
+        let result = self.flush(cx, io, peer).map(drop);
+        let _ = self.settle(cx, io, peer, result);
     }
 
     /// The last words of a stream whose server is stopping.
@@ -213,7 +208,7 @@ impl Connection {
                 && self.extra.as_deref().is_some_and(joins)
     }
 
-    /// Whether an entry of a feed's list stands for this connection as it is now.
+    /// Whether a member of a feed's list stands for this connection as it is now.
     pub(crate) fn is_reader(&self, feed: FeedId, stamp: u32) -> bool {
         let is_among = |all: &[Subscription]| {
             let found = all.binary_search_by_key(&feed, |subscription| subscription.feed);
@@ -249,14 +244,14 @@ impl Connection {
         }
     }
 
-    /// There is news: sends it.
-    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, socket: Socket) {
+    /// There is event: sends it.
+    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         if self.is_held() {
-            return self.go_on_held(cx, io, socket);
+            return self.go_on_held(cx, io, peer);
         }
-        let result = self.pump(cx, io, socket);
+        let result = self.pump(cx, io, peer);
         // Whether to read on has not changed by this.
-        let _ = self.settle(cx, io, socket, result);
+        let _ = self.settle(cx, io, peer, result);
     }
 
     /// Sends what is due, until there is nothing more, or no room, or the turn has cost its share.
@@ -265,10 +260,10 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
     ) -> Result<(), Gone> {
         if self.is_held() {
-            return self.pump_held(cx, io, socket);
+            return self.pump_held(cx, io, peer);
         }
         while self.phase == Phase::Streaming && !self.waits() {
             if cx.cost >= cx.budget.share() {
@@ -277,14 +272,14 @@ impl Connection {
             }
             let replays = self.extra.as_ref().is_some_and(|extra| extra.replay.is_some());
             let goes_on = match replays {
-                true => self.pump_replay(cx, io, socket)?,
+                true => self.pump_replay(cx, io, peer)?,
                 false if !self.log_is_complete(cx) => {
                     let since = self.reader.cursor;
                     let upto = cx.shared.hub.seq();
                     self.begin_replay(cx, self.feeds(), Start::After(since), upto);
                     true
                 }
-                false if self.pump_log(cx, io, socket)? => true,
+                false if self.pump_log(cx, io, peer)? => true,
                 // With a message cut short there is more to be sent first.
                 false => !self.waits() && self.finish_joining(cx),
             };
@@ -292,7 +287,7 @@ impl Connection {
                 break;
             }
         }
-        self.flush(cx, io, socket).map(drop)
+        self.flush(cx, io, peer).map(drop)
     }
 
     /// Whether the log has everything behind the cursor.
@@ -361,9 +356,9 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
     ) -> Result<bool, Gone> {
-        if cx.out.has_bodies() && !self.flush(cx, io, socket)? {
+        if cx.out.has_bodies() && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
         let Some(upto_seq) = self.find_missed(cx, cx.budget.step_bytes()) else {
@@ -379,7 +374,7 @@ impl Connection {
         let batch = batches.own();
         batch.begin(out.bytes());
         let cost = batch.extend(deflater, found, forms);
-        let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
+        let bytes = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
         let upto_seq = match sent.cursor {
@@ -443,21 +438,21 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        socket: Socket,
+        peer: Peer,
     ) -> Result<bool, Gone> {
         let Reader { cursor, feed, mode, .. } = self.reader;
         let first_seq = match feed {
-            MANY => self.due_to_many(&cx.feeds).next().map(News::seq),
-            feed => cx.feeds.due(feed, cursor).next().map(News::seq),
+            MANY => self.due_to_many(&cx.feeds).next().map(Event::seq),
+            feed => cx.feeds.due(feed, cursor).next().map(Event::seq),
         };
         if feed == MANY {
             cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else { return Ok(false) };
-        if cx.out.len() > 0 && !self.flush(cx, io, socket)? {
+        if cx.out.len() > 0 && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let last_seq = if feed == MANY { cx.feeds.heard_seq() } else { cx.feeds.latest_seq(feed) };
+        let last_seq = if feed == MANY { cx.feeds.logged_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode };
         let Context { batches, feeds, deflater, .. } = cx;
@@ -467,7 +462,7 @@ impl Connection {
             feed if !batch.is_for(&key) => batch.gather(deflater, key, feeds.due(feed, cursor)),
             _ => {}
         }
-        let bytes = io.send(socket, &[IoSlice::new(batch.bytes())])?;
+        let bytes = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
         if is_whole {
@@ -490,7 +485,7 @@ impl Connection {
     pub(super) fn due_to_many<'c>(
         &'c self,
         feeds: &'c Feeds,
-    ) -> impl DoubleEndedIterator<Item = &'c News> + Clone {
+    ) -> impl DoubleEndedIterator<Item = &'c Event> + Clone {
         let subscriptions =
             self.extra.as_deref().map_or(&[][..], |extra| extra.subscriptions.as_slice());
         let is_mine =
@@ -512,7 +507,7 @@ impl Connection {
         else {
             return false;
         };
-        let upto = self.reader.cursor.max(seq).max(cx.feeds.heard_seq());
+        let upto = self.reader.cursor.max(seq).max(cx.feeds.logged_seq());
         self.reader.cursor = upto;
         let feeds = subscriptions.iter().map(|read| read.feed).collect();
         let all = &mut self.extra().subscriptions;
@@ -537,7 +532,7 @@ impl Connection {
                 (Wait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
             }
             _ if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
-            Transport::LongPoll => (Wait::News, held.map_or(now_ms, |held| held.deadline_ms)),
+            Transport::LongPoll => (Wait::Event, held.map_or(now_ms, |held| held.deadline_ms)),
             _ if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
             Transport::Sse => (Wait::Heartbeat, now_ms + every(streams.heartbeat_ms)),
             Transport::WebSocket | Transport::Echo => (Wait::Ping, now_ms + every(streams.ping_ms)),

@@ -8,7 +8,9 @@
 //! link that is set to another directory.
 
 use super::disk::{Root, read_whole, symlinks};
-use super::{Entry, Job, Library, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of};
+use super::{
+    CachedFile, FileCache, Job, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of,
+};
 use crate::compressor::{low_priority, outlive};
 use crate::config::{Files, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, PANICS_MAX};
@@ -24,9 +26,9 @@ use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
 
 /// See the head of the file.
-pub(crate) struct Keeper {
-    /// The workers have it: when they have ended, so does the keeper.
-    library: Weak<Library>,
+pub(crate) struct FileLoader {
+    /// The workers have it: when they have ended, so does the loader.
+    file_cache: Weak<FileCache>,
     waker: Arc<Waker>,
     queue: Receiver<Job>,
     /// There may be more to do at once.
@@ -58,24 +60,24 @@ pub(crate) struct Keeper {
 
 /// What came of reading a file.
 enum Reading {
-    Whole(Box<Entry>),
+    Whole(Box<CachedFile>),
     /// It is being written, or cannot be read at the moment.
     NotNow,
     /// There is nothing to be kept.
     Nothing,
 }
 
-impl Keeper {
+impl FileLoader {
     pub(super) fn new(
-        library: &Arc<Library>,
+        file_cache: &Arc<FileCache>,
         queue: Receiver<Job>,
         watcher: Watcher,
         mounts: Vec<Mount>,
         files: Files,
-    ) -> Keeper {
-        let mut keeper = Keeper {
-            library: Arc::downgrade(library),
-            waker: Arc::clone(&library.waker),
+    ) -> FileLoader {
+        let mut loader = FileLoader {
+            file_cache: Arc::downgrade(file_cache),
+            waker: Arc::clone(&file_cache.waker),
             queue,
             busy: false,
             unpacked: VecDeque::new(),
@@ -93,8 +95,8 @@ impl Keeper {
             encoder: Encoder::default(),
             panics: 0,
         };
-        keeper.open_roots();
-        keeper
+        loader.open_roots();
+        loader
     }
 
     /// Lets it work on a thread of its own.
@@ -115,7 +117,7 @@ impl Keeper {
                 }
             }
         };
-        thread::Builder::new().name("keeper".to_owned()).spawn(life).map(drop)
+        thread::Builder::new().name("file-loader".to_owned()).spawn(life).map(drop)
     }
 
     /// Waits for something to do, and does it. Returns false when nobody needs it any more. A panic
@@ -134,8 +136,8 @@ impl Keeper {
         tracing::error!("keeping files in memory panicked; all are loaded again when asked for");
         self.unsettled.clear();
         self.unpacked.clear();
-        if let Some(library) = self.library.upgrade() {
-            self.forget_under(&library, "");
+        if let Some(file_cache) = self.file_cache.upgrade() {
+            self.forget_under(&file_cache, "");
         }
         Ok(true)
     }
@@ -149,40 +151,40 @@ impl Keeper {
         let mut changes = std::mem::take(&mut self.changes);
         self.watcher.wait(&self.waker, timeout_ms, &mut changes)?;
         self.waker.take();
-        let Some(library) = self.library.upgrade() else { return Ok(false) };
+        let Some(file_cache) = self.file_cache.upgrade() else { return Ok(false) };
         for change in changes.drain(..) {
-            self.see_to(&library, change);
+            self.see_to(&file_cache, change);
         }
         self.changes = changes;
-        self.reload(&library);
+        self.reload(&file_cache);
         if now_ms() >= self.look_at_ms {
-            self.look_at_roots(&library);
+            self.look_at_roots(&file_cache);
             for path in std::mem::take(&mut self.unsettled) {
-                self.refresh(&library, &path);
+                self.refresh(&file_cache, &path);
             }
         }
         if now_ms() >= self.give_back_at_ms {
-            self.give_back_watches(&library);
+            self.give_back_watches(&file_cache);
         }
         if !self.unsettled.is_empty() {
             self.look_at_ms = self.look_at_ms.min(now_ms() + LOOK_AGAIN_MS);
         }
-        self.busy = self.do_one(&library);
+        self.busy = self.do_one(&file_cache);
         Ok(true)
     }
 
     /// Loads a file and packs another, if there are any; says whether there were.
-    fn do_one(&mut self, library: &Library) -> bool {
+    fn do_one(&mut self, file_cache: &FileCache) -> bool {
         let job = self.queue.try_recv().ok();
         let due = self.unpacked.pop_front();
         let any = job.is_some() || due.is_some();
         if let Some(job) = job {
-            self.load(library, &job);
+            self.load(file_cache, &job);
         }
         if let Some((path, encoding)) = due
-            && let Some(entry) = library.cache.entry(&path)
+            && let Some(entry) = file_cache.cache.entry(&path)
         {
-            self.repack(library, &path, &entry, encoding);
+            self.repack(file_cache, &path, &entry, encoding);
         }
         any
     }
@@ -202,13 +204,13 @@ impl Keeper {
         self.watches.len()
     }
 
-    fn reload(&mut self, library: &Library) {
-        let reload = library.reload.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn reload(&mut self, file_cache: &FileCache) {
+        let reload = file_cache.reload.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((mounts, files)) = reload {
             self.mounts = mounts;
             self.files = files;
             self.open_roots();
-            self.forget_under(library, "");
+            self.forget_under(file_cache, "");
         }
     }
 
@@ -218,7 +220,7 @@ impl Keeper {
     }
 
     /// Whether the roots are still what is at their paths.
-    fn look_at_roots(&mut self, library: &Library) {
+    fn look_at_roots(&mut self, file_cache: &FileCache) {
         self.look_at_ms = now_ms() + LOOK_MS;
         for index in 0..self.mounts.len() {
             let mount = &self.mounts[index];
@@ -230,43 +232,43 @@ impl Keeper {
             if is_new {
                 tracing::info!("{} is another directory now", mount.root.display());
                 let path = mount.path.clone();
-                self.forget_under(library, &path);
+                self.forget_under(file_cache, &path);
             }
         }
     }
 
-    fn see_to(&mut self, library: &Library, change: Change) {
+    fn see_to(&mut self, file_cache: &FileCache, change: Change) {
         match change {
             Change::Written { watch, name } | Change::Removed { watch, name } => {
                 for directory in self.directories(watch) {
                     let path = format!("{directory}{name}");
                     for suffix in PACKED.map(Encoding::suffix) {
                         if let Some(of) = path.strip_suffix(suffix) {
-                            self.refresh(library, of);
+                            self.refresh(file_cache, of);
                         }
                     }
-                    self.refresh(library, &path);
+                    self.refresh(file_cache, &path);
                 }
             }
             Change::DirectoryChanged { watch, name } => {
                 for directory in self.directories(watch) {
-                    self.forget_under(library, &format!("{directory}{name}/"));
+                    self.forget_under(file_cache, &format!("{directory}{name}/"));
                 }
             }
             Change::DirectoryTouched { watch, name } => {
                 for directory in self.directories(watch) {
                     let slash = if name.is_empty() { "" } else { "/" };
-                    for path in library.cache.paths_under(&format!("{directory}{name}{slash}")) {
-                        self.refresh(library, &path);
+                    for path in file_cache.cache.paths_under(&format!("{directory}{name}{slash}")) {
+                        self.refresh(file_cache, &path);
                     }
                 }
             }
             Change::Ended { watch } => {
                 for directory in self.directories(watch) {
-                    self.forget_under(library, &directory);
+                    self.forget_under(file_cache, &directory);
                 }
             }
-            Change::Overflow => self.forget_under(library, ""),
+            Change::Overflow => self.forget_under(file_cache, ""),
         }
     }
 
@@ -276,14 +278,14 @@ impl Keeper {
     }
 
     /// Neither keeps nor watches what is under a path.
-    fn forget_under(&mut self, library: &Library, prefix: &str) {
-        library.cache.remove_under(prefix);
+    fn forget_under(&mut self, file_cache: &FileCache, prefix: &str) {
+        file_cache.cache.remove_under(prefix);
         self.unwatch(|path| path.starts_with(prefix));
     }
 
     /// Watches are few, and a user's together: those above no file in memory are given back.
-    fn give_back_watches(&mut self, library: &Library) {
-        let kept = library.cache.paths_under("");
+    fn give_back_watches(&mut self, file_cache: &FileCache) {
+        let kept = file_cache.cache.paths_under("");
         let above = |path| str::match_indices(path, '/').map(move |(at, _)| &path[..=at]);
         let needed: HashSet<&str> = kept.iter().flat_map(|path| above(&**path)).collect();
         self.unwatch(|path| !needed.contains(path));
@@ -304,8 +306,8 @@ impl Keeper {
     }
 
     /// The file at `path` has changed: so does its entry, if it has one.
-    fn refresh(&mut self, library: &Library, path: &str) {
-        let Some(before) = library.cache.entry(path) else { return };
+    fn refresh(&mut self, file_cache: &FileCache, path: &str) {
+        let Some(before) = file_cache.cache.entry(path) else { return };
         match self.read(path, before.used_ms()) {
             // Its name or its rights were touched, and no more.
             Reading::Whole(entry) if entry.is_same(&before) => {}
@@ -320,33 +322,39 @@ impl Keeper {
                         self.unpacked.push_back(due);
                     }
                 }
-                self.enter(library, path, *entry);
+                self.enter(file_cache, path, *entry);
             }
             // Its writer is not done: what there was goes on being served.
             Reading::NotNow => drop(self.unsettled.insert(path.into())),
-            Reading::Nothing => library.cache.remove(path),
+            Reading::Nothing => file_cache.cache.remove(path),
         }
     }
 
     /// What a worker asked for.
-    fn load(&mut self, library: &Library, job: &Job) {
-        if let Some(entry) = library.cache.entry(&job.path) {
-            self.repack(library, &job.path, &entry, job.encoding);
+    fn load(&mut self, file_cache: &FileCache, job: &Job) {
+        if let Some(entry) = file_cache.cache.entry(&job.path) {
+            self.repack(file_cache, &job.path, &entry, job.encoding);
         } else if let Reading::Whole(entry) = self.read(&job.path, job.now_ms) {
             self.pack(&job.path, &entry, job.encoding);
-            self.enter(library, &job.path, *entry);
+            self.enter(file_cache, &job.path, *entry);
         }
     }
 
     /// Packs an entry that is in the cache.
-    fn repack(&mut self, library: &Library, path: &str, entry: &Entry, encoding: Encoding) {
-        library.cache.change(path, entry, |entry| self.pack(path, entry, encoding));
-        library.cache.evict(self.files.cache_bytes_max as u64);
+    fn repack(
+        &mut self,
+        file_cache: &FileCache,
+        path: &str,
+        entry: &CachedFile,
+        encoding: Encoding,
+    ) {
+        file_cache.cache.change(path, entry, |entry| self.pack(path, entry, encoding));
+        file_cache.cache.evict(self.files.cache_bytes_max as u64);
     }
 
-    fn enter(&self, library: &Library, path: &str, entry: Entry) {
-        library.cache.insert(path, Arc::new(entry));
-        library.cache.evict(self.files.cache_bytes_max as u64);
+    fn enter(&self, file_cache: &FileCache, path: &str, entry: CachedFile) {
+        file_cache.cache.insert(path, Arc::new(entry));
+        file_cache.cache.evict(self.files.cache_bytes_max as u64);
     }
 
     /// Makes an entry of a file, with what stands beside it, and watches its directories first.
@@ -402,7 +410,7 @@ impl Keeper {
             encoding: Encoding::Identity,
             length: identity.as_ref().map_or(0, |content| content.len() as u64),
         };
-        let entry = Entry::new(&outline, identity, packed, stored);
+        let entry = CachedFile::new(&outline, identity, packed, stored);
         entry.note_use(used_ms);
         Reading::Whole(Box::new(entry))
     }
@@ -448,7 +456,7 @@ impl Keeper {
 
     /// Packs an entry that is text, unless it was done or is there already. What does not become
     /// smaller is not kept, and not tried again, since the entry remembers that it was asked for.
-    fn pack(&mut self, path: &str, entry: &Entry, encoding: Encoding) {
+    fn pack(&mut self, path: &str, entry: &CachedFile, encoding: Encoding) {
         entry.ask(encoding);
         let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
         if !wanted || entry.available().contains(encoding) {
@@ -478,7 +486,7 @@ impl Keeper {
     }
 
     /// The content of a text that is too large to be kept, if it is still what its entry says.
-    fn read_large(&self, path: &str, entry: &Entry) -> Option<Vec<u8>> {
+    fn read_large(&self, path: &str, entry: &CachedFile) -> Option<Vec<u8>> {
         let (index, mount, rest) = mount_of(&self.mounts, path)?;
         let root = self.roots[index].as_ref()?.directory();
         let Ok(Found::File(file)) = root.find(rest, symlinks(mount)) else { return None };
@@ -491,11 +499,11 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
-    /// However it ends: without news of changes nothing may be kept.
+impl Drop for FileLoader {
+    /// However it ends: without word of changes nothing may be kept.
     fn drop(&mut self) {
-        if let Some(library) = self.library.upgrade() {
-            library.cache.remove_under("");
+        if let Some(file_cache) = self.file_cache.upgrade() {
+            file_cache.cache.remove_under("");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! News: a message together with its topic, which is what streams carry.
+//! Event: a message together with its topic, which is what streams carry.
 //!
 //! A message does not know its topic's name, since a value is read by name and millions of copies
 //! of names would be kept for nothing. A stream of many topics must name them, so what it is sent
 //! is the message and a pointer to the topic: two words, shared like the message itself.
 //!
 //! What a reader asks of history is a [`Span`]: from its cursor to the moment from which on it is
-//! told of news anyway.
+//! told of events anyway.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::topic::Topic;
 
 /// A message and the topic it was published to.
 #[derive(Clone)]
-pub struct News {
+pub struct Event {
     topic: Arc<Topic>,
     /// The message; without data if it says that the topic was deleted.
     pub message: Arc<Message>,
@@ -24,11 +24,11 @@ pub struct News {
 
 // A worker's mailbox holds many.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<News>() == 16);
+const _: () = assert!(size_of::<Event>() == 16);
 
-impl News {
-    pub(crate) fn new(topic: Arc<Topic>, message: Arc<Message>) -> News {
-        News { topic, message }
+impl Event {
+    pub(crate) fn new(topic: Arc<Topic>, message: Arc<Message>) -> Event {
+        Event { topic, message }
     }
 
     /// The name of the topic.
@@ -46,14 +46,14 @@ impl News {
     /// Whether both are of the same topic, by comparing pointers. A topic that was deleted and
     /// came back is another one; its deletion is still of the one before.
     #[must_use]
-    pub fn is_same_topic(&self, other: &News) -> bool {
+    pub fn is_same_topic(&self, other: &Event) -> bool {
         Arc::ptr_eq(&self.topic, &other.topic)
     }
 }
 
-impl fmt::Debug for News {
+impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "News({}, {:?})", self.topic(), self.message)
+        write!(f, "Event({}, {:?})", self.topic(), self.message)
     }
 }
 

@@ -13,8 +13,8 @@ use stentor_wire::lookup::json_string;
 use stentor_wire::sse;
 use stentor_wire::websocket::{self, Opcode};
 
+use crate::event::Event;
 use crate::field;
-use crate::news::News;
 
 /// A message of at most this many bytes is deflated, where it is first needed: within a
 /// millisecond, once. A larger one would hold up a worker's other connections, and elsewhere it
@@ -47,10 +47,10 @@ impl StreamForm {
     }
 }
 
-impl News {
+impl Event {
     /// The bytes to send in that form, made at the first call, never changed, and kept as long as
     /// the message is. Always there if the form is not a deflated one; one that is must have been
-    /// made by [`deflated`](News::deflated).
+    /// made by [`deflated`](Event::deflated).
     #[must_use]
     pub fn streamed(&self, form: StreamForm) -> Option<&[u8]> {
         if form.is_deflated() {

@@ -1,4 +1,4 @@
-//! The graveyard: deletions remembered, so that who was away hears of them.
+//! The tombstones: deletions remembered, so that who was away hears of them.
 //!
 //! A deleted topic leaves the table, and its memory comes back. But a reader that returns with a
 //! cursor from before must learn that the topic is gone. The latest deletions are therefore kept
@@ -9,40 +9,40 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::event::{Event, Mode, Span};
 use crate::message::Message;
-use crate::news::{Mode, News, Span};
 use crate::pattern::Pattern;
-use crate::topic::{Named, Topic};
+use crate::topic::{ByName, Topic};
 
-pub(crate) struct Graveyard {
+pub(crate) struct Tombstones {
     /// How many are remembered.
     max: usize,
-    by_name: BTreeMap<Named, Grave>,
+    by_name: BTreeMap<ByName, Tombstone>,
     /// The same topics by the number of their deletion.
-    by_seq: BTreeMap<u64, Named>,
+    by_seq: BTreeMap<u64, ByName>,
     /// The number of the newest deletion that was forgotten; 0 if none was.
     floor: u64,
-    /// The number of the newest message that brought a topic back whose grave was here.
+    /// The number of the newest message that brought a topic back whose tombstone was here.
     undone: u64,
 }
 
 /// What is remembered of a deleted topic.
-pub(crate) struct Grave {
-    deletion: News,
+pub(crate) struct Tombstone {
+    deletion: Event,
     /// The number of its last value.
     lost_seq: u64,
 }
 
-impl Graveyard {
-    pub(crate) fn new(max: usize) -> Graveyard {
-        Graveyard { max, by_name: BTreeMap::new(), by_seq: BTreeMap::new(), floor: 0, undone: 0 }
+impl Tombstones {
+    pub(crate) fn new(max: usize) -> Tombstones {
+        Tombstones { max, by_name: BTreeMap::new(), by_seq: BTreeMap::new(), floor: 0, undone: 0 }
     }
 
     /// Remembers a deletion. `lost_seq` is the number of the topic's last value.
-    pub(crate) fn bury(&mut self, topic: Arc<Topic>, deletion: News, lost_seq: u64) {
-        let named = Named(topic);
+    pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event, lost_seq: u64) {
+        let named = ByName(topic);
         self.by_seq.insert(deletion.seq(), named.clone());
-        self.by_name.insert(named, Grave { deletion, lost_seq });
+        self.by_name.insert(named, Tombstone { deletion, lost_seq });
         if self.by_seq.len() > self.max
             && let Some((seq, oldest)) = self.by_seq.pop_first()
         {
@@ -51,17 +51,17 @@ impl Graveyard {
         }
     }
 
-    /// Takes the grave of a topic away that message `seq` brings back. Returns what becomes the
+    /// Takes the tombstone of a topic away that message `seq` brings back. Returns what becomes the
     /// topic's `lost_seq`: the number of its deletion, or of any deletion that was forgotten.
-    pub(crate) fn unearth(&mut self, topic: &str, seq: u64) -> u64 {
-        let Some(grave) = self.by_name.remove(topic) else { return self.floor };
-        let lost_seq = grave.deletion.seq();
+    pub(crate) fn remove(&mut self, topic: &str, seq: u64) -> u64 {
+        let Some(tombstone) = self.by_name.remove(topic) else { return self.floor };
+        let lost_seq = tombstone.deletion.seq();
         self.by_seq.remove(&lost_seq);
         self.undone = seq;
         lost_seq
     }
 
-    pub(crate) fn grave(&self, topic: &str) -> Option<&Grave> {
+    pub(crate) fn tombstone(&self, topic: &str) -> Option<&Tombstone> {
         self.by_name.get(topic)
     }
 
@@ -70,32 +70,32 @@ impl Graveyard {
         if span.is_from_nothing() { 0 } else { self.floor }
     }
 
-    /// The same as [`Grave::missed`] for all graves of a pattern. Reports a loss also if a topic
-    /// came back after the span: whoever walks the names and then the graves may have missed it in
-    /// both places.
-    pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<News>) -> u64 {
+    /// The same as [`Tombstone::missed`] for all tombstones of a pattern. Reports a loss also if a
+    /// topic came back after the span: whoever walks the names and then the tombstones may have
+    /// missed it in both places.
+    pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<Event>) -> u64 {
         let prefix = pattern.prefix();
         let from = self.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         let mut lost_seq = self.forgotten_seq(span);
         if self.undone > span.upto {
             lost_seq = self.undone;
         }
-        for (Named(topic), grave) in from {
+        for (ByName(topic), tombstone) in from {
             if !topic.name().starts_with(prefix) {
                 break;
             }
             if pattern.matches(topic.name()) {
-                lost_seq = lost_seq.max(grave.missed(span, out));
+                lost_seq = lost_seq.max(tombstone.missed(span, out));
             }
         }
         lost_seq
     }
 }
 
-impl Grave {
+impl Tombstone {
     /// Appends the deletion if it is in the span. Returns the number of the last message before it
     /// that is lost; 0 if none is.
-    pub(crate) fn missed(&self, span: Span, out: &mut Vec<News>) -> u64 {
+    pub(crate) fn missed(&self, span: Span, out: &mut Vec<Event>) -> u64 {
         if span.is_from_nothing() {
             return 0;
         }

@@ -15,21 +15,21 @@ const PLAIN: [StreamForm; 5] = [
 ];
 const DEFLATED: [StreamForm; 2] = [StreamForm::FrameDeflated, StreamForm::EnvelopeFrameDeflated];
 
-/// The first message of a hub, as news.
-fn news(topic: &str, draft: Draft) -> News {
+/// The first message of a hub, as an event.
+fn event(topic: &str, draft: Draft) -> Event {
     let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
     hub.publish(topic, draft, Precondition::None, 0).unwrap();
     first(&hub, topic)
 }
 
-fn first(hub: &Hub, topic: &str) -> News {
+fn first(hub: &Hub, topic: &str) -> Event {
     let span = crate::Span { since: 0, upto: u64::MAX, mode: crate::Mode::All };
-    let mut news = Vec::new();
-    hub.missed(topic, span, usize::MAX, &mut news);
-    news.remove(0)
+    let mut events = Vec::new();
+    hub.missed(topic, span, usize::MAX, &mut events);
+    events.remove(0)
 }
 
-fn deletion(topic: &str) -> News {
+fn deletion(topic: &str) -> Event {
     let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
     hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap();
     hub.delete(topic, Precondition::None, 0).unwrap()
@@ -43,12 +43,12 @@ fn text(data: &str) -> Draft {
     Draft::new(data.as_bytes()).with_content_type(ContentType::TEXT)
 }
 
-fn deflated(news: &News, form: StreamForm) -> Option<&[u8]> {
-    news.deflated(&mut Deflater::default(), form)
+fn deflated(event: &Event, form: StreamForm) -> Option<&[u8]> {
+    event.deflated(&mut Deflater::default(), form)
 }
 
-fn lossy(news: &News, form: StreamForm) -> String {
-    String::from_utf8_lossy(news.streamed(form).unwrap()).into_owned()
+fn lossy(event: &Event, form: StreamForm) -> String {
+    String::from_utf8_lossy(event.streamed(form).unwrap()).into_owned()
 }
 
 /// First byte and payload of a frame.
@@ -71,40 +71,40 @@ fn inflated(payload: &[u8], room: usize) -> Vec<u8> {
 
 #[test]
 fn a_text() {
-    let news = news("/a", text("line1\nline2"));
-    assert_eq!(lossy(&news, StreamForm::Sse), "id: 5f3a09c1-1\ndata: line1\ndata: line2\n\n");
-    assert_eq!(lossy(&news, StreamForm::Frame), "\u{fffd}\u{b}line1\nline2");
+    let event = event("/a", text("line1\nline2"));
+    assert_eq!(lossy(&event, StreamForm::Sse), "id: 5f3a09c1-1\ndata: line1\ndata: line2\n\n");
+    assert_eq!(lossy(&event, StreamForm::Frame), "\u{fffd}\u{b}line1\nline2");
     let envelope = "{\"topic\":\"/a\",\"id\":\"5f3a09c1-1\",\"type\":\"text/plain; charset=utf-8\",\
                     \"data\":\"line1\\nline2\"}";
-    assert_eq!(lossy(&news, StreamForm::Envelope), envelope);
+    assert_eq!(lossy(&event, StreamForm::Envelope), envelope);
     assert_eq!(
-        lossy(&news, StreamForm::EnvelopeSse),
+        lossy(&event, StreamForm::EnvelopeSse),
         format!("id: 5f3a09c1-1\ndata: {envelope}\n\n")
     );
-    let frame = news.streamed(StreamForm::EnvelopeFrame).unwrap();
+    let frame = event.streamed(StreamForm::EnvelopeFrame).unwrap();
     assert_eq!(unframed(frame), (0x81, envelope.as_bytes()));
 }
 
 #[test]
 fn json_with_a_name() {
     let named = draft("application/json", b"{\"a\":\r\n1}");
-    let news = news("/\"q\"", named.with_event(EventName::parse("ti\"ck").unwrap()));
+    let event = event("/\"q\"", named.with_event(EventName::parse("ti\"ck").unwrap()));
     let sse = "id: 5f3a09c1-1\nevent: ti\"ck\ndata: {\"a\":\ndata: 1}\n\n";
-    assert_eq!(lossy(&news, StreamForm::Sse), sse);
+    assert_eq!(lossy(&event, StreamForm::Sse), sse);
     let envelope = "{\"topic\":\"/\\\"q\\\"\",\"id\":\"5f3a09c1-1\",\"type\":\"application/json\",\
                     \"data\":{\"a\":\r\n1},\"event\":\"ti\\\"ck\"}";
-    assert_eq!(lossy(&news, StreamForm::Envelope), envelope);
-    assert!(lossy(&news, StreamForm::EnvelopeSse).starts_with("id: 5f3a09c1-1\nevent: ti\"ck\n"));
-    let frame = news.streamed(StreamForm::Frame).unwrap();
+    assert_eq!(lossy(&event, StreamForm::Envelope), envelope);
+    assert!(lossy(&event, StreamForm::EnvelopeSse).starts_with("id: 5f3a09c1-1\nevent: ti\"ck\n"));
+    let frame = event.streamed(StreamForm::Frame).unwrap();
     assert_eq!(unframed(frame), (0x81, &b"{\"a\":\r\n1}"[..]));
 }
 
 #[test]
 fn bytes() {
-    let news = news("/a", draft("text/plain", b"\xff\0"));
-    assert_eq!(lossy(&news, StreamForm::Sse), "id: 5f3a09c1-1\nevent: base64\ndata: /wA=\n\n");
-    assert!(lossy(&news, StreamForm::Envelope).ends_with("\"data\":{\"base64\":\"/wA=\"}}"));
-    assert_eq!(unframed(news.streamed(StreamForm::Frame).unwrap()), (0x82, &b"\xff\0"[..]));
+    let event = event("/a", draft("text/plain", b"\xff\0"));
+    assert_eq!(lossy(&event, StreamForm::Sse), "id: 5f3a09c1-1\nevent: base64\ndata: /wA=\n\n");
+    assert!(lossy(&event, StreamForm::Envelope).ends_with("\"data\":{\"base64\":\"/wA=\"}}"));
+    assert_eq!(unframed(event.streamed(StreamForm::Frame).unwrap()), (0x82, &b"\xff\0"[..]));
 }
 
 #[test]
@@ -120,38 +120,38 @@ fn only_what_is_said_to_be_text_is_a_text_frame() {
         ("text/plain", b"\xed\xa0\x80", false),
         ("application/json", b"\"\xff\"", false),
     ] {
-        let news = news("/a", draft(content_type, data));
+        let event = event("/a", draft(content_type, data));
         let opcode = if is_text { 0x81 } else { 0x82 };
-        assert_eq!(unframed(news.streamed(StreamForm::Frame).unwrap()), (opcode, data));
+        assert_eq!(unframed(event.streamed(StreamForm::Frame).unwrap()), (opcode, data));
     }
 }
 
 #[test]
 fn a_deletion_in_every_form() {
-    let news = deletion("/\"a\"");
+    let event = deletion("/\"a\"");
     let place = "{\"topic\":\"/\\\"a\\\"\",\"id\":\"5f3a09c1-2\"}";
     for form in [StreamForm::Sse, StreamForm::EnvelopeSse] {
-        let event = format!("id: 5f3a09c1-2\nevent: delete\ndata: {place}\n\n");
-        assert_eq!(lossy(&news, form), event);
+        let text = format!("id: 5f3a09c1-2\nevent: delete\ndata: {place}\n\n");
+        assert_eq!(lossy(&event, form), text);
     }
     let object = format!("{{\"delete\":{place}}}");
-    assert_eq!(lossy(&news, StreamForm::Envelope), object);
+    assert_eq!(lossy(&event, StreamForm::Envelope), object);
     for form in [StreamForm::Frame, StreamForm::EnvelopeFrame] {
-        assert_eq!(unframed(news.streamed(form).unwrap()), (0x81, object.as_bytes()));
+        assert_eq!(unframed(event.streamed(form).unwrap()), (0x81, object.as_bytes()));
     }
-    assert!(DEFLATED.iter().all(|form| deflated(&news, *form).is_none()));
+    assert!(DEFLATED.iter().all(|form| deflated(&event, *form).is_none()));
 }
 
 #[test]
 fn what_shrinks_is_deflated() {
     let data = "hello ".repeat(100);
-    let news = news("/a", text(&data));
-    let (first, payload) = unframed(deflated(&news, StreamForm::FrameDeflated).unwrap());
+    let event = event("/a", text(&data));
+    let (first, payload) = unframed(deflated(&event, StreamForm::FrameDeflated).unwrap());
     assert_eq!(first, 0xc1, "FIN, RSV1, text");
     assert!(payload.len() < 100);
     assert_eq!(inflated(payload, data.len()), data.as_bytes());
-    let envelope = news.streamed(StreamForm::Envelope).unwrap();
-    let (first, payload) = unframed(deflated(&news, StreamForm::EnvelopeFrameDeflated).unwrap());
+    let envelope = event.streamed(StreamForm::Envelope).unwrap();
+    let (first, payload) = unframed(deflated(&event, StreamForm::EnvelopeFrameDeflated).unwrap());
     assert_eq!(first, 0xc1);
     assert_eq!(inflated(payload, envelope.len()), envelope);
 }
@@ -169,16 +169,16 @@ fn what_does_not_shrink_or_is_small_is_not() {
         text(&"a".repeat(crate::COMPRESS_BYTES_MIN - 1)),
         draft("image/png", &[0; 1_000]),
     ] {
-        let news = news("/a", draft);
-        assert!(deflated(&news, StreamForm::FrameDeflated).is_none());
-        assert!(news.streamed(StreamForm::Frame).is_some());
+        let event = event("/a", draft);
+        assert!(deflated(&event, StreamForm::FrameDeflated).is_none());
+        assert!(event.streamed(StreamForm::Frame).is_some());
     }
 }
 
 #[test]
 fn the_large_go_plain() {
-    let small = news("/a", text(&"a".repeat(DEFLATE_BYTES_MAX)));
-    let large = news("/a", text(&"a".repeat(DEFLATE_BYTES_MAX + 1)));
+    let small = event("/a", text(&"a".repeat(DEFLATE_BYTES_MAX)));
+    let large = event("/a", text(&"a".repeat(DEFLATE_BYTES_MAX + 1)));
     for form in DEFLATED {
         assert!(deflated(&small, form).is_some() && deflated(&large, form).is_none());
         assert!(large.streamed(form).is_none() && small.streamed(form).is_some());
@@ -187,50 +187,50 @@ fn the_large_go_plain() {
 
 #[test]
 fn to_append_is_the_same_and_keeps_nothing() {
-    let news = news("/a", text("one\ntwo"));
+    let event = event("/a", text("one\ntwo"));
     for form in PLAIN {
         let mut out = b"before ".to_vec();
-        news.append(form, &mut out);
-        assert!(news.message.known_stream(form).is_none());
-        assert_eq!(out.strip_prefix(b"before "), news.streamed(form));
+        event.append(form, &mut out);
+        assert!(event.message.known_stream(form).is_none());
+        assert_eq!(out.strip_prefix(b"before "), event.streamed(form));
         out.clear();
-        news.append(form, &mut out);
-        assert_eq!(Some(&out[..]), news.streamed(form));
+        event.append(form, &mut out);
+        assert_eq!(Some(&out[..]), event.streamed(form));
     }
 }
 
 #[test]
 fn only_what_was_asked_for_is_made() {
-    let news = news("/a", text(&"hello ".repeat(100)));
-    deflated(&news, StreamForm::EnvelopeFrameDeflated).unwrap();
-    let streamed = &news.message.rare().streamed;
+    let event = event("/a", text(&"hello ".repeat(100)));
+    deflated(&event, StreamForm::EnvelopeFrameDeflated).unwrap();
+    let streamed = &event.message.rare().streamed;
     let made = PLAIN.iter().chain(&DEFLATED).filter(|form| streamed.find(**form).is_some());
     assert_eq!(made.collect::<Vec<_>>(), [&StreamForm::EnvelopeFrameDeflated]);
 }
 
 #[test]
 fn streams_do_not_change_what_the_value_varies_by() {
-    let news = news("/a", text("short"));
-    PLAIN.iter().for_each(|form| assert!(news.streamed(*form).is_some()));
-    assert!(!news.message.varies());
+    let event = event("/a", text("short"));
+    PLAIN.iter().for_each(|form| assert!(event.streamed(*form).is_some()));
+    assert!(!event.message.varies());
 }
 
 #[test]
 fn forms_are_made_once_from_many_threads() {
     for round in 0..20 {
-        let news = news("/a", text(&"hello ".repeat(100)));
+        let event = event("/a", text(&"hello ".repeat(100)));
         let all = [&PLAIN[..], &DEFLATED[..]].concat();
         let addresses: Vec<_> = std::thread::scope(|scope| {
             let threads = [0, 1, 2, 3].map(|thread| {
-                let (news, mut forms) = (&news, all.clone());
+                let (event, mut forms) = (&event, all.clone());
                 forms.rotate_left((round + 2 * thread) % all.len());
                 scope.spawn(move || {
                     let make = |form: StreamForm| match form.is_deflated() {
-                        true => deflated(news, form).is_some(),
-                        false => news.streamed(form).is_some(),
+                        true => deflated(event, form).is_some(),
+                        false => event.streamed(form).is_some(),
                     };
                     assert!(forms.into_iter().all(make));
-                    PLAIN.map(|form| news.streamed(form).unwrap().as_ptr() as usize)
+                    PLAIN.map(|form| event.streamed(form).unwrap().as_ptr() as usize)
                 })
             });
             threads.map(|thread| thread.join().unwrap()).to_vec()
@@ -250,39 +250,40 @@ proptest! {
         ],
         content_type in prop_oneof![Just("text/plain"), Just("application/json"), Just("x/y")],
         topic in "/[a-z\"\\\\ \u{e9}]{1,9}",
-        event in proptest::option::of("[a-z\"\\\\\u{2028}]{1,9}"),
+        name in proptest::option::of("[a-z\"\\\\\u{2028}]{1,9}"),
     ) {
         let mut draft = draft(content_type, &data);
-        if let Some(event) = event.as_deref().and_then(|event| EventName::parse(event).ok()) {
-            draft = draft.with_event(event);
+        if let Some(name) = name.as_deref().and_then(|name| EventName::parse(name).ok()) {
+            draft = draft.with_event(name);
         }
-        let news = news(&topic, draft);
+        let event = event(&topic, draft);
         let envelope: serde_json::Value =
-            serde_json::from_slice(news.streamed(StreamForm::Envelope).unwrap()).unwrap();
+            serde_json::from_slice(event.streamed(StreamForm::Envelope).unwrap()).unwrap();
         prop_assert_eq!(&envelope["topic"], &topic);
         prop_assert_eq!(&envelope["id"], "5f3a09c1-1");
         prop_assert_eq!(&envelope["type"], content_type);
-        prop_assert_eq!(envelope.get("event").and_then(|name| name.as_str()), news.message.event());
+        let named = envelope.get("event").and_then(|name| name.as_str());
+        prop_assert_eq!(named, event.message.event());
         prop_assert!(envelope.get("delete").is_none() && envelope.get("gap").is_none());
 
-        let (_, payload) = unframed(news.streamed(StreamForm::Frame).unwrap());
+        let (_, payload) = unframed(event.streamed(StreamForm::Frame).unwrap());
         prop_assert_eq!(payload, &data[..]);
-        let sse = news.streamed(StreamForm::Sse).unwrap();
+        let sse = event.streamed(StreamForm::Sse).unwrap();
         let ends = sse.windows(2).filter(|pair| pair == b"\n\n").count();
         prop_assert!(sse.ends_with(b"\n\n") && ends == 1, "one event");
         for form in [StreamForm::Sse, StreamForm::EnvelopeSse] {
             let mut decoder = sse::Decoder::new(1 << 20);
-            decoder.push(news.streamed(form).unwrap());
+            decoder.push(event.streamed(form).unwrap());
             let Some(Ok(sse::Item::Event { id, name, data: got })) = decoder.next() else {
                 panic!("no event");
             };
             prop_assert_eq!(id.as_deref(), Some("5f3a09c1-1"));
             if form == StreamForm::EnvelopeSse {
-                prop_assert_eq!(name.as_deref(), news.message.event());
+                prop_assert_eq!(name.as_deref(), event.message.event());
                 let again: serde_json::Value = serde_json::from_str(&got).unwrap();
                 prop_assert_eq!(&again, &envelope);
             } else if let Ok(text) = str::from_utf8(&data) {
-                prop_assert_eq!(name.as_deref(), news.message.event());
+                prop_assert_eq!(name.as_deref(), event.message.event());
                 prop_assert_eq!(got, text.replace("\r\n", "\n").replace('\r', "\n"));
             } else {
                 prop_assert_eq!(name.as_deref(), Some("base64"));
