@@ -12,19 +12,22 @@ mod held;
 mod reader;
 mod websocket;
 
+use crate::access::{Act, listener};
 use crate::addresses::Counted;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
+use crate::exchange::{Answer, Exchange, Persistence};
 use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
 use crate::memory::{Pins, Usage};
 use crate::output::Backlog;
 use crate::response::Shape;
-use crate::route::{self, Next};
+use crate::route;
+use crate::stats::Activity;
 use crate::stream::{Opening, Reader};
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Peer, Role};
-use stentor_wire::http1::{self, FieldSlots, Method, Scan};
+use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use stentor_wire::status::{Refusal, Status};
 
 /// The record of a connection.
@@ -106,25 +109,11 @@ struct Work {
 pub(crate) struct Incoming {
     body: http1::Body,
     sink: Sink,
-    keep_alive: bool,
-    http10: bool,
+    persistence: Persistence,
     /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
     continue_due: bool,
     began_ms: u64,
     bytes: u64,
-}
-
-/// What a connection is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Activity {
-    /// For its next request, if it is open at all.
-    Waiting,
-    /// A request has begun and is not complete.
-    Reading,
-    /// An answer waits for the peer to read.
-    Writing,
-    /// Messages of a stream do.
-    Behind,
 }
 
 /// What came of looking at some input.
@@ -540,7 +529,7 @@ impl Connection {
         let used = Progress::Used(bytes.len());
         cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
-        let head = match http1::parse(bytes, &mut slots) {
+        let Head { request, framing } = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
             Err(refusal) => {
                 cx.stats.requests.add(1);
@@ -548,34 +537,37 @@ impl Connection {
                 return used;
             }
         };
-        if self.is_tcp && !route::is_meant(&cx.settings, self.role, &head) {
+        if self.is_tcp
+            && let Err(refusal) = cx.may(self.role, Act::Ask(&request))
+        {
             cx.stats.requests.add(1);
-            self.refuse_request(cx, &route::MISDIRECTED, head.method == Method::Head);
+            self.refuse_request(cx, &refusal, request.method == Method::Head);
             return used;
         }
-        let is_large = route::is_large(&head, &cx.settings.lookups);
+        let is_large = route::is_large(&request, &cx.settings.lookups);
         if is_large && !cx.budget.has_room(Kind::Requests) {
             return Progress::Later(Kind::Requests);
         }
         let cost_before = cx.cost;
         cx.stats.requests.add(1);
-        let keep_alive = head.keep_alive && !(cx.draining && last);
-        let next = route::begin(cx, self.role, &head, bytes, keep_alive);
+        let keep_alive = framing.keep_alive && !(cx.draining && last);
+        let http10 = framing.version == Version::Http10;
+        let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 });
+        let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
         }
-        match next {
-            Next::Stream(opening) => return Progress::Stream(bytes.len(), opening),
-            Next::Answered if !keep_alive => self.phase = Phase::Closing,
-            Next::Answered => {}
-            Next::Refused => self.phase = Phase::Refusing,
-            Next::Body(sink) => {
+        match answer {
+            Answer::Stream(opening) => return Progress::Stream(bytes.len(), opening),
+            Answer::Now if !keep_alive => self.phase = Phase::Closing,
+            Answer::Now => {}
+            Answer::Refused => self.phase = Phase::Refusing,
+            Answer::AfterBody(sink) => {
                 let incoming = Box::new(Incoming {
-                    body: http1::Body::new(head.body),
+                    body: http1::Body::new(framing.body),
                     sink,
-                    keep_alive: head.keep_alive,
-                    http10: head.version == http1::Version::Http10,
-                    continue_due: head.expect_continue,
+                    persistence: Persistence { keep_alive: framing.keep_alive, http10 },
+                    continue_due: framing.expect_continue,
                     began_ms: cx.now_ms,
                     bytes: 0,
                 });
@@ -597,7 +589,7 @@ impl Connection {
                 incoming.bytes += data.len() as u64;
                 incoming.continue_due = false;
                 cx.cost += incoming.sink.cost(data.len());
-                match incoming.sink.data(cx, data) {
+                match incoming.sink.data(&mut self.exchange(cx, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => self.refuse(cx, &refusal),
                 }
@@ -623,39 +615,37 @@ impl Connection {
         }
     }
 
+    /// The body is complete: has the sink answer. Returns what is to be streamed, if anything is.
     fn finish_body(
         &mut self,
         cx: &mut Context,
         incoming: Incoming,
         last: bool,
     ) -> Option<Box<Opening>> {
-        let keep_alive = incoming.keep_alive && !(cx.draining && last);
+        let keep_alive = incoming.persistence.keep_alive && !(cx.draining && last);
         if !keep_alive {
             self.phase = Phase::Closing;
         }
-        if let Sink::Discard { head, .. } = &incoming.sink {
-            return self.answer_after_body(cx, head, keep_alive);
-        }
-        let http10 = incoming.http10;
-        let shape = Shape { role: self.role, head_only: false, keep_alive, http10, origin: None };
-        incoming.sink.finish(cx, shape);
-        None
-    }
-
-    /// A request whose body means nothing to us is answered once the body has gone by.
-    fn answer_after_body(
-        &mut self,
-        cx: &mut Context,
-        bytes: &[u8],
-        keep_alive: bool,
-    ) -> Option<Box<Opening>> {
-        let mut slots = FieldSlots::new();
-        // It was parsed before: it parses again.
-        let head = http1::parse(bytes, &mut slots).ok()?;
-        match route::answer(cx, self.role, &head, bytes, keep_alive) {
-            Next::Stream(opening) => Some(opening),
+        let persistence = Persistence { keep_alive, ..incoming.persistence };
+        let answer = match incoming.sink {
+            // It is answered as if it had come without a body.
+            Sink::Discard { request, .. } => {
+                let request = request.borrowed();
+                route::answer(&mut cx.exchange(self.role, &request, persistence), &request)
+            }
+            Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, persistence)),
+            Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, persistence)),
+        };
+        match answer {
+            Answer::Stream(opening) => Some(opening),
             _ => None,
         }
+    }
+
+    /// What is needed to answer a request of which nothing matters any more but how it came.
+    fn exchange<'a>(&self, cx: &'a mut Context, persistence: Persistence) -> Exchange<'a> {
+        let listener = listener(self.role);
+        cx.exchange_of(Shape { listener, head_only: false, persistence, origin: None })
     }
 
     /// Answers with a refusal, after which nothing of the connection's input means anything.
@@ -665,9 +655,10 @@ impl Connection {
 
     /// The same, when it is known whether the answer may have a body.
     fn refuse_request(&mut self, cx: &mut Context, refusal: &Refusal, head_only: bool) {
-        let role = self.role;
-        let shape = Shape { role, head_only, keep_alive: false, http10: false, origin: None };
-        cx.exchange(shape).reply.refuse(refusal.status, refusal.reason);
+        let persistence = Persistence { keep_alive: false, http10: false };
+        let mut x = self.exchange(cx, persistence);
+        x.reply.shape.head_only = head_only;
+        x.refuse(refusal);
         self.phase = Phase::Refusing;
     }
 

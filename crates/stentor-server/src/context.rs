@@ -1,19 +1,19 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
+use crate::access::{Act, CONTROL, LISTENERS, listener};
 use crate::addresses::{AddressCounts, Counted};
 use crate::budget::Budget;
 use crate::compressor::Compressor;
 use crate::config::Settings;
-use crate::connection::Activity;
+use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
-use crate::route::Next;
-use crate::stats::Stats;
+use crate::stats::{Activity, Stats};
 use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
@@ -24,12 +24,8 @@ use std::sync::Arc;
 use stentor_hub::{Draft, Event, Hub, Precondition, PublishError, Published, Subscriber};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
-use stentor_wire::status::Status;
-
-/// Connections of the public listeners: they read.
-pub(crate) const PUBLIC: Role = 0;
-/// Connections of the control listeners: they publish, and read too.
-pub(crate) const CONTROL: Role = 1;
+use stentor_wire::http1::{Method, Request};
+use stentor_wire::status::Refusal;
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
@@ -71,7 +67,7 @@ pub(crate) struct Context {
     pub(crate) out: Output,
     pub(crate) scratch: Scratch,
     files: OpenFiles,
-    preambles: [Preamble; 2],
+    preambles: [Preamble; LISTENERS.len()],
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
     /// What the connections of this worker read.
@@ -111,31 +107,6 @@ pub(crate) struct Scratch {
     pub(crate) name: Vec<u8>,
 }
 
-/// One request's view of the context: the answer it writes and what it writes it from.
-pub(crate) struct Exchange<'a> {
-    pub(crate) reply: Reply<'a>,
-    pub(crate) shared: &'a Shared,
-    pub(crate) settings: &'a Settings,
-    pub(crate) scratch: &'a mut Scratch,
-    pub(crate) files: &'a mut OpenFiles,
-    pub(crate) inflater: &'a mut Inflater,
-    pub(crate) rng: &'a mut Rng,
-    pub(crate) feeds: &'a Feeds,
-    pub(crate) now_ms: u64,
-    pub(crate) unix_s: u64,
-    pub(crate) draining: bool,
-    /// Changes whenever the settings may have.
-    pub(crate) generation: u64,
-}
-
-impl Exchange<'_> {
-    /// Refuses a request for a stream: the status, and the reason.
-    pub(crate) fn refuse_stream(&mut self, (status, reason): (Status, String)) -> Next {
-        self.reply.refuse(status, &reason);
-        Next::Answered
-    }
-}
-
 impl Context {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -166,7 +137,7 @@ impl Context {
             out: Output::new(),
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
             files: OpenFiles::default(),
-            preambles: [Preamble::new(PUBLIC), Preamble::new(CONTROL)],
+            preambles: Preamble::all(),
             now_ms: 0,
             unix_s: 0,
             cost: 0,
@@ -178,7 +149,7 @@ impl Context {
 
     /// Counts a connection from `peer`; `None` if that address has as many as it may.
     pub(crate) fn count_in(&self, role: Role, address: Option<IpAddr>) -> Option<Counted> {
-        let Some(address) = address.filter(|_| role == PUBLIC) else {
+        let Some(address) = address.filter(|_| listener(role).counts_addresses) else {
             return Some(Counted::default());
         };
         let rule = self.settings.limits.connections_per_address;
@@ -258,10 +229,32 @@ impl Context {
         self.stats.deliveries.add(messages as u64);
     }
 
-    pub(crate) fn exchange<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {
+    /// Whether somebody who came in by that listener may do something.
+    ///
+    /// # Errors
+    /// The answer to one who may not.
+    pub(crate) fn may(&self, role: Role, act: Act<'_>) -> Result<(), Refusal> {
+        listener(role).may(&self.settings, act)
+    }
+
+    /// What is needed to answer a request.
+    pub(crate) fn exchange<'a>(
+        &'a mut self,
+        role: Role,
+        request: &Request<'a>,
+        persistence: Persistence,
+    ) -> Exchange<'a> {
+        let listener = listener(role);
+        let origin = listener.listed_origin(request, &self.settings.cors);
+        let head_only = request.method == Method::Head;
+        self.exchange_of(Shape { listener, head_only, persistence, origin })
+    }
+
+    /// The same, when nothing else is known of the request.
+    pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
-            preamble: &self.preambles[usize::from(shape.role)],
+            preamble: &self.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
             cost: &mut self.cost,
             shape,

@@ -8,13 +8,15 @@ mod worker;
 
 pub use worker::fuzz_worker;
 
+use crate::access::CONTROL;
 use crate::config::{ConfigError, ControlAddress, Settings};
-use crate::context::{CONTROL, Context};
+use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
+use crate::exchange::Persistence;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
-use crate::response::Shape;
 use crate::simulation::{World, kind, patient};
 use stentor_hub::{Epoch, Hub};
+use stentor_wire::http1::{Method, Request};
 
 /// A configuration is refused with a place and a reason, or is within its bounds; and a setting
 /// means the same in a document and in the environment.
@@ -77,15 +79,15 @@ struct Outcome {
 /// Publishes lines that arrive in pieces that end at `cuts`.
 fn publish_pieces(cx: &mut Context, data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Outcome {
     let (first, refused) = (cx.shared.hub.seq(), cx.stats.publishes_refused.value());
+    let request = Request::new(Method::Post, b"/-/publish");
+    let mut x = cx.exchange(CONTROL, &request, Persistence { keep_alive: true, http10: false });
     let mut bulk = Bulk::default();
     let mut at = 0;
     for cut in cuts.into_iter().chain([data.len()]) {
-        bulk.data(cx, &data[at..cut]);
+        bulk.data(&mut x, &data[at..cut]);
         at = cut;
     }
-    let role = CONTROL;
-    let shape = Shape { role, head_only: false, keep_alive: true, http10: false, origin: None };
-    bulk.finish(cx, shape);
+    bulk.finish(&mut x);
     let answer = String::from_utf8(cx.out.bytes().clone()).expect("it is JSON");
     cx.out.clear();
     let (_, body) = answer.split_once("\r\n\r\n").expect("it has a head");

@@ -6,6 +6,7 @@
 //! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
 
+mod access;
 mod addresses;
 mod budget;
 mod compressor;
@@ -13,6 +14,7 @@ pub mod config;
 mod connection;
 mod context;
 mod endpoint;
+mod exchange;
 mod files;
 mod limits;
 mod mailbox;

@@ -1,7 +1,8 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
+use crate::access::{LISTENERS, Listener};
 use crate::config::{Cors, Settings};
-use crate::context::PUBLIC;
+use crate::exchange::Persistence;
 use crate::files::CachedFile;
 use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
@@ -9,14 +10,14 @@ use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
-use stentor_io::{File, Role};
+use stentor_io::File;
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
 
 /// The fields that every response of this second shares.
 #[derive(Debug)]
 pub(crate) struct Preamble {
-    role: Role,
+    listener: &'static Listener,
     /// `HTTP/1.1 200 OK`, and the same fields as in `fields`: the start of most answers.
     ok: Vec<u8>,
     /// `Server`, `Date` and, on the public listener, what the CORS protocol has to say always.
@@ -24,8 +25,13 @@ pub(crate) struct Preamble {
 }
 
 impl Preamble {
-    pub(crate) fn new(role: Role) -> Preamble {
-        Preamble { role, ok: Vec::new(), fields: Vec::new() }
+    /// One for each kind of listener, at the place of its number.
+    pub(crate) fn all() -> [Preamble; LISTENERS.len()] {
+        LISTENERS.each_ref().map(|listener| Preamble {
+            listener,
+            ok: Vec::new(),
+            fields: Vec::new(),
+        })
     }
 
     /// Makes the fields anew: the second or the settings have changed.
@@ -37,7 +43,7 @@ impl Preamble {
         let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
         // Writing to a vector does not fail.
         let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
-        if self.role == PUBLIC {
+        if self.listener.has_cors {
             self.fields.extend_from_slice(settings.cors.constant_fields());
         }
         self.ok.clear();
@@ -70,12 +76,10 @@ impl Cors {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape<'a> {
     /// The listener it came in by.
-    pub(crate) role: Role,
+    pub(crate) listener: &'static Listener,
     /// The answer to a HEAD has no body.
     pub(crate) head_only: bool,
-    pub(crate) keep_alive: bool,
-    /// HTTP/1.0 closes unless told otherwise.
-    pub(crate) http10: bool,
+    pub(crate) persistence: Persistence,
     /// The origin of the page that asks, if it is listed.
     pub(crate) origin: Option<&'a [u8]>,
 }
@@ -206,7 +210,7 @@ impl Reply<'_> {
 
     /// The head of an answer that goes on until the connection ends.
     pub(crate) fn endless(&mut self, status: Status, fields: &[u8]) {
-        self.shape.keep_alive = false;
+        self.shape.persistence.keep_alive = false;
         self.empty(status, fields);
     }
 
@@ -243,9 +247,10 @@ impl Reply<'_> {
             out.extend_from_slice(status.line());
             out.extend_from_slice(&self.preamble.fields);
         }
-        if !self.shape.keep_alive {
+        let Persistence { keep_alive, http10 } = self.shape.persistence;
+        if !keep_alive {
             out.extend_from_slice(b"Connection: close\r\n");
-        } else if self.shape.http10 {
+        } else if http10 {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
         if let Some(origin) = self.shape.origin {

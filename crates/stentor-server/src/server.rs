@@ -3,10 +3,11 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+use crate::access::{CONTROL, PUBLIC};
 use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
-use crate::context::{CONTROL, PUBLIC, Shared};
+use crate::context::Shared;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};

@@ -198,3 +198,16 @@ stats! {
     /// Bytes of response bodies.
     bytes_bodies,
 }
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// For its next request, if it is open at all.
+    Waiting,
+    /// A request has begun and is not complete.
+    Reading,
+    /// An answer waits for the peer to read.
+    Writing,
+    /// Messages of a stream do.
+    Behind,
+}

@@ -7,7 +7,7 @@ mod relief;
 
 use crate::budget::Kind;
 use crate::config::Settings;
-use crate::connection::{Activity, Connection};
+use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
@@ -16,7 +16,7 @@ use crate::limits::{
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::slab::Slab;
-use crate::stats::Stats;
+use crate::stats::{Activity, Stats};
 use crate::stream::feeds::{FeedId, Member, Visit};
 use crate::timers::Wheel;
 use std::net::IpAddr;

@@ -11,7 +11,7 @@
 //! that comes of it is an answer that is sent once more, whole, or a 412; never a 304 or a part of
 //! something other than the client has.
 
-use crate::http1::Head;
+use crate::http1::Request;
 use crate::negotiate::{http_date, is_any, tags};
 
 /// How entity tags are compared (RFC 9110 section 8.8.3.2).
@@ -55,28 +55,28 @@ pub enum Verdict {
 /// A date that is none is ignored. So is an If-Modified-Since later than `now_unix_s`, in seconds
 /// since 1970: it was not taken from an answer of ours, and what will be changed until then cannot
 /// be known.
-pub fn judge<N>(head: &Head<'_>, validators: &Validators<N>, now_unix_s: u64) -> Verdict
+pub fn judge<N>(request: &Request<'_>, validators: &Validators<N>, now_unix_s: u64) -> Verdict
 where
     N: Fn(&[u8], Comparison) -> Option<usize>,
 {
     let Validators { named, modified_at, dates_tell } = validators;
-    if let Some(list) = head.if_match {
+    if let Some(list) = request.if_match {
         if !is_any(list) && named(list, Comparison::Strong).is_none() {
             return Verdict::Mismatch;
         }
-    } else if let Some(date) = head.if_unmodified_since.and_then(http_date)
+    } else if let Some(date) = request.if_unmodified_since.and_then(http_date)
         && *modified_at > date
     {
         return Verdict::Newer;
     }
-    if let Some(list) = head.if_none_match {
+    if let Some(list) = request.if_none_match {
         if is_any(list) {
             return Verdict::NotModified(None);
         }
         let tag = named(list, Comparison::Weak);
         return tag.map_or(Verdict::Send, |tag| Verdict::NotModified(Some(tag)));
     }
-    match head.if_modified_since.and_then(http_date) {
+    match request.if_modified_since.and_then(http_date) {
         Some(since) if (*modified_at..=now_unix_s).contains(&since) && *dates_tell => {
             Verdict::NotModified(None)
         }

@@ -10,7 +10,8 @@ use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
 use crate::file_name::{content_type, is_hashed};
 use crate::http1::response::{self, ResponseHead};
 use crate::http1::{
-    Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Step, Version, parse, scan,
+    Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Request, Scan, Step, Version,
+    parse, scan,
 };
 use crate::lookup::{Template, json_string, json_string_len, names};
 use crate::negotiate::{
@@ -248,32 +249,31 @@ pub fn fuzz_condition(data: &[u8]) {
         assert!(!may || is_tag || http_date(data) == Some(modified_at));
     }
 
-    let mut slots = FieldSlots::new();
-    let mut head = parse(b"GET / HTTP/1.0\r\n\r\n", &mut slots).expect("it is a good head");
+    let mut request = Request::new(Method::Get, b"/");
     let mut pieces = data.split(|&byte| byte == b'\n');
     let named = |list: &[u8], comparison| named(list, ours, comparison);
     let validators = Validators { named, modified_at: 784_111_777, dates_tell: true };
-    let verdict = |head: &Head<'_>| judge(head, &validators, 784_111_800);
-    assert_eq!(verdict(&head), Verdict::Send);
-    head.if_unmodified_since = pieces.next();
-    head.if_modified_since = pieces.next();
-    let by_date = verdict(&head);
+    let verdict = |request: &Request<'_>| judge(request, &validators, 784_111_800);
+    assert_eq!(verdict(&request), Verdict::Send);
+    request.if_unmodified_since = pieces.next();
+    request.if_modified_since = pieces.next();
+    let by_date = verdict(&request);
     assert_eq!(
         by_date == Verdict::Newer,
-        verdict(&Head { if_modified_since: None, ..head }) != Verdict::Send
+        verdict(&Request { if_modified_since: None, ..request }) != Verdict::Send
     );
-    head.if_match = pieces.next();
-    head.if_none_match = pieces.next();
+    request.if_match = pieces.next();
+    request.if_none_match = pieces.next();
     let (if_unmodified_since, if_modified_since) = (Some(&b"x"[..]), Some(&b""[..]));
-    let undated = Head { if_unmodified_since, if_modified_since, ..head.clone() };
-    if head.if_match.is_some() && head.if_none_match.is_some() {
-        assert_eq!(verdict(&head), verdict(&undated), "tags silence dates");
+    let undated = Request { if_unmodified_since, if_modified_since, ..request.clone() };
+    if request.if_match.is_some() && request.if_none_match.is_some() {
+        assert_eq!(verdict(&request), verdict(&undated), "tags silence dates");
     }
     match verdict(&undated) {
         Verdict::Send => {}
-        Verdict::NotModified(None) => assert!(head.if_none_match.is_some_and(is_any)),
+        Verdict::NotModified(None) => assert!(request.if_none_match.is_some_and(is_any)),
         Verdict::NotModified(Some(found)) => assert!(found < ours.len()),
-        Verdict::Mismatch => assert!(!head.if_match.is_some_and(is_any)),
+        Verdict::Mismatch => assert!(!request.if_match.is_some_and(is_any)),
         Verdict::Newer => panic!("that was no date"),
     }
 }
@@ -731,19 +731,21 @@ fn chunks_of(data: &[u8]) -> Vec<u8> {
 
 /// What the documentation of [`Head`] says of every head.
 fn check_head(head: &Head<'_>) {
-    assert!(head.target.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'#'));
-    match head.method {
-        Method::Connect => assert!(head.target.contains(&b':') && !head.keep_alive),
-        Method::Options if head.target == b"*" => {}
-        _ => assert!(head.target.starts_with(b"/")),
+    let Head { request, framing } = head;
+    assert!(request.target.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'#'));
+    match request.method {
+        Method::Connect => assert!(request.target.contains(&b':') && !framing.keep_alive),
+        Method::Options if request.target == b"*" => {}
+        _ => assert!(request.target.starts_with(b"/")),
     }
-    assert!(head.host.is_some() || head.version == Version::Http10);
-    assert!(head.upgrade.is_none() || !head.keep_alive && head.version == Version::Http11);
-    if head.version == Version::Http10 {
-        assert!(head.body != BodyLength::Chunked && !head.expect_continue);
+    assert!(request.host.is_some() || framing.version == Version::Http10);
+    assert!(request.upgrade.is_none() || !framing.keep_alive && framing.version == Version::Http11);
+    if framing.version == Version::Http10 {
+        assert!(framing.body != BodyLength::Chunked && !framing.expect_continue);
     }
-    assert!(!head.expect_continue || head.body != BodyLength::None);
-    for (_, value) in fields(head) {
+    assert!(!framing.expect_continue || framing.body != BodyLength::None);
+    assert_eq!(request.to_buf().borrowed(), *request);
+    for (_, value) in fields(request) {
         let value = value.unwrap_or_default();
         assert!(!value.iter().any(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f));
         assert_eq!(crate::trim_ows(value), value);

@@ -6,13 +6,14 @@
 use super::{Connection, Phase};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::endpoint;
 use crate::endpoint::values::NO_SNIFFING;
+use crate::exchange::{Exchange, Persistence};
 use crate::limits::MANY_BYTES_MAX;
-use crate::route;
 use crate::stream::{Gap, Held, MANY, Reader, Start};
 use stentor_hub::{Event, Filter, Id, StreamForm};
-use stentor_io::{Backend, Flow, Gone, Peer, Role};
-use stentor_wire::http1::{self, FieldSlots, Head};
+use stentor_io::{Backend, Flow, Gone, Peer};
+use stentor_wire::http1::Request;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -110,8 +111,9 @@ impl Connection {
     fn answer_held(&mut self, cx: &mut Context, answer: &Answer) {
         let extra = self.extra.take();
         let Some(mut extra) = extra else { return };
-        let Some(Held { head: bytes, keep_alive, .. }) = extra.held.take() else { return };
-        let keep_alive = keep_alive && !cx.draining;
+        let Some(Held { request, persistence, .. }) = extra.held.take() else { return };
+        let keep_alive = persistence.keep_alive && !cx.draining;
+        let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
         if let Answer::Many(upto_seq) = answer {
             seq = write_array(&mut cx.scratch.body, extra.gap.as_ref(), &cx.found, *upto_seq);
@@ -119,19 +121,23 @@ impl Connection {
             cx.budget.spend(Kind::Replays, cx.scratch.body.len());
         }
         self.extra = Some(extra);
-        let (role, many) = (self.role, self.reader.is_enveloped);
+        let many = self.reader.is_enveloped;
         let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
         self.leave_stream(cx);
         self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
-        let mut slots = FieldSlots::new();
-        // It was parsed before: it parses again.
-        let Ok(head) = http1::parse(&bytes, &mut slots) else { return };
+        let request = request.borrowed();
+        let mut x = cx.exchange(self.role, &request, persistence);
         match answer {
-            Answer::Value => route::answer_held(cx, role, &head, keep_alive),
-            Answer::Many(_) => answer_array(cx, role, &head, keep_alive, cursor),
-            Answer::Nothing => answer_nothing(cx, role, &head, keep_alive, cursor),
+            Answer::Value => answer_value(&mut x, &request),
+            Answer::Many(_) => answer_array(&mut x, cursor),
+            Answer::Nothing => answer_nothing(&mut x, &request, cursor),
         }
     }
+}
+
+/// Answers as if the request had come just now.
+fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) {
+    endpoint::value::get(x, request, target::split(request.target).0);
 }
 
 /// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
@@ -160,19 +166,10 @@ fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[Event], upto_seq:
 
 /// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
 /// message, and after a gap there need be none.
-fn answer_array(
-    cx: &mut Context,
-    role: Role,
-    head: &Head<'_>,
-    keep_alive: bool,
-    cursor: Option<Id>,
-) {
-    let body = std::mem::take(&mut cx.scratch.body);
+fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
     let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
-    let mut x = route::exchange(cx, role, head, keep_alive);
-    x.reply.content(Status::OK, "application/json", &fields, &body);
-    cx.scratch.body = body;
-    cx.scratch.body.clear();
+    x.reply.content(Status::OK, "application/json", &fields, &x.scratch.body);
+    x.scratch.body.clear();
 }
 
 /// Nobody else can use the answer; and where the client is now.
@@ -184,24 +181,17 @@ fn cursor_fields(cursor: Option<Id>) -> String {
 /// Those who asked by tag get what the GET itself says, 304, and so they do if there is no value
 /// still; those who asked by cursor get 204. Whoever asked for many is told where it is, since it
 /// may have had no cursor yet.
-fn answer_nothing(
-    cx: &mut Context,
-    role: Role,
-    head: &Head<'_>,
-    keep_alive: bool,
-    cursor: Option<Id>,
-) {
-    let by_tag = cursor.is_none() && head.prefer.is_some() && head.if_none_match.is_some();
-    if by_tag && has_value(cx, head) {
-        return route::answer_held(cx, role, head, keep_alive);
+fn answer_nothing(x: &mut Exchange<'_>, request: &Request<'_>, cursor: Option<Id>) {
+    let by_tag = cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some();
+    if by_tag && has_value(x, request) {
+        return answer_value(x, request);
     }
     let status = if by_tag { Status::NOT_MODIFIED } else { Status::NO_CONTENT };
-    let mut x = route::exchange(cx, role, head, keep_alive);
     x.reply.empty(status, cursor_fields(cursor).as_bytes());
 }
 
 /// Whether the topic that a request names has a value.
-fn has_value(cx: &Context, head: &Head<'_>) -> bool {
-    let topic = target::decode(target::split(head.target).0);
-    topic.is_ok_and(|topic| cx.shared.hub.with_value(&topic, |value| value.is_some()))
+fn has_value(x: &Exchange<'_>, request: &Request<'_>) -> bool {
+    let topic = target::decode(target::split(request.target).0);
+    topic.is_ok_and(|topic| x.shared.hub.with_value(&topic, |value| value.is_some()))
 }

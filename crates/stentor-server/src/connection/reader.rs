@@ -71,7 +71,7 @@ impl Extra {
             + subscriptions * (size_of::<Subscription>() + size_of::<Member>())
             + self.replay.as_ref().map_or(0, |replay| replay.own_bytes())
             + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
-            + self.held.as_ref().map_or(0, |held| held.head.len())
+            + self.held.as_ref().map_or(0, |held| held.request.own_bytes())
     }
 
     /// What its feeds take, were it their only reader; of one feed that is not much.

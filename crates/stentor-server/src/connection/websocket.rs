@@ -6,12 +6,13 @@
 
 use super::reader::{Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
+use crate::access::Act;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
 use crate::stream::feeds::FeedId;
 use crate::stream::{Start, Transport};
-use crate::transport::{NO_PATTERNS, TOO_MANY_TOPICS, may_read};
+use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::Filter;
@@ -128,9 +129,7 @@ impl Connection {
             names.iter().map(|name| Filter::parse(name)).collect()
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
-        if !may_read(&subscribe, &cx.settings, self.role) {
-            return Err(NO_PATTERNS.to_owned());
-        }
+        cx.may(self.role, Act::Read(&subscribe)).map_err(|refusal| refusal.reason)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
         let subscriptions = &mut self.extra().subscriptions;

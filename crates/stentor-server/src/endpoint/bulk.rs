@@ -3,9 +3,9 @@
 //! Each line is published as soon as it is complete. A bad line is reported by its number and the
 //! others still count, so a stream may run for as long as the connection does.
 
-use crate::context::{Context, Shared};
+use crate::context::Shared;
+use crate::exchange::{Answer, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
-use crate::response::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -55,30 +55,30 @@ struct Report<'a> {
 
 impl Bulk {
     /// Takes a part of the stream and publishes the lines that it completes.
-    pub(crate) fn data(&mut self, cx: &mut Context, mut data: &[u8]) {
+    pub(crate) fn data(&mut self, x: &mut Exchange<'_>, mut data: &[u8]) {
         let failed_before = self.failed;
         while let Some(end) = memchr::memchr(b'\n', data) {
             let (line, rest) = (&data[..end], &data[end + 1..]);
             if self.partial.is_empty() {
-                self.line(cx, line);
+                self.line(x, line);
             } else {
-                self.keep(cx, line);
+                self.keep(x, line);
                 let whole = std::mem::take(&mut self.partial);
-                self.line(cx, &whole);
+                self.line(x, &whole);
                 self.partial = whole;
                 self.partial.clear();
             }
             data = rest;
         }
-        self.keep(cx, data);
-        cx.stats.publishes_refused.add(self.failed - failed_before);
+        self.keep(x, data);
+        x.reply.stats.publishes_refused.add(self.failed - failed_before);
     }
 
     /// The stream is over: says what came of it.
-    pub(crate) fn finish(mut self, cx: &mut Context, shape: Shape<'_>) {
+    pub(crate) fn finish(mut self, x: &mut Exchange<'_>) -> Answer {
         if !self.partial.is_empty() || self.skipping {
             // The last line need not end in a line feed.
-            self.data(cx, b"\n");
+            self.data(x, b"\n");
         }
         let last_id = self.last_id.map(Id::text);
         let report = Report {
@@ -90,12 +90,13 @@ impl Bulk {
         // Numbers and strings always make JSON.
         let mut body = serde_json::to_vec(&report).unwrap_or_default();
         body.push(b'\n');
-        cx.exchange(shape).reply.content(Status::OK, "application/json", b"", &body);
+        x.reply.content(Status::OK, "application/json", b"", &body);
+        Answer::Now
     }
 
     /// Keeps the beginning of a line, unless it has become longer than any line may be.
-    fn keep(&mut self, cx: &Context, part: &[u8]) {
-        if !self.skipping && self.partial.len() + part.len() > line_bytes_max(cx) {
+    fn keep(&mut self, x: &Exchange<'_>, part: &[u8]) {
+        if !self.skipping && self.partial.len() + part.len() > line_bytes_max(x) {
             self.skipping = true;
             self.partial = Vec::new();
         }
@@ -104,14 +105,14 @@ impl Bulk {
         }
     }
 
-    fn line(&mut self, cx: &Context, line: &[u8]) {
+    fn line(&mut self, x: &Exchange<'_>, line: &[u8]) {
         self.line += 1;
         // One that arrived in one piece was not kept.
-        let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(cx);
+        let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(x);
         let result = match too_long {
             true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
-            false => publish(&cx.shared, line, cx.unix_s),
+            false => publish(x.shared, line, x.unix_s),
         };
         match result {
             Ok(id) => {
@@ -129,9 +130,9 @@ impl Bulk {
 }
 
 /// The longest line that is read.
-fn line_bytes_max(cx: &Context) -> usize {
+fn line_bytes_max(x: &Exchange<'_>) -> usize {
     // An escape makes six bytes of one.
-    cx.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
+    x.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
 }
 
 fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {

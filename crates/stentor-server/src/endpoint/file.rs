@@ -6,7 +6,7 @@
 
 use super::listing;
 use crate::config::Mount;
-use crate::context::Exchange;
+use crate::exchange::Exchange;
 use crate::files::{
     CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
     mount_of, read_whole,
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
 use stentor_wire::file_name::content_type;
-use stentor_wire::http1::{Head, Method};
+use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, compressible};
 use stentor_wire::range::{ByteRange, Ranges, ranges};
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, NotAFile};
 
 /// Answers with the file that `path`, which is decoded and begins with a slash, leads to.
-pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
+pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");
@@ -32,7 +32,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
     } else {
         path
     };
-    let memory = from_memory(x, head, name);
+    let memory = from_memory(x, request, name);
     if memory == Memory::Answered {
         return;
     }
@@ -44,13 +44,13 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
     }
     let mounts = &x.settings.mounts;
     if mounts.iter().any(|mount| mount.path.strip_suffix('/') == Some(path)) {
-        return redirect(x, head);
+        return redirect(x, request);
     }
     let Some((index, mount, rest)) = mount_of(mounts, name) else { return not_found(x) };
     let place = Place { mount, name, rest, known: memory != Memory::Unknown };
-    match from_disk(x, head, &place) {
+    match from_disk(x, request, &place) {
         Outcome::Answered => {}
-        Outcome::Directory if !path.ends_with('/') => redirect(x, head),
+        Outcome::Directory if !path.ends_with('/') => redirect(x, request),
         Outcome::Directory | Outcome::NotThere => {
             let directory = rest.strip_suffix(INDEX).filter(|_| path.ends_with('/'));
             if let Some(directory) = directory
@@ -59,14 +59,19 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &str) {
             {
                 return;
             }
-            fall_back(x, head, (index, mount), path);
+            fall_back(x, request, (index, mount), path);
         }
     }
 }
 
 /// With a page that answers for all others: that page, unless something with a dot in its name, as
 /// scripts and pictures have, was asked for. They are better told to be missing.
-fn fall_back(x: &mut Exchange<'_>, head: &Head<'_>, (index, mount): (usize, &Mount), path: &str) {
+fn fall_back(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    (index, mount): (usize, &Mount),
+    path: &str,
+) {
     let last = path.rsplit('/').next().unwrap_or_default();
     let Some(fallback) = mount.fallback.as_deref().filter(|_| !last.contains('.')) else {
         return not_found(x);
@@ -74,13 +79,13 @@ fn fall_back(x: &mut Exchange<'_>, head: &Head<'_>, (index, mount): (usize, &Mou
     let name = format!("{}{fallback}", mount.path);
     // Another mount may have that path; the file is this one's all the same.
     let is_shadowed = mount_of(&x.settings.mounts, &name).is_none_or(|(of, ..)| of != index);
-    let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, head, &name) };
+    let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, request, &name) };
     if memory == Memory::Answered {
         return;
     }
     let known = memory != Memory::Unknown;
     let place = Place { mount, name: &name, rest: fallback, known };
-    match from_disk(x, head, &place) {
+    match from_disk(x, request, &place) {
         Outcome::Answered => {}
         Outcome::Directory | Outcome::NotThere => not_found(x),
     }
@@ -93,8 +98,8 @@ fn not_found(x: &mut Exchange<'_>) {
 }
 
 /// To the same path with a slash, under which the links of a directory's page are right.
-fn redirect(x: &mut Exchange<'_>, head: &Head<'_>) {
-    let (path, query) = target::split(head.target);
+fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
+    let (path, query) = target::split(request.target);
     let mut fields = b"Location: ".to_vec();
     fields.extend_from_slice(path);
     fields.push(b'/');
@@ -107,18 +112,18 @@ fn redirect(x: &mut Exchange<'_>, head: &Head<'_>) {
 }
 
 /// Answers from memory, if the file is there in a form that will do.
-fn from_memory(x: &mut Exchange<'_>, head: &Head<'_>, name: &str) -> Memory {
+fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str) -> Memory {
     let shared = x.shared;
     shared.file_cache.with_entry(name, x.now_ms, |entry| {
         let Some(entry) = entry else { return Memory::Unknown };
-        let encoding = match head.accept_encoding {
-            Some(field) if head.range.is_none() => select(x, entry, name, field),
+        let encoding = match request.accept_encoding {
+            Some(field) if request.range.is_none() => select(x, entry, name, field),
             _ => Encoding::Identity,
         };
         let Some(form) = entry.form(encoding) else { return Memory::StoredOnly };
         x.reply.stats.file_hits.add(1);
         let mut tags = Vec::new();
-        if is_conditional(head) {
+        if is_conditional(request) {
             tags.push(entry.tag);
             tags.extend(entry.forms().map(|form| form.head.tag()));
             tags.extend(tags_of_packed(&entry.tag, entry.content_type));
@@ -130,14 +135,14 @@ fn from_memory(x: &mut Exchange<'_>, head: &Head<'_>, name: &str) -> Memory {
             dates_tell: !entry.shares_second,
             body: Source::Cached { entry, encoding, body: &form.body },
         };
-        respond(x, head, &file);
+        respond(x, request, &file);
         Memory::Answered
     })
 }
 
 /// Whether it matters which other tags the file has.
-fn is_conditional(head: &Head<'_>) -> bool {
-    head.if_none_match.is_some() || head.if_match.is_some()
+fn is_conditional(request: &Request<'_>) -> bool {
+    request.if_none_match.is_some() || request.if_match.is_some()
 }
 
 /// The tags that the packed forms of a text have or will have: who has one of them has the file,
@@ -189,11 +194,11 @@ struct Place<'a> {
     known: bool,
 }
 
-fn from_disk(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>) -> Outcome {
+fn from_disk(x: &mut Exchange<'_>, request: &Request<'_>, place: &Place<'_>) -> Outcome {
     match x.files.find(place.mount, place.rest, x.unix_s) {
         Ok(Found::File(file)) => {
             x.reply.stats.file_misses.add(1);
-            let result = send(x, head, place, file);
+            let result = send(x, request, place, file);
             result.unwrap_or_else(|error| refuse(x, &error));
             Outcome::Answered
         }
@@ -232,11 +237,16 @@ fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
 }
 
 /// Sends a file that was found, or what stands beside it packed, and asks for it to be kept.
-fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) -> io::Result<()> {
+fn send(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    place: &Place<'_>,
+    file: File,
+) -> io::Result<()> {
     let Place { mount, name, rest, known } = *place;
     let kind = content_type(rest);
     let status = file.status();
-    let acceptable = Acceptable::parse(head.accept_encoding);
+    let acceptable = Acceptable::parse(request.accept_encoding);
     let is_worth = is_worth_keeping(&x.settings.files, status.bytes, kind);
     if !known && is_worth && !file.through_symlink() {
         let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
@@ -246,7 +256,7 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
     let varies = compressible(kind) || !forms.is_empty();
     forms.push((Encoding::Identity, file));
     let available = forms.iter().map(|(encoding, _)| *encoding).collect();
-    let best = acceptable.best(available).filter(|_| head.range.is_none());
+    let best = acceptable.best(available).filter(|_| request.range.is_none());
     let wanted = best.unwrap_or(Encoding::Identity);
     // The file itself is the last.
     let at = forms.iter().position(|(form, _)| *form == wanted).unwrap_or(forms.len() - 1);
@@ -266,14 +276,14 @@ fn send(x: &mut Exchange<'_>, head: &Head<'_>, place: &Place<'_>, file: File) ->
         *x.reply.cost += content.len();
         let tag = Tag::of_content(&content, encoding);
         let outline = Outline { tag, length: content.len() as u64, ..outline };
-        answer(x, head, &outline, &forms, Source::Read(&content))
+        answer(x, request, &outline, &forms, Source::Read(&content))
     } else {
         if !is_whole(&file)? {
             return being_written(x);
         }
         let shared = x.files.share(file);
         let length = outline.length;
-        answer(x, head, &outline, &forms, Source::Stored { file: &shared, length })
+        answer(x, request, &outline, &forms, Source::Stored { file: &shared, length })
     }
 }
 
@@ -325,15 +335,19 @@ fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
 /// Answers with what was just found on the disk; `others` are the forms that are not sent.
 fn answer(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
+    request: &Request<'_>,
     outline: &Outline<'_>,
     others: &[(Encoding, File)],
     body: Source<'_>,
 ) -> io::Result<()> {
-    let tags = if is_conditional(head) { tags_of(x, outline, others)? } else { Vec::new() };
+    let tags = if is_conditional(request) { tags_of(x, outline, others)? } else { Vec::new() };
     let modified_at = outline.modified_at;
     let ready = outline.head();
-    respond(x, head, &Representation { head: &ready, tags, modified_at, dates_tell: true, body });
+    respond(
+        x,
+        request,
+        &Representation { head: &ready, tags, modified_at, dates_tell: true, body },
+    );
     Ok(())
 }
 
@@ -379,11 +393,11 @@ impl<'a> Source<'a> {
 }
 
 /// Judges the conditions and sends what is due: all, some or nothing.
-fn respond(x: &mut Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) {
+fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_>) {
     let Representation { modified_at, dates_tell, .. } = *file;
     let named = |list: &[u8], comparison| condition::named(list, &file.tags, comparison);
     let validators = Validators { named, modified_at, dates_tell };
-    match condition::judge(head, &validators, x.unix_s) {
+    match condition::judge(request, &validators, x.unix_s) {
         Verdict::Send => {}
         Verdict::NotModified(which) => {
             let theirs = which.map_or(file.head.tag(), |which| file.tags[which]);
@@ -399,9 +413,9 @@ fn respond(x: &mut Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) {
         }
     }
     let length = file.body.length();
-    let wanted = match head.range {
+    let wanted = match request.range {
         // Range means something with GET only (RFC 9110 section 14.2).
-        Some(range) if head.method == Method::Get && unchanged(x, head, file) => {
+        Some(range) if request.method == Method::Get && unchanged(x, request, file) => {
             ranges(range, length)
         }
         _ => Ranges::Whole,
@@ -427,9 +441,10 @@ fn respond(x: &mut Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) {
 }
 
 /// Whether the client that asks for parts has others of the same file (RFC 9110 section 13.1.5).
-fn unchanged(x: &Exchange<'_>, head: &Head<'_>, file: &Representation<'_>) -> bool {
+fn unchanged(x: &Exchange<'_>, request: &Request<'_>, file: &Representation<'_>) -> bool {
     let tag = file.head.tag();
-    head.if_range
+    request
+        .if_range
         .is_none_or(|condition| if_range(condition, tag.as_ref(), file.modified_at, x.unix_s))
 }
 

@@ -1,7 +1,7 @@
 //! What is in a directory, as a page: where a mount allows it and there is no index.
 
 use crate::config::Mount;
-use crate::context::Exchange;
+use crate::exchange::Exchange;
 use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
 use httpdate::HttpDate;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `/-/metrics`: the Prometheus text format (version 0.0.4), written by hand from the counters.
 
-use crate::context::Exchange;
 use crate::endpoint::status::Report;
+use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, Times};
 use std::fmt::Write;
 

@@ -10,18 +10,17 @@ pub(crate) mod topics;
 pub(crate) mod value;
 pub(crate) mod values;
 
-use crate::context::Context;
-use crate::response::Shape;
+use crate::exchange::Exchange;
+use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::status::{Refusal, Status};
 
 /// Where a request body goes. It owns what of the head is needed when the body is complete.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// Nowhere: the method gives it no meaning (RFC 9110 section 9.3.1). The head is kept and
+    /// Nowhere: the method gives it no meaning (RFC 9110 section 9.3.1). The request is kept and
     /// answered afterwards.
     Discard {
-        /// The head as it was received.
-        head: Box<[u8]>,
+        request: Box<RequestBuf>,
         /// Bytes of body that have gone by.
         bytes: usize,
     },
@@ -32,13 +31,13 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    pub(crate) fn discard(head: &[u8]) -> Sink {
-        Sink::Discard { head: head.into(), bytes: 0 }
+    pub(crate) fn discard(request: &Request<'_>) -> Sink {
+        Sink::Discard { request: Box::new(request.to_buf()), bytes: 0 }
     }
 
     /// Takes a part of the body.
-    pub(crate) fn data(&mut self, cx: &mut Context, data: &[u8]) -> Result<(), Refusal> {
-        let bytes_max = cx.settings.limits.message_bytes_max;
+    pub(crate) fn data(&mut self, x: &mut Exchange<'_>, data: &[u8]) -> Result<(), Refusal> {
+        let bytes_max = x.settings.limits.message_bytes_max;
         match self {
             Sink::Discard { bytes, .. } => {
                 *bytes += data.len();
@@ -50,7 +49,7 @@ impl Sink {
                 Ok(())
             }
             Sink::Bulk(bulk) => {
-                bulk.data(cx, data);
+                bulk.data(x, data);
                 Ok(())
             }
         }
@@ -64,17 +63,8 @@ impl Sink {
     /// What a reader has it keep, in bytes. Bodies of publishers are not among it.
     pub(crate) fn own_bytes(&self) -> usize {
         match self {
-            Sink::Discard { head, .. } => head.len(),
+            Sink::Discard { request, .. } => size_of::<RequestBuf>() + request.own_bytes(),
             Sink::Publish(_) | Sink::Bulk(_) => 0,
-        }
-    }
-
-    /// The body is complete: does what was asked and answers.
-    pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
-        match self {
-            Sink::Discard { .. } => {}
-            Sink::Publish(upload) => upload.finish(cx, shape),
-            Sink::Bulk(bulk) => bulk.finish(cx, shape),
         }
     }
 }

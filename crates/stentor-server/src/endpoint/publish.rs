@@ -1,18 +1,19 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
-use crate::context::{CONTROL, Context, Exchange, Shared};
+use crate::access::Act;
+use crate::context::Shared;
 use crate::endpoint::{BAD_PATH, Sink, TOO_LARGE};
+use crate::exchange::{Answer, Exchange};
 use crate::limits::GATHER_BYTES;
-use crate::response::Shape;
-use crate::route::{self, Next};
+use crate::route;
 use stentor_hub::{
     CacheControl, ContentType, DeleteError, Draft, EventName, GzipError, Precondition,
     PublishError, Published,
 };
 use stentor_wire::deflate::Inflater;
-use stentor_wire::http1::{BodyLength, Head, Method};
+use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
-use stentor_wire::status::Status;
+use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
 
 /// Why something is refused: the status and a sentence.
@@ -40,12 +41,12 @@ enum Condition {
 }
 
 impl Condition {
-    fn of(head: &Head<'_>) -> Result<Condition, Refused> {
+    fn of(request: &Request<'_>) -> Result<Condition, Refused> {
         let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
-        if head.if_unmodified_since.is_some() {
+        if request.if_unmodified_since.is_some() {
             return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
         }
-        match (head.if_match, head.if_none_match) {
+        match (request.if_match, request.if_none_match) {
             (Some(tags), None) => Ok(Condition::IfMatch(tags.into())),
             (None, Some(tags)) => Ok(Condition::IfNoneMatch(tags.into())),
             (None, None) => Ok(Condition::None),
@@ -62,45 +63,50 @@ impl Condition {
     }
 }
 
-/// A PUT or POST on the control listener: everything the head can tell is checked before a byte
-/// of the body is read.
-pub(crate) fn begin(cx: &mut Context, head: &Head<'_>, keep_alive: bool) -> Next {
-    let (path, _) = target::split(head.target);
-    match check(cx, head, path) {
-        Ok(sink) => Next::Body(sink),
+/// A PUT or POST where messages are published: everything the head can tell is checked before a
+/// byte of the body is read.
+pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
+    let (path, _) = target::split(request.target);
+    match check(x, request, body, path) {
+        Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {
-            let empty = matches!(head.body, BodyLength::None | BodyLength::Length(0));
-            let mut x = cx.exchange(route::shape(CONTROL, head, keep_alive && empty));
+            let empty = matches!(body, BodyLength::None | BodyLength::Length(0));
+            x.reply.shape.persistence.keep_alive &= empty;
             x.reply.stats.publishes_refused.add(1);
             match refusal {
                 Some((status, reason)) => x.reply.refuse(status, &reason),
-                None => route::not_allowed(&mut x, CONTROL, path),
+                None => route::not_allowed(x, path),
             }
-            if empty { Next::Answered } else { Next::Refused }
+            if empty { Answer::Now } else { Answer::Refused }
         }
     }
 }
 
 /// `Err(None)` stands for a method that is not allowed at this path.
-fn check(cx: &Context, head: &Head<'_>, path: &[u8]) -> Result<Sink, Option<Refused>> {
-    refuse_pages(head).map_err(Some)?;
+fn check(
+    x: &Exchange<'_>,
+    request: &Request<'_>,
+    body: BodyLength,
+    path: &[u8],
+) -> Result<Sink, Option<Refused>> {
+    may_publish(x, request).map_err(Some)?;
     let bulk = path == b"/-/publish";
-    if path.starts_with(b"/-/") && !(bulk && head.method == Method::Post) {
+    if path.starts_with(b"/-/") && !(bulk && request.method == Method::Post) {
         return Err(None);
     }
-    if head.body == BodyLength::None {
+    if body == BodyLength::None {
         let reason = "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
         return Err(no(Status::LENGTH_REQUIRED, reason));
     }
     if bulk {
-        return match head.content_encoding {
+        return match request.content_encoding {
             None => Ok(Sink::Bulk(Box::default())),
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
     }
-    let upload = Upload::of(head, path, cx.settings.limits.message_bytes_max)?;
+    let upload = Upload::of(request, body, path, x.settings.limits.message_bytes_max)?;
     Ok(Sink::Publish(Box::new(upload)))
 }
 
@@ -108,27 +114,23 @@ fn no(status: Status, reason: &str) -> Option<Refused> {
     Some((status, reason.to_owned()))
 }
 
-/// A browser says which page sends a write. Pages must not be able to publish just because the
-/// browser that shows them runs where the control listener can be reached.
-fn refuse_pages(head: &Head<'_>) -> Result<(), Refused> {
-    let reason = match (head.origin, head.fetch_site) {
-        (Some(_), _) => "Web pages cannot publish: a request with an Origin is refused here.",
-        (None, Some(b"cross-site" | b"same-site")) => {
-            "Web pages cannot publish: what a page of another site makes a browser send is \
-             refused here (Sec-Fetch-Site)."
-        }
-        (None, _) => return Ok(()),
-    };
-    Err((Status::FORBIDDEN, reason.to_owned()))
+fn may_publish(x: &Exchange<'_>, request: &Request<'_>) -> Result<(), Refused> {
+    let may = x.listener().may(x.settings, Act::Publish(request));
+    may.map_err(|Refusal { status, reason }| (status, reason.to_owned()))
 }
 
 impl Upload {
     /// What a head says of the message it announces.
-    fn of(head: &Head<'_>, path: &[u8], bytes_max: usize) -> Result<Upload, Option<Refused>> {
+    fn of(
+        request: &Request<'_>,
+        body: BodyLength,
+        path: &[u8],
+        bytes_max: usize,
+    ) -> Result<Upload, Option<Refused>> {
         let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
         let topic = target::decode(path).map_err(|_| bad(BAD_PATH))?;
         target::check_topic(&topic).map_err(bad)?;
-        let length = match head.body {
+        let length = match body {
             BodyLength::Length(length) if length > bytes_max as u64 => {
                 return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
             }
@@ -136,7 +138,7 @@ impl Upload {
             BodyLength::Length(length) => (length as usize).min(GATHER_BYTES),
             _ => 0,
         };
-        let gzip = match head.content_encoding {
+        let gzip = match request.content_encoding {
             None => false,
             Some(coding) => match Encoding::from_token(coding) {
                 Some(Encoding::Identity) => false,
@@ -148,22 +150,21 @@ impl Upload {
                 }
             },
         };
-        let content_type = field(head.content_type, ContentType::parse).map_err(bad)?;
+        let content_type = field(request.content_type, ContentType::parse).map_err(bad)?;
         Ok(Upload {
             topic: topic.into(),
             content_type: content_type.unwrap_or(ContentType::OCTETS),
-            event: field(head.event, EventName::parse).map_err(bad)?,
-            cache_control: field(head.cache_control, CacheControl::parse).map_err(bad)?,
+            event: field(request.event, EventName::parse).map_err(bad)?,
+            cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
-            condition: Condition::of(head).map_err(Some)?,
+            condition: Condition::of(request).map_err(Some)?,
             data: Vec::with_capacity(length),
         })
     }
 
     /// The body is complete: publishes it.
-    pub(crate) fn finish(self, cx: &mut Context, shape: Shape<'_>) {
-        let bytes_max = cx.settings.limits.message_bytes_max;
-        let mut x = cx.exchange(shape);
+    pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
+        let bytes_max = x.settings.limits.message_bytes_max;
         match self.publish(x.shared, x.inflater, bytes_max, x.unix_s) {
             Ok(published) => {
                 let (id, readers) = (published.id.text(), published.readers);
@@ -177,6 +178,7 @@ impl Upload {
                 x.reply.refuse(status, &reason);
             }
         }
+        Answer::Now
     }
 
     fn publish(
@@ -227,13 +229,13 @@ fn field<T>(
 }
 
 /// `DELETE /topic`
-pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
-    let condition = match refuse_pages(head).and_then(|()| Condition::of(head)) {
+pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
+    let condition = match may_publish(x, request).and_then(|()| Condition::of(request)) {
         Ok(condition) => condition,
         Err((status, reason)) => return x.reply.refuse(status, &reason),
     };
     if path.starts_with(b"/-/") {
-        return route::not_allowed(x, CONTROL, path);
+        return route::not_allowed(x, path);
     }
     let Ok(topic) = target::decode(path) else {
         return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);

@@ -1,11 +1,11 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
-use crate::context::Exchange;
+use crate::exchange::Exchange;
 use crate::stats::Totals;
 use serde::Serialize;
 use std::fmt::Write;
 use stentor_io::process_memory;
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
 use stentor_wire::status::Status;
 
@@ -115,9 +115,9 @@ impl Report {
 }
 
 /// `GET /-/status`: JSON, or plain text for those who ask for it.
-pub(crate) fn status(x: &mut Exchange<'_>, head: &Head<'_>) {
+pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
     let report = Report::now(x);
-    match media_type(head.accept, &["application/json", "text/plain"]) {
+    match media_type(request.accept, &["application/json", "text/plain"]) {
         Some("text/plain") => {
             x.reply.fresh("text/plain; charset=utf-8", report.text().as_bytes());
         }

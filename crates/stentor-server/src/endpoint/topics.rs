@@ -1,6 +1,6 @@
 //! `/-/topics`: what topics there are, in the order of their names, page by page.
 
-use crate::context::Exchange;
+use crate::exchange::Exchange;
 use crate::limits::TOPICS_PAGE_MAX;
 use serde::Serialize;
 use stentor_wire::status::Status;

@@ -1,28 +1,28 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
-use crate::context::Exchange;
 use crate::endpoint::BAD_PATH;
+use crate::exchange::Exchange;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::condition::{self, Validators, Verdict};
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, tag_matches};
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
 /// Answers with the value of the topic that `path` names.
-pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
+pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
         return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
     };
     let shared = x.shared;
-    let published = shared
-        .hub
-        .with_value(&topic, |message| message.inspect(|message| found(x, head, message)).is_some());
+    let published = shared.hub.with_value(&topic, |message| {
+        message.inspect(|message| found(x, request, message)).is_some()
+    });
     if !published && x.settings.mounts.is_empty() {
         nothing(x, &topic);
     } else if !published {
-        super::file::get(x, head, &topic);
+        super::file::get(x, request, &topic);
     }
 }
 
@@ -40,9 +40,9 @@ fn nothing(x: &mut Exchange<'_>, topic: &str) {
     }
 }
 
-fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
-    let encoding = match head.accept_encoding {
-        Some(_) => select(x, head, message),
+fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) {
+    let encoding = match request.accept_encoding {
+        Some(_) => select(x, request, message),
         None => Encoding::Identity,
     };
     let validators = Validators {
@@ -52,7 +52,7 @@ fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
         modified_at: message.published_at(),
         dates_tell: !message.shares_second(),
     };
-    match condition::judge(head, &validators, x.unix_s) {
+    match condition::judge(request, &validators, x.unix_s) {
         Verdict::Send => {
             if encoding != Encoding::Identity {
                 x.reply.stats.answers_compressed.add(1);
@@ -73,8 +73,8 @@ fn found(x: &mut Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) {
 
 /// The best form there is; a better one that could be made is asked for. One that is there is
 /// asked for too: what clients want of this value is made of the next before they come.
-fn select(x: &Exchange<'_>, head: &Head<'_>, message: &Arc<Message>) -> Encoding {
-    let acceptable = Acceptable::parse(head.accept_encoding);
+fn select(x: &Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) -> Encoding {
+    let acceptable = Acceptable::parse(request.accept_encoding);
     if message.compressible()
         && let Some(wanted) = acceptable.best(Encodings::ALL)
     {

@@ -8,29 +8,30 @@
 //! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
 use crate::config::Lookup;
-use crate::context::{Exchange, Shared};
+use crate::context::Shared;
+use crate::exchange::Exchange;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
 use stentor_hub::Message;
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::lookup::{Template, json_string, json_string_len, names};
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
-pub(crate) fn many(x: &mut Exchange<'_>, head: &Head<'_>, query: Option<&[u8]>) {
+pub(crate) fn many(x: &mut Exchange<'_>, request: &Request<'_>, query: Option<&[u8]>) {
     let query = query.unwrap_or_default();
-    answer(x, head, Format::Json, "application/json", |wanted| wanted.by_query(query));
+    answer(x, request, Format::Json, "application/json", |wanted| wanted.by_query(query));
 }
 
 /// `GET /list=a,b,c` of a configured route: its own line format, or JSON.
-pub(crate) fn lookup(x: &mut Exchange<'_>, head: &Head<'_>, lookup: &Lookup, list: &[u8]) {
+pub(crate) fn lookup(x: &mut Exchange<'_>, request: &Request<'_>, lookup: &Lookup, list: &[u8]) {
     let (list, _) = target::split(list);
     let format = lookup.line.as_ref().map_or(Format::Json, Format::Lines);
-    answer(x, head, format, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
+    answer(x, request, format, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
 }
 
 /// What an answer looks like.
@@ -130,7 +131,7 @@ const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle 
 /// Looks up what `read` says is asked for, and answers.
 fn answer<'q>(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
+    request: &Request<'_>,
     format: Format<'_>,
     content_type: &str,
     read: impl FnOnce(&mut Wanted<'q>) -> Result<(), String>,
@@ -142,7 +143,7 @@ fn answer<'q>(
         harmless: matches!(format, Format::Lines(_)),
     };
     wanted.topics.clear();
-    let found = read(&mut wanted).and_then(|()| look_up(x, head, format, &wanted));
+    let found = read(&mut wanted).and_then(|()| look_up(x, request, format, &wanted));
     x.scratch.name = wanted.topics;
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
@@ -178,11 +179,11 @@ struct Found {
 /// Looks up all that is wanted, and makes the answer in the scratch body if it is to be sent.
 fn look_up(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
+    request: &Request<'_>,
     format: Format<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Found, String> {
-    if let Some(tags) = head.if_none_match {
+    if let Some(tags) = request.if_none_match {
         let mut fingerprint = Fingerprint::new(x.generation);
         let topics = wanted.topics();
         x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
@@ -331,8 +332,9 @@ const NAMES_USUAL: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::{Context, PUBLIC};
-    use crate::response::Shape;
+    use crate::access::PUBLIC;
+    use crate::context::Context;
+    use crate::exchange::Persistence;
     use crate::simulation::{World, kind, patient};
     use stentor_hub::ContentType;
     use stentor_wire::http1::{FieldSlots, parse};
@@ -351,18 +353,16 @@ mod tests {
     fn ask(cx: &mut Context, request: &str) -> (String, usize, u64) {
         let mut slots = FieldSlots::new();
         let request = format!("{request}\r\n\r\n");
-        let head = parse(request.as_bytes(), &mut slots).unwrap();
-        let head_only = head.method == stentor_wire::http1::Method::Head;
-        let format =
-            Shape { role: PUBLIC, head_only, keep_alive: true, http10: false, origin: None };
+        let request = parse(request.as_bytes(), &mut slots).unwrap().request;
         cx.cost = 0;
         let before = cx.stats.lookups.value();
-        let (path, query) = target::split(head.target);
+        let (path, query) = target::split(request.target);
         let settings = std::sync::Arc::clone(&cx.settings);
-        let mut x = cx.exchange(format);
+        let persistence = Persistence { keep_alive: true, http10: false };
+        let mut x = cx.exchange(PUBLIC, &request, persistence);
         match path.strip_prefix(b"/list=") {
-            Some(list) => lookup(&mut x, &head, &settings.lookups[0], list),
-            None => many(&mut x, &head, query),
+            Some(list) => lookup(&mut x, &request, &settings.lookups[0], list),
+            None => many(&mut x, &request, query),
         }
         let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
         cx.out.clear();

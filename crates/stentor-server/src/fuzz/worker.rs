@@ -6,8 +6,8 @@
 //! read, that time passes, that something is published. So a fuzzer that knows nothing of this
 //! still reaches everything, and what it found can be read.
 
+use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Files, Mount, Settings};
-use crate::context::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
 use crate::simulation::{World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};

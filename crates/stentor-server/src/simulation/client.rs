@@ -1,7 +1,7 @@
 //! A simulated client: a script of requests, and the answers it must get.
 
 use super::{SMALL, large, text};
-use crate::context::CONTROL;
+use crate::access::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
 use stentor_io::{Client, Rng, Sim};

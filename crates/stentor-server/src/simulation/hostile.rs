@@ -17,8 +17,8 @@
 
 use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
 use super::{SMALL, World, kind, patient};
+use crate::access::{CONTROL, PUBLIC};
 use crate::config::Settings;
-use crate::context::{CONTROL, PUBLIC};
 use crate::limits::HELD_MS_MAX;
 use crate::stats::Totals;
 use stentor_hub::ContentType;

@@ -31,11 +31,11 @@ mod seeds;
 #[cfg(test)]
 mod streams;
 
+#[cfg(test)]
+use crate::access::{CONTROL, PUBLIC};
 use crate::addresses::AddressCounts;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
-#[cfg(test)]
-use crate::context::{CONTROL, PUBLIC};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;

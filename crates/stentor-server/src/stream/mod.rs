@@ -10,9 +10,11 @@ pub(crate) mod feeds;
 pub(crate) mod replay;
 pub(crate) mod walks;
 
+use crate::exchange::Persistence;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
+use stentor_wire::http1::RequestBuf;
 
 /// What a connection that reads a stream is, beside its work: part of its record.
 #[derive(Debug)]
@@ -80,9 +82,9 @@ pub(crate) struct Gap {
 /// A request that is held until there is something to answer.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The head as it was received: it is answered as if it came when there was something.
-    pub(crate) head: Box<[u8]>,
-    pub(crate) keep_alive: bool,
+    /// It is answered as if it came when there was something.
+    pub(crate) request: RequestBuf,
+    pub(crate) persistence: Persistence,
     /// When to answer that there was nothing.
     pub(crate) deadline_ms: u64,
 }

@@ -1,33 +1,31 @@
 //! Long-poll: a GET that is answered when there is something new, or when its time is up.
 //!
-//! The request is held as its bytes. When the time has come it is answered as any other GET is, so
+//! The request is held as it is. When the time has come it is answered as any other GET is, so
 //! there is no second way to write an answer.
 
-use crate::context::Exchange;
+use crate::exchange::{Answer, Exchange};
 use crate::limits::HELD_MS_MAX;
-use crate::route::Next;
 use crate::stream::{Held, Reader, Start, Transport};
 use crate::transport::Wanted;
 use stentor_hub::{Filter, Message};
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::negotiate::tag_matches;
 
 /// Whether a request for a value may be one to be held.
-pub(crate) fn may_be_asked_for(head: &Head<'_>, query: Option<&[u8]>) -> bool {
+pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
     let waits = |query| memchr::memmem::find(query, b"wait=").is_some();
-    head.prefer.is_some() || query.is_some_and(waits)
+    request.prefer.is_some() || query.is_some_and(waits)
 }
 
 /// Holds a GET of a topic if there is nothing new for the client yet; `None` if it is to be
 /// answered now, as it stands.
 pub(crate) fn hold(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
-    bytes: &[u8],
+    request: &Request<'_>,
     path: &[u8],
     query: Option<&[u8]>,
-) -> Option<Next> {
-    let wanted = match Wanted::of(x, head, path, query) {
+) -> Option<Answer> {
+    let wanted = match Wanted::of(x, request, path, query) {
         Ok(wanted) => wanted,
         Err(refused) => return Some(x.refuse_stream(refused)),
     };
@@ -38,40 +36,42 @@ pub(crate) fn hold(
     let is_new = x
         .shared
         .hub
-        .with_value(topic, |value| value.is_some_and(|value| is_new(head, wanted.start, value)));
+        .with_value(topic, |value| value.is_some_and(|value| is_new(request, wanted.start, value)));
     if is_new || wait_s == 0 {
         return None;
     }
     let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
-    Some(wanted.open(reader, Some(held(x, bytes, wait_s))))
+    Some(wanted.open(reader, Some(held(x, request, wait_s))))
 }
 
 /// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
 pub(crate) fn many(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
-    bytes: &[u8],
+    request: &Request<'_>,
     path: &[u8],
     query: Option<&[u8]>,
-) -> Next {
-    let wanted = match Wanted::of_some(x, head, path, query) {
+) -> Answer {
+    let wanted = match Wanted::of_some(x, request, path, query) {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    let held = held(x, bytes, wanted.wait_s.unwrap_or(0));
+    let held = held(x, request, wanted.wait_s.unwrap_or(0));
     wanted.open(Reader::new(Transport::LongPoll), Some(held))
 }
 
-fn held(x: &Exchange<'_>, bytes: &[u8], wait_s: u64) -> Held {
+fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64) -> Held {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
-    let keep_alive = x.reply.shape.keep_alive;
-    Held { head: bytes.into(), keep_alive, deadline_ms: x.now_ms + wait_ms }
+    Held {
+        request: request.to_buf(),
+        persistence: x.reply.shape.persistence,
+        deadline_ms: x.now_ms + wait_ms,
+    }
 }
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor
 /// that is none of ours has seen nothing.
-fn is_new(head: &Head<'_>, start: Start, value: &Message) -> bool {
-    match (start, head.if_none_match) {
+fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
+    match (start, request.if_none_match) {
         (Start::After(seq), _) => value.seq() > seq,
         (Start::Values, Some(tags)) => !tag_matches(tags, value.id().text().as_bytes()),
         (Start::Values, None) | (Start::Gap(_), _) => true,

@@ -5,15 +5,13 @@ pub(crate) mod long_poll;
 pub(crate) mod sse;
 pub(crate) mod websocket;
 
-use crate::config::Settings;
-use crate::context::{CONTROL, Exchange};
+use crate::access::Act;
 use crate::endpoint::BAD_PATH;
-use crate::route::Next;
+use crate::exchange::{Answer, Exchange};
 use crate::stream::{Held, Opening, Reader, Start};
 use stentor_hub::{Filter, Mode};
-use stentor_io::Role;
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::negotiate::prefer_wait_s;
 use stentor_wire::status::Status;
 use stentor_wire::target;
@@ -39,14 +37,14 @@ impl Wanted {
     /// The status, and one sentence.
     pub(crate) fn of(
         x: &Exchange<'_>,
-        head: &Head<'_>,
+        request: &Request<'_>,
         path: &[u8],
         query: Option<&[u8]>,
     ) -> Result<Wanted, (Status, String)> {
-        let wanted = Wanted::read(x, head, path, query.unwrap_or_default());
+        let wanted = Wanted::read(x, request, path, query.unwrap_or_default());
         let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
-        if !may_read(&wanted.filters, x.settings, x.reply.shape.role) {
-            return Err((Status::FORBIDDEN, NO_PATTERNS.to_owned()));
+        if let Err(refusal) = x.listener().may(x.settings, Act::Read(&wanted.filters)) {
+            return Err((refusal.status, refusal.reason.to_owned()));
         }
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
             return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
@@ -57,11 +55,11 @@ impl Wanted {
     /// The same, but nothing is not enough.
     pub(crate) fn of_some(
         x: &Exchange<'_>,
-        head: &Head<'_>,
+        request: &Request<'_>,
         path: &[u8],
         query: Option<&[u8]>,
     ) -> Result<Wanted, (Status, String)> {
-        let wanted = Wanted::of(x, head, path, query)?;
+        let wanted = Wanted::of(x, request, path, query)?;
         if wanted.filters.is_empty() {
             let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
             return Err((Status::BAD_REQUEST, reason.to_owned()));
@@ -70,15 +68,15 @@ impl Wanted {
     }
 
     /// What becomes of the request once its answer has begun, or is held.
-    pub(crate) fn open(self, reader: Reader, held: Option<Held>) -> Next {
+    pub(crate) fn open(self, reader: Reader, held: Option<Held>) -> Answer {
         let Wanted { filters, is_enveloped, start, mode, .. } = self;
         let reader = Reader { mode, is_enveloped, ..reader };
-        Next::Stream(Box::new(Opening { reader, filters, start, held }))
+        Answer::Stream(Box::new(Opening { reader, filters, start, held }))
     }
 
     fn read(
         x: &Exchange<'_>,
-        head: &Head<'_>,
+        request: &Request<'_>,
         path: &[u8],
         query: &[u8],
     ) -> Result<Wanted, String> {
@@ -94,14 +92,14 @@ impl Wanted {
             (parse_topic_query(query)?, vec![Filter::Topic(topic.into())])
         };
         let EventsQuery { since, latest, wait_s, .. } = query;
-        let header = head.last_event_id.filter(|id| !id.is_empty());
+        let header = request.last_event_id.filter(|id| !id.is_empty());
         let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
         let mode = match latest {
             None => Mode::ByRule,
             Some(true) => Mode::Latest,
             Some(false) => Mode::All,
         };
-        let wait_s = wait_s.or_else(|| head.prefer.and_then(prefer_wait_s));
+        let wait_s = wait_s.or_else(|| request.prefer.and_then(prefer_wait_s));
         Ok(Wanted { filters, is_enveloped, start, mode, wait_s })
     }
 }
@@ -109,13 +107,3 @@ impl Wanted {
 /// As many different topics are read as may exist, or as there is memory for.
 pub(crate) const TOO_MANY_TOPICS: &str = "More different topics are read here than there is room \
                                           for (limits.topics_max, limits.readers_bytes_max).";
-/// Whether one who came in by a listener may read all of these.
-pub(crate) fn may_read(filters: &[Filter], settings: &Settings, role: Role) -> bool {
-    role == CONTROL
-        || settings.streams.public_patterns
-        || !filters.iter().any(|filter| matches!(filter, Filter::Pattern(_)))
-}
-
-/// Whoever reads by pattern is told the names of all topics that match.
-pub(crate) const NO_PATTERNS: &str =
-    "Patterns may not be read here (streams.public_patterns): name the topics.";

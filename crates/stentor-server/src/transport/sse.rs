@@ -3,24 +3,23 @@
 //! It has no length and is not chunked. The bytes of an event are then the same for every reader,
 //! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
 
-use crate::context::Exchange;
-use crate::route::Next;
+use crate::exchange::{Answer, Exchange};
 use crate::stream::{Gap, Reader, Transport};
 use crate::transport::Wanted;
 use stentor_hub::Id;
 use stentor_io::Rng;
-use stentor_wire::http1::Head;
+use stentor_wire::http1::Request;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
 
 /// Begins a stream of events, if the request is a good one.
 pub(crate) fn open(
     x: &mut Exchange<'_>,
-    head: &Head<'_>,
+    request: &Request<'_>,
     path: &[u8],
     query: Option<&[u8]>,
-) -> Next {
-    let wanted = match Wanted::of_some(x, head, path, query) {
+) -> Answer {
+    let wanted = match Wanted::of_some(x, request, path, query) {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };

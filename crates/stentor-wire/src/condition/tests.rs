@@ -19,9 +19,9 @@ fn date(unix_s: u64) -> String {
 fn verdict_of(fields: &str, dates_tell: bool) -> Verdict {
     let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let mut slots = FieldSlots::new();
-    let head = parse(bytes.as_bytes(), &mut slots).expect("the head is good");
+    let request = parse(bytes.as_bytes(), &mut slots).expect("the head is good").request;
     let named = |list: &[u8], comparison| named(list, OURS, comparison);
-    judge(&head, &Validators { named, modified_at: MODIFIED_AT, dates_tell }, NOW)
+    judge(&request, &Validators { named, modified_at: MODIFIED_AT, dates_tell }, NOW)
 }
 
 #[test]

@@ -2,30 +2,31 @@
 
 use crate::events::EventsQuery;
 use crate::http1::response::{ResponseBody, ResponseHead};
-use crate::http1::{BodyLength, Head, Version};
+use crate::http1::{BodyLength, Head, Request, Version};
 
 /// Writes a head that means the same.
 pub(super) fn write_head(head: &Head<'_>) -> Vec<u8> {
-    let mut out = format!("{:?} ", head.method).to_uppercase().into_bytes();
-    out.extend_from_slice(head.target);
-    let version = if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
-    let connection = match head.upgrade {
+    let Head { request, framing } = head;
+    let mut out = format!("{:?} ", request.method).to_uppercase().into_bytes();
+    out.extend_from_slice(request.target);
+    let version = if framing.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+    let connection = match request.upgrade {
         Some(_) => "upgrade",
-        None if head.keep_alive => "keep-alive",
+        None if framing.keep_alive => "keep-alive",
         None => "close",
     };
     out.extend_from_slice(format!(" {version}\r\nConnection: {connection}\r\n").as_bytes());
-    match head.body {
+    match framing.body {
         BodyLength::None => {}
         BodyLength::Length(length) => {
             out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
         }
         BodyLength::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    if head.expect_continue {
+    if framing.expect_continue {
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }
-    for (name, value) in fields(head) {
+    for (name, value) in fields(request) {
         if let Some(value) = value {
             out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
         }
@@ -59,31 +60,31 @@ pub(super) fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
     out
 }
 
-/// The fields of a head whose values are kept as sent.
-pub(super) fn fields<'a>(head: &Head<'a>) -> [(&'static str, Option<&'a [u8]>); 22] {
+/// The fields of a request whose values are kept as sent.
+pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 22] {
     [
-        ("Accept", head.accept),
-        ("Accept-Encoding", head.accept_encoding),
-        ("If-None-Match", head.if_none_match),
-        ("If-Modified-Since", head.if_modified_since),
-        ("If-Match", head.if_match),
-        ("If-Unmodified-Since", head.if_unmodified_since),
-        ("Range", head.range),
-        ("If-Range", head.if_range),
-        ("Origin", head.origin),
-        ("Content-Type", head.content_type),
-        ("Content-Encoding", head.content_encoding),
-        ("Cache-Control", head.cache_control),
-        ("Stentor-Event", head.event),
-        ("Access-Control-Request-Method", head.request_method),
-        ("Host", head.host),
-        ("Prefer", head.prefer),
-        ("Last-Event-ID", head.last_event_id),
-        ("Upgrade", head.upgrade),
-        ("Sec-WebSocket-Key", head.websocket_key),
-        ("Sec-WebSocket-Version", head.websocket_version),
-        ("Sec-WebSocket-Protocol", head.websocket_protocol),
-        ("Sec-WebSocket-Extensions", head.websocket_extensions),
+        ("Accept", request.accept),
+        ("Accept-Encoding", request.accept_encoding),
+        ("If-None-Match", request.if_none_match),
+        ("If-Modified-Since", request.if_modified_since),
+        ("If-Match", request.if_match),
+        ("If-Unmodified-Since", request.if_unmodified_since),
+        ("Range", request.range),
+        ("If-Range", request.if_range),
+        ("Origin", request.origin),
+        ("Content-Type", request.content_type),
+        ("Content-Encoding", request.content_encoding),
+        ("Cache-Control", request.cache_control),
+        ("Stentor-Event", request.event),
+        ("Access-Control-Request-Method", request.request_method),
+        ("Host", request.host),
+        ("Prefer", request.prefer),
+        ("Last-Event-ID", request.last_event_id),
+        ("Upgrade", request.upgrade),
+        ("Sec-WebSocket-Key", request.websocket_key),
+        ("Sec-WebSocket-Version", request.websocket_version),
+        ("Sec-WebSocket-Protocol", request.websocket_protocol),
+        ("Sec-WebSocket-Extensions", request.websocket_extensions),
     ]
 }
 

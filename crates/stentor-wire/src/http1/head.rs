@@ -12,6 +12,7 @@ use std::net::Ipv6Addr;
 
 use memchr::{memchr, memchr_iter};
 
+use super::request::{Method, Request};
 use crate::status::{Refusal, Status};
 use crate::{byte_table, is_tchar, is_token, target, trim_ows};
 
@@ -91,21 +92,6 @@ impl Default for FieldSlots<'_> {
     }
 }
 
-/// A request method (RFC 9110 section 9, RFC 5789).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the names are the methods")]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Delete,
-    Options,
-    Patch,
-    Trace,
-    Connect,
-}
-
 /// The protocol version of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
@@ -126,20 +112,11 @@ pub enum BodyLength {
     Chunked,
 }
 
-/// A request head: what its request line and fields mean to Stentor.
-///
-/// Field values are as sent, without the whitespace around them. The first line counts if there
-/// are several of a field that only chooses between good answers, such as Accept, Cache-Control,
-/// Prefer or what a WebSocket may use; a field that would be ambiguous when repeated is refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Head<'a> {
-    /// The method.
-    pub method: Method,
+/// What a head says of the connection: where the request ends, and what follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Framing {
     /// The version.
     pub version: Version,
-    /// Path and query as sent ("/a?b"), of an absolute-form target too; "*" for the server as a
-    /// whole (OPTIONS only); host and port for CONNECT. Visible ASCII without '#'.
-    pub target: &'a [u8],
     /// How the body is framed.
     pub body: BodyLength,
     /// Whether the connection may carry another request (RFC 9112 section 9.3). False as well when
@@ -149,55 +126,15 @@ pub struct Head<'a> {
     /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 section
     /// 10.1.1). Never when there is no body to wait for, nor in HTTP/1.0.
     pub expect_continue: bool,
-    /// Accept
-    pub accept: Option<&'a [u8]>,
-    /// Accept-Encoding
-    pub accept_encoding: Option<&'a [u8]>,
-    /// If-None-Match
-    pub if_none_match: Option<&'a [u8]>,
-    /// If-Modified-Since
-    pub if_modified_since: Option<&'a [u8]>,
-    /// If-Match
-    pub if_match: Option<&'a [u8]>,
-    /// If-Unmodified-Since
-    pub if_unmodified_since: Option<&'a [u8]>,
-    /// Range, which means something in a GET only (RFC 9110 section 14.2).
-    pub range: Option<&'a [u8]>,
-    /// If-Range
-    pub if_range: Option<&'a [u8]>,
-    /// Origin
-    pub origin: Option<&'a [u8]>,
-    /// Sec-Fetch-Site: how a page that makes a browser ask stands to this server (W3C Fetch
-    /// Metadata)
-    pub fetch_site: Option<&'a [u8]>,
-    /// Content-Type
-    pub content_type: Option<&'a [u8]>,
-    /// Content-Encoding
-    pub content_encoding: Option<&'a [u8]>,
-    /// Cache-Control
-    pub cache_control: Option<&'a [u8]>,
-    /// Stentor-Event
-    pub event: Option<&'a [u8]>,
-    /// Access-Control-Request-Method
-    pub request_method: Option<&'a [u8]>,
-    /// Host: a name or address with at most a port behind it, or nothing. It is what was sent even
-    /// if the target names a host of its own.
-    pub host: Option<&'a [u8]>,
-    /// Prefer
-    pub prefer: Option<&'a [u8]>,
-    /// Last-Event-ID
-    pub last_event_id: Option<&'a [u8]>,
-    /// Upgrade, if another protocol is really asked for (RFC 9110 section 7.8): Connection names
-    /// it too, and the version is HTTP/1.1.
-    pub upgrade: Option<&'a [u8]>,
-    /// Sec-WebSocket-Key
-    pub websocket_key: Option<&'a [u8]>,
-    /// Sec-WebSocket-Version
-    pub websocket_version: Option<&'a [u8]>,
-    /// Sec-WebSocket-Protocol
-    pub websocket_protocol: Option<&'a [u8]>,
-    /// Sec-WebSocket-Extensions
-    pub websocket_extensions: Option<&'a [u8]>,
+}
+
+/// A request head: what is asked for, and how HTTP/1 brings it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head<'a> {
+    /// What is asked for.
+    pub request: Request<'a>,
+    /// How it is framed.
+    pub framing: Framing,
 }
 
 /// Understands one head: exactly the bytes that [`scan`] called complete.
@@ -215,52 +152,18 @@ pub fn parse<'a>(bytes: &'a [u8], slots: &mut FieldSlots<'a>) -> Result<Head<'a>
     let method = method(request.method.unwrap_or_default())?;
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
     let target = request_target(method, request.path.unwrap_or_default().as_bytes())?;
-    let mut reading = Reading::new(Head::new(method, version, target));
+    let mut reading = Reading::new(Request::new(method, target), version);
     for field in request.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
     }
     reading.finish()
 }
 
-impl<'a> Head<'a> {
-    fn new(method: Method, version: Version, target: &'a [u8]) -> Head<'a> {
-        Head {
-            method,
-            version,
-            target,
-            body: BodyLength::None,
-            keep_alive: false,
-            expect_continue: false,
-            accept: None,
-            accept_encoding: None,
-            if_none_match: None,
-            if_modified_since: None,
-            if_match: None,
-            if_unmodified_since: None,
-            range: None,
-            if_range: None,
-            origin: None,
-            fetch_site: None,
-            content_type: None,
-            content_encoding: None,
-            cache_control: None,
-            event: None,
-            request_method: None,
-            host: None,
-            prefer: None,
-            last_event_id: None,
-            upgrade: None,
-            websocket_key: None,
-            websocket_version: None,
-            websocket_protocol: None,
-            websocket_extensions: None,
-        }
-    }
-}
-
 /// A head whose fields are being read, and what must be known of all of them to finish it.
 struct Reading<'a> {
-    head: Head<'a>,
+    request: Request<'a>,
+    version: Version,
+    body: BodyLength,
     expect_seen: bool,
     connection: Connection,
 }
@@ -274,9 +177,9 @@ pub(super) struct Connection {
 }
 
 impl<'a> Reading<'a> {
-    fn new(head: Head<'a>) -> Reading<'a> {
+    fn new(request: Request<'a>, version: Version) -> Reading<'a> {
         let connection = Connection::default();
-        Reading { head, expect_seen: false, connection }
+        Reading { request, version, body: BodyLength::None, expect_seen: false, connection }
     }
 
     /// Takes one field. The name's length picks the few it can be; most fields a browser sends
@@ -284,37 +187,41 @@ impl<'a> Reading<'a> {
     #[inline]
     fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let head = &mut self.head;
+        let request = &mut self.request;
         match name.len() {
             4 if is(b"host") => self.host(value)?,
-            5 if is(b"range") => once(&mut head.range, value, TWO_RANGES)?,
-            6 if is(b"accept") => first(&mut head.accept, value),
-            6 if is(b"origin") => once(&mut head.origin, value, TWO_ORIGINS)?,
+            5 if is(b"range") => once(&mut request.range, value, TWO_RANGES)?,
+            6 if is(b"accept") => first(&mut request.accept, value),
+            6 if is(b"origin") => once(&mut request.origin, value, TWO_ORIGINS)?,
             6 if is(b"expect") => self.expect(value)?,
-            6 if is(b"prefer") => first(&mut head.prefer, value),
-            7 if is(b"upgrade") => first(&mut head.upgrade, value),
-            8 if is(b"if-match") => once(&mut head.if_match, value, TWO_IF_MATCH)?,
-            8 if is(b"if-range") => once(&mut head.if_range, value, TWO_IF_RANGE)?,
+            6 if is(b"prefer") => first(&mut request.prefer, value),
+            7 if is(b"upgrade") => first(&mut request.upgrade, value),
+            8 if is(b"if-match") => once(&mut request.if_match, value, TWO_IF_MATCH)?,
+            8 if is(b"if-range") => once(&mut request.if_range, value, TWO_IF_RANGE)?,
             10 if is(b"connection") => self.connection.add(value),
-            12 if is(b"content-type") => once(&mut head.content_type, value, TWO_CONTENT_TYPES)?,
-            13 if is(b"if-none-match") => once(&mut head.if_none_match, value, TWO_IF_NONE_MATCH)?,
-            13 if is(b"cache-control") => first(&mut head.cache_control, value),
-            13 if is(b"stentor-event") => once(&mut head.event, value, TWO_EVENTS)?,
-            13 if is(b"last-event-id") => first(&mut head.last_event_id, value),
-            14 if is(b"content-length") => self.content_length(value)?,
-            14 if is(b"sec-fetch-site") => first(&mut head.fetch_site, value),
-            15 if is(b"accept-encoding") => first(&mut head.accept_encoding, value),
-            16 if is(b"content-encoding") => {
-                once(&mut head.content_encoding, value, TWO_ENCODINGS)?
+            12 if is(b"content-type") => once(&mut request.content_type, value, TWO_CONTENT_TYPES)?,
+            13 if is(b"if-none-match") => {
+                once(&mut request.if_none_match, value, TWO_IF_NONE_MATCH)?
             }
-            17 if is(b"if-modified-since") => first(&mut head.if_modified_since, value),
+            13 if is(b"cache-control") => first(&mut request.cache_control, value),
+            13 if is(b"stentor-event") => once(&mut request.event, value, TWO_EVENTS)?,
+            13 if is(b"last-event-id") => first(&mut request.last_event_id, value),
+            14 if is(b"content-length") => self.content_length(value)?,
+            14 if is(b"sec-fetch-site") => first(&mut request.fetch_site, value),
+            15 if is(b"accept-encoding") => first(&mut request.accept_encoding, value),
+            16 if is(b"content-encoding") => {
+                once(&mut request.content_encoding, value, TWO_ENCODINGS)?
+            }
+            17 if is(b"if-modified-since") => first(&mut request.if_modified_since, value),
             17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
-            17 if is(b"sec-websocket-key") => once(&mut head.websocket_key, value, TWO_KEYS)?,
-            19 if is(b"if-unmodified-since") => first(&mut head.if_unmodified_since, value),
-            21 if is(b"sec-websocket-version") => first(&mut head.websocket_version, value),
-            22 if is(b"sec-websocket-protocol") => first(&mut head.websocket_protocol, value),
-            24 if is(b"sec-websocket-extensions") => first(&mut head.websocket_extensions, value),
-            29 if is(b"access-control-request-method") => first(&mut head.request_method, value),
+            17 if is(b"sec-websocket-key") => once(&mut request.websocket_key, value, TWO_KEYS)?,
+            19 if is(b"if-unmodified-since") => first(&mut request.if_unmodified_since, value),
+            21 if is(b"sec-websocket-version") => first(&mut request.websocket_version, value),
+            22 if is(b"sec-websocket-protocol") => first(&mut request.websocket_protocol, value),
+            24 if is(b"sec-websocket-extensions") => {
+                first(&mut request.websocket_extensions, value)
+            }
+            29 if is(b"access-control-request-method") => first(&mut request.request_method, value),
             _ => {}
         }
         Ok(())
@@ -322,7 +229,7 @@ impl<'a> Reading<'a> {
 
     /// RFC 9112 section 3.2: one Host, and a valid one. An empty value is valid.
     fn host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
-        once(&mut self.head.host, value, TWO_HOSTS)?;
+        once(&mut self.request.host, value, TWO_HOSTS)?;
         if split_authority(value).is_none() {
             return Err(BAD_HOST);
         }
@@ -331,35 +238,35 @@ impl<'a> Reading<'a> {
 
     /// RFC 9112 section 6.3, rule 5, without the leave to accept a repeated length.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        match self.head.body {
+        match self.body {
             BodyLength::None => {}
             BodyLength::Length(_) => return Err(TWO_LENGTHS),
             BodyLength::Chunked => return Err(LENGTH_AND_CODING),
         }
-        self.head.body = BodyLength::Length(decimal(value).ok_or(BAD_LENGTH)?);
+        self.body = BodyLength::Length(decimal(value).ok_or(BAD_LENGTH)?);
         Ok(())
     }
 
     /// RFC 9112 section 6.1: only `chunked`, only in HTTP/1.1, only once, never with a length.
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        match self.head.body {
+        match self.body {
             BodyLength::None => {}
             BodyLength::Length(_) => return Err(LENGTH_AND_CODING),
             BodyLength::Chunked => return Err(TWO_CODINGS),
         }
-        if self.head.version == Version::Http10 {
+        if self.version == Version::Http10 {
             return Err(CODING_IN_HTTP10);
         }
         if !value.eq_ignore_ascii_case(b"chunked") {
             return Err(coding_refusal(value));
         }
-        self.head.body = BodyLength::Chunked;
+        self.body = BodyLength::Chunked;
         Ok(())
     }
 
     /// RFC 9110 section 10.1.1: the one expectation there is; HTTP/1.0 has none.
     fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        if self.head.version == Version::Http10 {
+        if self.version == Version::Http10 {
             return Ok(());
         }
         if self.expect_seen {
@@ -373,22 +280,22 @@ impl<'a> Reading<'a> {
     }
 
     /// Settles what depends on several fields.
-    fn finish(mut self) -> Result<Head<'a>, Refusal> {
-        let head = &mut self.head;
-        let persistent = match head.version {
-            Version::Http11 if head.host.is_none() => return Err(NO_HOST),
+    fn finish(self) -> Result<Head<'a>, Refusal> {
+        let Reading { mut request, version, body, expect_seen, connection } = self;
+        let persistent = match version {
+            Version::Http11 if request.host.is_none() => return Err(NO_HOST),
             Version::Http11 => true,
-            Version::Http10 => self.connection.keep_alive,
+            Version::Http10 => connection.keep_alive,
         };
-        let upgrade_named = head.upgrade.is_some() && self.connection.upgrade;
-        let leaves_http = head.method == Method::Connect || upgrade_named;
-        head.keep_alive = persistent && !self.connection.close && !leaves_http;
-        if !upgrade_named || head.version == Version::Http10 {
-            head.upgrade = None;
+        let upgrade_named = request.upgrade.is_some() && connection.upgrade;
+        let leaves_http = request.method == Method::Connect || upgrade_named;
+        let keep_alive = persistent && !connection.close && !leaves_http;
+        if !upgrade_named || version == Version::Http10 {
+            request.upgrade = None;
         }
-        head.expect_continue =
-            self.expect_seen && !matches!(head.body, BodyLength::None | BodyLength::Length(0));
-        Ok(self.head)
+        let has_body = !matches!(body, BodyLength::None | BodyLength::Length(0));
+        let expect_continue = expect_seen && has_body;
+        Ok(Head { request, framing: Framing { version, body, keep_alive, expect_continue } })
     }
 }
 
@@ -455,7 +362,7 @@ fn method(token: &str) -> Result<Method, Refusal> {
     })
 }
 
-/// Reduces the four forms of RFC 9112 section 3.2 to what [`Head::target`] promises.
+/// Reduces the four forms of RFC 9112 section 3.2 to what [`Request::target`] promises.
 fn request_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
     // Without an early exit the loop is vectorised, and nearly every target is all good.
     let is_good = |byte: u8| byte.is_ascii_graphic() && byte != b'#';

@@ -10,9 +10,11 @@
 
 mod body;
 mod head;
+mod request;
 pub mod response;
 
 pub use body::{Body, Step};
 pub use head::{
-    BodyLength, FIELDS_MAX, FieldSlots, HEAD_BYTES_MAX, Head, Method, Scan, Version, parse, scan,
+    BodyLength, FIELDS_MAX, FieldSlots, Framing, HEAD_BYTES_MAX, Head, Scan, Version, parse, scan,
 };
+pub use request::{Method, Request, RequestBuf};

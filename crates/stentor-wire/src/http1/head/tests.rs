@@ -86,10 +86,7 @@ fn every_field_lands_in_its_place() {
                   Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Extensions: x\r\n\
                   RANGE: bytes=0-1 \r\nIf-Range: \"1\"\r\n";
     head("PUT /a/b?c=d HTTP/1.1", fields, |head| {
-        let expected = Head {
-            body: BodyLength::Length(12),
-            keep_alive: false,
-            expect_continue: true,
+        let expected = Request {
             accept: Some(b"a/b"),
             accept_encoding: Some(b"gzip"),
             if_none_match: Some(b"\"1-2\""),
@@ -112,9 +109,13 @@ fn every_field_lands_in_its_place() {
             websocket_version: Some(b"13"),
             websocket_protocol: Some(b"p"),
             websocket_extensions: Some(b"x"),
-            ..Head::new(Method::Put, Version::Http11, b"/a/b?c=d")
+            ..Request::new(Method::Put, b"/a/b?c=d")
         };
-        assert_eq!(head, expected);
+        assert_eq!(head.request, expected);
+        let (version, body) = (Version::Http11, BodyLength::Length(12));
+        let framing = Framing { version, body, keep_alive: false, expect_continue: true };
+        assert_eq!(head.framing, framing);
+        assert_eq!(expected.to_buf().borrowed(), expected);
     });
 }
 
@@ -139,9 +140,9 @@ fn an_upgrade_is_asked_for_in_two_fields() {
     ];
     for (version, fields, upgrade) in rows {
         head(&format!("GET / {version}"), fields, |head| {
-            assert_eq!(head.upgrade, *upgrade, "{version} {fields}");
+            assert_eq!(head.request.upgrade, *upgrade, "{version} {fields}");
             let both = fields.contains("Upgrade:") && fields.to_lowercase().contains(", upgrade");
-            assert!(!head.keep_alive || upgrade.is_none() && !both, "{version} {fields}");
+            assert!(!head.framing.keep_alive || upgrade.is_none() && !both, "{version} {fields}");
         });
     }
 }
@@ -151,9 +152,9 @@ fn of_what_may_be_chosen_the_first_line_counts() {
     let fields = "Prefer: wait=1\r\nPrefer: wait=2\r\nLast-Event-ID: 1\r\nLast-Event-ID: 2\r\n\
                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Version: 8\r\n";
     head("GET / HTTP/1.1", fields, |head| {
-        assert_eq!(head.prefer, Some(&b"wait=1"[..]));
-        assert_eq!(head.last_event_id, Some(&b"1"[..]));
-        assert_eq!(head.websocket_version, Some(&b"13"[..]));
+        assert_eq!(head.request.prefer, Some(&b"wait=1"[..]));
+        assert_eq!(head.request.last_event_id, Some(&b"1"[..]));
+        assert_eq!(head.request.websocket_version, Some(&b"13"[..]));
     });
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     assert_eq!(status_of_fields(key), 0);
@@ -173,7 +174,7 @@ fn methods_are_known_or_501() {
         ("TRACE", Method::Trace),
     ];
     for (token, method) in known {
-        head(&format!("{token} / HTTP/1.1"), "", |head| assert_eq!(head.method, method));
+        head(&format!("{token} / HTTP/1.1"), "", |head| assert_eq!(head.request.method, method));
     }
     for unknown in ["get", "GETT", "BREW", "PROPFIND", "M-SEARCH", "!"] {
         assert_eq!(status_of_line(&format!("{unknown} / HTTP/1.1")), 501, "{unknown}");
@@ -250,7 +251,7 @@ fn target_forms_are_reduced_or_refused() {
     ];
     for (method, target, reduced) in good {
         head(&format!("{method} {target} HTTP/1.1"), "", |head| {
-            assert_eq!(head.target, reduced.as_bytes(), "{method} {target}");
+            assert_eq!(head.request.target, reduced.as_bytes(), "{method} {target}");
         });
     }
     let bad = [
@@ -325,7 +326,7 @@ fn hosts_are_checked() {
 fn lengths_are_one_decimal_number() {
     for (value, length) in [("0", 0), ("5", 5), ("007", 7), ("18446744073709551615", u64::MAX)] {
         head("PUT / HTTP/1.1", &format!("Content-Length: {value}\r\n"), |head| {
-            assert_eq!(head.body, BodyLength::Length(length));
+            assert_eq!(head.framing.body, BodyLength::Length(length));
         });
     }
     let bad = [
@@ -353,14 +354,14 @@ fn lengths_are_one_decimal_number() {
     let twice = "Content-Length: 5\r\nContent-Length: ";
     assert_eq!(status_of_fields(&format!("{twice}5\r\n")), 400, "identical");
     assert_eq!(status_of_fields(&format!("{twice}6\r\n")), 400, "different");
-    head("GET / HTTP/1.1", "", |head| assert_eq!(head.body, BodyLength::None));
+    head("GET / HTTP/1.1", "", |head| assert_eq!(head.framing.body, BodyLength::None));
 }
 
 #[test]
 fn transfer_codings_are_chunked_alone() {
     for value in ["chunked", "CHUNKED", " Chunked\t"] {
         head("PUT / HTTP/1.1", &format!("Transfer-Encoding:{value}\r\n"), |head| {
-            assert_eq!(head.body, BodyLength::Chunked);
+            assert_eq!(head.framing.body, BodyLength::Chunked);
         });
     }
     let rows = [
@@ -567,7 +568,9 @@ fn keep_alive_follows_version_and_connection() {
         ("CONNECT a:443 HTTP/1.1", "Connection: keep-alive\r\n", false),
     ];
     for (line, fields, keep_alive) in rows {
-        head(line, fields, |head| assert_eq!(head.keep_alive, keep_alive, "{line} {fields:?}"));
+        head(line, fields, |head| {
+            assert_eq!(head.framing.keep_alive, keep_alive, "{line} {fields:?}")
+        });
     }
 }
 
@@ -583,7 +586,9 @@ fn only_one_thing_can_be_expected() {
         ("PUT / HTTP/1.1", "Content-Length: 5\r\n", false),
     ];
     for (line, fields, expected) in rows {
-        head(line, fields, |head| assert_eq!(head.expect_continue, expected, "{line} {fields:?}"));
+        head(line, fields, |head| {
+            assert_eq!(head.framing.expect_continue, expected, "{line} {fields:?}")
+        });
     }
     for value in ["", "miracles", "100-continue, 100-continue", "100-continue;a=b", "200-ok"] {
         assert_eq!(status_of_fields(&format!("Expect: {value}\r\n")), 417, "{value}");
@@ -611,8 +616,8 @@ fn repeated_fields_are_refused_or_the_first_counts() {
     let fields = "Accept: a/b\r\nAccept: c/d\r\nAccept-Encoding: br\r\nAccept-Encoding: gzip\r\n\
                   Cache-Control: a\r\nCache-Control: b\r\n";
     head("GET / HTTP/1.1", fields, |head| {
-        assert_eq!(head.accept, Some(&b"a/b"[..]));
-        assert_eq!(head.accept_encoding, Some(&b"br"[..]));
-        assert_eq!(head.cache_control, Some(&b"a"[..]));
+        assert_eq!(head.request.accept, Some(&b"a/b"[..]));
+        assert_eq!(head.request.accept_encoding, Some(&b"br"[..]));
+        assert_eq!(head.request.cache_control, Some(&b"a"[..]));
     });
 }

@@ -1,0 +1,163 @@
+//! What a request may touch: the listeners, what each of them grants, and every decision that
+//! follows from it.
+//!
+//! A connection has the number of the listener it came in by. What that means is said here and
+//! nowhere else, so that a new listener is a line of the table, and who may do what is read in one
+//! place.
+
+use crate::config::{Cors, Settings};
+use std::net::IpAddr;
+use stentor_hub::Filter;
+use stentor_io::Role;
+use stentor_wire::http1::Request;
+use stentor_wire::status::{Refusal, Status};
+
+/// Connections of the public listeners: they read.
+pub(crate) const PUBLIC: Role = 0;
+/// Connections of the control listeners: they publish, and read too.
+pub(crate) const CONTROL: Role = 1;
+
+/// A kind of listener, and what it grants to whoever comes in by it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// Its number.
+    pub(crate) role: Role,
+    /// Messages are published and topics deleted.
+    pub(crate) publishes: bool,
+    /// The pages for those who operate the server are shown, and patterns may always be read.
+    pub(crate) operates: bool,
+    /// Pages of other origins may read, as `[cors]` says.
+    pub(crate) has_cors: bool,
+    /// It goes by addresses and by names that are listed, and by no other.
+    pub(crate) checks_host: bool,
+    /// Its connections are counted by their addresses, and bounded.
+    pub(crate) counts_addresses: bool,
+}
+
+/// All kinds of listeners, each at the place of its number.
+pub(crate) static LISTENERS: [Listener; 2] = [
+    Listener {
+        role: PUBLIC,
+        publishes: false,
+        operates: false,
+        has_cors: true,
+        checks_host: false,
+        counts_addresses: true,
+    },
+    Listener {
+        role: CONTROL,
+        publishes: true,
+        operates: true,
+        has_cors: false,
+        checks_host: true,
+        counts_addresses: false,
+    },
+];
+
+/// The listener of that number.
+pub(crate) fn listener(role: Role) -> &'static Listener {
+    &LISTENERS[usize::from(role)]
+}
+
+/// Something that not everybody may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act<'a> {
+    /// To ask for anything, over TCP.
+    Ask(&'a Request<'a>),
+    /// To publish or delete, where that can be done at all.
+    Publish(&'a Request<'a>),
+    /// To read all of these as a stream.
+    Read(&'a [Filter]),
+    /// To open a WebSocket, from a page if the request names its origin.
+    Connect(&'a Request<'a>),
+}
+
+impl Listener {
+    /// Whether somebody who came in here may do that.
+    ///
+    /// # Errors
+    /// The answer to one who may not.
+    pub(crate) fn may(&self, settings: &Settings, act: Act<'_>) -> Result<(), Refusal> {
+        match act {
+            Act::Ask(request) if self.checks_host && !is_meant(settings, request) => {
+                Err(MISDIRECTED)
+            }
+            Act::Publish(request) => refuse_pages(request),
+            Act::Read(filters)
+                if !self.operates
+                    && !settings.streams.public_patterns
+                    && filters.iter().any(|filter| matches!(filter, Filter::Pattern(_))) =>
+            {
+                Err(NO_PATTERNS)
+            }
+            Act::Connect(request) if !self.is_open_to(request, &settings.cors) => Err(BAD_ORIGIN),
+            Act::Ask(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
+        }
+    }
+
+    /// Whether a page may open a WebSocket: one of this very host, or one that is listed. What is
+    /// no page names no origin.
+    fn is_open_to(&self, request: &Request<'_>, cors: &Cors) -> bool {
+        let Some(origin) = request.origin else { return true };
+        let name = memchr::memmem::find(origin, b"://").map(|at| &origin[at + 3..]);
+        let is_own = name.is_some() && name == request.host;
+        is_own || self.has_cors && (cors.allows_any() || cors.lists(origin))
+    }
+
+    /// The origin that a request names, if the answer is to say that its pages may read it.
+    pub(crate) fn listed_origin<'a>(&self, request: &Request<'a>, cors: &Cors) -> Option<&'a [u8]> {
+        request.origin.filter(|origin| self.has_cors && cors.lists(origin))
+    }
+}
+
+/// Whether a request is meant for a listener of this host. A page may be under a name that now
+/// leads here (DNS rebinding): a browser takes the listener for the page's own server then, and
+/// names it so. An address, and a name that always is this host, cannot be rebound.
+fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
+    // Only in HTTP/1.0 may it be missing, and no browser speaks that; nor does one leave it empty.
+    let Some(host) = request.host else { return true };
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_name = |known: &str| name.eq_ignore_ascii_case(known);
+    host.is_empty()
+        || address.parse::<IpAddr>().is_ok()
+        || is_name("localhost")
+        || settings.control_hosts.iter().any(|known| is_name(known))
+}
+
+/// A browser says which page sends a write. Pages must not be able to publish just because the
+/// browser that shows them runs where the control listener can be reached.
+fn refuse_pages(request: &Request<'_>) -> Result<(), Refusal> {
+    match (request.origin, request.fetch_site) {
+        (Some(_), _) => Err(PAGE),
+        (None, Some(b"cross-site" | b"same-site")) => Err(FOREIGN_PAGE),
+        (None, _) => Ok(()),
+    }
+}
+
+/// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
+const MISDIRECTED: Refusal = Refusal::new(
+    Status::MISDIRECTED_REQUEST,
+    "The control listener does not go by this name: ask it by its address or as localhost, or list \
+     the name in control_hosts.",
+);
+const PAGE: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "Web pages cannot publish: a request with an Origin is refused here.",
+);
+const FOREIGN_PAGE: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "Web pages cannot publish: what a page of another site makes a browser send is refused here \
+     (Sec-Fetch-Site).",
+);
+/// Whoever reads by pattern is told the names of all topics that match.
+const NO_PATTERNS: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "Patterns may not be read here (streams.public_patterns): name the topics.",
+);
+const BAD_ORIGIN: Refusal =
+    Refusal::new(Status::FORBIDDEN, "Pages of this origin may not read here (cors.origins).");

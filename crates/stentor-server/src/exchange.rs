@@ -1,0 +1,74 @@
+//! A request and its answer, as an endpoint sees them.
+//!
+//! An [`Exchange`] is one request's view of the worker: what it may use, and the [`Reply`] that
+//! writes its answer. An endpoint says with [`Answer`] what has become of the request.
+
+use crate::access::Listener;
+use crate::config::Settings;
+use crate::context::{Scratch, Shared};
+use crate::endpoint::Sink;
+use crate::files::OpenFiles;
+use crate::response::Reply;
+use crate::stream::Opening;
+use crate::stream::feeds::Feeds;
+use stentor_io::Rng;
+use stentor_wire::deflate::Inflater;
+use stentor_wire::status::{Refusal, Status};
+
+/// What becomes of a request once its head is known.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It has been answered, and the next request begins where it ended.
+    Now,
+    /// It has been answered without waiting for its body: the connection ends.
+    Refused,
+    /// It is answered when its body is complete.
+    AfterBody(Sink),
+    /// Its answer has begun, or is held back, and goes on for as long as the connection does.
+    Stream(Box<Opening>),
+}
+
+/// One request's view of its worker: the answer it writes and what it writes it from.
+pub(crate) struct Exchange<'a> {
+    pub(crate) reply: Reply<'a>,
+    pub(crate) shared: &'a Shared,
+    pub(crate) settings: &'a Settings,
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) files: &'a mut OpenFiles,
+    pub(crate) inflater: &'a mut Inflater,
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) feeds: &'a Feeds,
+    pub(crate) now_ms: u64,
+    pub(crate) unix_s: u64,
+    pub(crate) draining: bool,
+    /// Changes whenever the settings may have.
+    pub(crate) generation: u64,
+}
+
+impl Exchange<'_> {
+    /// The listener that the request came in by.
+    pub(crate) fn listener(&self) -> &'static Listener {
+        self.reply.shape.listener
+    }
+
+    /// Refuses a request.
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Answer {
+        self.reply.refuse(refusal.status, refusal.reason);
+        Answer::Now
+    }
+
+    /// Refuses a request for a stream: the status, and the reason.
+    pub(crate) fn refuse_stream(&mut self, (status, reason): (Status, String)) -> Answer {
+        self.reply.refuse(status, &reason);
+        Answer::Now
+    }
+}
+
+/// What becomes of the connection behind an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Persistence {
+    /// It carries another request (RFC 9112 section 9.3).
+    pub(crate) keep_alive: bool,
+    /// HTTP/1.0 closes unless told otherwise.
+    pub(crate) http10: bool,
+}
