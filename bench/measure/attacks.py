@@ -32,8 +32,14 @@ if TYPE_CHECKING:
 KB = 1_000
 MIB = 1 << 20
 MANY = 10_000
-READERS_MIB = 128
-"""What `limits.readers_bytes_max` lets the readers of one worker hold."""
+READERS_MIB = 64
+"""What attacks on the memory that readers hold let those of one worker hold: half of the default,
+so that the bound is met within the attack."""
+
+READERS_CONFIG = f"""\
+[limits]
+readers_bytes_max = "{READERS_MIB} MiB"
+"""
 BYSTANDERS_TOPIC = "/bystanders/topic"
 BYSTANDERS_VALUE = "/bystanders/value"
 
@@ -57,6 +63,8 @@ class Attack:
     """If set, the memory at its end, above that of an empty server, for each message kept."""
 
     config = ""
+    """The server's settings, if not the default ones."""
+
     files_max: int | None = None
     """The server's limit of open files, if not the host's."""
 
@@ -354,7 +362,7 @@ class Subscriptions(Attack):
     """2,000 WebSockets name the same 1,000 topics, with names as long as they may be."""
 
     settings_mib = READERS_MIB
-
+    config = READERS_CONFIG
     NAMES = [f"/long/{'b' * 490}/{at}" for at in range(1_000)]
 
     def prepare(self, stage: "Stage") -> None:
@@ -422,6 +430,7 @@ class Pins(Attack):
     """Clients ask for each new version of a value of 1 MB, and never read it."""
 
     settings_mib = READERS_MIB
+    config = READERS_CONFIG
 
     def company(self, publisher: Publisher) -> None:
         body = bytes(1_000_000)
@@ -437,6 +446,7 @@ class Unread(Attack):
     """1,500 clients ask for 1 MB and do not read it: the kernel holds what was sent."""
 
     settings_mib = READERS_MIB
+    config = READERS_CONFIG
     tcp_memory_judged = True
 
     def prepare(self, stage: "Stage") -> None:
@@ -450,6 +460,7 @@ class PipelinedLongPoll(Attack):
     """60 KB of requests are sent behind a long-poll that is held; then their senders are gone."""
 
     settings_mib = READERS_MIB
+    config = READERS_CONFIG
     COUNT = 2_000
     rate = 10 * BYTES_PER_SECOND
 
@@ -469,6 +480,7 @@ class BacklogFull(Attack):
     """Clients who do not read their look-ups fill what is kept for such; others must not pay."""
 
     settings_mib = READERS_MIB
+    config = READERS_CONFIG
     NAMES = 1_000
 
     def prepare(self, stage: "Stage") -> None:

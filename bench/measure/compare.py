@@ -15,6 +15,8 @@ from .process import TIED, Server
 
 Report = dict[str, Any]
 
+WARM_UP_CONNECTIONS = 300
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -70,6 +72,21 @@ def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options
         for report in of_one:
             check(f"{kind}, {name}", report)
     return Compared(reports, foreign)
+
+
+def hold_idle(bench: Bench, contestants: Sequence[Contestant], connections: int,
+              rounds: int = 1) -> Compared:
+    """Connections that ask once and stay silent, after some that have come and gone: what a server
+    takes once for all is not theirs."""
+    idle = ("--as", "idle", "--connections")
+    compare(bench, "hold", contestants, *idle, str(WARM_UP_CONNECTIONS), "--duration", "100ms")
+    return compare(bench, "hold", contestants, *idle, str(connections), "--duration", "500ms",
+                   rounds=rounds)
+
+
+def process_bytes_each(report: Report) -> float:
+    """What the server's process has grown by for each connection."""
+    return report["memory"]["process_bytes"] / report["memory"]["connections"]
 
 
 def check(what: str, report: Report) -> None:

@@ -167,7 +167,6 @@ def cost_rows(what: str, series: Series[Sample]) -> list[table.Row]:
             ("CPU per delivery", cpu_us, "us", "stentor", "nchan", table.at_most(0.65)),
             ("until the last has it", last_ms, "ms", "stentor", "floor_push",
              table.at_most(1.10)),
-            ("until the last has it", last_ms, "ms", "stentor", "nchan", None),
             ("CPU per delivery of the floor", cpu_us, "us", "floor_push", "nchan", None),
         )
     ]

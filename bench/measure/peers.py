@@ -14,7 +14,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from .bench import Bench, MeasurementError
-from .compare import Compared, Contestant, Report, compare
+from .compare import (
+    WARM_UP_CONNECTIONS,
+    Compared,
+    Contestant,
+    Report,
+    compare,
+    hold_idle,
+    process_bytes_each,
+)
 from .fanout import PER_SECOND
 from .load import FOREIGN_SHARE_MAX
 from .push import MESSAGE_BYTES, capture, message
@@ -32,7 +40,6 @@ from .servers import (
 
 NAMES = ("stentor", "nginx", "floor")
 CONNECTIONS = 64
-WARM_UP_CONNECTIONS = 300
 STREAM = "/bench/peers"
 ABSENT = "–"
 
@@ -60,9 +67,7 @@ RATE = Figure("requests/s", lambda report: report["requests"]["per_second"],
               lambda figure: f"{figure:,.0f}")
 CPU = Figure("CPU each", lambda report: report["processor"]["busy_us_each"],
              lambda figure: f"{figure:.2f} µs")
-PROCESS = Figure("process memory each",
-                 lambda report: report["memory"]["process_bytes"] / report["memory"]["connections"],
-                 lambda figure: f"{figure:,.0f} B")
+PROCESS = Figure("process memory each", process_bytes_each, lambda figure: f"{figure:,.0f} B")
 LAST = Figure("until the last has a message",
               lambda report: statistics.median(
                   message["last_us"] for message in report["delivery"]["messages"]),
@@ -86,11 +91,8 @@ def reading(bench: Bench, connections: int) -> list[Line]:
                            for name, server in zip(NAMES, (stentor, nginx, floor))]
             requests = ["--connections", str(CONNECTIONS), "--duration"]
             compare(bench, "get", all_of_them, *requests, "1s")
-            compare(bench, "hold", all_of_them, "--as", "idle", "--connections",
-                    str(WARM_UP_CONNECTIONS), "--duration", "100ms")
             # Before the others, which leave closed connections behind in the kernel.
-            held = compare(bench, "hold", all_of_them, "--as", "idle", "--connections",
-                           str(connections), "--duration", "500ms", rounds=rounds)
+            held = hold_idle(bench, all_of_them, connections, rounds)
             plain = compare(bench, "get", all_of_them, *requests, seconds, rounds=rounds)
             pipelined = compare(bench, "get", all_of_them, *requests, seconds, "--pipeline",
                                 str(PIPELINE_DEPTH), rounds=rounds)

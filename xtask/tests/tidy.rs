@@ -1,14 +1,17 @@
 //! Tidiness: what a reviewer would otherwise have to say again and again.
 //!
 //! Each rule is a test that names every place where it is broken. The rules look at text, not at
-//! syntax trees: comments, strings and characters are told apart from code by a small lexer, and
-//! that is all the Rust they know.
+//! syntax trees: what `source` tells apart is all the Rust they know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use source::{Part, advance, expect_none, files, read, root, rust};
+
+mod source;
 
 #[test]
 fn lines_have_100_columns() {
@@ -192,61 +195,6 @@ fn every_fuzz_target_has_its_function() {
     expect_none("fuzzing", broken);
 }
 
-/// A file of the project.
-struct File {
-    /// Relative to the root.
-    path: String,
-    text: String,
-}
-
-impl File {
-    /// What stands before the tests, and the tests.
-    fn code(&self) -> (&str, &str) {
-        self.text.split_at(self.text.find("#[cfg(test)]").unwrap_or(self.text.len()))
-    }
-}
-
-fn rust() -> Vec<File> {
-    files(&["rs"])
-}
-
-/// All files with one of these extensions that are the project's own.
-fn files(extensions: &[&str]) -> Vec<File> {
-    let mut found = Vec::new();
-    let mut directories = vec![root()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap_or_default();
-            let place = path.strip_prefix(root()).unwrap().to_str().unwrap();
-            if path.is_dir() {
-                if !name.starts_with('.') && !FOREIGN_DIRECTORIES.contains(&place) {
-                    directories.push(path);
-                }
-            } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push(File { path: place.to_owned(), text });
-            }
-        }
-    }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(!found.is_empty());
-    found
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-#[track_caller]
-fn expect_none(what: &str, places: Vec<String>) {
-    assert!(places.is_empty(), "{what}:\n  {}", places.join("\n  "));
-}
-
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
 }
@@ -256,16 +204,6 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 struct Blanked {
     code: String,
     comments: String,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    Code,
-    LineComment,
-    BlockComment(u32),
-    Text,
-    /// With so many `#` around it.
-    RawText(usize),
 }
 
 fn blank(text: &str) -> Blanked {
@@ -287,65 +225,6 @@ fn blank(text: &str) -> Blanked {
         rest = after;
     }
     blanked
-}
-
-/// Takes one piece of `rest`, which begins with `first`: a character, or several that belong
-/// together. Returns its length in bytes.
-fn advance(part: &mut Part, rest: &str, first: char) -> usize {
-    match *part {
-        Part::Code => return begin(part, rest, first),
-        Part::LineComment if first == '\n' => *part = Part::Code,
-        Part::BlockComment(depth) if rest.starts_with("*/") => {
-            *part = if depth == 1 { Part::Code } else { Part::BlockComment(depth - 1) };
-            return 2;
-        }
-        Part::BlockComment(depth) if rest.starts_with("/*") => {
-            *part = Part::BlockComment(depth + 1);
-            return 2;
-        }
-        Part::Text if first == '\\' => {
-            return 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
-        }
-        Part::Text if first == '"' => *part = Part::Code,
-        Part::RawText(hashes) if rest.starts_with(&format!("\"{}", "#".repeat(hashes))) => {
-            *part = Part::Code;
-            return 1 + hashes;
-        }
-        _ => {}
-    }
-    first.len_utf8()
-}
-
-/// The same in code, where comments, strings and characters may begin.
-fn begin(part: &mut Part, rest: &str, first: char) -> usize {
-    if rest.starts_with("//") {
-        *part = Part::LineComment;
-    } else if rest.starts_with("/*") {
-        *part = Part::BlockComment(1);
-        return 2;
-    } else if first == '"' {
-        *part = Part::Text;
-    } else if first == 'r' && rest[1..].trim_start_matches('#').starts_with('"') {
-        let hashes = rest[1..].find('"').unwrap_or(0);
-        *part = Part::RawText(hashes);
-        return 2 + hashes;
-    } else if first == '\'' {
-        return character(rest);
-    }
-    first.len_utf8()
-}
-
-/// The length of a character literal; 1 for the quote of a lifetime.
-fn character(rest: &str) -> usize {
-    let mut inside = rest[1..].char_indices();
-    match (inside.next(), inside.next()) {
-        (Some((_, '\\')), Some((at, escaped))) => {
-            let from = 1 + at + escaped.len_utf8();
-            rest[from..].find('\'').map_or(1, |end| from + end + 1)
-        }
-        (Some(_), Some((at, '\''))) => 1 + at + 1,
-        _ => 1,
-    }
 }
 
 /// Every function with a body: its name, its line, and how many lines it has.
@@ -398,7 +277,3 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// The one crate with unsafe code, system calls and clocks.
 const IO: &str = "crates/stentor-io/";
-
-/// Made by tools, not by hands.
-const FOREIGN_DIRECTORIES: &[&str] =
-    &["target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage", "bench/out"];

@@ -1,0 +1,137 @@
+//! The project's files, as the tests of tidiness look at them: as text, of which a small lexer
+//! tells comments, strings and characters apart from code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file of the project.
+pub(crate) struct File {
+    /// Relative to the root.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl File {
+    /// What stands before the tests, and the tests.
+    pub(crate) fn code(&self) -> (&str, &str) {
+        self.text.split_at(self.text.find("\n#[cfg(test)]\nmod test").unwrap_or(self.text.len()))
+    }
+}
+
+/// All of the Rust.
+pub(crate) fn rust() -> Vec<File> {
+    files(&["rs"])
+}
+
+/// All files with one of these extensions that are the project's own.
+pub(crate) fn files(extensions: &[&str]) -> Vec<File> {
+    let mut found = Vec::new();
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap_or_default();
+            let place = path.strip_prefix(root()).unwrap().to_str().unwrap();
+            if path.is_dir() {
+                if !name.starts_with('.') && !FOREIGN_DIRECTORIES.contains(&place) {
+                    directories.push(path);
+                }
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push(File { path: place.to_owned(), text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(!found.is_empty());
+    found
+}
+
+/// A file of which the path is known.
+pub(crate) fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Fails if there are any.
+#[track_caller]
+pub(crate) fn expect_none(what: &str, places: Vec<String>) {
+    assert!(places.is_empty(), "{what}:\n  {}", places.join("\n  "));
+}
+
+/// What a piece of Rust is part of.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Part {
+    Code,
+    LineComment,
+    BlockComment(u32),
+    Text,
+    /// With so many `#` around it.
+    RawText(usize),
+}
+
+/// Takes one piece of `rest`, which begins with `first`: a character, or several that belong
+/// together. Returns its length in bytes.
+pub(crate) fn advance(part: &mut Part, rest: &str, first: char) -> usize {
+    match *part {
+        Part::Code => return begin(part, rest, first),
+        Part::LineComment if first == '\n' => *part = Part::Code,
+        Part::BlockComment(depth) if rest.starts_with("*/") => {
+            *part = if depth == 1 { Part::Code } else { Part::BlockComment(depth - 1) };
+            return 2;
+        }
+        Part::BlockComment(depth) if rest.starts_with("/*") => {
+            *part = Part::BlockComment(depth + 1);
+            return 2;
+        }
+        Part::Text if first == '\\' => {
+            return 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+        }
+        Part::Text if first == '"' => *part = Part::Code,
+        Part::RawText(hashes) if rest.starts_with(&format!("\"{}", "#".repeat(hashes))) => {
+            *part = Part::Code;
+            return 1 + hashes;
+        }
+        _ => {}
+    }
+    first.len_utf8()
+}
+
+/// The same in code, where comments, strings and characters may begin.
+fn begin(part: &mut Part, rest: &str, first: char) -> usize {
+    if rest.starts_with("//") {
+        *part = Part::LineComment;
+    } else if rest.starts_with("/*") {
+        *part = Part::BlockComment(1);
+        return 2;
+    } else if first == '"' {
+        *part = Part::Text;
+    } else if first == 'r' && rest[1..].trim_start_matches('#').starts_with('"') {
+        let hashes = rest[1..].find('"').unwrap_or(0);
+        *part = Part::RawText(hashes);
+        return 2 + hashes;
+    } else if first == '\'' {
+        return character(rest);
+    }
+    first.len_utf8()
+}
+
+/// The length of a character literal; 1 for the quote of a lifetime.
+fn character(rest: &str) -> usize {
+    let mut inside = rest[1..].char_indices();
+    match (inside.next(), inside.next()) {
+        (Some((_, '\\')), Some((at, escaped))) => {
+            let from = 1 + at + escaped.len_utf8();
+            rest[from..].find('\'').map_or(1, |end| from + end + 1)
+        }
+        (Some(_), Some((at, '\''))) => 1 + at + 1,
+        _ => 1,
+    }
+}
+
+/// Made by tools, not by hands.
+const FOREIGN_DIRECTORIES: &[&str] =
+    &["target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage", "bench/out"];
