@@ -1,7 +1,8 @@
 //! What is asked for, apart from how it came: a request as data.
 //!
 //! A [`Request`] borrows from the bytes it was read from and lives as long as they do. What is
-//! answered later is kept as a [`RequestBuf`], which owns the same, so that nothing is parsed twice.
+//! answered later is kept as a [`RequestBuf`], which owns the same, so that nothing is parsed
+//! twice.
 
 /// A request method (RFC 9110 section 9, RFC 5789).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
