@@ -8,7 +8,7 @@
 //! read, no further request is looked at and no further byte is read. And when a turn has cost
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
-mod held;
+mod pending;
 mod reader;
 mod websocket;
 
@@ -24,7 +24,7 @@ use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route;
 use crate::stats::Activity;
-use crate::stream::{Opening, Reader};
+use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
@@ -51,8 +51,10 @@ enum Phase {
     #[default]
     Free,
     Open,
-    /// It reads a stream, or waits for the answer to a long-poll.
+    /// It reads a stream.
     Streaming,
+    /// The answer to its last request comes later.
+    Pending,
     /// The last answer is on its way; then the socket is closed.
     Closing,
     /// The same, but the peer may still be sending: it must not be reset before it has read why
@@ -75,8 +77,8 @@ enum Wait {
     Room,
     /// The peer's end, after ours.
     Linger,
-    /// Something for a long-poll to be answered with.
-    Event,
+    /// What a pending answer waits for.
+    Pending,
     /// The end of a WebSocket's frame or message.
     Frame,
     /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
@@ -122,10 +124,10 @@ enum Progress {
     Used(usize),
     /// So many bytes were used; the rest is not enough to go on.
     Starved(usize),
-    /// So many bytes were used, and what was asked for is a stream.
-    Stream(usize, Box<Opening>),
+    /// So many bytes were used, and what was asked for goes on, or comes later.
+    Answer(usize, Answer),
     /// Nothing was used: the turn has no room for such work.
-    Later(Kind),
+    NotNow(Kind),
 }
 
 /// How far a turn came with the input.
@@ -158,9 +160,9 @@ impl Connection {
     /// What the connection is doing, for the counters.
     pub(crate) fn activity(&self) -> Activity {
         match self.work.as_deref() {
-            Some(work) if work.waits() && self.phase == Phase::Streaming => Activity::Behind,
+            Some(work) if work.waits() && self.reads_feeds() => Activity::Behind,
             Some(work) if work.waits() => Activity::Writing,
-            Some(_) if self.phase == Phase::Streaming => Activity::Waiting,
+            Some(_) if matches!(self.phase, Phase::Streaming | Phase::Pending) => Activity::Waiting,
             Some(_) => Activity::Reading,
             None => Activity::Waiting,
         }
@@ -223,7 +225,7 @@ impl Connection {
         peer: Peer,
         bytes: &[u8],
     ) -> Flow {
-        if !matches!(self.phase, Phase::Open | Phase::Streaming) {
+        if !self.takes_input() {
             return Flow::More;
         }
         let result = match &mut self.work {
@@ -270,9 +272,9 @@ impl Connection {
         if self.wait == Wait::Leave && self.phase == Phase::Streaming {
             self.say_farewell(cx);
         }
-        let result = match self.phase {
-            Phase::Open | Phase::Streaming => self.proceed_owned(cx, io, peer, input),
-            _ => self.flush(cx, io, peer).map(drop),
+        let result = match self.takes_input() {
+            true => self.proceed_owned(cx, io, peer, input),
+            false => self.flush(cx, io, peer).map(drop),
         };
         if self.settle(cx, io, peer, result) == Flow::More {
             io.resume(peer);
@@ -318,6 +320,10 @@ impl Connection {
             (Phase::Streaming, wait) if wait != Wait::Room => {
                 return self.expire_stream(cx, io, peer);
             }
+            (Phase::Pending, Wait::Pending | Wait::Farewell) => {
+                self.wait = Wait::Request;
+                return self.go_on_pending(cx, io, peer);
+            }
             (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, peer) => return,
             (_, Wait::Room) => {
                 cx.stats.timeouts.add(1);
@@ -347,6 +353,7 @@ impl Connection {
             (Phase::Free, _) => return None,
             (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
             (Phase::Streaming, _) => self.stream_deadline(cx),
+            (Phase::Pending, _) => self.pending_deadline(cx),
             (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
             (_, Some(Work { incoming: Some(incoming), .. })) => {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
@@ -386,6 +393,7 @@ impl Connection {
         cx.connections(self.role).sub(1);
         cx.shared.addresses.leave(self.counted);
         self.leave_stream(cx);
+        self.extra = None;
         self.work = None;
         self.phase = Phase::Free;
     }
@@ -422,13 +430,13 @@ impl Connection {
 
     /// Whether what comes in may still mean something.
     fn takes_input(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Streaming)
+        matches!(self.phase, Phase::Open | Phase::Streaming | Phase::Pending)
     }
 
-    /// Whether so much came in behind a held request that no more is read before it is answered.
+    /// Whether so much came in behind a request that is answered later that no more is read before.
     fn holds_too_much(&self) -> bool {
         let bytes = self.work.as_ref().map_or(0, |work| work.input.len());
-        bytes >= http1::HEAD_BYTES_MAX && self.is_held()
+        bytes >= http1::HEAD_BYTES_MAX && self.phase == Phase::Pending
     }
 
     /// What was received and not used.
@@ -458,7 +466,11 @@ impl Connection {
             let progress = match (self.phase, incoming) {
                 (Phase::Open, Some(incoming)) => self.take_body(cx, incoming, rest),
                 (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, rest),
-                // What is due goes first: an answer that was held, what was just subscribed to.
+                (Phase::Pending, _) => {
+                    self.answer_pending(cx, io, peer)?;
+                    if self.phase == Phase::Pending || self.waits() { break } else { continue }
+                }
+                // What is due goes first: what was just subscribed to.
                 (Phase::Streaming, _) if self.is_busy() => {
                     self.pump(cx, io, peer)?;
                     if self.is_busy() || self.waits() { break } else { continue }
@@ -472,11 +484,11 @@ impl Connection {
                     at += used;
                     break;
                 }
-                Progress::Stream(used, opening) => {
+                Progress::Answer(used, answer) => {
                     at += used;
-                    self.open_stream(cx, io, peer, *opening);
+                    self.begin_answer(cx, io, peer, answer);
                 }
-                Progress::Later(kind) => {
+                Progress::NotNow(kind) => {
                     self.wait_in(kind);
                     break;
                 }
@@ -546,7 +558,7 @@ impl Connection {
         }
         let is_large = route::is_large(&request, &cx.settings.lookups);
         if is_large && !cx.budget.has_room(Kind::Requests) {
-            return Progress::Later(Kind::Requests);
+            return Progress::NotNow(Kind::Requests);
         }
         let cost_before = cx.cost;
         cx.stats.requests.add(1);
@@ -558,7 +570,9 @@ impl Connection {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
         }
         match answer {
-            Answer::Stream(opening) => return Progress::Stream(bytes.len(), opening),
+            goes_on @ (Answer::Stream(_) | Answer::Later(..)) => {
+                return Progress::Answer(bytes.len(), goes_on);
+            }
             Answer::Now if !keep_alive => self.phase = Phase::Closing,
             Answer::Now => {}
             Answer::Refused => self.phase = Phase::Refusing,
@@ -603,10 +617,7 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                match self.finish_body(cx, *incoming, used == input.len()) {
-                    Some(opening) => Progress::Stream(used, opening),
-                    None => Progress::Used(used),
-                }
+                Progress::Answer(used, self.finish_body(cx, *incoming, used == input.len()))
             }
             Err(refusal) => {
                 self.refuse(cx, &refusal);
@@ -615,19 +626,14 @@ impl Connection {
         }
     }
 
-    /// The body is complete: has the sink answer. Returns what is to be streamed, if anything is.
-    fn finish_body(
-        &mut self,
-        cx: &mut Context,
-        incoming: Incoming,
-        last: bool,
-    ) -> Option<Box<Opening>> {
+    /// The body is complete: has the sink answer.
+    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming, last: bool) -> Answer {
         let keep_alive = incoming.persistence.keep_alive && !(cx.draining && last);
         if !keep_alive {
             self.phase = Phase::Closing;
         }
         let persistence = Persistence { keep_alive, ..incoming.persistence };
-        let answer = match incoming.sink {
+        match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
@@ -635,10 +641,32 @@ impl Connection {
             }
             Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, persistence)),
             Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, persistence)),
+        }
+    }
+
+    /// An answer has begun that goes on, or comes later.
+    fn begin_answer<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        answer: Answer,
+    ) {
+        let opening = match answer {
+            Answer::Stream(opening) => {
+                self.phase = Phase::Streaming;
+                io.limit_unsent(peer);
+                Some(opening)
+            }
+            Answer::Later(pending, opening) => {
+                self.phase = Phase::Pending;
+                self.extra().pending = Some(pending);
+                opening
+            }
+            Answer::Now | Answer::Refused | Answer::AfterBody(_) => None,
         };
-        match answer {
-            Answer::Stream(opening) => Some(opening),
-            _ => None,
+        if let Some(opening) = opening {
+            self.begin_reading(cx, peer, *opening);
         }
     }
 
@@ -709,7 +737,7 @@ impl Connection {
                 io.resume(peer);
             }
             Phase::Free => return Flow::Closed,
-            Phase::Open | Phase::Streaming | Phase::Lingering => {}
+            Phase::Open | Phase::Streaming | Phase::Pending | Phase::Lingering => {}
         }
         self.shrink_extra();
         if let Some(work) = &mut self.work

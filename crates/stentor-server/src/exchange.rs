@@ -13,6 +13,7 @@ use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
+use stentor_wire::http1::RequestBuf;
 use stentor_wire::status::{Refusal, Status};
 
 /// What becomes of a request once its head is known.
@@ -24,8 +25,32 @@ pub(crate) enum Answer {
     Refused,
     /// It is answered when its body is complete.
     AfterBody(Sink),
-    /// Its answer has begun, or is held back, and goes on for as long as the connection does.
+    /// Its answer has begun, and goes on for as long as the connection does.
     Stream(Box<Opening>),
+    /// It is answered later. Some of what it waits for is read like a stream.
+    Later(Box<Pending>, Option<Box<Opening>>),
+}
+
+/// An answer that comes later. Nothing behind its request is looked at before.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) persistence: Persistence,
+    pub(crate) awaits: Awaits,
+}
+
+/// What an answer waits for.
+#[derive(Debug)]
+pub(crate) enum Awaits {
+    /// A change of what is read, for so long: then the request is answered as if it came just now.
+    Change { request: RequestBuf, deadline_ms: u64 },
+}
+
+impl Pending {
+    /// What it takes on the heap, in bytes.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let Awaits::Change { request, .. } = &self.awaits;
+        size_of::<Pending>() + request.own_bytes()
+    }
 }
 
 /// One request's view of its worker: the answer it writes and what it writes it from.

@@ -8,11 +8,12 @@
 use super::{Connection, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::exchange::Pending;
 use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources};
-use crate::stream::{Gap, Held, MANY, Opening, Reader, Start, Transport};
+use crate::stream::{Gap, MANY, Opening, Reader, Start, Transport};
 use crate::transport::{sse, websocket};
 use std::collections::HashSet;
 use std::io::IoSlice;
@@ -32,7 +33,8 @@ pub(super) struct Extra {
     pub(super) replay: Option<Box<Replay>>,
     /// A frame that is not complete.
     pub(super) decoder: Option<Box<Decoder>>,
-    pub(super) held: Option<Held>,
+    /// An answer that comes later.
+    pub(super) pending: Option<Box<Pending>>,
     /// What a long-poll's answer is to say first.
     pub(super) gap: Option<Gap>,
 }
@@ -59,7 +61,7 @@ impl Extra {
             && self.joining.is_none()
             && self.replay.is_none()
             && self.decoder.is_none()
-            && self.held.is_none()
+            && self.pending.is_none()
             && self.gap.is_none()
     }
 
@@ -71,7 +73,7 @@ impl Extra {
             + subscriptions * (size_of::<Subscription>() + size_of::<Member>())
             + self.replay.as_ref().map_or(0, |replay| replay.own_bytes())
             + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
-            + self.held.as_ref().map_or(0, |held| held.request.own_bytes())
+            + self.pending.as_ref().map_or(0, |pending| pending.own_bytes())
     }
 
     /// What its feeds take, were it their only reader; of one feed that is not much.
@@ -81,21 +83,12 @@ impl Extra {
 }
 
 impl Connection {
-    /// The head of the answer is written, or held: enters the feeds. What is due is pumped later.
-    pub(super) fn open_stream<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-        opening: Opening,
-    ) {
-        let Opening { reader, mut filters, start, held } = opening;
+    /// The head of the answer is written, or the answer waits: enters the feeds. What is due is
+    /// sent later.
+    pub(super) fn begin_reading(&mut self, cx: &mut Context, peer: Peer, opening: Opening) {
+        let Opening { reader, mut filters, start } = opening;
         self.reader = Reader { stamp: self.reader.stamp, ..reader };
-        self.phase = Phase::Streaming;
         cx.readers(self.reader.transport).add(1);
-        if self.reader.transport != Transport::LongPoll {
-            io.limit_unsent(peer);
-        }
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
@@ -106,10 +99,7 @@ impl Connection {
             [] => {}
             _ => self.extra().subscriptions = subscriptions,
         }
-        if let Some(held) = held {
-            self.extra().held = Some(held);
-        }
-        if !filters.is_empty() && (self.reader.is_enveloped || !self.is_held()) {
+        if !filters.is_empty() && (self.reader.is_enveloped || !self.is_polling()) {
             let upto = cx.shared.hub.seq();
             self.begin_replay(cx, feeds, start, upto);
         }
@@ -138,7 +128,7 @@ impl Connection {
 
     /// The stream is over for whatever reason: leaves the feeds.
     pub(super) fn leave_stream(&mut self, cx: &mut Context) {
-        if self.phase != Phase::Streaming {
+        if !self.reads_feeds() {
             return;
         }
         cx.readers(self.reader.transport).sub(1);
@@ -157,10 +147,6 @@ impl Connection {
     /// The time has come for something to be said, or to end.
     pub(super) fn expire_stream<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         match (self.wait, self.reader.transport) {
-            (Wait::Event, _) | (Wait::Farewell, Transport::LongPoll) => {
-                self.wait = Wait::Request;
-                return self.go_on_held(cx, io, peer);
-            }
             (Wait::Heartbeat, _) => cx.out.bytes().extend_from_slice(HEARTBEAT),
             (Wait::Ping, _) if !self.reader.owes_pong => {
                 // The next one is due as long after this one.
@@ -198,14 +184,13 @@ impl Connection {
         }
     }
 
-    /// Whether what is under way must come to its end before more input is looked at: a long-poll
-    /// until it is answered, a subscription until its first messages are sent.
+    /// Whether what is under way must come to its end before more input is looked at: a
+    /// subscription until its first messages are sent.
     pub(super) fn is_busy(&self) -> bool {
         let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
-        self.is_held()
-            || self.phase == Phase::Streaming
-                && self.reader.commands
-                && self.extra.as_deref().is_some_and(joins)
+        self.phase == Phase::Streaming
+            && self.reader.commands
+            && self.extra.as_deref().is_some_and(joins)
     }
 
     /// Whether a member of a feed's list stands for this connection as it is now.
@@ -218,19 +203,24 @@ impl Connection {
             let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
             is_among(&extra.subscriptions) || joining.is_some_and(is_among)
         };
-        self.phase == Phase::Streaming
+        self.reads_feeds()
             && ((self.reader.feed, self.reader.stamp) == (feed, stamp)
                 || self.extra.as_deref().is_some_and(reads))
     }
 
     /// Whether a message of this number may be worth a visit. Who waits comes back by itself.
     pub(crate) fn is_due(&self, seq: u64) -> bool {
-        self.phase == Phase::Streaming && self.reader.cursor < seq && !self.waits()
+        self.reads_feeds() && self.reader.cursor < seq && !self.waits()
+    }
+
+    /// Whether it is told of changes: it reads a stream, or its answer waits for one.
+    pub(super) fn reads_feeds(&self) -> bool {
+        self.phase == Phase::Streaming || self.is_polling()
     }
 
     /// Whether this is a long-poll that waits for its answer.
-    pub(super) fn is_held(&self) -> bool {
-        self.phase == Phase::Streaming && self.reader.transport == Transport::LongPoll
+    pub(super) fn is_polling(&self) -> bool {
+        self.phase == Phase::Pending && self.reader.transport == Transport::LongPoll
     }
 
     pub(super) fn extra(&mut self) -> &mut Extra {
@@ -246,8 +236,8 @@ impl Connection {
 
     /// There is event: sends it.
     pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.is_held() {
-            return self.go_on_held(cx, io, peer);
+        if self.is_polling() {
+            return self.go_on_pending(cx, io, peer);
         }
         let result = self.pump(cx, io, peer);
         // Whether to read on has not changed by this.
@@ -255,16 +245,12 @@ impl Connection {
     }
 
     /// Sends what is due, until there is nothing more, or no room, or the turn has cost its share.
-    /// A long-poll that is answered by it is open for its next request afterwards.
     pub(super) fn pump<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
         peer: Peer,
     ) -> Result<(), Gone> {
-        if self.is_held() {
-            return self.pump_held(cx, io, peer);
-        }
         while self.phase == Phase::Streaming && !self.waits() {
             if cx.cost >= cx.budget.share() {
                 self.wait_in(Kind::Replays);
@@ -521,21 +507,18 @@ impl Connection {
     pub(super) fn stream_deadline(&self, cx: &mut Context) -> (Wait, u64) {
         let streams = &cx.settings.streams;
         let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
-        let held = self.extra.as_deref().and_then(|extra| extra.held.as_ref());
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
         let every = |ms| if ms == 0 { NEVER_MS } else { ms };
         match self.reader.transport {
             _ if self.wait == Wait::Leave => (Wait::Leave, now_ms + NEVER_MS),
             _ if cx.draining => {
                 let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
-                let spread_ms = if held.is_some() { 0 } else { spread_ms };
                 (Wait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
             }
             _ if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
-            Transport::LongPoll => (Wait::Event, held.map_or(now_ms, |held| held.deadline_ms)),
             _ if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
-            Transport::Sse => (Wait::Heartbeat, now_ms + every(streams.heartbeat_ms)),
             Transport::WebSocket | Transport::Echo => (Wait::Ping, now_ms + every(streams.ping_ms)),
+            _ => (Wait::Heartbeat, now_ms + every(streams.heartbeat_ms)),
         }
     }
 }

@@ -23,17 +23,16 @@ use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
 
 impl Connection {
     /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
-    /// streams send means nothing; what comes behind a held request is kept for afterwards.
+    /// streams send means nothing.
     pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let message_bytes_max = match self.reader.transport {
-            Transport::Sse => return Progress::Used(input.len()),
-            Transport::LongPoll => return Progress::Starved(0),
+            Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
             Transport::Echo => ECHO_BYTES_MAX,
             Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
             Transport::WebSocket => IGNORED_BYTES_MAX,
         };
         if self.reader.commands && !cx.budget.has_room(Kind::Commands) {
-            return Progress::Later(Kind::Commands);
+            return Progress::NotNow(Kind::Commands);
         }
         self.reader.owes_pong = false;
         let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };

@@ -10,11 +10,9 @@ pub(crate) mod feeds;
 pub(crate) mod replay;
 pub(crate) mod walks;
 
-use crate::exchange::Persistence;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
-use stentor_wire::http1::RequestBuf;
 
 /// What a connection that reads a stream is, beside its work: part of its record.
 #[derive(Debug)]
@@ -55,8 +53,6 @@ pub(crate) struct Opening {
     pub(crate) reader: Reader,
     pub(crate) filters: Vec<Filter>,
     pub(crate) start: Start,
-    /// A long-poll's request.
-    pub(crate) held: Option<Held>,
 }
 
 /// Where a reader begins.
@@ -77,16 +73,6 @@ pub(crate) struct Gap {
     pub(crate) reason: &'static str,
     /// Unknown if the reader named none that can be read.
     pub(crate) since: Option<Id>,
-}
-
-/// A request that is held until there is something to answer.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// It is answered as if it came when there was something.
-    pub(crate) request: RequestBuf,
-    pub(crate) persistence: Persistence,
-    /// When to answer that there was nothing.
-    pub(crate) deadline_ms: u64,
 }
 
 /// The window of deflated frames that many readers share.

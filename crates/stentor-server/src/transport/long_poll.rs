@@ -3,9 +3,9 @@
 //! The request is held as it is. When the time has come it is answered as any other GET is, so
 //! there is no second way to write an answer.
 
-use crate::exchange::{Answer, Exchange};
+use crate::exchange::{Answer, Awaits, Exchange, Pending};
 use crate::limits::HELD_MS_MAX;
-use crate::stream::{Held, Reader, Start, Transport};
+use crate::stream::{Reader, Start, Transport};
 use crate::transport::Wanted;
 use stentor_hub::{Filter, Message};
 use stentor_wire::http1::Request;
@@ -41,7 +41,7 @@ pub(crate) fn hold(
         return None;
     }
     let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
-    Some(wanted.open(reader, Some(held(x, request, wait_s))))
+    Some(Answer::Later(held(x, request, wait_s), Some(wanted.opening(reader))))
 }
 
 /// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
@@ -56,16 +56,14 @@ pub(crate) fn many(
         Err(refused) => return x.refuse_stream(refused),
     };
     let held = held(x, request, wanted.wait_s.unwrap_or(0));
-    wanted.open(Reader::new(Transport::LongPoll), Some(held))
+    Answer::Later(held, Some(wanted.opening(Reader::new(Transport::LongPoll))))
 }
 
-fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64) -> Held {
+fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64) -> Box<Pending> {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
-    Held {
-        request: request.to_buf(),
-        persistence: x.reply.shape.persistence,
-        deadline_ms: x.now_ms + wait_ms,
-    }
+    let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
+    let awaits = Awaits::Change { request, deadline_ms };
+    Box::new(Pending { persistence: x.reply.shape.persistence, awaits })
 }
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor

@@ -7,8 +7,8 @@ pub(crate) mod websocket;
 
 use crate::access::Act;
 use crate::endpoint::BAD_PATH;
-use crate::exchange::{Answer, Exchange};
-use crate::stream::{Held, Opening, Reader, Start};
+use crate::exchange::Exchange;
+use crate::stream::{Opening, Reader, Start};
 use stentor_hub::{Filter, Mode};
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
@@ -67,11 +67,10 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// What becomes of the request once its answer has begun, or is held.
-    pub(crate) fn open(self, reader: Reader, held: Option<Held>) -> Answer {
+    /// What is read once the answer has begun, or waits.
+    pub(crate) fn opening(self, reader: Reader) -> Box<Opening> {
         let Wanted { filters, is_enveloped, start, mode, .. } = self;
-        let reader = Reader { mode, is_enveloped, ..reader };
-        Answer::Stream(Box::new(Opening { reader, filters, start, held }))
+        Box::new(Opening { reader: Reader { mode, is_enveloped, ..reader }, filters, start })
     }
 
     fn read(

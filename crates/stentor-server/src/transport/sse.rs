@@ -30,7 +30,7 @@ pub(crate) fn open(
     );
     let retry_ms = spread_ms(x.rng, x.settings.streams.retry_ms);
     sse::retry(x.reply.out.bytes(), retry_ms);
-    wanted.open(Reader::new(Transport::Sse), None)
+    Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))
 }
 
 /// A time to come back after: those who left together do not come back together.

@@ -74,13 +74,10 @@ pub(crate) fn open(
         window_bits: deflate.map_or(0, |deflate| deflate.server_window_bits),
         ..Reader::new(if echoes { Transport::Echo } else { Transport::WebSocket })
     };
-    match wanted {
-        Some(wanted) => wanted.open(reader, None),
-        None => {
-            let (filters, start) = (Vec::new(), Start::Values);
-            Answer::Stream(Box::new(Opening { reader, filters, start, held: None }))
-        }
-    }
+    Answer::Stream(match wanted {
+        Some(wanted) => wanted.opening(reader),
+        None => Box::new(Opening { reader, filters: Vec::new(), start: Start::Values }),
+    })
 }
 
 /// The frame that says that something is missing.

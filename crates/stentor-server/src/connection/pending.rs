@@ -1,16 +1,21 @@
-//! A request that is held: a long-poll on its way to its answer.
+//! Answers that come later: what a connection waits for, and what it does then.
 //!
-//! It reads a feed as a stream does, and is told of events in the same way. The difference is what
-//! it does then: it answers, and the connection is open for its next request.
+//! Nothing behind the request is looked at before it is answered, so answers keep their order. To
+//! add a kind of waiting, give [`Awaits`] a case, say in [`Connection::pending_deadline`] how long
+//! it may take and in [`Connection::answer_pending`] what the answer is; whoever knows that it is
+//! there calls [`Connection::go_on_pending`].
+//!
+//! A long-poll reads a feed as a stream does, and is told of events in the same way. The difference
+//! is what it does then: it answers, and the connection is open for its next request.
 
-use super::{Connection, Phase};
+use super::{Connection, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint;
 use crate::endpoint::values::NO_SNIFFING;
-use crate::exchange::{Exchange, Persistence};
+use crate::exchange::{Awaits, Exchange, Pending, Persistence};
 use crate::limits::MANY_BYTES_MAX;
-use crate::stream::{Gap, Held, MANY, Reader, Start};
+use crate::stream::{Gap, MANY, Reader, Start};
 use stentor_hub::{Event, Filter, Id, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Peer};
 use stentor_wire::http1::Request;
@@ -30,7 +35,7 @@ enum Answer {
 impl Connection {
     /// There may be something to answer, or the time may be up: answers, and goes on with what came
     /// in behind the request.
-    pub(super) fn go_on_held<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+    pub(super) fn go_on_pending<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         // Behind too much input nothing more was read.
         let held_too_much = self.holds_too_much();
         let input = self.take_input();
@@ -40,8 +45,8 @@ impl Connection {
         }
     }
 
-    /// Answers, if there is something new or the time is up.
-    pub(super) fn pump_held<B: Backend>(
+    /// Answers, if there is something to answer with or the time is up.
+    pub(super) fn answer_pending<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
@@ -54,12 +59,29 @@ impl Connection {
         if self.waits() {
             return Ok(());
         }
-        let held = self.extra.as_deref().and_then(|extra| extra.held.as_ref());
-        let is_over = held.is_some_and(|held| held.deadline_ms <= cx.now_ms) || cx.draining;
+        let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.now_ms);
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
-            self.answer_held(cx, &answer);
+            self.answer_poll(cx, &answer);
         }
         self.flush(cx, io, peer).map(drop)
+    }
+
+    /// What the deadline of a pending answer is for, and when it is.
+    pub(super) fn pending_deadline(&self, cx: &Context) -> (Wait, u64) {
+        match self.pending_until_ms() {
+            // It is told so at once.
+            _ if cx.draining => (Wait::Farewell, cx.now_ms),
+            _ if self.waits() => (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms),
+            until_ms => (Wait::Pending, until_ms.unwrap_or(cx.now_ms)),
+        }
+    }
+
+    fn pending_until_ms(&self) -> Option<u64> {
+        let pending = self.extra.as_deref().and_then(|extra| extra.pending.as_ref());
+        pending.map(|pending| {
+            let Awaits::Change { deadline_ms, .. } = pending.awaits;
+            deadline_ms
+        })
     }
 
     /// Whether one of several feeds has something behind the cursor.
@@ -107,11 +129,12 @@ impl Connection {
         }
     }
 
-    /// Answers the request that was held; the connection is open again.
-    fn answer_held(&mut self, cx: &mut Context, answer: &Answer) {
+    /// Answers a long-poll; the connection is open again.
+    fn answer_poll(&mut self, cx: &mut Context, answer: &Answer) {
         let extra = self.extra.take();
         let Some(mut extra) = extra else { return };
-        let Some(Held { request, persistence, .. }) = extra.held.take() else { return };
+        let Some(pending) = extra.pending.take() else { return };
+        let Pending { persistence, awaits: Awaits::Change { request, .. } } = *pending;
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
