@@ -22,6 +22,7 @@ use stentor_wire::target::check_topic;
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::id::{Epoch, Id};
+use crate::interleave;
 use crate::message::{Draft, Message};
 use crate::rules::{Rule, Rules, Terms};
 use crate::subscribers::{Notified, Subscriber, SubscriberId, Subscribers};
@@ -29,6 +30,8 @@ use crate::tombstones::Tombstones;
 use crate::topic::{ByName, Evicted, Topic};
 
 mod changes;
+#[cfg(any(test, debug_assertions))]
+mod check;
 mod missed;
 
 use changes::Changes;
@@ -99,6 +102,7 @@ impl Hub {
     /// After a publish has returned, every thread sees its message here or a later one. `f` should
     /// be short, since the memory of topics deleted meanwhile is given back only after it.
     pub fn with_value<R>(&self, topic: &str, f: impl FnOnce(Option<&Arc<Message>>) -> R) -> R {
+        interleave::point();
         let table = self.table.pin();
         match table.get(topic) {
             Some(ByName(topic)) => f(topic.value().load().as_ref()),
@@ -113,6 +117,7 @@ impl Hub {
         topics: impl Iterator<Item = &'n str>,
         mut f: impl FnMut(Option<&Arc<Message>>),
     ) {
+        interleave::point();
         let table = self.table.pin();
         let mut topics = topics.fuse();
         loop {
@@ -156,6 +161,7 @@ impl Hub {
         when: Precondition<'_>,
         now_unix: u64,
     ) -> Result<Published, PublishError> {
+        interleave::point();
         check_topic(topic).map_err(PublishError::BadTopic)?;
         if draft.data().len() > self.limits.message_bytes_max {
             return Err(PublishError::TooLarge { max: self.limits.message_bytes_max });
@@ -210,6 +216,7 @@ impl Hub {
         when: Precondition<'_>,
         now_unix: u64,
     ) -> Result<Event, DeleteError> {
+        interleave::point();
         let table = self.table.pin();
         let mut sequence = self.sequence();
         let known = table.get(topic).map(|ByName(topic)| topic).ok_or(DeleteError::NotFound)?;
@@ -238,6 +245,7 @@ impl Hub {
     /// bytes), from the first after `after` on: give it the last name of a page for the next one.
     #[must_use]
     pub fn topics(&self, prefix: &str, after: Option<&str>, limit: usize) -> Vec<TopicInfo> {
+        interleave::point();
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -251,6 +259,7 @@ impl Hub {
             .collect();
         // Whoever creates a topic waits for this lock: it is not held while the page is made.
         drop(names);
+        interleave::point();
         found.iter().filter_map(|topic| TopicInfo::of(topic)).collect()
     }
 
@@ -277,6 +286,7 @@ impl Hub {
     /// What the hub holds.
     #[must_use]
     pub fn counts(&self) -> Counts {
+        interleave::point();
         let sequence = self.sequence();
         Counts {
             topics: sequence.topics,
@@ -292,12 +302,14 @@ impl Hub {
     /// told to the subscribers. (A newer message may be in the table a moment before.)
     #[must_use]
     pub fn seq(&self) -> u64 {
+        interleave::point();
         self.seq.load(Ordering::Acquire)
     }
 
     /// The same, but of everything up to it the subscribers have been told, too. Takes the lock.
     #[must_use]
     pub fn notified_seq(&self) -> u64 {
+        interleave::point();
         self.sequence().seq
     }
 
@@ -310,6 +322,7 @@ impl Hub {
     /// number above the returned one, and of none up to it. `readers` is how many readers stand
     /// behind this filter: it is read when somebody publishes. To subscribe again replaces it.
     pub fn subscribe(&self, id: SubscriberId, filter: &Filter, readers: Arc<AtomicU32>) -> u64 {
+        interleave::point();
         let mut sequence = self.sequence();
         sequence.subscribers.subscribe(id, filter, readers);
         sequence.seq
@@ -317,6 +330,7 @@ impl Hub {
 
     /// A subscriber is no longer told of what `filter` wants, unless another of its filters does.
     pub fn unsubscribe(&self, id: SubscriberId, filter: &Filter) {
+        interleave::point();
         self.sequence().subscribers.unsubscribe(id, filter);
     }
 
@@ -340,9 +354,11 @@ impl Hub {
         topic: &Arc<Topic>,
         message: &Arc<Message>,
     ) -> Notified {
+        interleave::inside();
         sequence.seq = message.seq();
         self.changes().push(sequence.seq, Arc::clone(topic));
         self.seq.store(sequence.seq, Ordering::Release);
+        interleave::inside();
         sequence.subscribers.notify(topic, message)
     }
 

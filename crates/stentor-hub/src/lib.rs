@@ -19,6 +19,7 @@
 //! | `event`, `form` | [`Event`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
 //! | `topic`, `tombstones` | one topic: its value and its history; deletions remembered |
 //! | `hub` | the table, the index of names, the sequencing point; what a reader missed |
+//! | `interleave` | where tests let others come in between |
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod filter;
 mod form;
 mod hub;
 mod id;
+mod interleave;
 mod message;
 mod pattern;
 mod rules;
@@ -46,6 +48,8 @@ pub use hub::{
     TopicInfo,
 };
 pub use id::{Epoch, Id, IdText, InvalidId};
+#[cfg(any(test, feature = "interleave"))]
+pub use interleave::{with_hook, with_hook_inside};
 pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
 pub use pattern::Pattern;
 pub use rules::Rule;

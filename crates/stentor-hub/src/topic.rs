@@ -15,6 +15,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::event::{Event, Mode, Span};
 use crate::hub::Missed;
+use crate::interleave;
 use crate::message::Message;
 use crate::rules::Terms;
 
@@ -166,6 +167,7 @@ impl Topic {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
+        interleave::inside();
         // Nothing panics while it holds this lock, and the list is whole between any two steps.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -128,6 +128,12 @@ impl Budget {
         self.lines[kind as usize].len()
     }
 
+    /// Whether a connection will come out of a line.
+    #[cfg(debug_assertions)]
+    pub(crate) fn stands_in(&self, kind: Kind, peer: Peer) -> bool {
+        self.lines[kind as usize].contains(&peer)
+    }
+
     /// Whether nobody waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.lines.iter().all(VecDeque::is_empty)

@@ -8,6 +8,8 @@
 //! read, no further request is looked at and no further byte is read. And when a turn has cost
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
+#[cfg(debug_assertions)]
+mod check;
 mod pending;
 mod reader;
 mod websocket;
@@ -722,6 +724,7 @@ impl Connection {
             self.close(cx, io, peer);
             return Flow::Closed;
         }
+        self.shrink_extra();
         if self.work.as_ref().is_some_and(|work| work.backlog.is_some()) {
             return Flow::Pause;
         }
@@ -739,7 +742,6 @@ impl Connection {
             Phase::Free => return Flow::Closed,
             Phase::Open | Phase::Streaming | Phase::Pending | Phase::Lingering => {}
         }
-        self.shrink_extra();
         if let Some(work) = &mut self.work
             && let Some(line) = work.line
         {

@@ -37,12 +37,14 @@ impl Body {
     fn bytes(&self) -> &[u8] {
         match self {
             Body::Value { message, encoding } => {
-                message.form(*encoding).map_or(&[], |form| form.body)
+                message.form(*encoding).expect("a form that was promised is kept").body
             }
-            Body::Streamed { event, form } => event.streamed(*form).unwrap_or_default(),
+            Body::Streamed { event, form } => {
+                event.streamed(*form).expect("a form that was begun is kept")
+            }
             Body::Cached { entry, encoding, from, to } => {
-                let body = entry.form(*encoding).map_or(&[][..], |form| &form.body);
-                body.get(*from as usize..*to as usize).unwrap_or_default()
+                let form = entry.form(*encoding).expect("a form that was promised is kept");
+                &form.body[*from as usize..*to as usize]
             }
             Body::Stored { .. } => &[],
         }

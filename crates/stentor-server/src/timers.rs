@@ -46,6 +46,12 @@ impl Timer {
     pub(crate) fn deadline_tick(&self) -> u32 {
         self.deadline_tick
     }
+
+    /// Whether the wheel will look at the record, and in time.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.look_tick <= self.deadline_tick
+    }
 }
 
 impl Wheel {

@@ -3,6 +3,8 @@
 //! The worker knows no system call. It is a [`Handler`] of whatever backend it runs on: the
 //! kernel's in production, the simulator's in tests.
 
+#[cfg(debug_assertions)]
+mod check;
 mod relief;
 
 use crate::budget::Kind;
@@ -141,6 +143,8 @@ impl Worker {
         self.relieve(io);
         self.measure();
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
+        #[cfg(debug_assertions)]
+        self.check();
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
@@ -317,6 +321,8 @@ impl Worker {
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {
             self.wheel.set(&mut self.connections, peer.index(), deadline_ms, self.cx.now_ms);
         }
+        #[cfg(debug_assertions)]
+        self.check_connection(peer);
         Some(result)
     }
 }

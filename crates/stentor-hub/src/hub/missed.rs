@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError};
 use super::Hub;
 use crate::event::{Event, Span};
 use crate::filter::Filter;
+use crate::interleave;
 use crate::pattern::Pattern;
 use crate::topic::{ByName, Change, Topic};
 
@@ -58,10 +59,13 @@ impl Hub {
         bytes_max: usize,
         out: &mut Vec<Event>,
     ) -> Missed {
+        interleave::point();
         let table = self.table.pin();
         if let Some(ByName(topic)) = table.get(topic) {
+            interleave::point();
             return topic.missed(span, bytes_max, out);
         }
+        interleave::point();
         let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
         let lost_seq = match (tombstones.tombstone(topic), table.get(topic)) {
             (Some(tombstone), _) => tombstone.missed(span, out),
@@ -98,6 +102,7 @@ impl Hub {
             let before = out.len();
             let mut lost_seq = 0;
             for (seq, topic) in changes {
+                interleave::point();
                 match self.change(&topic, seq, span) {
                     Change::Kept(message) => {
                         let bytes = message.kept_bytes();
@@ -151,6 +156,7 @@ impl Hub {
         if span.is_from_nothing() {
             return Change::Replaced;
         }
+        interleave::point();
         let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
         let tombstone = tombstones.tombstone(topic.name());
         if let Some(deletion) = tombstone.and_then(|tombstone| tombstone.deletion_at(seq)) {
@@ -184,10 +190,12 @@ impl Hub {
         share: Share,
         out: &mut Vec<Event>,
     ) -> Page {
+        interleave::point();
         let (found, mut next) = self.names_of(pattern, after, share.steps.max(1));
         let mut missed = Missed { upto: span.upto, lost_seq: 0 };
         let (begin, mut bytes) = (out.len(), 0);
         for (index, topic) in found.iter().enumerate() {
+            interleave::point();
             let before = out.len();
             let of_topic = topic.missed(span, share.bytes, out);
             missed.upto = missed.upto.min(of_topic.upto);
@@ -199,6 +207,7 @@ impl Hub {
             }
         }
         if next.is_none() {
+            interleave::point();
             let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
             missed.lost_seq = missed.lost_seq.max(tombstones.missed(pattern, span, out));
         }

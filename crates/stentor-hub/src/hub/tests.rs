@@ -318,6 +318,7 @@ impl Model {
             assert_eq!(kept.last(), Some(&(info.id.seq, info.bytes)));
             assert_eq!(hub.value(&info.name).unwrap().seq(), info.id.seq);
         }
+        hub.check();
     }
 }
 
@@ -389,6 +390,7 @@ fn everybody_at_once() {
         }
         over.store(true, Ordering::Relaxed);
     });
+    hub.check();
     let counts = hub.counts();
     assert_eq!(counts.published_total, published.load(Ordering::Relaxed));
     let listed = hub.topics("", None, 100);

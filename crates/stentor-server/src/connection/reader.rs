@@ -56,7 +56,7 @@ pub(super) struct Joining {
 }
 
 impl Extra {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
             && self.joining.is_none()
             && self.replay.is_none()

@@ -128,9 +128,9 @@ impl Batch {
     fn add(&mut self, deflater: &mut Deflater, event: &Event, forms: Forms) {
         let deflated =
             forms.deflated.and_then(|form| Some((form, event.deflated(deflater, form)?)));
-        // The plain form always exists.
-        let (form, bytes) = deflated
-            .unwrap_or_else(|| (forms.plain, event.streamed(forms.plain).unwrap_or_default()));
+        let (form, bytes) = deflated.unwrap_or_else(|| {
+            (forms.plain, event.streamed(forms.plain).expect("the plain form always exists"))
+        });
         self.bytes.extend_from_slice(bytes);
         self.mark(event, form);
     }
@@ -219,7 +219,8 @@ fn superseded<'n>(
 /// single reader.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    shared: [Batch; FORMS],
+    /// By form, as far as forms were asked for.
+    shared: Vec<Batch>,
     own: Batch,
     is_used: bool,
 }
@@ -228,7 +229,11 @@ impl Batches {
     /// The batch shared by readers of these forms.
     pub(crate) fn shared(&mut self, forms: Forms) -> &mut Batch {
         self.is_used = true;
-        &mut self.shared[forms.deflated.unwrap_or(forms.plain) as usize]
+        let at = forms.deflated.unwrap_or(forms.plain) as usize;
+        if self.shared.len() <= at {
+            self.shared.resize_with(at + 1, Batch::default);
+        }
+        &mut self.shared[at]
     }
 
     /// The batch for a single reader, who is due what nobody else is.
@@ -245,9 +250,6 @@ impl Batches {
         }
     }
 }
-
-/// As many as [`StreamForm`] has.
-const FORMS: usize = 7;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,9 @@
 //! visited in vain, which does no harm, until half of the list is such; then it is tidied, a slice
 //! a turn. So nothing here needs to know where in a list a connection stands.
 
+#[cfg(debug_assertions)]
+mod check;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

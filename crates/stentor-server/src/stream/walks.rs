@@ -131,6 +131,23 @@ impl Walks {
         Some(walk.part(span, bytes_max, found))
     }
 
+    /// Panics if walks hold more than they may, or are not as they should be when they are over.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self) {
+        assert!(self.all.len() <= WALKS_MAX);
+        for (_, walk) in &self.all {
+            let bytes = |event: &Event| event.message.kept_bytes();
+            let kept = walk.found.iter().map(bytes).sum::<usize>();
+            let is_within = |times| kept <= times * KEPT_BYTES_MAX || walk.found.len() == 1;
+            assert!(is_within(if walk.is_over { 1 } else { 2 }), "{walk:?}");
+            assert!(walk.filters.len() <= FILTERS_FEW || matches!(walk.way, Way::Names { .. }));
+            let seqs = walk.found.iter().map(Event::seq);
+            assert!(!walk.is_over || seqs.is_sorted_by(|a, b| a < b), "{walk:?}");
+            let newest = walk.found.last().filter(|_| walk.is_over).map_or(0, Event::seq);
+            assert!(newest <= walk.bound_seq && walk.bound_seq <= walk.span.upto, "{walk:?}");
+        }
+    }
+
     fn find(&self, filters: &[&Filter], span: Span) -> Option<WalkId> {
         let serves = |(_, walk): &&(WalkId, Walk)| walk.serves(filters, span);
         self.all.iter().rev().find(serves).map(|(id, _)| *id)

@@ -316,6 +316,7 @@ impl Model {
                 kept.remove(0);
             }
         }
+        hub.check();
     }
 
     fn happens(&mut self, topic: usize, seq: u64) {

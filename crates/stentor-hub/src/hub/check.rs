@@ -1,0 +1,54 @@
+//! What must hold of the hub whenever nobody is in the sequencing point, for tests.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::Hub;
+use crate::event::{Event, Mode, Span};
+use crate::topic::ByName;
+
+impl Hub {
+    /// Panics if the parts of the hub do not agree: the table, the names, the histories, the
+    /// tombstones, the latest changes, and what is counted of them. Publishers wait meanwhile.
+    pub fn check(&self) {
+        let sequence = self.sequence();
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.pin();
+        assert_eq!(self.seq.load(Ordering::Acquire), sequence.seq);
+        assert_eq!((table.len(), names.len()), (sequence.topics, sequence.topics));
+        let (mut messages, mut bytes) = (0, 0);
+        for ByName(topic) in names.iter() {
+            let name = topic.name();
+            let is_in_table = table.get(name).is_some_and(|known| Arc::ptr_eq(&known.0, topic));
+            assert!(is_in_table, "{name} is listed and not in the table");
+            assert!(tombstones.tombstone(name).is_none(), "{name} is deleted and there");
+            let mut kept = Vec::new();
+            let all = Span { since: 0, upto: u64::MAX, mode: Mode::All };
+            let lost_seq = topic.missed(all, usize::MAX, &mut kept).lost_seq;
+            let value = topic.value().load_full().expect("a topic in the table has a value");
+            assert!(kept.iter().map(Event::seq).is_sorted_by(|a, b| a < b), "{name}: {kept:?}");
+            assert_eq!(kept.last().map(Event::seq), Some(value.seq()), "{name}");
+            assert!(kept[0].seq() > lost_seq && value.seq() <= sequence.seq, "{name}");
+            let is_dropped = |event: &Event| event.message.is_dropped();
+            assert!(!kept.iter().any(is_dropped), "{name} keeps what counts as dropped");
+            let rule = &topic.terms().rule;
+            let kept_bytes = kept.iter().map(|event| event.message.data().len()).sum::<usize>();
+            assert!(kept.len() <= rule.history.max(1) as usize, "{name} keeps too many");
+            assert!(kept.len() == 1 || kept_bytes <= rule.history_bytes, "{name} keeps too much");
+            messages += kept.len();
+            bytes += kept_bytes;
+        }
+        assert_eq!((sequence.messages_kept, sequence.bytes_kept), (messages, bytes));
+        let changes = self.changes();
+        let mut last_seq = None;
+        for (seq, topic) in changes.between(0, u64::MAX) {
+            assert!(last_seq.is_none_or(|last| seq == last + 1), "numbers have no holes");
+            last_seq = Some(seq);
+            // The topic's value is its latest change, or a deletion was, and left a tombstone.
+            let value_seq = topic.value().load().as_ref().map(|value| value.seq());
+            assert!(value_seq.is_none_or(|value| seq <= value), "{} {seq}", topic.name());
+        }
+        assert!(last_seq.is_none_or(|last| last == sequence.seq), "{last_seq:?}");
+    }
+}

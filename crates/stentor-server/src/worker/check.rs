@@ -1,0 +1,75 @@
+//! What must hold of a worker between two turns: every sum is that of its parts.
+//!
+//! Counters, accounts and lists follow the records, one change at a time. Here they are made anew
+//! from the records and compared. That costs as much as there are connections, so debug builds do
+//! it while there are few.
+
+use super::Worker;
+use crate::access::{CONTROL, PUBLIC};
+use crate::memory::Usage;
+use crate::stats::Activity;
+use crate::stream::Transport;
+use crate::stream::feeds::{FeedId, Member};
+use crate::timers::Timed;
+use std::collections::HashMap;
+use stentor_io::Peer;
+
+impl Worker {
+    /// Panics if the connection's record is not in order.
+    pub(super) fn check_connection(&mut self, peer: Peer) {
+        let Some(connection) = self.connections.at(peer.index()) else { return };
+        connection.check();
+        let is_over = connection.is_free() || connection.has_no_deadline();
+        assert!(is_over || connection.timer().is_queued(), "it has no deadline: {connection:?}");
+    }
+
+    /// Panics if what the worker counts is not what its connections are.
+    pub(super) fn check(&mut self) {
+        if self.connections.end() > RECORDS_MAX {
+            return;
+        }
+        let (mut open, mut usage) = (0, Usage::default());
+        let (mut by_role, mut by_activity, mut by_transport) = ([0; 2], [0; 4], [0; 4]);
+        let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
+        for index in 0..self.connections.end() {
+            let Some(connection) = self.connections.at(index) else { continue };
+            if connection.is_free() {
+                continue;
+            }
+            open += 1;
+            usage.owned += connection.usage().owned;
+            usage.pinned += connection.usage().pinned;
+            by_role[usize::from(connection.role)] += 1;
+            by_activity[connection.activity() as usize] += 1;
+            if let Some(transport) = connection.transport() {
+                by_transport[transport as usize] += 1;
+            }
+            let peer = Peer::from_index(index as u32);
+            if let Some(kind) = connection.line() {
+                assert!(self.cx.budget.stands_in(kind, peer), "nobody calls {connection:?}");
+            }
+            for (feed, member) in connection.memberships(peer) {
+                memberships.entry(feed).or_default().push(member);
+            }
+        }
+        assert_eq!((self.open, self.cx.memory.usage), (open, usage));
+        let stats = &self.cx.stats;
+        for role in [PUBLIC, CONTROL] {
+            assert_eq!(self.cx.connections(role).value(), by_role[usize::from(role)], "{role}");
+        }
+        let counted = |activity: Activity| by_activity[activity as usize];
+        assert_eq!(stats.connections_reading.value(), counted(Activity::Reading));
+        assert_eq!(stats.connections_writing.value(), counted(Activity::Writing));
+        assert_eq!(stats.readers_behind.value(), counted(Activity::Behind));
+        let reading = |transport: Transport| by_transport[transport as usize];
+        assert_eq!(stats.readers_sse.value(), reading(Transport::Sse));
+        assert_eq!(stats.readers_long_poll.value(), reading(Transport::LongPoll));
+        let of_websockets = reading(Transport::WebSocket) + reading(Transport::Echo);
+        assert_eq!(stats.readers_websocket.value(), of_websockets);
+        self.cx.feeds.check(&memberships);
+        self.cx.walks.check();
+    }
+}
+
+/// Records that are looked at after each turn: what the slab allocates first.
+const RECORDS_MAX: usize = 512;
