@@ -1,4 +1,5 @@
-//! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`.
+//! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`,
+//! `cargo xtask mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
 //! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
@@ -7,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod host;
+mod mutants;
 
 use std::env;
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test", passed_on @ ..] => test(passed_on),
         ["ci"] => ci(),
+        ["mutants", passed_on @ ..] => mutants::run(&root(), passed_on),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -36,6 +39,11 @@ const USAGE: &str = "\
 Usage:
   cargo xtask test [ARGUMENTS]   all tests; arguments go to cargo test
   cargo xtask ci                 all that must hold before a change goes in, tests last
+  cargo xtask mutants [--list] [FILTER...]
+                                 break the server on purpose, in the ways that xtask/mutants/
+                                 lists, and see whether its tests notice; a filter is a part of
+                                 a path or of a sentence. The simulator first runs 20 seeds, and
+                                 for what survives as many as usual; STENTOR_SEEDS sets the number
 ";
 
 /// All tests. What they need of the host is installed first, if that can be done.

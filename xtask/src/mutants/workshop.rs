@@ -1,0 +1,204 @@
+//! A copy of the working tree, and the tests that are built and run there.
+//!
+//! The copy is what Git would take: files that are tracked or new, with what was changed in them.
+//! It stays, with a target directory of its own, so that another run builds only what is different.
+//!
+//! The tests are built by Cargo and then run without it: so there is one process to be ended, as
+//! soon as the first test has failed, or if none ends.
+
+use std::collections::HashSet;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How a mutation fared.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// No test has noticed it.
+    Passed,
+    /// This has noticed it.
+    Failed(String),
+    /// What the compiler said.
+    NotBuilt(String),
+}
+
+/// The copy.
+pub(crate) struct Workshop {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Workshop {
+    /// Makes the copy, or brings it up to date.
+    pub(crate) fn new(root: &Path) -> Result<Workshop, String> {
+        let directory = root.join("target/mutants");
+        let workshop = Workshop { tree: directory.join("tree"), target: directory.join("target") };
+        workshop.copy(root)?;
+        Ok(workshop)
+    }
+
+    /// The root of the copy.
+    pub(crate) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// A file that is the same already is left alone, so that it is not built again.
+    fn copy(&self, root: &Path) -> Result<(), String> {
+        let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let output = Command::new("git").args(list).current_dir(root).output();
+        let output = output.map_err(|error| format!("git: {error}"))?;
+        let listed = String::from_utf8_lossy(&output.stdout);
+        let mut wanted = HashSet::new();
+        for name in listed.split_terminator('\0') {
+            let (from, to) = (root.join(name), self.tree.join(name));
+            // What was deleted is listed until that is committed.
+            let Ok(new) = fs::read(&from) else { continue };
+            if fs::read(&to).ok().as_ref() != Some(&new) {
+                let made = fs::create_dir_all(to.parent().unwrap_or(&to));
+                let copied = made.and_then(|()| fs::copy(&from, &to));
+                copied.map_err(|error| format!("{}: {error}", to.display()))?;
+            }
+            wanted.insert(to);
+        }
+        if wanted.is_empty() {
+            return Err(format!("git lists no files of {}", root.display()));
+        }
+        remove_others(&self.tree, &wanted)
+            .map_err(|error| format!("{}: {error}", self.tree.display()))
+    }
+
+    /// Builds the unit tests of a package, the simulator among them. Returns the program, or what
+    /// the compiler said.
+    pub(crate) fn build(&self, package: &str) -> Result<Result<PathBuf, String>, String> {
+        let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["test", "--quiet", "--locked", "--lib", "--no-run", "--package", package])
+            .arg("--message-format=json-render-diagnostics")
+            .current_dir(&self.tree)
+            .env("CARGO_TARGET_DIR", &self.target)
+            // What is no longer used, or not looked at, is a matter of the tests and not of lints.
+            .env("RUSTFLAGS", "--cap-lints=allow")
+            .output()
+            .map_err(|error| format!("cargo: {error}"))?;
+        if !output.status.success() {
+            return Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let executable = messages.split_once("\"executable\":\"").map(|(_, rest)| rest);
+        match executable.and_then(|rest| rest.split_once('"')) {
+            Some((path, _)) => Ok(Ok(PathBuf::from(path))),
+            None => Err(format!("{package} has no tests of its library")),
+        }
+    }
+
+    /// Runs the tests until the first of them fails.
+    pub(crate) fn test(
+        &self,
+        package: &str,
+        tests: &Path,
+        seeds: Option<&str>,
+        limit: Duration,
+    ) -> Result<Outcome, String> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit -v {MEMORY_KB_MAX} && exec \"$0\"")])
+            .arg(tests)
+            .current_dir(self.tree.join("crates").join(package))
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        if let Some(seeds) = seeds {
+            command.env("STENTOR_SEEDS", seeds);
+        }
+        let mut child = command.spawn().map_err(|error| format!("sh: {error}"))?;
+        let outcome = watch(&lines(&mut child), limit);
+        if outcome.is_some() {
+            // It may have ended just now.
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(|error| format!("{}: {error}", tests.display()))?;
+        Ok(match outcome {
+            Some(by) => Outcome::Failed(by),
+            None if status.success() => Outcome::Passed,
+            None => Outcome::Failed(format!("the tests ended with {status}")),
+        })
+    }
+}
+
+/// What the tests print, line by line, until they end.
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(LINES_MAX);
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines.map(|line| sender.send(line)).take_while(Result::is_ok).for_each(drop);
+        });
+    }
+    receiver
+}
+
+/// The first test that fails, or the time limit; `None` if the tests end by themselves.
+fn watch(lines: &Receiver<String>, limit: Duration) -> Option<String> {
+    let begin = Instant::now();
+    loop {
+        match lines.recv_timeout(limit.saturating_sub(begin.elapsed())) {
+            Ok(line) => {
+                let failed = line.strip_prefix("test ").and_then(|l| l.strip_suffix(" ... FAILED"));
+                if let Some(test) = failed {
+                    return Some(test.to_owned());
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => return Some("the time limit".into()),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// Removes what is not wanted any more.
+fn remove_others(directory: &Path, wanted: &HashSet<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(&path, wanted)?;
+            // This fails unless it is empty.
+            let _ = fs::remove_dir(&path);
+        } else if !wanted.contains(&path) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A mutation that fills the memory is to fail alone.
+const MEMORY_KB_MAX: usize = 8 << 20;
+
+/// Lines that wait to be looked at; the tests wait for them.
+const LINES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_named() {
+        let watched = |printed: &[&str], limit_ms| {
+            let (sender, receiver) = sync_channel(LINES_MAX);
+            printed.iter().for_each(|line| sender.send((*line).to_owned()).unwrap());
+            // As long as the sender is there, the tests have not ended.
+            let running = (limit_ms == 0).then_some(sender);
+            let by = watch(&receiver, Duration::from_millis(limit_ms));
+            drop(running);
+            by
+        };
+        let (good, bad) = ("test a::b ... ok", "test a::c ... FAILED");
+        assert_eq!(watched(&["running 2 tests", good, bad], 60_000).as_deref(), Some("a::c"));
+        assert_eq!(watched(&["running 1 test", good], 60_000), None);
+        assert_eq!(watched(&[good], 0).as_deref(), Some("the time limit"));
+    }
+}
