@@ -25,6 +25,7 @@ use stentor_hub::{Draft, Event, Hub, Precondition, PublishError, Published, Subs
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::status::Status;
+use stentor_wire::target::TopicName;
 
 /// Connections of the public listeners: they read.
 pub(crate) const PUBLIC: Role = 0;
@@ -50,7 +51,7 @@ impl Shared {
     /// Publishes, and has the message compressed as the one before it was asked for.
     pub(crate) fn publish(
         &self,
-        topic: &str,
+        topic: TopicName<'_>,
         draft: Draft,
         when: Precondition<'_>,
         unix_s: u64,

@@ -1,19 +1,18 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
 use crate::context::Exchange;
-use crate::endpoint::BAD_PATH;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::condition::{self, Validators, Verdict};
 use stentor_wire::http1::Head;
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, tag_matches};
 use stentor_wire::status::Status;
-use stentor_wire::target;
+use stentor_wire::target::{self, TopicName};
 
 /// Answers with the value of the topic that `path` names.
 pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
-        return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
+        return x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
     };
     let shared = x.shared;
     let published = shared
@@ -29,8 +28,8 @@ pub(crate) fn get(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
 /// There is no value, and no files are served. Only a name that is not in the table is worth
 /// checking.
 fn nothing(x: &mut Exchange<'_>, topic: &str) {
-    match target::check_topic(topic) {
-        Ok(()) => {
+    match TopicName::parse(topic) {
+        Ok(_) => {
             // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
             let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
             let reason = "Nothing has been published here.";
