@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use stentor_hub::{ContentType, Draft, Epoch, Hub, Limits, Precondition};
+use stentor_wire::target::TopicName;
 
 fn main() {
     let topics = std::env::args().nth(1).map_or(1_000_000, |text| text.parse().expect("a count"));
@@ -30,6 +31,7 @@ fn main() {
 
 fn publish(hub: &Hub, topic: &str) {
     let draft = Draft::new(*b"123.45 67.89").with_content_type(ContentType::TEXT);
+    let topic = TopicName::parse(topic).expect("it is a name");
     hub.publish(topic, draft, Precondition::None, 1_700_000_000).expect("within the limits");
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use stentor_wire::target::check_topic;
+use stentor_wire::target::TopicName;
 
 use crate::pattern::{ONE, Pattern, is_wild, segments};
 
@@ -16,7 +16,7 @@ use crate::pattern::{ONE, Pattern, is_wild, segments};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Filter {
     /// This topic, which need not exist yet.
-    Topic(Box<str>),
+    Topic(TopicName<'static>),
     /// Every topic that the pattern matches, also those to come.
     Pattern(Pattern),
 }
@@ -43,15 +43,15 @@ impl Filter {
             }
             return Ok(Filter::Pattern(pattern));
         }
-        check_topic(text).map_err(|reason| format!("topic {text:?}: {reason}"))?;
-        Ok(Filter::Topic(text.into()))
+        let name = TopicName::parse(text).map_err(|reason| format!("topic {text:?}: {reason}"))?;
+        Ok(Filter::Topic(name.into_owned()))
     }
 
     /// Whether `topic` is one of those meant.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         match self {
-            Filter::Topic(name) => **name == *topic,
+            Filter::Topic(name) => name.as_str() == topic,
             Filter::Pattern(pattern) => pattern.matches(topic),
         }
     }
@@ -75,7 +75,7 @@ impl Filter {
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Filter::Topic(name) => name,
+            Filter::Topic(name) => name.as_str(),
             Filter::Pattern(pattern) => pattern.as_str(),
         })
     }
@@ -112,7 +112,7 @@ impl<T> Filters<T> {
     #[must_use]
     pub fn get(&self, filter: &Filter) -> Option<&T> {
         match filter {
-            Filter::Topic(name) => self.topics.get(name),
+            Filter::Topic(name) => self.topics.get(name.as_str()),
             Filter::Pattern(pattern) => {
                 let mut node = &self.patterns;
                 for segment in pattern.segments() {
@@ -126,7 +126,7 @@ impl<T> Filters<T> {
     /// The value of exactly this filter, to be changed.
     pub fn get_mut(&mut self, filter: &Filter) -> Option<&mut T> {
         match filter {
-            Filter::Topic(name) => self.topics.get_mut(name),
+            Filter::Topic(name) => self.topics.get_mut(name.as_str()),
             Filter::Pattern(pattern) => {
                 let mut node = &mut self.patterns;
                 for segment in pattern.segments() {
@@ -140,7 +140,7 @@ impl<T> Filters<T> {
     /// Puts a value in. Returns the one this filter had before.
     pub fn insert(&mut self, filter: &Filter, value: T) -> Option<T> {
         let before = match filter {
-            Filter::Topic(name) => self.topics.insert(name.clone(), value),
+            Filter::Topic(name) => self.topics.insert(name.as_str().into(), value),
             Filter::Pattern(pattern) => {
                 let mut node = &mut self.patterns;
                 for segment in pattern.segments() {
@@ -156,7 +156,7 @@ impl<T> Filters<T> {
     /// Takes a value out, and with it whatever part of the tree held nothing else.
     pub fn remove(&mut self, filter: &Filter) -> Option<T> {
         let removed = match filter {
-            Filter::Topic(name) => self.topics.remove(name),
+            Filter::Topic(name) => self.topics.remove(name.as_str()),
             Filter::Pattern(pattern) => self.patterns.remove(&mut pattern.segments(), pattern),
         };
         self.len -= usize::from(removed.is_some());
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn topics_and_patterns_are_told_apart() {
         for topic in ["/a", "/a*", "/***", "/a/b*c/d"] {
-            assert_eq!(filter(topic), Filter::Topic(topic.into()));
+            assert_eq!(filter(topic), Filter::Topic(TopicName::parse(topic).unwrap().into_owned()));
             assert!(filter(topic).matches(topic) && !filter(topic).matches("/a/x"));
         }
         for pattern in ["/*", "/**", "/a/*/b", "/a/**", "/*/a/*/**"] {

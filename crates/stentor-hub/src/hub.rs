@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use stentor_wire::negotiate::tag_matches;
-use stentor_wire::target::check_topic;
+use stentor_wire::target::TopicName;
 
 use crate::event::Event;
 use crate::filter::Filter;
@@ -152,17 +152,16 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// If the name is no topic's, the data or the table would be larger than allowed, or the
+    /// If the data or the table would be larger than allowed, or the
     /// precondition does not hold. Then nothing has changed, and no number was used up.
     pub fn publish(
         &self,
-        topic: &str,
+        topic: TopicName<'_>,
         draft: Draft,
         when: Precondition<'_>,
         now_unix: u64,
     ) -> Result<Published, PublishError> {
         interleave::point();
-        check_topic(topic).map_err(PublishError::BadTopic)?;
         if draft.data().len() > self.limits.message_bytes_max {
             return Err(PublishError::TooLarge { max: self.limits.message_bytes_max });
         }
@@ -170,7 +169,7 @@ impl Hub {
         let table = self.table.pin();
         let mut sequence = self.sequence();
 
-        let known = table.get(topic).map(|ByName(topic)| topic);
+        let known = table.get(topic.as_str()).map(|ByName(topic)| topic);
         let before = known.and_then(|topic| topic.value().load_full());
         if !when.holds(before.as_ref().map(|value| value.id())) {
             return Err(PublishError::PreconditionFailed);
@@ -181,7 +180,7 @@ impl Hub {
 
         let terms = match known {
             Some(topic) => topic.terms(),
-            None => Arc::clone(sequence.rules.terms(topic)),
+            None => Arc::clone(sequence.rules.terms(&topic)),
         };
         let seq = sequence.seq + 1;
         let message =
@@ -191,7 +190,7 @@ impl Hub {
         let (topic, (replaced, evicted)) = match known {
             Some(topic) => (topic, topic.replace(Arc::clone(&message))),
             None => {
-                new = self.create(topic, terms, &message);
+                new = self.create(&topic, terms, &message);
                 sequence.topics += 1;
                 (&new, (None, Evicted::new()))
             }
@@ -212,14 +211,15 @@ impl Hub {
     /// If there is no such topic, or the precondition does not hold. Then nothing has changed.
     pub fn delete(
         &self,
-        topic: &str,
+        topic: TopicName<'_>,
         when: Precondition<'_>,
         now_unix: u64,
     ) -> Result<Event, DeleteError> {
         interleave::point();
         let table = self.table.pin();
         let mut sequence = self.sequence();
-        let known = table.get(topic).map(|ByName(topic)| topic).ok_or(DeleteError::NotFound)?;
+        let known =
+            table.get(topic.as_str()).map(|ByName(topic)| topic).ok_or(DeleteError::NotFound)?;
         let value = known.value().load_full().ok_or(DeleteError::NotFound)?;
         if !when.holds(Some(value.id())) {
             return Err(DeleteError::PreconditionFailed);
@@ -229,8 +229,8 @@ impl Hub {
         let mut tombstones = self.tombstones_mut();
         tombstones.insert(Arc::clone(known), deletion.clone(), value.seq());
         // Out of the index before the table, so that whatever is listed has a value.
-        self.names_mut().remove(topic);
-        table.remove(topic);
+        self.names_mut().remove(topic.as_str());
+        table.remove(topic.as_str());
         drop(tombstones);
         let evicted = known.clear();
         sequence.topics -= 1;
@@ -460,8 +460,6 @@ pub struct Published {
 /// Why a publish was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublishError {
-    /// The name is no topic's, and why.
-    BadTopic(&'static str),
     /// The data is larger than allowed.
     TooLarge {
         /// [`Limits::message_bytes_max`]
@@ -479,7 +477,6 @@ pub enum PublishError {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PublishError::BadTopic(reason) => f.write_str(reason),
             PublishError::TooLarge { max } => write!(f, "The message is larger than {max} bytes."),
             PublishError::TooManyTopics { max } => {
                 write!(f, "There are {max} topics already, which is as many as allowed.")
@@ -568,4 +565,4 @@ const RULES_SLICE_TOPICS: usize = 1_000;
 const PRECONDITION_FAILED: &str = "The topic's value is not as the condition demands.";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

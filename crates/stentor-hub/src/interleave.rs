@@ -76,6 +76,7 @@ mod hooks {
 
 #[cfg(test)]
 mod tests {
+    use crate::hub::tests::name;
     use std::cell::Cell;
     use std::rc::Rc;
     use std::sync::Arc;
@@ -116,8 +117,8 @@ mod tests {
     fn change(hub: &Hub, changes: Changes) {
         for change in changes {
             match change.strip_prefix('-') {
-                Some(topic) => drop(hub.delete(topic, Precondition::None, 0)),
-                None => drop(hub.publish(change, Draft::new(*b"x"), Precondition::None, 0)),
+                Some(topic) => drop(hub.delete(name(topic), Precondition::None, 0)),
+                None => drop(hub.publish(name(change), Draft::new(*b"x"), Precondition::None, 0)),
             }
         }
     }

@@ -3,7 +3,7 @@
 //! There is no other wildcard and no escaping, so a match never tries again: it walks pattern and
 //! name side by side once, whatever a hostile name looks like.
 
-use stentor_wire::target::check_topic;
+use stentor_wire::target::TopicName;
 
 /// A pattern such as `/quotes/*` or `/scores/**`. A segment that is neither exactly `*` nor
 /// exactly `**` stands for itself.
@@ -18,7 +18,7 @@ impl Pattern {
     /// One plain sentence, with the pattern in it: what is wrong as a topic name would be
     /// (stars aside), and `**` anywhere but at the end.
     pub fn parse(text: &str) -> Result<Pattern, String> {
-        check_topic(text).map_err(|reason| format!("pattern {text:?}: {reason}"))?;
+        TopicName::parse(text).map_err(|reason| format!("pattern {text:?}: {reason}"))?;
         let pattern = Pattern(text.into());
         if pattern.segments().any(|segment| segment == REST) {
             return Err(format!("pattern {text:?}: `**` may stand at the end only."));

@@ -117,6 +117,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::hub::tests::name;
     use crate::{Draft, Epoch, Hub, Limits, Precondition};
 
     #[derive(Default)]
@@ -140,7 +141,7 @@ mod tests {
     }
 
     fn readers_of(hub: &Hub, topic: &str) -> u64 {
-        hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().readers
+        hub.publish(name(topic), Draft::new(*b"x"), Precondition::None, 0).unwrap().readers
     }
 
     fn filter(text: &str) -> Filter {
@@ -166,7 +167,7 @@ mod tests {
         of_two.store(5, Ordering::Relaxed);
         assert_eq!(readers_of(&hub, "/b"), 25);
         assert_eq!(readers_of(&hub, "/b/c"), 10);
-        hub.delete("/b", Precondition::None, 0).unwrap();
+        hub.delete(name("/b"), Precondition::None, 0).unwrap();
         assert_eq!(one.taken(), ["/a 2", "/b 3", "/b/c 4", "-/b 5"]);
         assert_eq!(two.taken(), ["/a 2", "/b 3", "-/b 5"]);
     }
@@ -214,7 +215,7 @@ mod tests {
         for _ in 0..2 {
             readers_of(&hub, "/a");
         }
-        hub.delete("/a", Precondition::None, 0).unwrap();
+        hub.delete(name("/a"), Precondition::None, 0).unwrap();
         assert_eq!((readers_of(&hub, "/a"), hub.seq()), (1, 4));
     }
 
@@ -227,7 +228,7 @@ mod tests {
         for topic in ["/a", "/b", "/a"] {
             readers_of(&hub, topic);
         }
-        hub.delete("/a", Precondition::None, 0).unwrap();
+        hub.delete(name("/a"), Precondition::None, 0).unwrap();
         readers_of(&hub, "/a");
         let events = notes.0.lock().unwrap();
         let same = |a: usize, b: usize| events[a].is_same_topic(&events[b]);

@@ -128,6 +128,7 @@ impl Compressor {
 mod tests {
     use super::*;
     use stentor_hub::{ContentType, Draft, Epoch, Hub, Limits, Precondition};
+    use stentor_wire::target::TopicName;
 
     #[test]
     fn a_panic_costs_one_job() {
@@ -135,7 +136,9 @@ mod tests {
         let message = |kind: &str| {
             let draft = Draft::new([b'a'; 1_000]);
             let draft = draft.with_content_type(ContentType::parse(kind).unwrap());
-            hub.publish("/a", draft, Precondition::None, 0).unwrap().message
+            hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0)
+                .unwrap()
+                .message
         };
         let (compressor, mut jobs) = Compressor::by_hand();
         let (before, bad) = (message("text/plain"), message(PANICS));

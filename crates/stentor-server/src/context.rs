@@ -26,6 +26,7 @@ use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Refusal;
+use stentor_wire::target::TopicName;
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
@@ -46,7 +47,7 @@ impl Shared {
     /// Publishes, and has the message compressed as the one before it was asked for.
     pub(crate) fn publish(
         &self,
-        topic: &str,
+        topic: TopicName<'_>,
         draft: Draft,
         when: Precondition<'_>,
         unix_s: u64,

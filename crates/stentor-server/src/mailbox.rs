@@ -95,6 +95,7 @@ impl Subscriber for Mailbox {
 mod tests {
     use super::*;
     use stentor_hub::{Draft, Epoch, Filter, Hub, Limits, Precondition};
+    use stentor_wire::target::TopicName;
 
     #[test]
     fn nothing_is_kept_for_a_worker_that_has_ended() {
@@ -102,7 +103,10 @@ mod tests {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let id = hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
         hub.subscribe(id, &Filter::parse("/a").unwrap(), Arc::default());
-        let publish = || hub.publish("/a", Draft::new(*b"x"), Precondition::None, 0).unwrap();
+        let publish = || {
+            hub.publish(TopicName::parse("/a").unwrap(), Draft::new(*b"x"), Precondition::None, 0)
+                .unwrap()
+        };
         publish();
         mailbox.put(Order::Drain);
         assert_eq!(mailbox.contents().events.len(), 1);

@@ -20,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 use stentor_hub::{DeleteError, Draft, Epoch, Hub, Precondition, PublishError, Published};
 use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
+use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
 /// [`Server::wait`] end them.
@@ -171,7 +172,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Hub::publish`].
-    pub fn publish(&self, topic: &str, draft: Draft) -> Result<Published, PublishError> {
+    pub fn publish(&self, topic: TopicName<'_>, draft: Draft) -> Result<Published, PublishError> {
         self.shared.publish(topic, draft, Precondition::None, stentor_io::unix_s())
     }
 
@@ -179,7 +180,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Hub::delete`].
-    pub fn delete(&self, topic: &str) -> Result<(), DeleteError> {
+    pub fn delete(&self, topic: TopicName<'_>) -> Result<(), DeleteError> {
         self.shared.hub.delete(topic, Precondition::None, stentor_io::unix_s()).map(drop)
     }
 
@@ -481,7 +482,8 @@ mod tests {
         };
         let server = start(settings).unwrap();
         let ControlAddress::Tcp(control) = server.control()[0] else { panic!("it is TCP") };
-        let readers = || server.publish("/a", Draft::new(*b"x")).unwrap().readers;
+        let readers =
+            || server.publish(TopicName::parse("/a").unwrap(), Draft::new(*b"x")).unwrap().readers;
         readers();
         let (_reader, head) = ask(server.public()[0], "GET /a", "data: x");
         assert!(head.contains("data: x"), "{head}");

@@ -21,7 +21,7 @@ use crate::negotiate::{
 use crate::range::{ByteRange, RANGES_MAX, Ranges, ranges};
 use crate::sse::{self, Item, TooLong};
 use crate::status::Refusal;
-use crate::target::{NotAFile, check_file, check_topic, decode, pairs, split};
+use crate::target::{NotAFile, TopicName, check_file, decode, pairs, split};
 use crate::websocket::client::{self, ServerFrame};
 use crate::websocket::{
     Decoder, Opcode, Received, Rules, Violation, accept, close_frame, deflate, frame,
@@ -110,9 +110,11 @@ pub fn fuzz_topic(data: &[u8]) {
     let Ok(name) = decode(data) else { return };
     let encoded = encode(&name);
     assert_eq!(decode(encoded.as_bytes()), Ok(name.clone()), "decoding undoes encoding");
-    if check_topic(&name).is_err() {
-        return;
-    }
+    let parsed = TopicName::parse(&*name);
+    assert_eq!(TopicName::from_path(data), parsed);
+    let Ok(parsed) = parsed else { return };
+    assert_eq!(parsed.as_str(), name);
+    assert_eq!(parsed.clone().into_owned(), parsed);
     assert!((1..=512).contains(&name.len()) && name.starts_with('/'));
     for segment in name[1..].split('/') {
         assert!(!["", ".", ".."].contains(&segment));

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 
 use memchr::{memchr, memchr2};
 
@@ -51,11 +52,64 @@ pub fn pairs(
     })
 }
 
-/// Whether a decoded path may name a topic. If not, says why, in one plain sentence.
+/// The name of a topic: text that was checked. Whoever is given one need not check it again.
 ///
-/// A topic is 1 to 512 bytes, the leading slash included, of segments that are not empty, "." or
+/// A name is 1 to 512 bytes, the leading slash included, of segments that are not empty, "." or
 /// "..", without control characters, and outside of what is reserved for the server itself.
-pub fn check_topic(name: &str) -> Result<(), &'static str> {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TopicName<'a>(Cow<'a, str>);
+
+impl<'a> TopicName<'a> {
+    /// Takes a text for a name.
+    ///
+    /// # Errors
+    ///
+    /// One plain sentence, if it may not name a topic.
+    pub fn parse(text: impl Into<Cow<'a, str>>) -> Result<TopicName<'a>, &'static str> {
+        let text = text.into();
+        check_topic(&text)?;
+        Ok(TopicName(text))
+    }
+
+    /// Takes the path of a request target for a name; borrows when there is nothing to decode.
+    ///
+    /// # Errors
+    ///
+    /// As [`TopicName::parse`]; or [`BAD_PATH`], if it cannot be decoded.
+    pub fn from_path(path: &'a [u8]) -> Result<TopicName<'a>, &'static str> {
+        TopicName::parse(decode(path).map_err(|_| BAD_PATH)?)
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same name in memory of its own, no more of it than needed.
+    #[must_use]
+    pub fn into_owned(self) -> TopicName<'static> {
+        let text = self.0.into_owned().into_boxed_str();
+        TopicName(Cow::Owned(text.into_string()))
+    }
+}
+
+impl Deref for TopicName<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TopicName<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether a text may name a topic. If not, says why.
+fn check_topic(name: &str) -> Result<(), &'static str> {
     let Some(path) = name.strip_prefix('/') else {
         return Err("A topic must begin with '/'.");
     };
@@ -160,6 +214,9 @@ fn hex(digit: u8) -> Result<u8, BadEscape> {
         _ => Err(BadEscape),
     }
 }
+
+/// Why a path names nothing at all.
+pub const BAD_PATH: &str = "The path has a broken %-escape or is not UTF-8.";
 
 /// The longest topic, in bytes of UTF-8, the leading slash included.
 pub const TOPIC_BYTES_MAX: usize = 512;

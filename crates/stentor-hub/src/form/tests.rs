@@ -4,6 +4,7 @@ use flate2::{Decompress, FlushDecompress};
 use proptest::prelude::*;
 
 use super::*;
+use crate::hub::tests::name;
 use crate::{ContentType, Draft, Epoch, EventName, Hub, Limits, Precondition};
 
 const PLAIN: [StreamForm; 5] = [
@@ -18,7 +19,7 @@ const DEFLATED: [StreamForm; 2] = [StreamForm::FrameDeflated, StreamForm::Envelo
 /// The first message of a hub, as an event.
 fn event(topic: &str, draft: Draft) -> Event {
     let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
-    hub.publish(topic, draft, Precondition::None, 0).unwrap();
+    hub.publish(name(topic), draft, Precondition::None, 0).unwrap();
     first(&hub, topic)
 }
 
@@ -31,8 +32,8 @@ fn first(hub: &Hub, topic: &str) -> Event {
 
 fn deletion(topic: &str) -> Event {
     let hub = Hub::new(Epoch::parse("5f3a09c1").unwrap(), vec![], Limits::default());
-    hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap();
-    hub.delete(topic, Precondition::None, 0).unwrap()
+    hub.publish(name(topic), Draft::new(*b"x"), Precondition::None, 0).unwrap();
+    hub.delete(name(topic), Precondition::None, 0).unwrap()
 }
 
 fn draft(content_type: &str, data: &[u8]) -> Draft {

@@ -19,8 +19,13 @@ fn rule(pattern: &str, history: u32, history_bytes: usize) -> Rule {
     Rule { history, history_bytes, ..Rule::new(Pattern::parse(pattern).unwrap()) }
 }
 
+/// A name that is known to be a topic's.
+pub(crate) fn name(text: &str) -> TopicName<'_> {
+    TopicName::parse(text).unwrap()
+}
+
 fn publish(hub: &Hub, topic: &str, data: &str) -> Published {
-    hub.publish(topic, Draft::new(data.as_bytes()), Precondition::None, 1000).unwrap()
+    hub.publish(name(topic), Draft::new(data.as_bytes()), Precondition::None, 1000).unwrap()
 }
 
 fn history(hub: &Hub, topic: &str) -> usize {
@@ -64,14 +69,11 @@ fn a_refused_publish_changes_nothing() {
     let limits = Limits { topics_max: 2, message_bytes_max: 4 };
     let hub = Hub::new(Epoch::random(), vec![], limits);
     let refused = |topic: &str, data: &str, when| {
-        hub.publish(topic, Draft::new(data.as_bytes()), when, 0).unwrap_err()
+        hub.publish(name(topic), Draft::new(data.as_bytes()), when, 0).unwrap_err()
     };
     publish(&hub, "/a", "four");
     publish(&hub, "/b", "b");
     let before = hub.counts();
-    for bad in ["", "a", "/", "/a/", "//", "/a/../b", "/-/status", "/a\r\nX: y", "/.well-known/x"] {
-        assert!(matches!(refused(bad, "x", Precondition::None), PublishError::BadTopic(_)));
-    }
     assert_eq!(refused("/a", "fifth", Precondition::None), PublishError::TooLarge { max: 4 });
     assert_eq!(refused("/c", "c", Precondition::None), PublishError::TooManyTopics { max: 2 });
     assert_eq!(refused("/a", "x", Precondition::IfNoneMatch(b"*")), PRECONDITION);
@@ -79,7 +81,7 @@ fn a_refused_publish_changes_nothing() {
     assert_eq!(hub.counts(), before);
     assert_eq!(hub.value("/a").unwrap().data(), b"four");
     assert_eq!(publish(&hub, "/a", "x").id.seq, 3, "no number was used up");
-    hub.delete("/b", Precondition::None, 0).unwrap();
+    hub.delete(name("/b"), Precondition::None, 0).unwrap();
     assert!(publish(&hub, "/c", "c").created, "there is room again");
 }
 
@@ -109,11 +111,17 @@ fn preconditions() {
         assert_eq!(when.holds(Some(id)), with_value, "{when:?}");
         assert_eq!(when.holds(None), without, "{when:?}");
     }
-    assert!(hub.publish("/a", Draft::new(*b"2"), IfMatch(tag), 0).is_ok());
-    assert_eq!(hub.publish("/a", Draft::new(*b"3"), IfMatch(tag), 0).unwrap_err(), PRECONDITION);
-    assert_eq!(hub.delete("/a", IfMatch(tag), 0).unwrap_err(), DeleteError::PreconditionFailed);
-    assert_eq!(hub.delete("/b", IfMatch(tag), 0).unwrap_err(), DeleteError::NotFound);
-    let deletion = hub.delete("/a", IfMatch(star), 0).unwrap();
+    assert!(hub.publish(name("/a"), Draft::new(*b"2"), IfMatch(tag), 0).is_ok());
+    assert_eq!(
+        hub.publish(name("/a"), Draft::new(*b"3"), IfMatch(tag), 0).unwrap_err(),
+        PRECONDITION
+    );
+    assert_eq!(
+        hub.delete(name("/a"), IfMatch(tag), 0).unwrap_err(),
+        DeleteError::PreconditionFailed
+    );
+    assert_eq!(hub.delete(name("/b"), IfMatch(tag), 0).unwrap_err(), DeleteError::NotFound);
+    let deletion = hub.delete(name("/a"), IfMatch(star), 0).unwrap();
     assert_eq!((deletion.topic(), deletion.seq()), ("/a", 3));
 }
 
@@ -126,7 +134,7 @@ fn only_one_optimistic_writer_wins() {
             let writers = (0..4).map(|_| {
                 scope.spawn(|| {
                     let when = Precondition::IfNoneMatch(b"*");
-                    hub.publish(&topic, Draft::new(*b"x"), when, 0).is_ok()
+                    hub.publish(name(&topic), Draft::new(*b"x"), when, 0).is_ok()
                 })
             });
             let writers: Vec<_> = writers.collect();
@@ -179,7 +187,7 @@ fn what_is_no_longer_kept_is_freed() {
     publish(&hub, "/a", "3");
     assert!(first.upgrade().is_none());
     assert!(second.upgrade().is_some());
-    hub.delete("/a", Precondition::None, 0).unwrap();
+    hub.delete(name("/a"), Precondition::None, 0).unwrap();
     assert!(second.upgrade().is_none());
 }
 
@@ -189,12 +197,12 @@ fn deleting_and_coming_back() {
     publish(&hub, "/a", "1");
     publish(&hub, "/a", "2");
     publish(&hub, "/ab", "3");
-    let deletion = hub.delete("/a", Precondition::None, 1001).unwrap();
+    let deletion = hub.delete(name("/a"), Precondition::None, 1001).unwrap();
     assert_eq!((deletion.topic(), deletion.seq()), ("/a", 4), "a deletion takes a number");
     assert!(deletion.message.is_deletion() && deletion.message.data().is_empty());
     assert_eq!(deletion.message.published_at(), 1001);
     assert!(hub.value("/a").is_none());
-    assert_eq!(hub.delete("/a", Precondition::None, 0).unwrap_err(), DeleteError::NotFound);
+    assert_eq!(hub.delete(name("/a"), Precondition::None, 0).unwrap_err(), DeleteError::NotFound);
     assert_eq!(names(&hub.topics("", None, 10)), ["/ab"]);
     let counts = hub.counts();
     assert_eq!((counts.topics, counts.messages_kept, counts.bytes_kept), (1, 1, 1));
@@ -335,15 +343,15 @@ proptest! {
                 }
                 Operation::PublishIfNew { topic } => {
                     let when = Precondition::IfNoneMatch(b"*");
-                    let name = format!("/t/{topic}");
-                    let done = hub.publish(&name, Draft::new(*b"x"), when, 0).is_ok();
+                    let topic_name = format!("/t/{topic}");
+                    let done = hub.publish(name(&topic_name), Draft::new(*b"x"), when, 0).is_ok();
                     prop_assert_eq!(done, !model.topics.contains_key(&topic));
                     if done {
                         model.publish(topic, 1);
                     }
                 }
                 Operation::Delete { topic } => {
-                    let done = hub.delete(&format!("/t/{topic}"), Precondition::None, 0).is_ok();
+                    let done = hub.delete(name(&format!("/t/{topic}")), Precondition::None, 0).is_ok();
                     prop_assert_eq!(done, model.delete(topic));
                 }
                 Operation::SetRules { history: messages, history_bytes: bytes } => {
@@ -397,7 +405,7 @@ fn everybody_at_once() {
     assert_eq!(counts.topics, listed.len());
     assert_eq!(counts.messages_kept, listed.iter().map(|info| info.history).sum::<usize>());
     for info in listed {
-        hub.delete(&info.name, Precondition::None, 0).unwrap();
+        hub.delete(name(&info.name), Precondition::None, 0).unwrap();
     }
     let empty = hub.counts();
     assert_eq!((empty.topics, empty.messages_kept, empty.bytes_kept), (0, 0, 0));
@@ -408,8 +416,8 @@ fn write(hub: &Hub, names: &[String], writer: u64, rounds: u64, published: &Atom
     for round in 0..rounds {
         let name = &names[((round * 7 + writer) % 4) as usize];
         if (round + writer).is_multiple_of(5) {
-            let _ = hub.delete(name, Precondition::None, 0);
-            if hub.delete(&own, Precondition::None, 0).is_ok() {
+            let _ = hub.delete(super::tests::name(name), Precondition::None, 0);
+            if hub.delete(super::tests::name(&own), Precondition::None, 0).is_ok() {
                 assert!(hub.value(&own).is_none(), "deleted for its writer at once");
             }
         }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use stentor_hub::{ContentType, Draft, EventName, Id, Precondition};
 use stentor_wire::status::Status;
+use stentor_wire::target::TopicName;
 
 /// A stream of lines on its way in, and what came of those that are done.
 #[derive(Debug, Default)]
@@ -155,7 +156,8 @@ fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {
     if let Some(event) = &line.event {
         draft = draft.with_event(EventName::parse(event)?);
     }
-    let published = shared.publish(&line.topic, draft, Precondition::None, unix_s);
+    let topic = TopicName::parse(line.topic)?;
+    let published = shared.publish(topic, draft, Precondition::None, unix_s);
     published.map(|published| published.id).map_err(|error| error.to_string())
 }
 

@@ -78,6 +78,3 @@ pub(crate) const TOO_LARGE: Refusal = Refusal::new(
     Status::CONTENT_TOO_LARGE,
     "The body is longer than any message may be (limits.message_bytes_max).",
 );
-
-/// A path that names no topic because it names nothing.
-pub(crate) const BAD_PATH: &str = "The path has a broken %-escape or is not UTF-8.";

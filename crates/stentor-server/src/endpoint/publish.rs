@@ -2,7 +2,7 @@
 
 use crate::access::Act;
 use crate::context::Shared;
-use crate::endpoint::{BAD_PATH, Sink, TOO_LARGE};
+use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Exchange};
 use crate::limits::GATHER_BYTES;
 use crate::route;
@@ -14,7 +14,7 @@ use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::{Refusal, Status};
-use stentor_wire::target;
+use stentor_wire::target::{self, TopicName};
 
 /// Why something is refused: the status and a sentence.
 type Refused = (Status, String);
@@ -22,7 +22,7 @@ type Refused = (Status, String);
 /// A message on its way in: what the head said, and the data so far.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    topic: Box<str>,
+    topic: TopicName<'static>,
     content_type: ContentType,
     event: Option<EventName>,
     cache_control: Option<CacheControl>,
@@ -128,8 +128,7 @@ impl Upload {
         bytes_max: usize,
     ) -> Result<Upload, Option<Refused>> {
         let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
-        let topic = target::decode(path).map_err(|_| bad(BAD_PATH))?;
-        target::check_topic(&topic).map_err(bad)?;
+        let topic = TopicName::from_path(path).map_err(bad)?;
         let length = match body {
             BodyLength::Length(length) if length > bytes_max as u64 => {
                 return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
@@ -152,7 +151,7 @@ impl Upload {
         };
         let content_type = field(request.content_type, ContentType::parse).map_err(bad)?;
         Ok(Upload {
-            topic: topic.into(),
+            topic: topic.into_owned(),
             content_type: content_type.unwrap_or(ContentType::OCTETS),
             event: field(request.event, EventName::parse).map_err(bad)?,
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
@@ -206,14 +205,13 @@ impl Upload {
             draft = draft.with_cache_control(cache_control);
         }
         shared
-            .publish(&self.topic, draft, self.condition.borrowed(), unix_s)
+            .publish(self.topic, draft, self.condition.borrowed(), unix_s)
             .map_err(|error| (status_of(error), error.to_string()))
     }
 }
 
 fn status_of(error: PublishError) -> Status {
     match error {
-        PublishError::BadTopic(_) => Status::BAD_REQUEST,
         PublishError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
         PublishError::TooManyTopics { .. } => Status::INSUFFICIENT_STORAGE,
         PublishError::PreconditionFailed => Status::PRECONDITION_FAILED,
@@ -237,13 +235,11 @@ pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     if path.starts_with(b"/-/") {
         return route::not_allowed(x, path);
     }
-    let Ok(topic) = target::decode(path) else {
-        return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
+    let topic = match TopicName::from_path(path) {
+        Ok(topic) => topic,
+        Err(reason) => return x.reply.refuse(Status::BAD_REQUEST, reason),
     };
-    if let Err(reason) = target::check_topic(&topic) {
-        return x.reply.refuse(Status::BAD_REQUEST, reason);
-    }
-    match x.shared.hub.delete(&topic, condition.borrowed(), x.unix_s) {
+    match x.shared.hub.delete(topic, condition.borrowed(), x.unix_s) {
         Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
         Err(error) => {
             let status = match error {

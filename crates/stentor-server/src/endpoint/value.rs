@@ -1,6 +1,5 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
-use crate::endpoint::BAD_PATH;
 use crate::exchange::Exchange;
 use std::sync::Arc;
 use stentor_hub::Message;
@@ -8,12 +7,12 @@ use stentor_wire::condition::{self, Validators, Verdict};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, tag_matches};
 use stentor_wire::status::Status;
-use stentor_wire::target;
+use stentor_wire::target::{self, TopicName};
 
 /// Answers with the value of the topic that `path` names.
 pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
-        return x.reply.refuse(Status::BAD_REQUEST, BAD_PATH);
+        return x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
     };
     let shared = x.shared;
     let published = shared.hub.with_value(&topic, |message| {
@@ -29,8 +28,8 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
 /// There is no value, and no files are served. Only a name that is not in the table is worth
 /// checking.
 fn nothing(x: &mut Exchange<'_>, topic: &str) {
-    match target::check_topic(topic) {
-        Ok(()) => {
+    match TopicName::parse(topic) {
+        Ok(_) => {
             // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
             let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
             let reason = "Nothing has been published here.";

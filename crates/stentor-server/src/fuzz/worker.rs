@@ -12,6 +12,7 @@ use crate::mailbox::Order;
 use crate::simulation::{World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
 use stentor_io::{Client, Faults};
+use stentor_wire::target::TopicName;
 
 /// Whatever clients do, the server comes to rest within a number of turns that their bytes bound,
 /// and when all have gone nothing of them is left.
@@ -128,7 +129,8 @@ impl Play {
     fn delete(&self, arg: u8) {
         // It may not exist.
         let hub = &self.world.shared.hub;
-        let _ = hub.delete(TOPICS[usize::from(arg & 3)], Precondition::None, 0);
+        let topic = TopicName::parse(TOPICS[usize::from(arg & 3)]).expect("it is a name");
+        let _ = hub.delete(topic, Precondition::None, 0);
     }
 
     /// Everybody reads what is due, and then leaves.

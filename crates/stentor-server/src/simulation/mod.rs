@@ -47,6 +47,7 @@ use stentor_hub::{ContentType, Draft, Epoch, Hub, Precondition};
 use stentor_io::Client;
 use stentor_io::{Faults, Sim};
 use stentor_wire::lookup::Template;
+use stentor_wire::target::TopicName;
 
 /// The values that every client may read and none may change.
 const SMALL: &[u8] = b"183.22 +1.2%";
@@ -103,7 +104,9 @@ impl World {
 
     pub(crate) fn publish(&self, topic: &str, data: Vec<u8>, content_type: ContentType) {
         let draft = Draft::new(data).with_content_type(content_type);
-        self.shared.publish(topic, draft, Precondition::None, NOW_S).unwrap();
+        self.shared
+            .publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, NOW_S)
+            .unwrap();
     }
 
     /// One turn of the loop. Returns false if only time can change anything.
@@ -146,7 +149,8 @@ impl World {
     /// With all readers gone, publishing to `topic` reaches nobody.
     pub(crate) fn check_nobody_reads(&self, topic: &str) {
         let draft = Draft::new(*b"last").with_content_type(ContentType::TEXT);
-        let published = self.shared.publish(topic, draft, Precondition::None, NOW_S);
+        let published =
+            self.shared.publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, NOW_S);
         assert_eq!(published.unwrap().readers, 0, "{topic}");
         let mut events = std::collections::VecDeque::new();
         self.mailbox.swap_events(&mut events);

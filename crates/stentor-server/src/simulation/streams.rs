@@ -27,6 +27,7 @@ use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
 use stentor_io::{Client, Rng};
+use stentor_wire::target::TopicName;
 
 /// A run: the world, the model of what was published, and the clients.
 struct Stage {
@@ -93,7 +94,7 @@ impl Stage {
             12..14 => {
                 let hub = &self.world.shared.hub;
                 // It may not exist.
-                let _ = hub.delete(topic, Precondition::None, NOW_S);
+                let _ = hub.delete(TopicName::parse(topic).unwrap(), Precondition::None, NOW_S);
             }
             14 => {
                 for _ in 0..self.rng.below(60) {
@@ -116,8 +117,11 @@ impl Stage {
     fn publish_to(&mut self, topic: &str, is_small: bool) {
         let datum = self.source.next(&mut self.rng, is_small);
         self.log.expect(topic, &datum.data, datum.content_type.as_str());
-        let published =
-            self.world.shared.publish(topic, datum.draft(), Precondition::None, NOW_S).unwrap();
+        let published = self
+            .world
+            .shared
+            .publish(TopicName::parse(topic).unwrap(), datum.draft(), Precondition::None, NOW_S)
+            .unwrap();
         self.log.absorb();
         assert_eq!(published.id.seq, self.log.seq());
     }
@@ -169,7 +173,12 @@ impl Stage {
         };
         let streams: u64 = self.readers.iter().map(|reader| count(reader.filters())).sum();
         let polls: u64 = self.pollers.iter().map(|poller| count(&poller.plan.filters)).sum();
-        let published = self.world.shared.publish(topic, datum.draft(), Precondition::None, NOW_S);
+        let published = self.world.shared.publish(
+            TopicName::parse(topic).unwrap(),
+            datum.draft(),
+            Precondition::None,
+            NOW_S,
+        );
         let readers = published.unwrap().readers;
         // A poll may be between two requests.
         let expected = streams..=streams + polls;

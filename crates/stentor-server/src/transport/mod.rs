@@ -6,7 +6,6 @@ pub(crate) mod sse;
 pub(crate) mod websocket;
 
 use crate::access::Act;
-use crate::endpoint::BAD_PATH;
 use crate::exchange::Exchange;
 use crate::stream::{Opening, Reader, Start};
 use stentor_hub::{Filter, Mode};
@@ -14,7 +13,7 @@ use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::prefer_wait_s;
 use stentor_wire::status::Status;
-use stentor_wire::target;
+use stentor_wire::target::TopicName;
 
 /// The page for streams of many topics.
 pub(crate) const EVENTS: &[u8] = b"/-/events";
@@ -86,9 +85,8 @@ impl Wanted {
             let filters = topics.iter().map(|topic| Filter::parse(topic));
             (query, filters.collect::<Result<_, _>>()?)
         } else {
-            let topic = target::decode(path).map_err(|_| BAD_PATH)?;
-            target::check_topic(&topic)?;
-            (parse_topic_query(query)?, vec![Filter::Topic(topic.into())])
+            let topic = TopicName::from_path(path)?.into_owned();
+            (parse_topic_query(query)?, vec![Filter::Topic(topic)])
         };
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());

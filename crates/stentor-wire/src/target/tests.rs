@@ -106,7 +106,7 @@ fn topics_keep_the_rules() {
         &longest,
     ];
     for name in good {
-        assert_eq!(check_topic(name), Ok(()), "{name}");
+        assert_eq!(TopicName::parse(name).as_deref(), Ok(name), "{name}");
     }
     let too_long = format!("{longest}a");
     let bad = [
@@ -135,9 +135,21 @@ fn topics_keep_the_rules() {
         ("/.well-known/a", "reserved"),
     ];
     for (name, reason) in bad {
-        let found = check_topic(name).expect_err(name);
+        let found = TopicName::parse(name).expect_err(name);
         assert!(found.contains(reason), "{name:?}: {found}");
     }
+}
+
+#[test]
+fn names_of_topics_come_from_paths() {
+    let name = |path: &'static str| TopicName::from_path(path.as_bytes());
+    assert!(matches!(name("/a/b"), Ok(TopicName(Cow::Borrowed("/a/b")))));
+    assert_eq!(name("/a%2Fb").as_deref(), Ok("/a/b"));
+    assert_eq!(name("/%252e").as_deref(), Ok("/%2e"), "decoded once");
+    assert_eq!(name("/a%2"), Err(BAD_PATH));
+    assert_eq!(name("/%ff"), Err(BAD_PATH));
+    assert!(name("/a/%2e%2e").unwrap_err().contains("segment"));
+    assert!(name("/%2d/a").unwrap_err().contains("reserved"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stentor_hub::{ContentType, Draft};
 use stentor_server::Server;
+use stentor_wire::target::TopicName;
 
 use super::prices::{Day, Quote};
 
@@ -19,18 +20,24 @@ pub(super) fn run(
     for step in steps(days) {
         for topic in step.unlisted {
             // Not having been there is as good.
-            let _ = server.delete(&topic);
+            let _ = server.delete(topic_name(&topic)?);
         }
         for quote in &step.day.quotes {
             let draft = Draft::new(quote.json().into_bytes()).with_content_type(ContentType::JSON);
             let topic = topic(quote);
-            server.publish(&topic, draft).map_err(|error| format!("{topic}: {error}"))?;
+            server
+                .publish(topic_name(&topic)?, draft)
+                .map_err(|error| format!("{topic}: {error}"))?;
         }
         if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
     Ok(())
+}
+
+fn topic_name(topic: &str) -> Result<TopicName<'_>, String> {
+    TopicName::parse(topic).map_err(|reason| format!("{topic}: {reason}"))
 }
 
 /// One day of the replay.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use proptest::prelude::*;
 
 use crate::event::Mode;
+use crate::hub::tests::name;
 use crate::tombstones::Tombstones;
 use crate::{
     Draft, Epoch, Event, Filter, Hub, Limits, Pattern, Precondition, Rule, Share, Span, Subscriber,
@@ -27,11 +28,11 @@ fn rule(history: u32, history_bytes: usize) -> Rule {
 
 fn publish(hub: &Hub, topic: &str, bytes: usize) -> u64 {
     let draft = Draft::new(vec![b'x'; bytes]);
-    hub.publish(topic, draft, Precondition::None, 0).unwrap().id.seq
+    hub.publish(name(topic), draft, Precondition::None, 0).unwrap().id.seq
 }
 
 fn delete(hub: &Hub, topic: &str) -> Option<u64> {
-    hub.delete(topic, Precondition::None, 0).ok().map(|deletion| deletion.seq())
+    hub.delete(name(topic), Precondition::None, 0).ok().map(|deletion| deletion.seq())
 }
 
 fn all(since: u64) -> Span {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use stentor_hub::{
     Draft, Epoch, Filter, Hub, Limits, Mode, Pattern, Precondition, Rule, StreamForm, Subscriber,
 };
+use stentor_wire::target::TopicName;
 
 #[derive(Default)]
 struct Told(Mutex<Vec<Event>>);
@@ -23,7 +24,8 @@ fn events(messages: &[(&str, &[u8])]) -> Vec<Event> {
     let id = hub.add_subscriber(Arc::clone(&told) as Arc<dyn Subscriber>);
     hub.subscribe(id, &Filter::parse("/**").unwrap(), Arc::default());
     for (topic, data) in messages {
-        hub.publish(topic, Draft::new(*data), Precondition::None, 0).unwrap();
+        hub.publish(TopicName::parse(*topic).unwrap(), Draft::new(*data), Precondition::None, 0)
+            .unwrap();
     }
     let mut told = told.0.lock().unwrap();
     std::mem::take(&mut *told)

@@ -4,6 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use stentor_hub::{Draft, Epoch, Limits, Precondition, Subscriber};
+use stentor_wire::target::TopicName;
 
 /// A hub, feeds that hear of it, and a way from one to the other.
 struct Bench {
@@ -32,7 +33,12 @@ impl Bench {
     /// Publishes, and has the feeds hear of it. Returns the number.
     fn publish(&mut self, topic: &str) -> u64 {
         let draft = Draft::new(*b"x");
-        let seq = self.hub.publish(topic, draft, Precondition::None, 0).unwrap().id.seq;
+        let seq = self
+            .hub
+            .publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, 0)
+            .unwrap()
+            .id
+            .seq;
         for event in std::mem::take(&mut *self.told.0.lock().unwrap()) {
             self.feeds.log(event, seq);
         }
@@ -212,7 +218,11 @@ fn the_last_to_leave_takes_the_feed_along() {
     let id = bench.join("/a", 0);
     bench.join("/a", 1);
     let readers = |bench: &Bench| {
-        bench.hub.publish("/a", Draft::new(*b"x"), Precondition::None, 0).unwrap().readers
+        bench
+            .hub
+            .publish(TopicName::parse("/a").unwrap(), Draft::new(*b"x"), Precondition::None, 0)
+            .unwrap()
+            .readers
     };
     assert_eq!(readers(&bench), 2);
     bench.leave(id);

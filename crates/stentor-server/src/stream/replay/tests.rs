@@ -6,6 +6,7 @@ use crate::stream::feeds::Room;
 use std::sync::Arc;
 use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition, Subscriber};
 use stentor_io::Peer;
+use stentor_wire::target::TopicName;
 
 struct Deaf;
 
@@ -27,7 +28,11 @@ impl Bench {
     }
 
     fn publish(&self, topic: &str) -> u64 {
-        self.hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().id.seq
+        self.hub
+            .publish(TopicName::parse(topic).unwrap(), Draft::new(*b"x"), Precondition::None, 0)
+            .unwrap()
+            .id
+            .seq
     }
 
     fn replay(&mut self, filters: &[&str], since: u64, upto: u64, mode: Mode) -> Replay {
@@ -140,7 +145,8 @@ fn deletions_are_for_those_who_knew_the_topic() {
     let mut bench = Bench::new();
     let first = bench.publish("/a");
     bench.publish("/b");
-    let deletion = bench.hub.delete("/a", Precondition::None, 0).unwrap().seq();
+    let deletion =
+        bench.hub.delete(TopicName::parse("/a").unwrap(), Precondition::None, 0).unwrap().seq();
     let mut resumed = bench.replay(&["/*"], first, deletion, Mode::All);
     assert_eq!(bench.play(&mut resumed, 1), [2, deletion]);
     let mut new = bench.replay(&["/*"], 0, deletion, Mode::Latest);

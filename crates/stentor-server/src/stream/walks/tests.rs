@@ -2,13 +2,17 @@
 
 use super::*;
 use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition};
+use stentor_wire::target::TopicName;
 
 fn hub() -> Hub {
     Hub::new(Epoch::parse("0badcafe").unwrap(), Vec::new(), Limits::default())
 }
 
 fn publish(hub: &Hub, topic: &str) -> u64 {
-    hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap().id.seq
+    hub.publish(TopicName::parse(topic).unwrap(), Draft::new(*b"x"), Precondition::None, 0)
+        .unwrap()
+        .id
+        .seq
 }
 
 fn filters(texts: &[&str]) -> Vec<Filter> {
