@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
@@ -83,10 +83,12 @@ pub(crate) struct Context {
     pub(crate) deflater: Deflater,
     pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// Event on their way from the mailbox to the feeds.
-    events: VecDeque<(Event, u64)>,
-    /// One of them is being taken in: with a panic it is lost.
+    /// What was taken out of the mailbox and not looked at yet.
+    mail: VecDeque<Mail>,
+    /// An event of it is being logged: with a panic it is lost.
     is_logging: bool,
+    /// What of it the worker has to carry out.
+    pub(crate) orders: VecDeque<Order>,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
@@ -129,8 +131,9 @@ impl Context {
             deflater: Deflater::default(),
             inflater: Inflater::default(),
             mailbox,
-            events: VecDeque::new(),
+            mail: VecDeque::new(),
             is_logging: false,
+            orders: VecDeque::new(),
             rng: Rng::new(seed),
             shared,
             settings,
@@ -175,23 +178,28 @@ impl Context {
         self.cost = 0;
     }
 
-    /// Takes what was published out of the mailbox and into the feeds.
-    pub(crate) fn take_events(&mut self) {
+    /// Empties the mailbox: what was published goes into the feeds, orders are left for the worker.
+    pub(crate) fn take_mail(&mut self) {
         // What a panic left comes first.
-        self.log_events();
-        self.mailbox.swap_events(&mut self.events);
-        self.log_events();
-        self.events.shrink_to(EVENTS_USUAL);
+        self.sort_mail();
+        self.mailbox.swap(&mut self.mail);
+        self.sort_mail();
+        self.mail.shrink_to(EVENTS_USUAL);
     }
 
-    /// One by one: what comes behind one that makes the worker panic is heard afterwards.
-    fn log_events(&mut self) {
-        while let Some((event, published_us)) = self.events.pop_front() {
-            self.is_logging = true;
-            #[cfg(test)]
-            assert!(event.topic() != "/-panic", "a panic for the tests");
-            self.feeds.log(event, published_us);
-            self.is_logging = false;
+    /// One by one: what comes behind one that makes the worker panic is logged afterwards.
+    fn sort_mail(&mut self) {
+        while let Some(mail) = self.mail.pop_front() {
+            match mail {
+                Mail::Order(order) => self.orders.push_back(order),
+                Mail::Event(event, published_us) => {
+                    self.is_logging = true;
+                    #[cfg(test)]
+                    assert!(event.topic() != "/-panic", "a panic for the tests");
+                    self.feeds.log(event, published_us);
+                    self.is_logging = false;
+                }
+            }
         }
     }
 

@@ -1,5 +1,6 @@
-//! What other threads tell a worker: orders, and events that were published; and a waker for when
-//! it sleeps. Whoever writes to a worker that has ended writes to nobody, and nothing is kept.
+//! What other threads tell a worker, in one order: events that were published, and orders; and a
+//! waker for when it sleeps. Whoever writes to a worker that has ended writes to nobody, and
+//! nothing is kept.
 
 use crate::config::Settings;
 use std::collections::VecDeque;
@@ -17,6 +18,17 @@ pub(crate) enum Order {
     Reload(Arc<Settings>),
 }
 
+/// Something a worker is told.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A message, and when it was published on the clock of [`monotonic_us`].
+    Event(Event, u64),
+    Order(Order),
+}
+
+// A worker may be told of many messages at once.
+const _: () = assert!(size_of::<Mail>() == 24);
+
 /// One worker's mailbox. What is in it is taken in the order it was put.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -26,9 +38,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Contents {
-    orders: Vec<Order>,
-    /// Messages, and when they were published on the clock of [`monotonic_us`].
-    events: VecDeque<(Event, u64)>,
+    mail: VecDeque<Mail>,
     /// The worker has ended.
     is_closed: bool,
 }
@@ -43,26 +53,21 @@ impl Mailbox {
     pub(crate) fn put(&self, order: Order) {
         let mut contents = self.contents();
         if !contents.is_closed {
-            contents.orders.push(order);
+            contents.mail.push_back(Mail::Order(order));
             self.waker.wake();
         }
     }
 
-    /// Takes the orders out; the worker calls this after it was woken.
-    pub(crate) fn take_orders(&self) -> Vec<Order> {
-        std::mem::take(&mut self.contents().orders)
-    }
-
-    /// Swaps the events for an empty list, which is used again.
-    pub(crate) fn swap_events(&self, events: &mut VecDeque<(Event, u64)>) {
-        std::mem::swap(&mut self.contents().events, events);
+    /// Swaps what is in it for an empty list, which is used again.
+    pub(crate) fn swap(&self, mail: &mut VecDeque<Mail>) {
+        std::mem::swap(&mut self.contents().mail, mail);
     }
 
     /// The worker has ended: drops what is in the mailbox, and all that comes.
     pub(crate) fn close(&self) {
         let mut contents = self.contents();
         contents.is_closed = true;
-        let dropped = (std::mem::take(&mut contents.orders), std::mem::take(&mut contents.events));
+        let dropped = std::mem::take(&mut contents.mail);
         // Publishers wait for the lock, and there may be much to drop.
         drop(contents);
         drop(dropped);
@@ -82,7 +87,7 @@ impl Subscriber for Mailbox {
         let now_us = monotonic_us();
         let mut contents = self.contents();
         if !contents.is_closed {
-            contents.events.push_back((event.clone(), now_us));
+            contents.mail.push_back(Mail::Event(event.clone(), now_us));
         }
     }
 
@@ -109,10 +114,10 @@ mod tests {
         };
         publish();
         mailbox.put(Order::Drain);
-        assert_eq!(mailbox.contents().events.len(), 1);
+        assert_eq!(mailbox.contents().mail.len(), 2);
         mailbox.close();
         for _ in 0..2 {
-            assert!(mailbox.contents().events.is_empty() && mailbox.contents().orders.is_empty());
+            assert!(mailbox.contents().mail.is_empty());
             publish();
             mailbox.put(Order::Drain);
         }

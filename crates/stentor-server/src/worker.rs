@@ -201,8 +201,8 @@ impl Worker {
 
     /// Empties the mailbox.
     pub(crate) fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
-        self.cx.take_events();
-        for order in self.cx.mailbox.take_orders() {
+        self.cx.take_mail();
+        while let Some(order) = self.cx.orders.pop_front() {
             self.execute(io, order);
         }
     }

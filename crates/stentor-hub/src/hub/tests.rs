@@ -351,7 +351,8 @@ proptest! {
                     }
                 }
                 Operation::Delete { topic } => {
-                    let done = hub.delete(name(&format!("/t/{topic}")), Precondition::None, 0).is_ok();
+                    let topic_name = format!("/t/{topic}");
+                    let done = hub.delete(name(&topic_name), Precondition::None, 0).is_ok();
                     prop_assert_eq!(done, model.delete(topic));
                 }
                 Operation::SetRules { history: messages, history_bytes: bytes } => {

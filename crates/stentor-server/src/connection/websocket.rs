@@ -164,7 +164,7 @@ impl Connection {
         let subscriptions = self.join(cx, peer, &subscribe);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
-        cx.take_events();
+        cx.take_mail();
         self.extra().joining = Some(Joining { subscriptions, start, seq });
         Ok(())
     }

@@ -152,9 +152,9 @@ impl World {
         let published =
             self.shared.publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, NOW_S);
         assert_eq!(published.unwrap().readers, 0, "{topic}");
-        let mut events = std::collections::VecDeque::new();
-        self.mailbox.swap_events(&mut events);
-        assert!(events.is_empty(), "the worker is told of what nobody reads");
+        let mut mail = std::collections::VecDeque::new();
+        self.mailbox.swap(&mut mail);
+        assert!(mail.is_empty(), "the worker is told of what nobody reads");
     }
 }
 
