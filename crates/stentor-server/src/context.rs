@@ -21,7 +21,7 @@ use crate::stream::walks::Walks;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_hub::{Draft, Event, Hub, Precondition, PublishError, Published, Subscriber};
+use stentor_hub::{Draft, Event, Hub, Precondition, Published, Refusal, Subscriber};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::status::Status;
@@ -53,9 +53,9 @@ impl Shared {
         &self,
         topic: TopicName<'_>,
         draft: Draft,
-        when: Precondition<'_>,
+        when: Precondition,
         unix_s: u64,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<Published, Refusal> {
         let published = self.hub.publish(topic, draft, when, unix_s)?;
         if let Some(replaced) = &published.replaced {
             self.compressor.expect(&published.message, replaced.asked());

@@ -17,7 +17,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
-use stentor_hub::{DeleteError, Draft, Epoch, Hub, Precondition, PublishError, Published};
+use stentor_hub::{Draft, Epoch, Hub, Precondition, Published, Refusal};
 use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
 use stentor_wire::target::TopicName;
 
@@ -171,7 +171,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Hub::publish`].
-    pub fn publish(&self, topic: TopicName<'_>, draft: Draft) -> Result<Published, PublishError> {
+    pub fn publish(&self, topic: TopicName<'_>, draft: Draft) -> Result<Published, Refusal> {
         self.shared.publish(topic, draft, Precondition::None, stentor_io::unix_s())
     }
 
@@ -179,7 +179,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Hub::delete`].
-    pub fn delete(&self, topic: TopicName<'_>) -> Result<(), DeleteError> {
+    pub fn delete(&self, topic: TopicName<'_>) -> Result<(), Refusal> {
         self.shared.hub.delete(topic, Precondition::None, stentor_io::unix_s()).map(drop)
     }
 

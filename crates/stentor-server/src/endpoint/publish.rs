@@ -6,8 +6,7 @@ use crate::limits::GATHER_BYTES;
 use crate::response::Shape;
 use crate::route::{self, Next};
 use stentor_hub::{
-    CacheControl, ContentType, DeleteError, Draft, EventName, GzipError, Precondition,
-    PublishError, Published,
+    CacheControl, ContentType, Draft, EventName, GzipError, Precondition, Published, Refusal,
 };
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{BodyLength, Head, Method};
@@ -27,38 +26,20 @@ pub(crate) struct Upload {
     cache_control: Option<CacheControl>,
     /// The publisher compressed it.
     gzip: bool,
-    condition: Condition,
+    condition: Precondition,
     pub(crate) data: Vec<u8>,
 }
 
-/// A precondition that outlives the request head.
-#[derive(Debug)]
-enum Condition {
-    None,
-    IfMatch(Box<[u8]>),
-    IfNoneMatch(Box<[u8]>),
-}
-
-impl Condition {
-    fn of(head: &Head<'_>) -> Result<Condition, Refused> {
-        let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
-        if head.if_unmodified_since.is_some() {
-            return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
-        }
-        match (head.if_match, head.if_none_match) {
-            (Some(tags), None) => Ok(Condition::IfMatch(tags.into())),
-            (None, Some(tags)) => Ok(Condition::IfNoneMatch(tags.into())),
-            (None, None) => Ok(Condition::None),
-            (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
-        }
+fn precondition(head: &Head<'_>) -> Result<Precondition, Refused> {
+    let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
+    if head.if_unmodified_since.is_some() {
+        return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
     }
-
-    fn borrowed(&self) -> Precondition<'_> {
-        match self {
-            Condition::None => Precondition::None,
-            Condition::IfMatch(tags) => Precondition::IfMatch(tags),
-            Condition::IfNoneMatch(tags) => Precondition::IfNoneMatch(tags),
-        }
+    match (head.if_match, head.if_none_match) {
+        (Some(tags), None) => Ok(Precondition::IfMatch(tags.into())),
+        (None, Some(tags)) => Ok(Precondition::IfNoneMatch(tags.into())),
+        (None, None) => Ok(Precondition::None),
+        (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
     }
 }
 
@@ -154,7 +135,7 @@ impl Upload {
             event: field(head.event, EventName::parse).map_err(bad)?,
             cache_control: field(head.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
-            condition: Condition::of(head).map_err(Some)?,
+            condition: precondition(head).map_err(Some)?,
             data: Vec::with_capacity(length),
         })
     }
@@ -203,16 +184,17 @@ impl Upload {
             draft = draft.with_cache_control(cache_control);
         }
         shared
-            .publish(self.topic, draft, self.condition.borrowed(), unix_s)
-            .map_err(|error| (status_of(error), error.to_string()))
+            .publish(self.topic, draft, self.condition, unix_s)
+            .map_err(|refusal| (status_of(refusal), refusal.to_string()))
     }
 }
 
-fn status_of(error: PublishError) -> Status {
-    match error {
-        PublishError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
-        PublishError::TooManyTopics { .. } => Status::INSUFFICIENT_STORAGE,
-        PublishError::PreconditionFailed => Status::PRECONDITION_FAILED,
+fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
+        Refusal::TooManyTopics { .. } => Status::INSUFFICIENT_STORAGE,
+        Refusal::NotFound => Status::NOT_FOUND,
+        Refusal::PreconditionFailed => Status::PRECONDITION_FAILED,
     }
 }
 
@@ -226,7 +208,7 @@ fn field<T>(
 
 /// `DELETE /topic`
 pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
-    let condition = match refuse_pages(head).and_then(|()| Condition::of(head)) {
+    let condition = match refuse_pages(head).and_then(|()| precondition(head)) {
         Ok(condition) => condition,
         Err((status, reason)) => return x.reply.refuse(status, &reason),
     };
@@ -237,14 +219,8 @@ pub(crate) fn delete(x: &mut Exchange<'_>, head: &Head<'_>, path: &[u8]) {
         Ok(topic) => topic,
         Err(reason) => return x.reply.refuse(Status::BAD_REQUEST, reason),
     };
-    match x.shared.hub.delete(topic, condition.borrowed(), x.unix_s) {
+    match x.shared.hub.delete(topic, condition, x.unix_s) {
         Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
-        Err(error) => {
-            let status = match error {
-                DeleteError::NotFound => Status::NOT_FOUND,
-                DeleteError::PreconditionFailed => Status::PRECONDITION_FAILED,
-            };
-            x.reply.refuse(status, &error.to_string());
-        }
+        Err(refusal) => x.reply.refuse(status_of(refusal), &refusal.to_string()),
     }
 }
