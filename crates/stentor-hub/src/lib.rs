@@ -18,12 +18,16 @@
 //! | `filter`, `subscribers` | [`Filter`], [`Filters`], [`Subscriber`]: who is told of what |
 //! | `event`, `form` | [`Event`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
 //! | `topic`, `tombstones` | one topic: its value and its history; deletions remembered |
-//! | `hub` | the table, the index of names, the sequencing point; what a reader missed |
+//! | `entry` | [`Op`], [`Entry`], [`Place`]: changes on their way into the order |
+//! | `codec` | entries as bytes |
+//! | `hub` | the table, the index of names, the sequencing point; what a reader missed; snapshots |
 //! | `interleave` | where tests let others come in between |
 
 #![forbid(unsafe_code)]
 
+mod codec;
 mod encode;
+mod entry;
 mod event;
 mod field;
 mod filter;
@@ -38,15 +42,18 @@ mod subscribers;
 mod tombstones;
 mod topic;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+
+pub use codec::{decode_entry, encode_entry, encode_event};
 pub use encode::{Encoder, GzipError};
+pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
 pub use event::{Event, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use form::{DEFLATE_BYTES_MAX, StreamForm};
-pub use hub::{
-    Counts, DeleteError, Hub, Limits, Missed, Page, Precondition, PublishError, Published, Share,
-    TopicInfo,
-};
+pub use hub::snapshot::{Restore, Restored, Snapshot};
+pub use hub::{Counts, Hub, Limits, Missed, Origin, Page, Share, TopicInfo};
 pub use id::{Epoch, Id, IdText, InvalidId};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};

@@ -46,6 +46,43 @@ struct Extras {
     content_type: Option<Box<str>>,
     event: Option<EventName>,
     cache_control: Option<CacheControl>,
+    /// Of a deletion: the number of the topic's last value.
+    last_seq: u64,
+}
+
+/// What a publisher chose of a message: what is written down of it.
+pub(crate) struct Parts<'a> {
+    pub(crate) data: &'a [u8],
+    /// As in [`Draft`].
+    pub(crate) content_type: u8,
+    pub(crate) other_type: Option<&'a str>,
+    pub(crate) event: Option<&'a str>,
+    pub(crate) cache_control: Option<&'a str>,
+    /// The body that the publisher compressed.
+    pub(crate) gzip: Option<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(
+        data: &'a [u8],
+        content_type: u8,
+        extras: Option<&'a Extras>,
+        rare: Option<&'a Rare>,
+    ) -> Parts<'a> {
+        let coded = rare.and_then(|rare| rare.coded.get());
+        Parts {
+            data,
+            content_type,
+            other_type: extras.and_then(|extras| extras.content_type.as_deref()),
+            event: extras.and_then(|extras| extras.event.as_ref()).map(EventName::as_str),
+            cache_control: extras
+                .and_then(|extras| extras.cache_control.as_ref())
+                .map(CacheControl::as_str),
+            gzip: coded
+                .and_then(|coded| coded[slot(Encoding::Gzip)].body.get())
+                .map(|body| &**body),
+        }
+    }
 }
 
 impl Draft {
@@ -72,12 +109,14 @@ impl Draft {
         let body = body.into();
         let unpacked = encode::gunzip(inflater, &body, data_bytes_max)?;
         let draft = Draft::new(unpacked.data);
-        if unpacked.members == 1 {
-            // The slot is new, so this cannot be refused.
-            let _ =
-                draft.rare.get_or_init(Box::default).coded()[slot(Encoding::Gzip)].body.set(body);
-        }
-        Ok(draft)
+        Ok(if unpacked.members == 1 { draft.with_gzip(body) } else { draft })
+    }
+
+    /// The same with what its data is compressed.
+    pub(crate) fn with_gzip(self, body: Box<[u8]>) -> Draft {
+        // Nobody else holds a draft, and it has one body: this cannot be refused.
+        let _ = self.rare.get_or_init(Box::default).coded()[slot(Encoding::Gzip)].body.set(body);
+        self
     }
 
     /// The same with this content type.
@@ -111,6 +150,34 @@ impl Draft {
     pub fn data(&self) -> &[u8] {
         &self.data
     }
+
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        Parts::of(
+            &self.data,
+            self.content_type,
+            self.extras.as_deref(),
+            self.rare.get().map(|rare| &**rare),
+        )
+    }
+}
+
+/// When a message was published, as readers see it.
+#[derive(Clone, Copy)]
+pub(crate) struct PublishedAt {
+    /// Unix seconds; good until 2106.
+    pub(crate) unix_s: u32,
+    /// See [`Message::shares_second`].
+    pub(crate) shares_second: bool,
+}
+
+impl PublishedAt {
+    /// The time of a message that replaces `before`.
+    pub(crate) fn after(before: Option<&Message>, now_unix: u64) -> PublishedAt {
+        // A clock that was set back must not make the newer value look older.
+        let before_at = before.map_or(0, |before| before.published_at);
+        let unix_s = u32::try_from(now_unix).unwrap_or(u32::MAX).max(before_at);
+        PublishedAt { unix_s, shares_second: before.is_some() && unix_s == before_at }
+    }
 }
 
 /// A published message: immutable, shared behind an `Arc` by everybody who sends it.
@@ -125,7 +192,7 @@ pub struct Message {
     /// Unix seconds; good until 2106.
     published_at: u32,
     content_type: u8,
-    /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`].
+    /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`], [`GZIP_PUBLISHED`].
     flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
     /// The bits of identity, which nobody needs to ask for, are [`SUPERSEDED`] and [`DROPPED`].
@@ -161,21 +228,11 @@ pub enum Embed {
 
 impl Message {
     /// Gives a draft its place. Called at the sequencing point, so it does nothing slow.
-    /// `before` is the value it replaces.
-    pub(crate) fn new(
-        draft: Draft,
-        seq: u64,
-        terms: Arc<Terms>,
-        now_unix: u64,
-        before: Option<&Message>,
-    ) -> Message {
+    pub(crate) fn new(draft: Draft, seq: u64, terms: Arc<Terms>, at: PublishedAt) -> Message {
         let Draft { data, content_type, compressible, extras, rare } = draft;
-        // A clock that was set back must not make the newer value look older.
-        let before_at = before.map_or(0, Message::published_at);
-        let published_at = now_unix.clamp(before_at, u64::from(u32::MAX));
-        let shares_second = before.is_some() && published_at == before_at;
         let flags = if compressible { COMPRESSIBLE } else { 0 }
-            | if shares_second { SHARES_SECOND } else { 0 };
+            | if at.shares_second { SHARES_SECOND } else { 0 }
+            | if rare.get().is_some() { GZIP_PUBLISHED } else { 0 };
         Message {
             seq,
             terms,
@@ -183,7 +240,7 @@ impl Message {
             extras,
             head: OnceLock::new(),
             rare,
-            published_at: published_at as u32,
+            published_at: at.unix_s,
             content_type,
             flags,
             asked: AtomicU8::new(0),
@@ -191,9 +248,10 @@ impl Message {
         }
     }
 
-    /// The message that says that its topic was deleted. `last` is the value until then.
-    pub(crate) fn deletion(seq: u64, terms: Arc<Terms>, now_unix: u64, last: &Message) -> Message {
-        let mut deletion = Message::new(Draft::default(), seq, terms, now_unix, Some(last));
+    /// The message that says that its topic was deleted, whose value until then was `last_seq`.
+    pub(crate) fn deletion(seq: u64, terms: Arc<Terms>, at: PublishedAt, last_seq: u64) -> Message {
+        let extras = Some(Box::new(Extras { last_seq, ..Extras::default() }));
+        let mut deletion = Message::new(Draft { extras, ..Draft::default() }, seq, terms, at);
         deletion.flags |= DELETION;
         deletion
     }
@@ -223,8 +281,20 @@ impl Message {
         self.terms.conflates()
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &Arc<Terms> {
         &self.terms
+    }
+
+    /// Of a deletion: the number of the topic's last value. 0 for any other message.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.extras.as_ref().map_or(0, |extras| extras.last_seq)
+    }
+
+    /// What its publisher chose.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        // A body that was compressed here is none of the publisher's.
+        let rare = self.rare.get().filter(|_| self.flags & GZIP_PUBLISHED != 0);
+        Parts::of(&self.data, self.content_type, self.extras.as_deref(), rare.map(|rare| &**rare))
     }
 
     /// When it was published, in unix seconds.
@@ -546,6 +616,8 @@ const FRAMING_BYTES: usize = 64;
 const COMPRESSIBLE: u8 = 1;
 const SHARES_SECOND: u8 = 2;
 const DELETION: u8 = 4;
+/// The gzip form came from the publisher.
+const GZIP_PUBLISHED: u8 = 8;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;

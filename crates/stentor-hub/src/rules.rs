@@ -46,6 +46,9 @@ impl Default for Rule {
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) epoch: Epoch,
+    /// Counts the changes of rules: a topic whose terms are of an older one has yet to be held to
+    /// those in force.
+    pub(crate) generation: u64,
     pub(crate) rule: Rule,
 }
 
@@ -60,9 +63,26 @@ impl Terms {
 pub(crate) struct Rules(Vec<Arc<Terms>>);
 
 impl Rules {
-    pub(crate) fn new(epoch: Epoch, rules: Vec<Rule>) -> Rules {
+    pub(crate) fn new(epoch: Epoch, generation: u64, rules: Vec<Rule>) -> Rules {
         let all = rules.into_iter().chain([Rule::default()]);
-        Rules(all.map(|rule| Arc::new(Terms { epoch, rule })).collect())
+        Rules(all.map(|rule| Arc::new(Terms { epoch, generation, rule })).collect())
+    }
+
+    /// Rules as [`Rules::all`] returned them. `None` if they are of several generations, or not all
+    /// topics have one.
+    pub(crate) fn restored(all: Vec<Arc<Terms>>) -> Option<Rules> {
+        let last = all.last().filter(|last| last.rule == Rule::default())?;
+        let is_one = all.iter().all(|terms| terms.generation == last.generation);
+        is_one.then_some(Rules(all))
+    }
+
+    /// All of them, the one for every topic included.
+    pub(crate) fn all(&self) -> &[Arc<Terms>] {
+        &self.0
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.0[0].generation
     }
 
     /// The terms that hold for a topic.
@@ -84,11 +104,11 @@ mod tests {
         let rule =
             |text: &str, history| Rule { history, ..Rule::new(Pattern::parse(text).unwrap()) };
         let epoch = Epoch::parse("00000001").unwrap();
-        let rules = Rules::new(epoch, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
+        let rules = Rules::new(epoch, 0, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
         for (topic, history) in [("/a/b", 1), ("/a/b/c", 2), ("/a", 32), ("/x", 32)] {
             assert_eq!(rules.terms(topic).rule.history, history, "{topic}");
         }
-        assert_eq!(Rules::new(epoch, vec![]).terms("/x").rule, Rule::default());
+        assert_eq!(Rules::new(epoch, 0, vec![]).terms("/x").rule, Rule::default());
         assert_eq!(Rule::default().history_bytes, 1024 * 1024);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::event::Event;
 use crate::filter::{Filter, Filters};
 use crate::message::Message;
+use crate::rules::Rule;
 use crate::topic::Topic;
 
 /// What is told of every message that one of its filters wants.
@@ -18,6 +19,12 @@ pub trait Subscriber: Send + Sync {
     /// Takes an event. Called inside the sequencing point, in order, while every publisher waits:
     /// it must be quick, must not panic, and must not call the hub.
     fn notify(&self, event: &Event);
+
+    /// The rules were replaced, between what it was told of before and what comes next. Called as
+    /// [`Subscriber::notify`] is.
+    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        let _ = (generation, rules);
+    }
 
     /// Called once it was told, outside of the sequencing point: the time for what takes longer,
     /// such as to wake a thread.
@@ -74,6 +81,10 @@ impl Subscribers {
                 self.filters.remove(filter);
             }
         }
+    }
+
+    pub(crate) fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        self.all.iter().for_each(|entry| entry.subscriber.rules_replaced(generation, rules));
     }
 
     /// Tells everybody who wants it.

@@ -29,8 +29,6 @@ pub(crate) struct Tombstones {
 /// What is remembered of a deleted topic.
 pub(crate) struct Tombstone {
     deletion: Event,
-    /// The number of its last value.
-    lost_seq: u64,
 }
 
 impl Tombstones {
@@ -38,11 +36,11 @@ impl Tombstones {
         Tombstones { max, by_name: BTreeMap::new(), by_seq: BTreeMap::new(), floor: 0, undone: 0 }
     }
 
-    /// Remembers a deletion. `lost_seq` is the number of the topic's last value.
-    pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event, lost_seq: u64) {
+    /// Remembers the deletion of a topic.
+    pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event) {
         let named = ByName(topic);
         self.by_seq.insert(deletion.seq(), named.clone());
-        self.by_name.insert(named, Tombstone { deletion, lost_seq });
+        self.by_name.insert(named, Tombstone { deletion });
         if self.by_seq.len() > self.max
             && let Some((seq, oldest)) = self.by_seq.pop_first()
         {
@@ -59,6 +57,26 @@ impl Tombstones {
         self.by_seq.remove(&lost_seq);
         self.undone = seq;
         lost_seq
+    }
+
+    /// Sets what [`Tombstones::marks`] returned.
+    pub(crate) fn set_marks(&mut self, floor: u64, undone: u64) {
+        (self.floor, self.undone) = (floor, undone);
+    }
+
+    /// Whether the next deletion has another one forgotten.
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_seq.len() >= self.max
+    }
+
+    /// The number of the newest deletion forgotten, and of the newest message that undid one.
+    pub(crate) fn marks(&self) -> (u64, u64) {
+        (self.floor, self.undone)
+    }
+
+    /// All deletions that are remembered, in their order.
+    pub(crate) fn deletions(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.by_seq.values().filter_map(|named| Some(&self.by_name.get(named)?.deletion))
     }
 
     pub(crate) fn tombstone(&self, topic: &str) -> Option<&Tombstone> {
@@ -102,7 +120,7 @@ impl Tombstone {
         if span.contains(&self.deletion.message) {
             out.push(self.deletion.clone());
         }
-        if self.conflates(span.mode) { 0 } else { self.lost_seq }
+        if self.conflates(span.mode) { 0 } else { self.deletion.message.last_seq() }
     }
 
     /// Whether readers of this mode want only the newest of the topic: its deletion.

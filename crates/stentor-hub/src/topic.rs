@@ -53,6 +53,37 @@ impl Topic {
         }
     }
 
+    /// A topic that was deleted, for those who hear of it later.
+    pub(crate) fn deleted(name: &str, terms: Arc<Terms>, lost_seq: u64) -> Topic {
+        let kept = Mutex::new(Kept { terms, earlier: None, lost_seq });
+        Topic { name: name.into(), value: ArcSwapOption::empty(), kept }
+    }
+
+    /// A topic as [`Topic::export`] told of it. The last message is the value.
+    pub(crate) fn restored(
+        name: &str,
+        terms: Arc<Terms>,
+        lost_seq: u64,
+        messages: Vec<Arc<Message>>,
+    ) -> Topic {
+        let mut earlier = VecDeque::from(messages);
+        let value = earlier.pop_back();
+        earlier.iter().for_each(|message| message.supersede());
+        let bytes = earlier.iter().map(|message| message.data().len()).sum();
+        let earlier = (!earlier.is_empty()).then(|| Box::new(Earlier { messages: earlier, bytes }));
+        let kept = Mutex::new(Kept { terms, earlier, lost_seq });
+        Topic { name: name.into(), value: ArcSwapOption::new(value), kept }
+    }
+
+    /// Its terms, its `lost_seq` and what is kept, oldest first, at one moment. Nothing is kept of
+    /// a topic that was deleted.
+    pub(crate) fn export(&self) -> (Arc<Terms>, u64, Vec<Arc<Message>>) {
+        let kept = self.kept();
+        let earlier = kept.earlier.iter().flat_map(|earlier| earlier.messages.iter().cloned());
+        let messages = earlier.chain(self.value.load_full()).collect();
+        (Arc::clone(&kept.terms), kept.lost_seq, messages)
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

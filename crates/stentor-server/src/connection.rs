@@ -22,6 +22,7 @@ use crate::endpoint::Sink;
 use crate::exchange::{Answer, Exchange, Persistence};
 use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
 use crate::memory::{Pins, Usage};
+use crate::order::Ticket;
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route;
@@ -269,7 +270,7 @@ impl Connection {
         work.line = None;
         let input = std::mem::take(&mut work.input);
         if cx.draining {
-            self.end_bulk(cx);
+            self.end_bulk(cx, io, peer);
         }
         if self.wait == Wait::Leave && self.phase == Phase::Streaming {
             self.say_farewell(cx);
@@ -286,7 +287,7 @@ impl Connection {
     /// A graceful stop begins.
     pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         // With an answer on its way the stream is ended behind it.
-        if self.waits() || !self.end_bulk(cx) {
+        if self.waits() || !self.end_bulk(cx, io, peer) {
             return;
         }
         let result = self.flush(cx, io, peer).map(drop);
@@ -296,13 +297,14 @@ impl Connection {
 
     /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
     /// there was one.
-    fn end_bulk(&mut self, cx: &mut Context) -> bool {
+    fn end_bulk<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) -> bool {
         let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
             Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
-                self.finish_body(cx, *incoming, true);
+                let answer = self.finish_body(cx, peer, *incoming, true);
                 // The publisher may be sending still.
                 self.phase = Phase::Refusing;
+                self.begin_answer(cx, io, peer, answer);
                 true
             }
             other => {
@@ -334,7 +336,7 @@ impl Connection {
             _ => return self.close(cx, io, peer),
         };
         cx.stats.timeouts.add(1);
-        self.refuse(cx, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
+        self.refuse(cx, peer, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
         let result = self.flush(cx, io, peer).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
         let _ = self.settle(cx, io, peer, result);
@@ -435,10 +437,11 @@ impl Connection {
         matches!(self.phase, Phase::Open | Phase::Streaming | Phase::Pending)
     }
 
-    /// Whether so much came in behind a request that is answered later that no more is read before.
+    /// Whether so much came in behind what waits for something else that no more is read before.
     fn holds_too_much(&self) -> bool {
-        let bytes = self.work.as_ref().map_or(0, |work| work.input.len());
-        bytes >= http1::HEAD_BYTES_MAX && self.phase == Phase::Pending
+        let Some(work) = self.work.as_deref() else { return false };
+        let is_full = work.incoming.as_deref().is_some_and(|incoming| incoming.sink.is_full());
+        work.input.len() >= http1::HEAD_BYTES_MAX && (is_full || self.phase == Phase::Pending)
     }
 
     /// What was received and not used.
@@ -466,8 +469,12 @@ impl Connection {
             let rest = &input[at..];
             let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
             let progress = match (self.phase, incoming) {
-                (Phase::Open, Some(incoming)) => self.take_body(cx, incoming, rest),
-                (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, rest),
+                (Phase::Open, Some(incoming)) if incoming.sink.is_full() => {
+                    self.work().incoming = Some(incoming);
+                    break;
+                }
+                (Phase::Open, Some(incoming)) => self.take_body(cx, peer, incoming, rest),
+                (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, peer, rest),
                 (Phase::Pending, _) => {
                     self.answer_pending(cx, io, peer)?;
                     if self.phase == Phase::Pending || self.waits() { break } else { continue }
@@ -514,7 +521,7 @@ impl Connection {
         Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
     }
 
-    fn take_head(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
+    fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
         match http1::scan(input, scanned) {
             Ok(Scan::Complete { len }) => {
@@ -523,14 +530,14 @@ impl Connection {
                 }
                 // The deadline of a head is that head's alone.
                 self.wait = Wait::Request;
-                self.request(cx, &input[..len], len == input.len())
+                self.request(cx, peer, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
                 self.work().scanned = scanned;
                 Progress::Starved(0)
             }
             Err(refusal) => {
-                self.refuse(cx, &refusal);
+                self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
         }
@@ -539,7 +546,7 @@ impl Connection {
     /// One whole head: answers it, or prepares for its body, or for the stream it asks for. `last`
     /// says that nothing has been received after it: what was asked before a graceful stop is
     /// answered.
-    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) -> Progress {
+    fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
         let used = Progress::Used(bytes.len());
         cx.cost += REQUEST_COST;
         let mut slots = FieldSlots::new();
@@ -547,7 +554,12 @@ impl Connection {
             Ok(head) => head,
             Err(refusal) => {
                 cx.stats.requests.add(1);
-                self.refuse_request(cx, &refusal, bytes.trim_ascii_start().starts_with(b"HEAD "));
+                self.refuse_request(
+                    cx,
+                    peer,
+                    &refusal,
+                    bytes.trim_ascii_start().starts_with(b"HEAD "),
+                );
                 return used;
             }
         };
@@ -555,7 +567,7 @@ impl Connection {
             && let Err(refusal) = cx.may(self.role, Act::Ask(&request))
         {
             cx.stats.requests.add(1);
-            self.refuse_request(cx, &refusal, request.method == Method::Head);
+            self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
             return used;
         }
         let is_large = route::is_large(&request, &cx.settings.lookups);
@@ -566,7 +578,8 @@ impl Connection {
         cx.stats.requests.add(1);
         let keep_alive = framing.keep_alive && !(cx.draining && last);
         let http10 = framing.version == Version::Http10;
-        let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 });
+        let ticket = self.next_ticket(peer);
+        let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
@@ -597,6 +610,7 @@ impl Connection {
     fn take_body(
         &mut self,
         cx: &mut Context,
+        peer: Peer,
         mut incoming: Box<Incoming>,
         input: &[u8],
     ) -> Progress {
@@ -605,9 +619,9 @@ impl Connection {
                 incoming.bytes += data.len() as u64;
                 incoming.continue_due = false;
                 cx.cost += incoming.sink.cost(data.len());
-                match incoming.sink.data(&mut self.exchange(cx, incoming.persistence), data) {
+                match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
-                    Err(refusal) => self.refuse(cx, &refusal),
+                    Err(refusal) => self.refuse(cx, peer, &refusal),
                 }
                 Progress::Used(used)
             }
@@ -619,17 +633,23 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                Progress::Answer(used, self.finish_body(cx, *incoming, used == input.len()))
+                Progress::Answer(used, self.finish_body(cx, peer, *incoming, used == input.len()))
             }
             Err(refusal) => {
-                self.refuse(cx, &refusal);
+                self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
         }
     }
 
     /// The body is complete: has the sink answer.
-    fn finish_body(&mut self, cx: &mut Context, incoming: Incoming, last: bool) -> Answer {
+    fn finish_body(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        incoming: Incoming,
+        last: bool,
+    ) -> Answer {
         let keep_alive = incoming.persistence.keep_alive && !(cx.draining && last);
         if !keep_alive {
             self.phase = Phase::Closing;
@@ -639,10 +659,12 @@ impl Connection {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
-                route::answer(&mut cx.exchange(self.role, &request, persistence), &request)
+                let ticket = self.ticket(peer);
+                let mut x = cx.exchange(self.role, &request, persistence, ticket);
+                route::answer(&mut x, &request)
             }
-            Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, persistence)),
-            Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, persistence)),
+            Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, peer, persistence)),
+            Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, peer, persistence)),
         }
     }
 
@@ -673,20 +695,37 @@ impl Connection {
     }
 
     /// What is needed to answer a request of which nothing matters any more but how it came.
-    fn exchange<'a>(&self, cx: &'a mut Context, persistence: Persistence) -> Exchange<'a> {
+    fn exchange<'a>(
+        &self,
+        cx: &'a mut Context,
+        peer: Peer,
+        persistence: Persistence,
+    ) -> Exchange<'a> {
         let listener = listener(self.role);
-        cx.exchange_of(Shape { listener, head_only: false, persistence, origin: None })
+        let shape = Shape { listener, head_only: false, persistence, origin: None };
+        cx.exchange_of(shape, self.ticket(peer))
+    }
+
+    /// By what the changes of the request under way are told apart from those of others.
+    fn ticket(&self, peer: Peer) -> Ticket {
+        Ticket { peer, stamp: self.reader.stamp, line: 0 }
+    }
+
+    /// The same of a request that begins.
+    fn next_ticket(&mut self, peer: Peer) -> Ticket {
+        self.reader.stamp = self.reader.stamp.wrapping_add(1);
+        self.ticket(peer)
     }
 
     /// Answers with a refusal, after which nothing of the connection's input means anything.
-    fn refuse(&mut self, cx: &mut Context, refusal: &Refusal) {
-        self.refuse_request(cx, refusal, false);
+    fn refuse(&mut self, cx: &mut Context, peer: Peer, refusal: &Refusal) {
+        self.refuse_request(cx, peer, refusal, false);
     }
 
     /// The same, when it is known whether the answer may have a body.
-    fn refuse_request(&mut self, cx: &mut Context, refusal: &Refusal, head_only: bool) {
+    fn refuse_request(&mut self, cx: &mut Context, peer: Peer, refusal: &Refusal, head_only: bool) {
         let persistence = Persistence { keep_alive: false, http10: false };
-        let mut x = self.exchange(cx, persistence);
+        let mut x = self.exchange(cx, peer, persistence);
         x.reply.shape.head_only = head_only;
         x.refuse(refusal);
         self.phase = Phase::Refusing;

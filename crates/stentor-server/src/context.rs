@@ -11,6 +11,7 @@ use crate::files::{FileCache, OpenFiles};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
+use crate::order::{Outcome, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
 use crate::stats::{Activity, Stats};
@@ -21,16 +22,17 @@ use crate::stream::walks::Walks;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_hub::{Draft, Event, Hub, Precondition, PublishError, Published, Subscriber};
+use stentor_hub::{Applied, Entry, Event, Hub, Op, Place, Precondition, Published, Subscriber};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Refusal;
-use stentor_wire::target::TopicName;
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
+    /// Who gives changes their places in the order.
+    pub(crate) sequencer: Box<dyn Sequencer>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
     /// Connections of the public listeners by their addresses.
@@ -44,19 +46,29 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Publishes, and has the message compressed as the one before it was asked for.
-    pub(crate) fn publish(
+    /// Has a change made. `None` if it takes a while until it is known what came of it: then `back`
+    /// is told.
+    pub(crate) fn commit(
         &self,
-        topic: TopicName<'_>,
-        draft: Draft,
-        when: Precondition<'_>,
+        op: Op<'_>,
+        when: Precondition,
         unix_s: u64,
-    ) -> Result<Published, PublishError> {
-        let published = self.hub.publish(topic, draft, when, unix_s)?;
-        if let Some(replaced) = &published.replaced {
-            self.compressor.expect(&published.message, replaced.asked());
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        match self.hub.admit(op, when, unix_s) {
+            Ok(entry) => self.sequencer.commit(self, entry, back),
+            Err(refusal) => Some(Err(refusal.into())),
         }
-        Ok(published)
+    }
+
+    /// Applies a change that has its place, and has the message compressed as the one before it was
+    /// asked for.
+    pub(crate) fn apply(&self, entry: Entry<'_>, place: Place) -> Outcome {
+        let applied = self.hub.apply(entry, place)?;
+        if let Applied::Put(Published { message, replaced: Some(replaced), .. }) = &applied {
+            self.compressor.expect(message, replaced.asked());
+        }
+        Ok(applied)
     }
 }
 
@@ -252,15 +264,16 @@ impl Context {
         role: Role,
         request: &Request<'a>,
         persistence: Persistence,
+        ticket: Ticket,
     ) -> Exchange<'a> {
         let listener = listener(role);
         let origin = listener.listed_origin(request, &self.settings.cors);
         let head_only = request.method == Method::Head;
-        self.exchange_of(Shape { listener, head_only, persistence, origin })
+        self.exchange_of(Shape { listener, head_only, persistence, origin }, ticket)
     }
 
     /// The same, when nothing else is known of the request.
-    pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>) -> Exchange<'a> {
+    pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>, ticket: Ticket) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
             preamble: &self.preambles[usize::from(shape.listener.role)],
@@ -271,6 +284,8 @@ impl Context {
         Exchange {
             reply,
             shared: &self.shared,
+            mailbox: &self.mailbox,
+            ticket,
             settings: &self.settings,
             scratch: &mut self.scratch,
             files: &mut self.files,

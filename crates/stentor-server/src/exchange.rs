@@ -7,10 +7,15 @@ use crate::access::Listener;
 use crate::config::Settings;
 use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
+use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
+use crate::mailbox::Mailbox;
+use crate::order::{Outcome, ReturnAddress, Ticket};
 use crate::response::Reply;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
+use std::sync::Arc;
+use stentor_hub::{Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::RequestBuf;
@@ -43,13 +48,20 @@ pub(crate) struct Pending {
 pub(crate) enum Awaits {
     /// A change of what is read, for so long: then the request is answered as if it came just now.
     Change { request: RequestBuf, deadline_ms: u64 },
+    /// The commit of a change, and then what came of it.
+    Commit { is_deletion: bool, outcome: Option<Outcome> },
+    /// The commits of the last lines of a stream of messages.
+    Commits(Box<Bulk>),
 }
 
 impl Pending {
     /// What it takes on the heap, in bytes.
     pub(crate) fn own_bytes(&self) -> usize {
-        let Awaits::Change { request, .. } = &self.awaits;
-        size_of::<Pending>() + request.own_bytes()
+        let of_request = match &self.awaits {
+            Awaits::Change { request, .. } => request.own_bytes(),
+            Awaits::Commit { .. } | Awaits::Commits(_) => 0,
+        };
+        size_of::<Pending>() + of_request
     }
 }
 
@@ -57,6 +69,9 @@ impl Pending {
 pub(crate) struct Exchange<'a> {
     pub(crate) reply: Reply<'a>,
     pub(crate) shared: &'a Shared,
+    /// Where what came of a change is told later.
+    pub(crate) mailbox: &'a Arc<Mailbox>,
+    pub(crate) ticket: Ticket,
     pub(crate) settings: &'a Settings,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) files: &'a mut OpenFiles,
@@ -80,6 +95,20 @@ impl Exchange<'_> {
     pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Answer {
         self.reply.refuse(refusal.status, refusal.reason);
         Answer::Now
+    }
+
+    /// Has a change made for this request. `None` if the connection is told later what came of it;
+    /// `line` tells it from other changes of the request.
+    pub(crate) fn commit(&self, op: Op<'_>, when: Precondition, line: u64) -> Option<Outcome> {
+        let ticket = Ticket { line, ..self.ticket };
+        let back = || ReturnAddress::Worker(Arc::clone(self.mailbox), ticket);
+        self.shared.commit(op, when, self.unix_s, &back)
+    }
+
+    /// The request is answered when what it awaits is there.
+    pub(crate) fn answer_later(&self, awaits: Awaits) -> Answer {
+        let pending = Pending { persistence: self.reply.shape.persistence, awaits };
+        Answer::Later(Box::new(pending), None)
     }
 
     /// Refuses a request for a stream: the status, and the reason.

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
+use crate::order::Ticket;
 use crate::simulation::{World, kind, patient};
 use stentor_hub::{Epoch, Hub};
 use stentor_wire::http1::{Method, Request};
@@ -80,8 +81,9 @@ struct Outcome {
 fn publish_pieces(cx: &mut Context, data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Outcome {
     let (first, refused) = (cx.shared.hub.seq(), cx.stats.publishes_refused.value());
     let request = Request::new(Method::Post, b"/-/publish");
-    let mut x = cx.exchange(CONTROL, &request, Persistence { keep_alive: true, http10: false });
-    let mut bulk = Bulk::default();
+    let persistence = Persistence { keep_alive: true, http10: false };
+    let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
+    let mut bulk = Box::new(Bulk::default());
     let mut at = 0;
     for cut in cuts.into_iter().chain([data.len()]) {
         bulk.data(&mut x, &data[at..cut]);

@@ -19,6 +19,7 @@ mod files;
 mod limits;
 mod mailbox;
 mod memory;
+mod order;
 mod output;
 mod response;
 mod route;
@@ -35,5 +36,6 @@ pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 mod simulation;
 
+pub use order::CommitError;
 pub use server::{Server, StartError, start};
 pub use stentor_io::is_root;

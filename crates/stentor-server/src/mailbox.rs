@@ -3,6 +3,7 @@
 //! nothing is kept.
 
 use crate::config::Settings;
+use crate::order::{Outcome, Ticket};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,8 @@ pub(crate) enum Order {
     Drain,
     /// Go by these settings from now on.
     Reload(Arc<Settings>),
+    /// Tell the connection what came of its change.
+    Committed(Ticket, Box<Outcome>),
 }
 
 /// Something a worker is told.
@@ -27,7 +30,7 @@ pub(crate) enum Mail {
 }
 
 // A worker may be told of many messages at once.
-const _: () = assert!(size_of::<Mail>() == 24);
+const _: () = assert!(size_of::<Mail>() <= 32);
 
 /// One worker's mailbox. What is in it is taken in the order it was put.
 #[derive(Debug)]

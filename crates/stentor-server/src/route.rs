@@ -39,7 +39,9 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
     let (path, query) = target::split(request.target);
     match request.method {
         Method::Options => options(x, request),
-        Method::Delete if x.listener().publishes => endpoint::publish::delete(x, request, path),
+        Method::Delete if x.listener().publishes => {
+            return endpoint::publish::delete(x, request, path);
+        }
         Method::Get | Method::Head => return read(x, request, path, query),
         _ => not_allowed(x, path),
     }

@@ -11,6 +11,7 @@ use crate::context::Shared;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
+use crate::order::{CommitError, InMemory, Outcome, ReturnAddress};
 use crate::stats::Stats;
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
-use stentor_hub::{DeleteError, Draft, Epoch, Hub, Precondition, PublishError, Published};
+use stentor_hub::{Applied, Draft, Epoch, Hub, Op, Precondition, Published};
 use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
 use stentor_wire::target::TopicName;
 
@@ -129,6 +130,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     check_roots(&settings.mounts).map_err(StartError::Files)?;
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
+        sequencer: Box::new(InMemory),
         compressor: Compressor::start()?,
         file_cache: Arc::new(FileCache::new()?),
         addresses: AddressCounts::new(),
@@ -171,17 +173,28 @@ impl Server {
     /// Publishes from within the process.
     ///
     /// # Errors
-    /// As [`Hub::publish`].
-    pub fn publish(&self, topic: TopicName<'_>, draft: Draft) -> Result<Published, PublishError> {
-        self.shared.publish(topic, draft, Precondition::None, stentor_io::unix_s())
+    /// [`CommitError`], which says why the message was not published.
+    pub fn publish(&self, topic: TopicName<'_>, draft: Draft) -> Result<Published, CommitError> {
+        match self.commit(Op::Put(topic, draft))? {
+            Applied::Put(published) => Ok(published),
+            other => unreachable!("a message is published or refused: {other:?}"),
+        }
     }
 
     /// Deletes a topic from within the process.
     ///
     /// # Errors
-    /// As [`Hub::delete`].
-    pub fn delete(&self, topic: TopicName<'_>) -> Result<(), DeleteError> {
-        self.shared.hub.delete(topic, Precondition::None, stentor_io::unix_s()).map(drop)
+    /// [`CommitError`], which says why it was not deleted.
+    pub fn delete(&self, topic: TopicName<'_>) -> Result<(), CommitError> {
+        self.commit(Op::Delete(topic)).map(drop)
+    }
+
+    /// Has a change made, and waits until it is known what came of it.
+    fn commit(&self, op: Op<'_>) -> Outcome {
+        let (sender, outcome) = mpsc::channel();
+        let back = || ReturnAddress::Thread(sender.clone());
+        let now = self.shared.commit(op, Precondition::None, stentor_io::unix_s(), &back);
+        now.unwrap_or_else(|| outcome.recv().unwrap_or(Err(CommitError::Failed)))
     }
 
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
@@ -217,7 +230,9 @@ impl Server {
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
-        self.shared.hub.set_rules(settings.topics.clone());
+        self.commit(Op::Rules(settings.topics.clone())).map_err(|error| {
+            StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
+        })?;
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         self.settings = settings;
         self.start_file_loader();

@@ -251,6 +251,13 @@ impl Worker {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
+            Order::Committed(ticket, outcome) => {
+                let peer = ticket.peer;
+                self.cx.begin_visit();
+                self.with(peer, |connection, cx| {
+                    connection.committed(cx, io, peer, ticket, *outcome)
+                });
+            }
         }
     }
 

@@ -92,10 +92,11 @@ impl Hub {
         let mut missed = Missed { upto: span.since, lost_seq: 0 };
         let (begin, mut bytes_left) = (out.len(), share.bytes);
         let latest = span.upto.min(self.seq());
-        let end = latest.min(span.since.saturating_add(share.steps.max(1) as u64));
-        while missed.upto < end {
-            let upto = end.min(missed.upto + CHANGES_AT_ONCE);
-            let Some(changes) = self.changed(filters, missed.upto, upto) else {
+        let mut steps_left = share.steps.max(1);
+        while missed.upto < latest && steps_left > 0 {
+            let steps = steps_left.min(CHANGES_AT_ONCE);
+            let (rest, mut changes) = ((missed.upto, latest), Vec::new());
+            let Some(upto) = self.changed(filters, rest, steps, &mut changes) else {
                 // Others may have published so much meanwhile that the rest is forgotten.
                 return (missed.upto > span.since).then_some(missed);
             };
@@ -126,26 +127,33 @@ impl Hub {
                 continue;
             }
             missed = Missed { upto, lost_seq: missed.lost_seq.max(lost_seq) };
+            steps_left -= steps;
         }
-        if end == latest {
+        if missed.upto >= latest {
             missed.upto = span.upto;
         }
         Some(missed)
     }
 
-    /// The changes of the filters after `since`, up to `upto`; `None` if they are not remembered.
+    /// Collects the changes of the filters after `since`, among the next `steps` changes up to
+    /// `upto`. Returns how far that is; `None` if they are not remembered.
     fn changed(
         &self,
         filters: &[&Filter],
-        since: u64,
-        upto: u64,
-    ) -> Option<Vec<(u64, Arc<Topic>)>> {
+        (since, upto): (u64, u64),
+        steps: usize,
+        wanted: &mut Vec<(u64, Arc<Topic>)>,
+    ) -> Option<u64> {
         let changes = self.changes();
-        let between = changes.reach(since).then(|| changes.between(since, upto))?;
-        let wanted = between
-            .filter(|(_, topic)| filters.iter().any(|filter| filter.matches(topic.name())))
-            .map(|(seq, topic)| (seq, Arc::clone(topic)));
-        Some(wanted.collect())
+        let mut between = changes.reach(since).then(|| changes.between(since, upto))?;
+        let mut looked_upto = since;
+        for (seq, topic) in between.by_ref().take(steps) {
+            looked_upto = seq;
+            if filters.iter().any(|filter| filter.matches(topic.name())) {
+                wanted.push((seq, Arc::clone(topic)));
+            }
+        }
+        Some(if between.next().is_none() { upto } else { looked_upto })
     }
 
     /// What has become of one change.
@@ -247,7 +255,7 @@ impl Hub {
 }
 
 /// Changes that are looked at while publishers wait: some ten microseconds.
-const CHANGES_AT_ONCE: u64 = if cfg!(test) { 5 } else { 256 };
+const CHANGES_AT_ONCE: usize = if cfg!(test) { 5 } else { 256 };
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
+use stentor_wire::target::TopicName;
+
 use super::*;
+use crate::entry::{Precondition, Published, Refusal};
+use crate::message::Draft;
 use crate::pattern::Pattern;
 
 fn hub() -> Hub {
@@ -74,10 +78,10 @@ fn a_refused_publish_changes_nothing() {
     publish(&hub, "/a", "four");
     publish(&hub, "/b", "b");
     let before = hub.counts();
-    assert_eq!(refused("/a", "fifth", Precondition::None), PublishError::TooLarge { max: 4 });
-    assert_eq!(refused("/c", "c", Precondition::None), PublishError::TooManyTopics { max: 2 });
-    assert_eq!(refused("/a", "x", Precondition::IfNoneMatch(b"*")), PRECONDITION);
-    assert_eq!(refused("/c", "x", Precondition::IfMatch(b"*")), PRECONDITION);
+    assert_eq!(refused("/a", "fifth", Precondition::None), Refusal::TooLarge { max: 4 });
+    assert_eq!(refused("/c", "c", Precondition::None), Refusal::TooManyTopics { max: 2 });
+    assert_eq!(refused("/a", "x", Precondition::IfNoneMatch((*b"*").into())), PRECONDITION);
+    assert_eq!(refused("/c", "x", Precondition::IfMatch((*b"*").into())), PRECONDITION);
     assert_eq!(hub.counts(), before);
     assert_eq!(hub.value("/a").unwrap().data(), b"four");
     assert_eq!(publish(&hub, "/a", "x").id.seq, 3, "no number was used up");
@@ -85,7 +89,7 @@ fn a_refused_publish_changes_nothing() {
     assert!(publish(&hub, "/c", "c").created, "there is room again");
 }
 
-const PRECONDITION: PublishError = PublishError::PreconditionFailed;
+const PRECONDITION: Refusal = Refusal::PreconditionFailed;
 
 #[test]
 fn preconditions() {
@@ -94,34 +98,32 @@ fn preconditions() {
     let tag = format!("\"{id}\"");
     let gzip = format!("W/\"{id}.gz\", \"other\"");
     let (tag, gzip, star, other) = (tag.as_bytes(), gzip.as_bytes(), &b"*"[..], &b"\"x-1\""[..]);
-    use Precondition::{IfMatch, IfNoneMatch};
+    let if_match = |tags: &[u8]| Precondition::IfMatch(tags.into());
+    let if_none_match = |tags: &[u8]| Precondition::IfNoneMatch(tags.into());
     let table = [
-        (IfMatch(tag), true, false),
-        (IfMatch(gzip), true, false),
-        (IfMatch(star), true, false),
-        (IfMatch(other), false, false),
-        (IfMatch(b""), false, false),
-        (IfNoneMatch(tag), false, true),
-        (IfNoneMatch(gzip), false, true),
-        (IfNoneMatch(star), false, true),
-        (IfNoneMatch(other), true, true),
-        (IfNoneMatch(b""), true, true),
+        (if_match(tag), true, false),
+        (if_match(gzip), true, false),
+        (if_match(star), true, false),
+        (if_match(other), false, false),
+        (if_match(b""), false, false),
+        (if_none_match(tag), false, true),
+        (if_none_match(gzip), false, true),
+        (if_none_match(star), false, true),
+        (if_none_match(other), true, true),
+        (if_none_match(b""), true, true),
     ];
     for (when, with_value, without) in table {
         assert_eq!(when.holds(Some(id)), with_value, "{when:?}");
         assert_eq!(when.holds(None), without, "{when:?}");
     }
-    assert!(hub.publish(name("/a"), Draft::new(*b"2"), IfMatch(tag), 0).is_ok());
+    assert!(hub.publish(name("/a"), Draft::new(*b"2"), if_match(tag), 0).is_ok());
     assert_eq!(
-        hub.publish(name("/a"), Draft::new(*b"3"), IfMatch(tag), 0).unwrap_err(),
+        hub.publish(name("/a"), Draft::new(*b"3"), if_match(tag), 0).unwrap_err(),
         PRECONDITION
     );
-    assert_eq!(
-        hub.delete(name("/a"), IfMatch(tag), 0).unwrap_err(),
-        DeleteError::PreconditionFailed
-    );
-    assert_eq!(hub.delete(name("/b"), IfMatch(tag), 0).unwrap_err(), DeleteError::NotFound);
-    let deletion = hub.delete(name("/a"), IfMatch(star), 0).unwrap();
+    assert_eq!(hub.delete(name("/a"), if_match(tag), 0).unwrap_err(), Refusal::PreconditionFailed);
+    assert_eq!(hub.delete(name("/b"), if_match(tag), 0).unwrap_err(), Refusal::NotFound);
+    let deletion = hub.delete(name("/a"), if_match(star), 0).unwrap();
     assert_eq!((deletion.topic(), deletion.seq()), ("/a", 3));
 }
 
@@ -133,7 +135,7 @@ fn only_one_optimistic_writer_wins() {
         let won: usize = std::thread::scope(|scope| {
             let writers = (0..4).map(|_| {
                 scope.spawn(|| {
-                    let when = Precondition::IfNoneMatch(b"*");
+                    let when = Precondition::IfNoneMatch((*b"*").into());
                     hub.publish(name(&topic), Draft::new(*b"x"), when, 0).is_ok()
                 })
             });
@@ -202,7 +204,7 @@ fn deleting_and_coming_back() {
     assert!(deletion.message.is_deletion() && deletion.message.data().is_empty());
     assert_eq!(deletion.message.published_at(), 1001);
     assert!(hub.value("/a").is_none());
-    assert_eq!(hub.delete(name("/a"), Precondition::None, 0).unwrap_err(), DeleteError::NotFound);
+    assert_eq!(hub.delete(name("/a"), Precondition::None, 0).unwrap_err(), Refusal::NotFound);
     assert_eq!(names(&hub.topics("", None, 10)), ["/ab"]);
     let counts = hub.counts();
     assert_eq!((counts.topics, counts.messages_kept, counts.bytes_kept), (1, 1, 1));
@@ -237,7 +239,7 @@ fn listing_in_pages() {
 #[test]
 fn new_rules_hold_for_every_topic() {
     let hub = hub();
-    let topics = 2 * RULES_SLICE_TOPICS + 7;
+    let topics = 2 * SLICE_TOPICS + 7;
     for index in 0..topics {
         publish(&hub, &format!("/t/{index}"), "1");
         publish(&hub, &format!("/t/{index}"), "22");
@@ -342,7 +344,7 @@ proptest! {
                     model.publish(topic, bytes);
                 }
                 Operation::PublishIfNew { topic } => {
-                    let when = Precondition::IfNoneMatch(b"*");
+                    let when = Precondition::IfNoneMatch((*b"*").into());
                     let topic_name = format!("/t/{topic}");
                     let done = hub.publish(name(&topic_name), Draft::new(*b"x"), when, 0).is_ok();
                     prop_assert_eq!(done, !model.topics.contains_key(&topic));

@@ -11,11 +11,11 @@ const NOW: u64 = 784_111_777;
 fn terms(cache_control: Option<&str>) -> Arc<Terms> {
     let cache_control = cache_control.map(|text| CacheControl::parse(text).unwrap());
     let rule = Rule { cache_control, ..Rule::new(Pattern::any()) };
-    Arc::new(Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), rule })
+    Arc::new(Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), generation: 0, rule })
 }
 
 fn message(draft: Draft) -> Message {
-    Message::new(draft, 42, terms(None), NOW, None)
+    Message::new(draft, 42, terms(None), PublishedAt::after(None, NOW))
 }
 
 fn text(data: &str) -> Message {
@@ -95,9 +95,11 @@ fn the_heads_of_a_compressible_value() {
 fn cache_control_is_as_published_or_as_ruled() {
     let published =
         || Draft::new(*b"x").with_cache_control(CacheControl::parse("max-age=60").unwrap());
-    let ruled = Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), NOW, None);
+    let ruled =
+        Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), PublishedAt::after(None, NOW));
     assert_eq!(ruled.cache_control(), "max-age=1");
-    let both = Message::new(published(), 1, terms(Some("max-age=1")), NOW, None);
+    let both =
+        Message::new(published(), 1, terms(Some("max-age=1")), PublishedAt::after(None, NOW));
     assert_eq!(both.cache_control(), "max-age=60");
     assert!(head(&both, Encoding::Identity).contains("\r\nCache-Control: max-age=60\r\n"));
     assert_eq!(message(published()).cache_control(), "max-age=60");
@@ -123,7 +125,7 @@ fn what_was_published_is_there() {
     assert_eq!(plain.content_type(), "application/octet-stream");
     assert_eq!(plain.event(), None);
     assert!(head(&plain, Encoding::Identity).contains("\r\nContent-Length: 0\r\n"));
-    let late = Message::new(Draft::default(), 1, terms(None), u64::MAX, None);
+    let late = Message::new(Draft::default(), 1, terms(None), PublishedAt::after(None, u64::MAX));
     assert_eq!(late.published_at(), u64::from(u32::MAX));
 }
 
@@ -261,9 +263,16 @@ fn forms_are_made_once_from_many_threads() {
 #[test]
 fn a_second_message_within_a_second_is_known_as_one() {
     let first = message(Draft::new(*b"1"));
-    let same = Message::new(Draft::new(*b"2"), 43, terms(None), NOW, Some(&first));
-    let later = Message::new(Draft::new(*b"3"), 44, terms(None), NOW + 1, Some(&same));
-    let set_back = Message::new(Draft::new(*b"4"), 45, terms(None), NOW - 60, Some(&later));
+    let same =
+        Message::new(Draft::new(*b"2"), 43, terms(None), PublishedAt::after(Some(&first), NOW));
+    let later =
+        Message::new(Draft::new(*b"3"), 44, terms(None), PublishedAt::after(Some(&same), NOW + 1));
+    let set_back = Message::new(
+        Draft::new(*b"4"),
+        45,
+        terms(None),
+        PublishedAt::after(Some(&later), NOW - 60),
+    );
     let shares = [&first, &same, &later, &set_back].map(Message::shares_second);
     assert_eq!(shares, [false, true, false, true]);
     assert_eq!(set_back.published_at(), NOW + 1);

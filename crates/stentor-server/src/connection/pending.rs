@@ -8,13 +8,15 @@
 //! A long-poll reads a feed as a stream does, and is told of events in the same way. The difference
 //! is what it does then: it answers, and the connection is open for its next request.
 
-use super::{Connection, Phase, Wait};
+use super::reader::NEVER_MS;
+use super::{Connection, Incoming, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
-use crate::endpoint;
 use crate::endpoint::values::NO_SNIFFING;
+use crate::endpoint::{self, Sink};
 use crate::exchange::{Awaits, Exchange, Pending, Persistence};
 use crate::limits::MANY_BYTES_MAX;
+use crate::order::{Outcome, Ticket};
 use crate::stream::{Gap, MANY, Reader, Start};
 use stentor_hub::{Event, Filter, Id, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Peer};
@@ -52,6 +54,10 @@ impl Connection {
         io: &mut B,
         peer: Peer,
     ) -> Result<(), Gone> {
+        if !self.is_polling() {
+            self.answer_committed(cx, peer);
+            return self.flush(cx, io, peer).map(drop);
+        }
         let answer = match self.reader.is_enveloped {
             true => self.changes_of_many(cx),
             false => self.has_new_value(cx).then_some(Answer::Value),
@@ -61,27 +67,83 @@ impl Connection {
         }
         let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.now_ms);
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
-            self.answer_poll(cx, &answer);
+            self.answer_poll(cx, peer, &answer);
         }
         self.flush(cx, io, peer).map(drop)
+    }
+
+    /// Answers a publisher, if it is known by now what came of what it asked for.
+    fn answer_committed(&mut self, cx: &mut Context, peer: Peer) {
+        let is_known = |pending: &mut Box<Pending>| match &pending.awaits {
+            Awaits::Change { .. } => false,
+            Awaits::Commit { outcome, .. } => outcome.is_some(),
+            Awaits::Commits(bulk) => bulk.is_committed(),
+        };
+        if self.waits() {
+            return;
+        }
+        let Some(pending) = self.extra().pending.take_if(is_known) else { return };
+        let Pending { mut persistence, awaits } = *pending;
+        persistence.keep_alive &= !cx.draining;
+        self.phase = if persistence.keep_alive { Phase::Open } else { Phase::Closing };
+        let mut x = self.exchange(cx, peer, persistence);
+        match awaits {
+            Awaits::Commit { is_deletion, outcome: Some(outcome) } => {
+                endpoint::publish::answer(&mut x, is_deletion, outcome);
+            }
+            Awaits::Commits(bulk) => bulk.report(&mut x),
+            Awaits::Change { .. } | Awaits::Commit { outcome: None, .. } => {}
+        }
+    }
+
+    /// It is known what came of a change that a request of this connection asked for. Another one
+    /// may have the record by now.
+    pub(crate) fn committed<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        ticket: Ticket,
+        outcome: Outcome,
+    ) {
+        if self.reader.stamp != ticket.stamp {
+            return;
+        }
+        let incoming = self.work.as_deref_mut().and_then(|work| work.incoming.as_deref_mut());
+        if let Some(Incoming { sink: Sink::Bulk(bulk), .. }) = incoming {
+            bulk.committed(&cx.stats, ticket.line, outcome);
+        } else if let Some(pending) = self.extra().pending.as_deref_mut() {
+            match &mut pending.awaits {
+                Awaits::Commit { outcome: due, .. } => *due = Some(outcome),
+                Awaits::Commits(bulk) => bulk.committed(&cx.stats, ticket.line, outcome),
+                Awaits::Change { .. } => {}
+            }
+        }
+        if !self.waits() {
+            self.go_on_pending(cx, io, peer);
+        }
     }
 
     /// What the deadline of a pending answer is for, and when it is.
     pub(super) fn pending_deadline(&self, cx: &Context) -> (Wait, u64) {
         match self.pending_until_ms() {
+            _ if self.waits() && !cx.draining => {
+                (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
+            }
+            // Whoever commits says so, sooner or later.
+            None => (Wait::Pending, cx.now_ms + NEVER_MS),
             // It is told so at once.
-            _ if cx.draining => (Wait::Farewell, cx.now_ms),
-            _ if self.waits() => (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms),
-            until_ms => (Wait::Pending, until_ms.unwrap_or(cx.now_ms)),
+            Some(_) if cx.draining => (Wait::Farewell, cx.now_ms),
+            Some(until_ms) => (Wait::Pending, until_ms),
         }
     }
 
+    /// How long a long-poll waits.
     fn pending_until_ms(&self) -> Option<u64> {
-        let pending = self.extra.as_deref().and_then(|extra| extra.pending.as_ref());
-        pending.map(|pending| {
-            let Awaits::Change { deadline_ms, .. } = pending.awaits;
-            deadline_ms
-        })
+        match self.extra.as_deref()?.pending.as_deref()?.awaits {
+            Awaits::Change { deadline_ms, .. } => Some(deadline_ms),
+            Awaits::Commit { .. } | Awaits::Commits(_) => None,
+        }
     }
 
     /// Whether one of several feeds has something behind the cursor.
@@ -130,11 +192,13 @@ impl Connection {
     }
 
     /// Answers a long-poll; the connection is open again.
-    fn answer_poll(&mut self, cx: &mut Context, answer: &Answer) {
+    fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
         let extra = self.extra.take();
         let Some(mut extra) = extra else { return };
         let Some(pending) = extra.pending.take() else { return };
-        let Pending { persistence, awaits: Awaits::Change { request, .. } } = *pending;
+        let Pending { persistence, awaits: Awaits::Change { request, .. } } = *pending else {
+            return;
+        };
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
@@ -149,7 +213,7 @@ impl Connection {
         self.leave_stream(cx);
         self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
         let request = request.borrowed();
-        let mut x = cx.exchange(self.role, &request, persistence);
+        let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer));
         match answer {
             Answer::Value => answer_value(&mut x, &request),
             Answer::Many(_) => answer_array(&mut x, cursor),

@@ -533,4 +533,4 @@ const LOGGED_COST: usize = 16;
 const FEED_BYTES: usize = 600;
 
 /// Further than any clock goes.
-const NEVER_MS: u64 = 1 << 40;
+pub(super) const NEVER_MS: u64 = 1 << 40;

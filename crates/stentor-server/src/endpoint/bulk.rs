@@ -3,13 +3,14 @@
 //! Each line is published as soon as it is complete. A bad line is reported by its number and the
 //! others still count, so a stream may run for as long as the connection does.
 
-use crate::context::Shared;
-use crate::exchange::{Answer, Exchange};
+use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
+use crate::order::Outcome;
+use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use stentor_hub::{ContentType, Draft, EventName, Id, Precondition};
+use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Op, Precondition};
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
 
@@ -25,6 +26,8 @@ pub(crate) struct Bulk {
     failed: u64,
     last_id: Option<Id>,
     errors: Vec<LineError>,
+    /// Lines of which it is not known yet what came of them.
+    uncommitted: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,7 +60,6 @@ struct Report<'a> {
 impl Bulk {
     /// Takes a part of the stream and publishes the lines that it completes.
     pub(crate) fn data(&mut self, x: &mut Exchange<'_>, mut data: &[u8]) {
-        let failed_before = self.failed;
         while let Some(end) = memchr::memchr(b'\n', data) {
             let (line, rest) = (&data[..end], &data[end + 1..]);
             if self.partial.is_empty() {
@@ -72,15 +74,39 @@ impl Bulk {
             data = rest;
         }
         self.keep(x, data);
-        x.reply.stats.publishes_refused.add(self.failed - failed_before);
     }
 
-    /// The stream is over: says what came of it.
-    pub(crate) fn finish(mut self, x: &mut Exchange<'_>) -> Answer {
+    /// Whether so many lines are under way that no more are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.uncommitted >= UNCOMMITTED_LINES_MAX
+    }
+
+    /// Whether it is known of all lines what came of them.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.uncommitted == 0
+    }
+
+    /// What came of a line that took a while.
+    pub(crate) fn committed(&mut self, stats: &Stats, line: u64, outcome: Outcome) {
+        self.uncommitted -= 1;
+        self.note(stats, line, id_of(outcome));
+    }
+
+    /// The stream is over: says what came of it, once that is known of every line.
+    pub(crate) fn finish(mut self: Box<Self>, x: &mut Exchange<'_>) -> Answer {
         if !self.partial.is_empty() || self.skipping {
             // The last line need not end in a line feed.
             self.data(x, b"\n");
         }
+        if !self.is_committed() {
+            return x.answer_later(Awaits::Commits(self));
+        }
+        self.report(x);
+        Answer::Now
+    }
+
+    /// Answers with what came of all lines.
+    pub(crate) fn report(&self, x: &mut Exchange<'_>) {
         let last_id = self.last_id.map(Id::text);
         let report = Report {
             published: self.published,
@@ -92,7 +118,6 @@ impl Bulk {
         let mut body = serde_json::to_vec(&report).unwrap_or_default();
         body.push(b'\n');
         x.reply.content(Status::OK, "application/json", b"", &body);
-        Answer::Now
     }
 
     /// Keeps the beginning of a line, unless it has become longer than any line may be.
@@ -110,23 +135,48 @@ impl Bulk {
         self.line += 1;
         // One that arrived in one piece was not kept.
         let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(x);
-        let result = match too_long {
+        let put = match too_long {
             true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
-            false => publish(x.shared, line, x.unix_s),
+            false => parse(line),
         };
-        match result {
+        let outcome = match put {
+            Ok(put) => match x.commit(put, Precondition::None, self.line) {
+                Some(outcome) => id_of(outcome),
+                None => {
+                    self.uncommitted += 1;
+                    return;
+                }
+            },
+            Err(error) => Err(error),
+        };
+        self.note(x.reply.stats, self.line, outcome);
+    }
+
+    /// Takes note of what came of a line.
+    fn note(&mut self, stats: &Stats, line: u64, outcome: Result<Id, String>) {
+        match outcome {
             Ok(id) => {
                 self.published += 1;
                 self.last_id = Some(id);
             }
             Err(error) => {
                 self.failed += 1;
+                stats.publishes_refused.add(1);
                 if self.errors.len() < BULK_ERRORS_TOLD {
-                    self.errors.push(LineError { line: self.line, error });
+                    self.errors.push(LineError { line, error });
                 }
             }
         }
+    }
+}
+
+/// The id of the message that a line became, or why it became none.
+fn id_of(outcome: Outcome) -> Result<Id, String> {
+    match outcome {
+        Ok(Applied::Put(published)) => Ok(published.id),
+        Ok(other) => unreachable!("a line is published or refused: {other:?}"),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -136,7 +186,8 @@ fn line_bytes_max(x: &Exchange<'_>) -> usize {
     x.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
 }
 
-fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {
+/// What a line asks for.
+fn parse(line: &[u8]) -> Result<Op<'_>, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let raw = line.data.get();
     let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
@@ -156,9 +207,7 @@ fn publish(shared: &Shared, line: &[u8], unix_s: u64) -> Result<Id, String> {
     if let Some(event) = &line.event {
         draft = draft.with_event(EventName::parse(event)?);
     }
-    let topic = TopicName::parse(line.topic)?;
-    let published = shared.publish(topic, draft, Precondition::None, unix_s);
-    published.map(|published| published.id).map_err(|error| error.to_string())
+    Ok(Op::Put(TopicName::parse(line.topic)?, draft))
 }
 
 /// The text of a JSON string that holds no escapes, without copying it.
@@ -166,3 +215,7 @@ fn unescaped(raw: &str) -> Option<&str> {
     let text = raw.strip_prefix('"')?.strip_suffix('"')?;
     (!text.contains('\\')).then_some(text)
 }
+
+/// So many lines may be under way: more than a store or a broker takes at once, and few enough for
+/// one connection to have in memory.
+const UNCOMMITTED_LINES_MAX: usize = 4_096;

@@ -55,6 +55,11 @@ impl Sink {
         }
     }
 
+    /// Whether it takes no more before some of what it took is committed.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Sink::Bulk(bulk) if bulk.is_full())
+    }
+
     /// What taking so many bytes costs a turn: publishing them one by one is more than copying.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         if matches!(self, Sink::Bulk(_)) { bytes * 4 } else { bytes }

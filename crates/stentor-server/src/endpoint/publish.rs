@@ -1,16 +1,14 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
 use crate::access::Act;
-use crate::context::Shared;
 use crate::endpoint::{Sink, TOO_LARGE};
-use crate::exchange::{Answer, Exchange};
+use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::GATHER_BYTES;
+use crate::order::Outcome;
 use crate::route;
 use stentor_hub::{
-    CacheControl, ContentType, DeleteError, Draft, EventName, GzipError, Precondition,
-    PublishError, Published,
+    Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition,
 };
-use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::{Refusal, Status};
@@ -28,38 +26,20 @@ pub(crate) struct Upload {
     cache_control: Option<CacheControl>,
     /// The publisher compressed it.
     gzip: bool,
-    condition: Condition,
+    condition: Precondition,
     pub(crate) data: Vec<u8>,
 }
 
-/// A precondition that outlives the request head.
-#[derive(Debug)]
-enum Condition {
-    None,
-    IfMatch(Box<[u8]>),
-    IfNoneMatch(Box<[u8]>),
-}
-
-impl Condition {
-    fn of(request: &Request<'_>) -> Result<Condition, Refused> {
-        let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
-        if request.if_unmodified_since.is_some() {
-            return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
-        }
-        match (request.if_match, request.if_none_match) {
-            (Some(tags), None) => Ok(Condition::IfMatch(tags.into())),
-            (None, Some(tags)) => Ok(Condition::IfNoneMatch(tags.into())),
-            (None, None) => Ok(Condition::None),
-            (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
-        }
+fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
+    let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
+    if request.if_unmodified_since.is_some() {
+        return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
     }
-
-    fn borrowed(&self) -> Precondition<'_> {
-        match self {
-            Condition::None => Precondition::None,
-            Condition::IfMatch(tags) => Precondition::IfMatch(tags),
-            Condition::IfNoneMatch(tags) => Precondition::IfNoneMatch(tags),
-        }
+    match (request.if_match, request.if_none_match) {
+        (Some(tags), None) => Ok(Precondition::IfMatch(tags.into())),
+        (None, Some(tags)) => Ok(Precondition::IfNoneMatch(tags.into())),
+        (None, None) => Ok(Precondition::None),
+        (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
     }
 }
 
@@ -156,7 +136,7 @@ impl Upload {
             event: field(request.event, EventName::parse).map_err(bad)?,
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
-            condition: Condition::of(request).map_err(Some)?,
+            condition: precondition(request).map_err(Some)?,
             data: Vec::with_capacity(length),
         })
     }
@@ -164,57 +144,59 @@ impl Upload {
     /// The body is complete: publishes it.
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
         let bytes_max = x.settings.limits.message_bytes_max;
-        match self.publish(x.shared, x.inflater, bytes_max, x.unix_s) {
-            Ok(published) => {
-                let (id, readers) = (published.id.text(), published.readers);
-                let status = if published.created { Status::CREATED } else { Status::OK };
-                let etag = format!("ETag: \"{}\"\r\n", id.as_str());
-                let body = format!("{{\"id\":\"{id}\",\"readers\":{readers}}}\n", id = id.as_str());
-                x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
-            }
-            Err((status, reason)) => {
-                x.reply.stats.publishes_refused.add(1);
-                x.reply.refuse(status, &reason);
-            }
-        }
-        Answer::Now
-    }
-
-    fn publish(
-        self,
-        shared: &Shared,
-        inflater: &mut Inflater,
-        bytes_max: usize,
-        unix_s: u64,
-    ) -> Result<Published, Refused> {
         let draft = match self.gzip {
-            true => Draft::from_gzip(inflater, self.data, bytes_max).map_err(|error| {
+            true => Draft::from_gzip(x.inflater, self.data, bytes_max),
+            false => Ok(Draft::new(self.data)),
+        };
+        let mut draft = match draft {
+            Ok(draft) => draft.with_content_type(self.content_type),
+            Err(error) => {
                 let status = match error {
                     GzipError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
                     _ => Status::BAD_REQUEST,
                 };
-                (status, error.to_string())
-            })?,
-            false => Draft::new(self.data),
+                x.reply.stats.publishes_refused.add(1);
+                x.reply.refuse(status, &error.to_string());
+                return Answer::Now;
+            }
         };
-        let mut draft = draft.with_content_type(self.content_type);
         if let Some(event) = self.event {
             draft = draft.with_event(event);
         }
         if let Some(cache_control) = self.cache_control {
             draft = draft.with_cache_control(cache_control);
         }
-        shared
-            .publish(self.topic, draft, self.condition.borrowed(), unix_s)
-            .map_err(|error| (status_of(error), error.to_string()))
+        commit(x, Op::Put(self.topic, draft), self.condition)
     }
 }
 
-fn status_of(error: PublishError) -> Status {
-    match error {
-        PublishError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
-        PublishError::TooManyTopics { .. } => Status::INSUFFICIENT_STORAGE,
-        PublishError::PreconditionFailed => Status::PRECONDITION_FAILED,
+/// Has a change committed, and answers once it is known what came of it.
+fn commit(x: &mut Exchange<'_>, op: Op<'_>, when: Precondition) -> Answer {
+    let is_deletion = matches!(op, Op::Delete(_));
+    match x.commit(op, when, 0) {
+        Some(outcome) => {
+            answer(x, is_deletion, outcome);
+            Answer::Now
+        }
+        None => x.answer_later(Awaits::Commit { is_deletion, outcome: None }),
+    }
+}
+
+/// Answers with what came of a PUT, a POST or a DELETE.
+pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) {
+    match outcome {
+        Ok(Applied::Put(published)) => {
+            let (id, readers) = (published.id.text(), published.readers);
+            let status = if published.created { Status::CREATED } else { Status::OK };
+            let etag = format!("ETag: \"{}\"\r\n", id.as_str());
+            let body = format!("{{\"id\":\"{id}\",\"readers\":{readers}}}\n", id = id.as_str());
+            x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
+        }
+        Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
+        Err(error) => {
+            x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
+            x.reply.refuse(error.status(), &error.to_string());
+        }
     }
 }
 
@@ -227,26 +209,20 @@ fn field<T>(
 }
 
 /// `DELETE /topic`
-pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
-    let condition = match may_publish(x, request).and_then(|()| Condition::of(request)) {
+pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) -> Answer {
+    let condition = match may_publish(x, request).and_then(|()| precondition(request)) {
         Ok(condition) => condition,
-        Err((status, reason)) => return x.reply.refuse(status, &reason),
+        Err((status, reason)) => {
+            x.reply.refuse(status, &reason);
+            return Answer::Now;
+        }
     };
     if path.starts_with(b"/-/") {
-        return route::not_allowed(x, path);
+        route::not_allowed(x, path);
+        return Answer::Now;
     }
-    let topic = match TopicName::from_path(path) {
-        Ok(topic) => topic,
-        Err(reason) => return x.reply.refuse(Status::BAD_REQUEST, reason),
-    };
-    match x.shared.hub.delete(topic, condition.borrowed(), x.unix_s) {
-        Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
-        Err(error) => {
-            let status = match error {
-                DeleteError::NotFound => Status::NOT_FOUND,
-                DeleteError::PreconditionFailed => Status::PRECONDITION_FAILED,
-            };
-            x.reply.refuse(status, &error.to_string());
-        }
+    match TopicName::from_path(path) {
+        Ok(topic) => commit(x, Op::Delete(topic), condition),
+        Err(reason) => x.refuse(&Refusal::new(Status::BAD_REQUEST, reason)),
     }
 }

@@ -335,6 +335,7 @@ mod tests {
     use crate::access::PUBLIC;
     use crate::context::Context;
     use crate::exchange::Persistence;
+    use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
     use stentor_hub::ContentType;
     use stentor_wire::http1::{FieldSlots, parse};
@@ -359,7 +360,7 @@ mod tests {
         let (path, query) = target::split(request.target);
         let settings = std::sync::Arc::clone(&cx.settings);
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = cx.exchange(PUBLIC, &request, persistence);
+        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
         match path.strip_prefix(b"/list=") {
             Some(list) => lookup(&mut x, &request, &settings.lookups[0], list),
             None => many(&mut x, &request, query),

@@ -39,10 +39,11 @@ use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;
+use crate::order::InMemory;
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
 use std::sync::Arc;
-use stentor_hub::{ContentType, Draft, Epoch, Hub, Precondition};
+use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::Client;
 use stentor_io::{Faults, Sim};
@@ -73,6 +74,7 @@ impl World {
         let file_cache = Arc::new(FileCache::new().unwrap());
         let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
         let shared = Arc::new(Shared {
+            sequencer: Box::new(InMemory),
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             file_cache,
@@ -104,9 +106,17 @@ impl World {
 
     pub(crate) fn publish(&self, topic: &str, data: Vec<u8>, content_type: ContentType) {
         let draft = Draft::new(data).with_content_type(content_type);
-        self.shared
-            .publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, NOW_S)
-            .unwrap();
+        self.publish_draft(topic, draft);
+    }
+
+    /// Publishes from outside, in the next place.
+    pub(crate) fn publish_draft(&self, topic: &str, draft: Draft) -> Published {
+        let op = Op::Put(TopicName::parse(topic).unwrap(), draft);
+        let entry = self.shared.hub.admit(op, Precondition::None, NOW_S).unwrap();
+        match self.shared.apply(entry, Place::Next).unwrap() {
+            Applied::Put(published) => published,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// One turn of the loop. Returns false if only time can change anything.
@@ -149,9 +159,8 @@ impl World {
     /// With all readers gone, publishing to `topic` reaches nobody.
     pub(crate) fn check_nobody_reads(&self, topic: &str) {
         let draft = Draft::new(*b"last").with_content_type(ContentType::TEXT);
-        let published =
-            self.shared.publish(TopicName::parse(topic).unwrap(), draft, Precondition::None, NOW_S);
-        assert_eq!(published.unwrap().readers, 0, "{topic}");
+        let published = self.publish_draft(topic, draft);
+        assert_eq!(published.readers, 0, "{topic}");
         let mut mail = std::collections::VecDeque::new();
         self.mailbox.swap(&mut mail);
         assert!(mail.is_empty(), "the worker is told of what nobody reads");

@@ -117,11 +117,7 @@ impl Stage {
     fn publish_to(&mut self, topic: &str, is_small: bool) {
         let datum = self.source.next(&mut self.rng, is_small);
         self.log.expect(topic, &datum.data, datum.content_type.as_str());
-        let published = self
-            .world
-            .shared
-            .publish(TopicName::parse(topic).unwrap(), datum.draft(), Precondition::None, NOW_S)
-            .unwrap();
+        let published = self.world.publish_draft(topic, datum.draft());
         self.log.absorb();
         assert_eq!(published.id.seq, self.log.seq());
     }
@@ -173,13 +169,7 @@ impl Stage {
         };
         let streams: u64 = self.readers.iter().map(|reader| count(reader.filters())).sum();
         let polls: u64 = self.pollers.iter().map(|poller| count(&poller.plan.filters)).sum();
-        let published = self.world.shared.publish(
-            TopicName::parse(topic).unwrap(),
-            datum.draft(),
-            Precondition::None,
-            NOW_S,
-        );
-        let readers = published.unwrap().readers;
+        let readers = self.world.publish_draft(topic, datum.draft()).readers;
         // A poll may be between two requests.
         let expected = streams..=streams + polls;
         let totals = self.world.totals();

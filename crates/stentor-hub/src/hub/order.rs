@@ -1,0 +1,345 @@
+//! The sequencing point: where entries are judged, numbered, applied and told of.
+//!
+//! What can be done before the lock (checking the name, measuring the data, unpacking) is done
+//! before, and what has become superfluous is dropped after. An entry that is refused has changed
+//! nothing.
+//!
+//! Whatever happens here follows from the hub as it is and from the entry, and from nothing else:
+//! not from the clock, and not from how far a sweep has come. A topic is therefore held to the
+//! rules in force before anything else is done to it, and a change of rules waits for the sweep of
+//! the one before.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use stentor_wire::target::TopicName;
+
+use super::{Hub, Sequence};
+use crate::entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
+use crate::event::Event;
+use crate::id::Id;
+use crate::interleave;
+use crate::message::{Draft, Message, PublishedAt};
+use crate::rules::{Rule, Rules, Terms};
+use crate::subscribers::Notified;
+use crate::topic::{ByName, Evicted, Topic};
+
+impl Hub {
+    /// Judges a change before it has its place in the order, and makes an entry of it. Nothing
+    /// changes. `now_unix` is the time in seconds.
+    ///
+    /// # Errors
+    ///
+    /// If the change would be refused as things are now. This refusal takes place now; an entry
+    /// that is admitted is judged again where it is applied.
+    pub fn admit<'a>(
+        &self,
+        op: Op<'a>,
+        when: Precondition,
+        now_unix: u64,
+    ) -> Result<Entry<'a>, Refusal> {
+        interleave::point();
+        let id = |topic: &str| self.with_value(topic, |value| value.map(|value| value.id()));
+        match &op {
+            Op::Put(topic, draft) => {
+                let max = self.limits.message_bytes_max;
+                if draft.data().len() > max {
+                    return Err(Refusal::TooLarge { max });
+                }
+                // Without a condition, and with room for one more, any value will do.
+                if when != Precondition::None || !self.has_room() {
+                    self.judge_put(id(topic), &when)?;
+                }
+            }
+            Op::Delete(topic) => judge_deletion(id(topic), &when)?,
+            Op::Rules(_) => {}
+        }
+        Ok(Entry { op, when, unix_s: now_unix })
+    }
+
+    /// Applies an entry at its place in the order. When this returns, every later read on any
+    /// thread sees the change or a newer one, and the subscribers have been told.
+    ///
+    /// # Errors
+    ///
+    /// If the entry is refused at this place. Then nothing has changed, and with [`Place::Next`] no
+    /// number was used up. What [`Place::Was`] is never refused.
+    pub fn apply(&self, entry: Entry<'_>, place: Place) -> Result<Applied, Refusal> {
+        interleave::point();
+        let Entry { op, when, unix_s } = entry;
+        match op {
+            Op::Put(topic, draft) => self.put(&topic, draft, &when, unix_s, place),
+            Op::Delete(topic) => self.remove(&topic, &when, unix_s, place),
+            Op::Rules(rules) => Ok(self.replace_rules(rules, place)),
+        }
+    }
+
+    /// Publishes a message in the next place.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::admit`] and [`Hub::apply`].
+    pub fn publish(
+        &self,
+        topic: TopicName<'_>,
+        draft: Draft,
+        when: Precondition,
+        now_unix: u64,
+    ) -> Result<Published, Refusal> {
+        let entry = self.admit(Op::Put(topic, draft), when, now_unix)?;
+        match self.apply(entry, Place::Next)? {
+            Applied::Put(published) => Ok(published),
+            _ => unreachable!("a message in the next place is published or refused"),
+        }
+    }
+
+    /// Deletes a topic with its history, in the next place; its memory comes back. Returns the
+    /// message that says so: a deletion takes a number as a message does, and readers are told of
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::admit`] and [`Hub::apply`].
+    pub fn delete(
+        &self,
+        topic: TopicName<'_>,
+        when: Precondition,
+        now_unix: u64,
+    ) -> Result<Event, Refusal> {
+        let entry = self.admit(Op::Delete(topic), when, now_unix)?;
+        match self.apply(entry, Place::Next)? {
+            Applied::Deleted(deletion) => Ok(deletion),
+            _ => unreachable!("a topic is deleted in the next place, or that is refused"),
+        }
+    }
+
+    /// Replaces the rules: topics created from now on follow the new ones, and those that exist
+    /// are gone through in slices, so that publishing goes on meanwhile. When this returns, every
+    /// topic follows the new rules; Cache-Control applies to what is published from then on.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        self.replace_rules(rules, Place::Next);
+    }
+
+    fn put(
+        &self,
+        name: &TopicName<'_>,
+        draft: Draft,
+        when: &Precondition,
+        unix_s: u64,
+        place: Place,
+    ) -> Result<Applied, Refusal> {
+        // Pinned before the lock and unpinned after it: unpinning may free what others retired.
+        let table = self.table.pin();
+        let mut sequence = self.sequence();
+        let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
+        let known = table.get(name.as_str()).map(|ByName(topic)| topic);
+        let before = known.and_then(|topic| topic.value().load_full());
+        if let (Some(topic), Some(before)) = (known, &before)
+            && before.seq() >= seq
+        {
+            // The topic is from a snapshot, and already as it was later.
+            sequence.published += 1;
+            self.tombstones_mut().remove(name, seq);
+            self.advance(&mut sequence, topic, seq);
+            return Ok(Applied::Known);
+        }
+        if place.past().is_none() {
+            self.judge_put(before.as_ref().map(|value| value.id()), when)?;
+        }
+
+        let (terms, outdated) = match known {
+            Some(topic) => sequence.hold_to_rules(topic),
+            None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
+        };
+        let at = published_at(before.as_deref(), unix_s, place);
+        let message = Arc::new(Message::new(draft, seq, Arc::clone(&terms), at));
+        sequence.add(&message);
+        let new;
+        let (topic, (replaced, evicted)) = match known {
+            Some(topic) => (topic, topic.replace(Arc::clone(&message))),
+            None => {
+                new = self.create(name, terms, &message);
+                (&new, (None, Evicted::new()))
+            }
+        };
+        sequence.subtract(&evicted);
+        let notified = self.announce(&mut sequence, topic, &message);
+        drop(sequence);
+        notified.wake();
+        drop((outdated, before));
+        let (id, created, readers) = (message.id(), known.is_none(), notified.readers);
+        Ok(Applied::Put(Published { id, created, message, replaced, readers }))
+    }
+
+    fn remove(
+        &self,
+        name: &TopicName<'_>,
+        when: &Precondition,
+        unix_s: u64,
+        place: Place,
+    ) -> Result<Applied, Refusal> {
+        let table = self.table.pin();
+        let mut sequence = self.sequence();
+        let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
+        let known = table.get(name.as_str()).map(|ByName(topic)| topic);
+        let value = known.and_then(|topic| topic.value().load_full());
+        if place.past().is_none() {
+            judge_deletion(value.as_ref().map(|value| value.id()), when)?;
+        }
+        // A topic from a snapshot may be gone already, or be the one that came back.
+        let known = known.filter(|_| value.as_ref().is_some_and(|value| value.seq() < seq));
+        let (topic, terms, outdated) = match known {
+            Some(topic) => {
+                let (terms, outdated) = sequence.hold_to_rules(topic);
+                (Arc::clone(topic), terms, outdated)
+            }
+            None => {
+                let terms = Arc::clone(sequence.rules.terms(name));
+                let topic = Arc::new(Topic::deleted(name, Arc::clone(&terms), seq));
+                (topic, terms, Evicted::new())
+            }
+        };
+        let at = published_at(value.as_deref().filter(|_| known.is_some()), unix_s, place);
+        let last_seq = match place.past() {
+            Some(past) => past.last_seq,
+            None => value.as_ref().map_or(0, |value| value.seq()),
+        };
+        let message = Arc::new(Message::deletion(seq, terms, at, last_seq));
+        let deletion = Event::new(Arc::clone(&topic), message);
+        let mut tombstones = self.tombstones_mut();
+        tombstones.insert(Arc::clone(&topic), deletion.clone());
+        let mut evicted = Evicted::new();
+        if known.is_some() {
+            // Out of the index before the table, so that whatever is listed has a value.
+            self.names_mut().remove(name.as_str());
+            table.remove(name.as_str());
+            self.topics.fetch_sub(1, Ordering::Relaxed);
+            evicted = topic.clear();
+            sequence.subtract(&evicted);
+        }
+        drop(tombstones);
+        let notified = self.announce(&mut sequence, &topic, &deletion.message);
+        drop(sequence);
+        notified.wake();
+        drop((outdated, evicted));
+        Ok(Applied::Deleted(deletion))
+    }
+
+    fn replace_rules(&self, rules: Vec<Rule>, place: Place) -> Applied {
+        // Every topic goes through every change of rules: what is trimmed by one, and not by the
+        // next, must be trimmed however slowly the sweep goes.
+        let _sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sequence = self.sequence();
+        let Some(generation) = place.number(sequence.rules.generation()) else {
+            return Applied::Known;
+        };
+        sequence.subscribers.rules_replaced(generation, &rules);
+        sequence.rules = Rules::new(self.epoch, generation, rules);
+        drop(sequence);
+        let mut slice = self.names_after(None);
+        while let Some(last) = slice.last().cloned() {
+            let mut sequence = self.sequence();
+            let outdated: Vec<_> =
+                slice.iter().map(|topic| sequence.hold_to_rules(topic)).collect();
+            drop(sequence);
+            drop(outdated);
+            slice = self.names_after(Some(last.name()));
+        }
+        Applied::Rules(generation)
+    }
+
+    fn has_room(&self) -> bool {
+        self.topics.load(Ordering::Relaxed) < self.limits.topics_max
+    }
+
+    /// Judges a message for a topic with this value.
+    fn judge_put(&self, value: Option<Id>, when: &Precondition) -> Result<(), Refusal> {
+        if !when.holds(value) {
+            return Err(Refusal::PreconditionFailed);
+        }
+        if value.is_none() && !self.has_room() {
+            return Err(Refusal::TooManyTopics { max: self.limits.topics_max });
+        }
+        Ok(())
+    }
+
+    /// Puts a topic into the table and the index, and its tombstone away.
+    fn create(&self, name: &str, terms: Arc<Terms>, value: &Arc<Message>) -> Arc<Topic> {
+        let mut tombstones = self.tombstones_mut();
+        let lost_seq = tombstones.remove(name, value.seq());
+        let topic = Arc::new(Topic::new(name, terms, Arc::clone(value), lost_seq));
+        self.table.pin().insert(ByName(Arc::clone(&topic)));
+        self.names_mut().insert(ByName(Arc::clone(&topic)));
+        self.topics.fetch_add(1, Ordering::Relaxed);
+        topic
+    }
+
+    /// The last step in the sequencing point: the number is in use, and the subscribers are told.
+    ///
+    /// In this order: who reads the number and finds the message in history has not been told of
+    /// a newer one before, so a reader that begins there loses none.
+    fn announce(
+        &self,
+        sequence: &mut Sequence,
+        topic: &Arc<Topic>,
+        message: &Arc<Message>,
+    ) -> Notified {
+        interleave::inside();
+        self.advance(sequence, topic, message.seq());
+        interleave::inside();
+        sequence.subscribers.notify(topic, message)
+    }
+
+    /// The number is in use.
+    fn advance(&self, sequence: &mut Sequence, topic: &Arc<Topic>, seq: u64) {
+        sequence.seq = seq;
+        self.changes().push(seq, Arc::clone(topic));
+        self.seq.store(seq, Ordering::Release);
+    }
+}
+
+/// Judges the deletion of a topic with this value.
+fn judge_deletion(value: Option<Id>, when: &Precondition) -> Result<(), Refusal> {
+    if value.is_none() {
+        return Err(Refusal::NotFound);
+    }
+    if !when.holds(value) {
+        return Err(Refusal::PreconditionFailed);
+    }
+    Ok(())
+}
+
+/// The time of a message as its readers see it.
+fn published_at(before: Option<&Message>, unix_s: u64, place: Place) -> PublishedAt {
+    let at = PublishedAt::after(before, unix_s);
+    match place.past() {
+        Some(Past { shares_second, .. }) => PublishedAt { shares_second, ..at },
+        None => at,
+    }
+}
+
+impl Sequence {
+    /// Holds a topic to the rules in force, if it is not yet. Returns its terms, and what is no
+    /// longer kept.
+    pub(super) fn hold_to_rules(&mut self, topic: &Topic) -> (Arc<Terms>, Evicted) {
+        let terms = topic.terms();
+        if terms.generation >= self.rules.generation() {
+            return (terms, Evicted::new());
+        }
+        let terms = Arc::clone(self.rules.terms(topic.name()));
+        let evicted = topic.set_terms(&terms);
+        self.subtract(&evicted);
+        (terms, evicted)
+    }
+
+    fn add(&mut self, message: &Message) {
+        self.published += 1;
+        self.messages_kept += 1;
+        self.bytes_kept += message.data().len();
+    }
+
+    fn subtract(&mut self, evicted: &Evicted) {
+        self.messages_kept -= evicted.len();
+        self.bytes_kept -= evicted.iter().map(|message| message.data().len()).sum::<usize>();
+    }
+}

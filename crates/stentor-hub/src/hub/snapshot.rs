@@ -1,0 +1,373 @@
+//! A hub as bytes, written while it is published to, and a hub made of them.
+//!
+//! A snapshot is written in slices, in the order of names, and nobody waits meanwhile. So it is of
+//! no one moment: its beginning (the numbers, the rules, the deletions that are remembered) is of
+//! the moment when it began, and each topic of the one when its slice was written. What was ordered
+//! since the beginning, applied as [`Place::Was`](crate::Place::Was), makes it whole: an entry that
+//! a topic already has, or is older than, changes nothing but what concerns all topics. Once
+//! everything up to [`Restored::upto_seq`] was applied, the hub is as it was then.
+//!
+//! Behind the magic bytes come sections, each with its length (four bytes, little-endian) and a
+//! byte that says what it is: `B` the beginning, `R` terms, `D` a deletion, `T` a topic, `E` the
+//! end. Terms are written when something first refers to them, and referred to by their index. The
+//! first are the rules that were in force. Numbers and texts are as in `codec.rs`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use stentor_wire::target::TopicName;
+
+use super::{Hub, Limits, Origin, Sequence};
+use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule, put_varint};
+use crate::event::Event;
+use crate::id::Epoch;
+use crate::message::{Message, PublishedAt};
+use crate::rules::{Rules, Terms};
+use crate::tombstones::Tombstones;
+use crate::topic::{ByName, Topic};
+
+/// A snapshot that is being written.
+pub struct Snapshot {
+    /// The last topic that was written.
+    after: Option<Arc<Topic>>,
+    topics: u64,
+    /// Terms that were written and their places, by their addresses. They are held, so that no
+    /// others can come to the same address.
+    terms: HashMap<usize, (u64, Arc<Terms>)>,
+    /// A section under construction.
+    section: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Begins a snapshot: writes what is of this moment. Entries with greater numbers belong
+    /// behind it.
+    #[must_use]
+    pub fn begin(hub: &Hub, out: &mut Vec<u8>) -> Snapshot {
+        let mut snapshot =
+            Snapshot { after: None, topics: 0, terms: HashMap::new(), section: Vec::new() };
+        let sequence = hub.sequence();
+        let (seq, published) = (sequence.seq, sequence.published);
+        let rules = sequence.rules.all().to_vec();
+        let tombstones = hub.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let deletions: Vec<Event> = tombstones.deletions().cloned().collect();
+        let (floor, undone) = tombstones.marks();
+        drop(tombstones);
+        drop(sequence);
+
+        out.extend_from_slice(MAGIC);
+        put_bytes(&mut snapshot.section, hub.epoch.to_string().as_bytes());
+        for number in [seq, published, floor, undone, rules.len() as u64] {
+            put_varint(&mut snapshot.section, number);
+        }
+        snapshot.put_section(BEGIN, out);
+        for terms in rules {
+            snapshot.index_of(&terms, out);
+        }
+        for deletion in &deletions {
+            let terms = snapshot.index_of(deletion.message.terms(), out);
+            put_bytes(&mut snapshot.section, deletion.topic().as_bytes());
+            snapshot.put_message(terms, &deletion.message);
+            put_varint(&mut snapshot.section, deletion.message.last_seq());
+            snapshot.put_section(DELETION, out);
+        }
+        snapshot
+    }
+
+    /// Writes the next slice: whole sections, of about a megabyte unless one topic has more. False
+    /// once the end was written.
+    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> bool {
+        let begin = out.len();
+        let slice = hub.names_after(self.after.as_deref().map(Topic::name));
+        let is_last = slice.is_empty();
+        for topic in slice {
+            self.put_topic(&topic, out);
+            self.after = Some(topic);
+            if out.len() - begin >= SLICE_BYTES {
+                break;
+            }
+        }
+        if is_last {
+            // Behind the lock: whatever was found in a topic has its number by now.
+            let sequence = hub.sequence();
+            let (seq, generation) = (sequence.seq, sequence.rules.generation());
+            drop(sequence);
+            for number in [seq, generation, self.topics] {
+                put_varint(&mut self.section, number);
+            }
+            self.put_section(END, out);
+        }
+        !is_last
+    }
+
+    fn put_topic(&mut self, topic: &Topic, out: &mut Vec<u8>) {
+        let (terms, lost_seq, messages) = topic.export();
+        if messages.is_empty() {
+            return;
+        }
+        let terms = self.index_of(&terms, out);
+        let of_messages: Vec<u64> =
+            messages.iter().map(|message| self.index_of(message.terms(), out)).collect();
+        put_bytes(&mut self.section, topic.name().as_bytes());
+        for number in [terms, lost_seq, messages.len() as u64] {
+            put_varint(&mut self.section, number);
+        }
+        for (terms, message) in of_messages.into_iter().zip(&messages) {
+            self.put_message(terms, message);
+            put_parts(&mut self.section, &message.parts());
+        }
+        self.put_section(TOPIC, out);
+        self.topics += 1;
+    }
+
+    /// What messages and deletions have in common.
+    fn put_message(&mut self, terms: u64, message: &Message) {
+        for number in [terms, message.seq(), message.published_at()] {
+            put_varint(&mut self.section, number);
+        }
+        self.section.push(u8::from(message.shares_second()));
+    }
+
+    /// The index of terms, which are written if they were not yet.
+    fn index_of(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
+        let (index, address) = (self.terms.len() as u64, Arc::as_ptr(terms) as usize);
+        if let Some((index, _)) = self.terms.get(&address) {
+            return *index;
+        }
+        self.terms.insert(address, (index, Arc::clone(terms)));
+        put_varint(&mut self.section, terms.generation);
+        put_rule(&mut self.section, &terms.rule);
+        self.put_section(TERMS, out);
+        index
+    }
+
+    fn put_section(&mut self, kind: u8, out: &mut Vec<u8>) {
+        let len = u32::try_from(self.section.len()).expect("a topic keeps less than 4 GiB");
+        out.extend_from_slice(&len.to_le_bytes());
+        out.push(kind);
+        out.append(&mut self.section);
+    }
+}
+
+/// A snapshot that is being read.
+pub struct Restore {
+    limits: Limits,
+    magic_was_read: bool,
+    begin: Option<Begin>,
+    terms: Vec<Arc<Terms>>,
+    /// Once the rules in force are known.
+    hub: Option<Hub>,
+    /// In the order of their names.
+    topics: Vec<Arc<Topic>>,
+    end: Option<(u64, u64)>,
+}
+
+/// What a snapshot begins with.
+struct Begin {
+    origin: Origin,
+    published: u64,
+    /// Those of the tombstones.
+    floor: u64,
+    undone: u64,
+    /// How many of the terms are the rules in force.
+    rules: u64,
+}
+
+/// A hub from a snapshot.
+pub struct Restored {
+    /// As it was when the snapshot began, or later: entries with numbers above [`Hub::seq`] belong
+    /// behind it.
+    pub hub: Hub,
+    /// Nobody may read before the entries up to this number were applied,
+    pub upto_seq: u64,
+    /// and the changes of rules up to this generation.
+    pub upto_generation: u64,
+}
+
+impl Restore {
+    /// Begins to read a snapshot.
+    #[must_use]
+    pub fn new(limits: Limits) -> Restore {
+        Restore {
+            limits,
+            magic_was_read: false,
+            begin: None,
+            terms: Vec::new(),
+            hub: None,
+            topics: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// Takes whole sections from the beginning of `bytes`, and returns how many bytes they have:
+    /// the rest is to be given again, with more behind it.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if this is no snapshot.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        let mut rest = bytes;
+        if !self.magic_was_read {
+            let Some((magic, behind)) = rest.split_at_checked(MAGIC.len()) else { return Ok(0) };
+            if magic != MAGIC {
+                return Err("This is no snapshot, or one of a version that is not known.");
+            }
+            self.magic_was_read = true;
+            rest = behind;
+        }
+        while let Some((len, behind)) = rest.split_first_chunk() {
+            let len = (u32::from_le_bytes(*len) as usize).saturating_add(1);
+            let Some((section, behind)) = behind.split_at_checked(len) else { break };
+            let mut reader = Reader(section);
+            self.read_section(&mut reader)?;
+            reader.end()?;
+            rest = behind;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The hub, once the snapshot was read to its end.
+    ///
+    /// # Errors
+    ///
+    /// If the end is missing.
+    pub fn finish(self) -> Result<Restored, &'static str> {
+        let (Some(mut hub), Some((upto_seq, upto_generation))) = (self.hub, self.end) else {
+            return Err(TRUNCATED);
+        };
+        *hub.topics.get_mut() = self.topics.len();
+        *hub.names.get_mut().unwrap_or_else(PoisonError::into_inner) =
+            self.topics.into_iter().map(ByName).collect();
+        Ok(Restored { hub, upto_seq, upto_generation })
+    }
+
+    fn read_section(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        if self.end.is_some() {
+            return Err(MALFORMED);
+        }
+        match reader.byte()? {
+            BEGIN if self.begin.is_none() => self.read_begin(reader),
+            TERMS => self.read_terms(reader),
+            DELETION => self.read_deletion(reader),
+            TOPIC => self.read_topic(reader),
+            END => {
+                let [seq, generation, topics] = reader.varints()?;
+                self.end = Some((seq, generation));
+                let is_whole = topics == self.topics.len() as u64;
+                if is_whole { Ok(()) } else { Err("Something of the snapshot is missing.") }
+            }
+            _ => Err(MALFORMED),
+        }
+    }
+
+    fn read_begin(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        let epoch = Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
+        let [seq, published, floor, undone, rules] = reader.varints()?;
+        let origin = Origin { epoch, seq };
+        self.begin = Some(Begin { origin, published, floor, undone, rules });
+        Ok(())
+    }
+
+    fn read_terms(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        let Begin { origin, published, floor, undone, rules } =
+            self.begin.as_ref().ok_or(MALFORMED)?;
+        let generation = reader.varint()?;
+        let terms = Terms { epoch: origin.epoch, generation, rule: reader.rule()? };
+        self.terms.push(Arc::new(terms));
+        if self.terms.len() as u64 == *rules {
+            let rules = Rules::restored(self.terms.clone()).ok_or(MALFORMED)?;
+            let mut hub = Hub::with_rules(*origin, rules, self.limits);
+            sequence_mut(&mut hub).published = *published;
+            tombstones_mut(&mut hub).set_marks(*floor, *undone);
+            self.hub = Some(hub);
+        }
+        Ok(())
+    }
+
+    fn read_deletion(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        let name = TopicName::parse(reader.text()?)?;
+        let (terms, seq, at) = self.read_message(reader)?;
+        let last_seq = reader.varint()?;
+        let hub = self.hub.as_mut().ok_or(MALFORMED)?;
+        let topic = Arc::new(Topic::deleted(&name, Arc::clone(&terms), seq));
+        let message = Message::deletion(seq, terms, at, last_seq);
+        let tombstones = tombstones_mut(hub);
+        let is_in_order = tombstones.deletions().next_back().is_none_or(|last| last.seq() < seq);
+        if !is_in_order || tombstones.tombstone(&name).is_some() || tombstones.is_full() {
+            return Err(MALFORMED);
+        }
+        tombstones.insert(Arc::clone(&topic), Event::new(topic, Arc::new(message)));
+        Ok(())
+    }
+
+    fn read_topic(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        let name = TopicName::parse(reader.text()?)?;
+        let [terms, lost_seq, count] = reader.varints()?;
+        let terms = self.terms_at(terms)?;
+        let (mut messages, mut latest_seq) = (Vec::new(), lost_seq);
+        for _ in 0..count {
+            let (terms, seq, at) = self.read_message(reader)?;
+            if seq <= latest_seq {
+                return Err(MALFORMED);
+            }
+            latest_seq = seq;
+            messages.push(Arc::new(Message::new(reader.draft()?, seq, terms, at)));
+        }
+        let is_next = self.topics.last().is_none_or(|last| last.name() < name.as_str());
+        let hub = self.hub.as_mut().ok_or(MALFORMED)?;
+        if messages.is_empty() || !is_next {
+            return Err(MALFORMED);
+        }
+        let sequence = sequence_mut(hub);
+        sequence.messages_kept += messages.len();
+        sequence.bytes_kept += messages.iter().map(|message| message.data().len()).sum::<usize>();
+        let topic = Arc::new(Topic::restored(&name, terms, lost_seq, messages));
+        // The sweep may not have come to it when it was written.
+        sequence.hold_to_rules(&topic);
+        hub.table.pin().insert(ByName(Arc::clone(&topic)));
+        self.topics.push(topic);
+        Ok(())
+    }
+
+    /// What [`Snapshot::put_message`] wrote.
+    fn read_message(
+        &self,
+        reader: &mut Reader<'_>,
+    ) -> Result<(Arc<Terms>, u64, PublishedAt), &'static str> {
+        let [terms, seq, unix_s] = reader.varints()?;
+        let unix_s = u32::try_from(unix_s).map_err(|_| MALFORMED)?;
+        let shares_second = match reader.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(MALFORMED),
+        };
+        Ok((self.terms_at(terms)?, seq, PublishedAt { unix_s, shares_second }))
+    }
+
+    fn terms_at(&self, index: u64) -> Result<Arc<Terms>, &'static str> {
+        let terms = usize::try_from(index).ok().and_then(|index| self.terms.get(index));
+        terms.cloned().ok_or(MALFORMED)
+    }
+}
+
+fn sequence_mut(hub: &mut Hub) -> &mut Sequence {
+    hub.sequence.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tombstones_mut(hub: &mut Hub) -> &mut Tombstones {
+    hub.tombstones.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a snapshot begins with; the last byte is the version.
+const MAGIC: &[u8] = b"stentor snapshot\x01";
+
+const BEGIN: u8 = b'B';
+const TERMS: u8 = b'R';
+const DELETION: u8 = b'D';
+const TOPIC: u8 = b'T';
+const END: u8 = b'E';
+
+/// A slice ends behind the topic that makes it as long.
+const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+
+#[cfg(test)]
+mod tests;

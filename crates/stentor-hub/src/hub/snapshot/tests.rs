@@ -1,0 +1,448 @@
+//! Hubs that are made again, from their entries and from snapshots, are the same to every reader.
+
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stentor_wire::deflate::Inflater;
+use stentor_wire::negotiate::Encoding;
+
+use super::*;
+use crate::hub::tests::name;
+use crate::{
+    Applied, CacheControl, ContentType, Draft, Encoder, Entry, EventName, Mode, Op, Past, Pattern,
+    Place, Precondition, Refusal, Rule, Share, Span, Subscriber, decode_entry, encode_entry,
+    encode_event,
+};
+
+/// The order as a store would write it down.
+#[derive(Default)]
+struct Log(Mutex<Vec<Vec<u8>>>);
+
+impl Subscriber for Log {
+    fn notify(&self, event: &Event) {
+        let mut bytes = Vec::new();
+        encode_event(event, &mut bytes);
+        self.0.lock().unwrap().push(bytes);
+    }
+
+    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        let entry = Entry { op: Op::Rules(rules.to_vec()), when: Precondition::None, unix_s: 1 };
+        let past = Past { number: generation, shares_second: false, last_seq: 0 };
+        let mut bytes = Vec::new();
+        encode_entry(&entry, Place::Was(past), &mut bytes);
+        self.0.lock().unwrap().push(bytes);
+    }
+}
+
+impl Log {
+    fn of(hub: &Hub) -> Arc<Log> {
+        let log = Arc::new(Log::default());
+        let id = hub.add_subscriber(log.clone());
+        hub.subscribe(id, &crate::Filter::parse("/**").unwrap(), Arc::default());
+        log
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// Applies what was written down from an index on.
+    fn replay(&self, from: usize, hub: &Hub) {
+        for bytes in &self.0.lock().unwrap()[from..] {
+            let (entry, place) = decode_entry(bytes).unwrap();
+            assert!(matches!(place, Place::Was(_)));
+            hub.apply(entry, place).unwrap();
+        }
+    }
+}
+
+/// Chance from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+
+    fn is_one_of(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+const TOPICS: u64 = 16;
+
+const LIMITS: Limits = Limits { topics_max: 12, message_bytes_max: 1000 };
+
+fn epoch() -> Epoch {
+    Epoch::parse("5f3a09c1").unwrap()
+}
+
+fn rules(dice: &mut Dice) -> Vec<Rule> {
+    let patterns = ["/a/*", "/b/1", "/**"];
+    let some = patterns.iter().filter(|_| dice.below(3) > 0).collect::<Vec<_>>();
+    let rule = |pattern: &&&str| Rule {
+        pattern: Pattern::parse(pattern).unwrap(),
+        history: [0, 1, 2, 3, 8][dice.below(5) as usize],
+        history_bytes: [40, 100, 10_000][dice.below(3) as usize],
+        cache_control: dice
+            .is_one_of(2)
+            .then(|| CacheControl::parse(&format!("max-age={}", dice.below(9))).unwrap()),
+    };
+    some.iter().map(rule).collect()
+}
+
+fn draft(dice: &mut Dice) -> Draft {
+    let data = vec![b'a' + dice.below(26) as u8; dice.below(60) as usize];
+    let mut draft = match dice.below(6) {
+        0 => {
+            let body = Encoder::default().encode(Encoding::Gzip, &data).unwrap().to_vec();
+            Draft::from_gzip(&mut Inflater::default(), body, 1000).unwrap()
+        }
+        1 => Draft::new(vec![b'x'; 300]),
+        _ => Draft::new(data),
+    };
+    draft = match dice.below(3) {
+        0 => draft.with_content_type(ContentType::TEXT),
+        1 => draft.with_content_type(ContentType::parse("x/y; z=1").unwrap()),
+        _ => draft,
+    };
+    if dice.is_one_of(4) {
+        draft = draft.with_event(EventName::parse("tick").unwrap());
+    }
+    if dice.is_one_of(4) {
+        draft = draft.with_cache_control(CacheControl::parse("no-store").unwrap());
+    }
+    draft
+}
+
+/// Any change, on any condition, at a time that mostly goes on.
+fn entry(dice: &mut Dice, hub: &Hub) -> Entry<'static> {
+    let kind = ["a", "b"][dice.below(2) as usize];
+    let topic = format!("/{kind}/{}", dice.below(TOPICS / 2));
+    let value = hub.value(&topic);
+    let tags: Box<[u8]> = match value {
+        Some(value) if dice.is_one_of(2) => format!("\"{}\"", value.id()).into_bytes().into(),
+        _ => (*b"*").into(),
+    };
+    let when = match dice.below(8) {
+        0 => Precondition::IfMatch(tags),
+        1 => Precondition::IfNoneMatch(tags),
+        _ => Precondition::None,
+    };
+    let topic = name(&topic).into_owned();
+    let (op, when) = match dice.below(20) {
+        0 => (Op::Rules(rules(dice)), Precondition::None),
+        1..6 => (Op::Delete(topic), when),
+        _ => (Op::Put(topic, draft(dice)), when),
+    };
+    Entry { op, when, unix_s: 1000 + hub.seq() / 4 - dice.below(3) }
+}
+
+/// A hub, what happened to it as who makes the order wrote it down, and as a store did.
+struct Original {
+    hub: Hub,
+    log: Arc<Log>,
+    ordered: Vec<(Vec<u8>, Result<(), Refusal>)>,
+    has_holes: bool,
+}
+
+impl Original {
+    fn new(has_holes: bool) -> Original {
+        let hub = Hub::new(epoch(), vec![], LIMITS);
+        Original { log: Log::of(&hub), hub, ordered: Vec::new(), has_holes }
+    }
+
+    fn step(&mut self, dice: &mut Dice) {
+        let entry = entry(dice, &self.hub);
+        let latest = match entry.op {
+            Op::Rules(_) => self.hub.sequence().rules.generation(),
+            _ => self.hub.seq(),
+        };
+        let hole = if self.has_holes { [0, 1, 1 << 20][dice.below(3) as usize] } else { 0 };
+        let place = Place::At(latest + 1 + hole);
+        let mut bytes = Vec::new();
+        encode_entry(&entry, place, &mut bytes);
+        let before = (self.hub.counts(), self.hub.seq());
+        let result = self.hub.apply(entry, if self.has_holes { place } else { Place::Next });
+        let after = (self.hub.counts(), self.hub.seq());
+        assert!(result.is_ok() || after == before, "a refused entry changes nothing");
+        self.ordered.push((bytes, result.map(drop)));
+    }
+}
+
+/// Everything that readers can see, and the rules that hold for whom.
+fn see(hub: &Hub) -> String {
+    let mut seen = format!(
+        "{} {} {} {:?}\n{:?}\n",
+        hub.epoch(),
+        hub.seq(),
+        hub.notified_seq(),
+        hub.counts(),
+        hub.topics("", None, 100)
+    );
+    let mut list = |missed: &dyn std::fmt::Debug, events: &[Event]| {
+        let seqs = events.iter().map(|event| (event.topic(), event.seq()));
+        writeln!(seen, "{missed:?} {:?}", seqs.collect::<Vec<_>>()).unwrap();
+        for Event { message, .. } in events {
+            let head = String::from_utf8_lossy(message.form(Encoding::Identity).unwrap().head);
+            let gzip = message.form(Encoding::Gzip).map(|form| form.body);
+            let all = (message.data(), message.event(), gzip, message.varies());
+            let flags = (message.shares_second(), message.conflates(), message.is_deletion());
+            let state = (message.is_value(), message.is_dropped(), message.last_seq());
+            writeln!(seen, "{head} {all:?} {flags:?} {state:?}").unwrap();
+        }
+    };
+    for since in [0, hub.seq() / 2, hub.seq().saturating_sub(3)] {
+        for mode in [Mode::All, Mode::Latest, Mode::ByRule] {
+            let span = Span { since, upto: hub.seq(), mode };
+            for topic in 0..TOPICS {
+                let mut events = Vec::new();
+                let topic = format!("/{}/{}", ["a", "b"][topic as usize % 2], topic / 2);
+                let missed = hub.missed(&topic, span, usize::MAX, &mut events);
+                list(&missed, &events);
+            }
+            let (any, share) = (Pattern::any(), Share { steps: 100, bytes: usize::MAX });
+            let mut events = Vec::new();
+            let page = hub.missed_by_pattern(&any, span, None, share, &mut events);
+            list(&page, &events);
+        }
+    }
+    for topic in hub.names_after(None) {
+        let (terms, lost_seq, messages) = topic.export();
+        let terms_of = messages.iter().map(|message| message.terms()).collect::<Vec<_>>();
+        writeln!(seen, "{terms:?} {lost_seq} {terms_of:?}").unwrap();
+    }
+    writeln!(seen, "{:?}", hub.sequence().rules.all()).unwrap();
+    let tombstones = hub.tombstones.read().unwrap();
+    writeln!(seen, "{:?} {:?}", tombstones.marks(), tombstones.deletions().collect::<Vec<_>>())
+        .unwrap();
+    seen
+}
+
+/// The whole of a snapshot of a hub that nobody publishes to.
+fn snapshot(hub: &Hub) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut snapshot = Snapshot::begin(hub, &mut bytes);
+    while snapshot.write_slice(hub, &mut bytes) {}
+    bytes
+}
+
+fn restore(bytes: &[u8], piece: usize) -> Result<Restored, &'static str> {
+    let mut restore = Restore::new(LIMITS);
+    let (mut kept, mut rest) = (Vec::new(), bytes);
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(piece.min(rest.len()));
+        kept.extend_from_slice(now);
+        let used = restore.read(&kept)?;
+        kept.drain(..used);
+        rest = later;
+    }
+    restore.finish()
+}
+
+fn seeds() -> u64 {
+    std::env::var("STENTOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+}
+
+#[test]
+fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
+    for seed in 0..seeds() {
+        let mut dice = Dice(seed);
+        let mut original = Original::new(seed % 2 == 1);
+        for _ in 0..dice.below(100) {
+            original.step(&mut dice);
+        }
+        // Written in slices while things go on.
+        let mut bytes = Vec::new();
+        let mut snapshot_ = Snapshot::begin(&original.hub, &mut bytes);
+        let mut from = original.log.len();
+        let begun_seq = original.hub.seq();
+        while dice.below(3) > 0 || snapshot_.write_slice(&original.hub, &mut bytes) {
+            original.step(&mut dice);
+        }
+        let upto_seq = original.hub.seq();
+        for _ in 0..dice.below(10) {
+            original.step(&mut dice);
+        }
+
+        let restored = restore(&bytes, 1 + dice.below(500) as usize).unwrap();
+        assert_eq!((restored.hub.seq(), restored.upto_seq), (begun_seq, upto_seq), "{seed}");
+        // What is in the snapshot may come again.
+        from -= dice.below(from as u64 + 1) as usize;
+        original.log.replay(from, &restored.hub);
+        original.log.replay(from, &restored.hub);
+        assert_eq!(see(&restored.hub), see(&original.hub), "{seed}: snapshot");
+
+        let replayed = Hub::new(epoch(), vec![], LIMITS);
+        original.log.replay(0, &replayed);
+        assert_eq!(see(&replayed), see(&original.hub), "{seed}: applied entries");
+        let judged = Hub::new(epoch(), vec![], LIMITS);
+        for (bytes, result) in &original.ordered {
+            let (entry, mut place) = decode_entry(bytes).unwrap();
+            if !original.has_holes {
+                place = Place::Next;
+            }
+            assert_eq!(judged.apply(entry, place).map(drop), *result, "{seed}");
+        }
+        assert_eq!(see(&judged), see(&original.hub), "{seed}: judged entries");
+
+        // All of them go on alike.
+        for _ in 0..20 {
+            original.step(&mut dice);
+            let (bytes, result) = original.ordered.last().unwrap();
+            for hub in [&restored.hub, &replayed, &judged] {
+                let (entry, place) = decode_entry(bytes).unwrap();
+                assert_eq!(hub.apply(entry, place).map(drop), *result, "{seed}");
+            }
+        }
+        for hub in [&restored.hub, &replayed, &judged] {
+            assert_eq!(see(hub), see(&original.hub), "{seed}: afterwards");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_may_be_written_while_everybody_is_at_work() {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    let log = Log::of(&hub);
+    let over = AtomicBool::new(false);
+    let (bytes, from) = std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (hub, over) = (&hub, &over);
+            scope.spawn(move || {
+                let mut dice = Dice(writer);
+                while !over.load(Ordering::Relaxed) {
+                    let entry = entry(&mut dice, hub);
+                    let _ = hub.apply(entry, Place::Next);
+                }
+            });
+        }
+        let mut all = Vec::new();
+        while log.len() < 3_000 {
+            let mut bytes = Vec::new();
+            let from = log.len();
+            let mut snapshot = Snapshot::begin(&hub, &mut bytes);
+            while snapshot.write_slice(&hub, &mut bytes) {
+                std::thread::yield_now();
+            }
+            all = vec![(bytes, from)];
+        }
+        over.store(true, Ordering::Relaxed);
+        all.pop().unwrap()
+    });
+    let restored = restore(&bytes, bytes.len()).unwrap();
+    assert!(restored.upto_seq <= hub.seq() && restored.hub.seq() <= restored.upto_seq);
+    log.replay(from, &restored.hub);
+    assert_eq!(see(&restored.hub), see(&hub));
+    let replayed = Hub::new(epoch(), vec![], LIMITS);
+    log.replay(0, &replayed);
+    assert_eq!(see(&replayed), see(&hub));
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let mut dice = Dice(7);
+    let mut original = Original::new(false);
+    for _ in 0..60 {
+        original.step(&mut dice);
+    }
+    let bytes = snapshot(&original.hub);
+    let seen = see(&original.hub);
+    assert_eq!(see(&restore(&bytes, bytes.len()).unwrap().hub), seen);
+    for len in 0..bytes.len() {
+        assert!(restore(&bytes[..len], len.max(1)).is_err(), "cut to {len}");
+    }
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[at] ^= 1 << (at % 8);
+        // It is refused, or is the snapshot of another hub.
+        if let Ok(restored) = restore(&other, other.len()) {
+            let _ = see(&restored.hub);
+            assert_eq!(see(&restore(&snapshot(&restored.hub), 9).unwrap().hub), see(&restored.hub));
+        }
+    }
+    let message = |bytes: &[u8]| restore(bytes, 1 << 20).err().unwrap();
+    assert!(message(b"stentor snapshot\x02....").contains("version"));
+    assert!(message(&bytes[..bytes.len() - 1]).contains("end"));
+    assert!(message(&[&bytes[..], &bytes[17..]].concat()).contains("nothing"));
+}
+
+#[test]
+fn a_slice_is_bounded() {
+    let hub = Hub::new(epoch(), vec![], Limits::default());
+    for index in 0..100 {
+        hub.publish(name(&format!("/{index}")), Draft::new(*b"12345"), Precondition::None, 9)
+            .unwrap();
+    }
+    let mut bytes = Vec::new();
+    let mut snapshot = Snapshot::begin(&hub, &mut bytes);
+    let mut slices = 0;
+    loop {
+        bytes.clear();
+        if !snapshot.write_slice(&hub, &mut bytes) {
+            break;
+        }
+        slices += 1;
+        assert!(bytes.len() < SLICE_BYTES + 40, "{}", bytes.len());
+    }
+    assert!(slices > 10);
+}
+
+#[test]
+fn numbers_may_be_given_and_leave_holes() {
+    let hub = Hub::new(Origin { epoch: epoch(), seq: 41 }, vec![], LIMITS);
+    let put = |seq: Place| {
+        let entry = hub.admit(Op::Put(name("/a"), Draft::new(*b"x")), Precondition::None, 1);
+        hub.apply(entry.unwrap(), seq).unwrap()
+    };
+    assert_eq!(hub.seq(), 41);
+    assert!(matches!(put(Place::Next), Applied::Put(published) if published.id.seq == 42));
+    assert!(matches!(put(Place::At(1 << 40)), Applied::Put(_)));
+    for passed in [0, 41, 42, 43, 1 << 40] {
+        assert!(matches!(put(Place::At(passed)), Applied::Known), "{passed}");
+    }
+    assert_eq!((hub.counts().published_total, hub.seq()), (2, 1 << 40));
+    assert!(
+        matches!(put(Place::Next), Applied::Put(published) if published.id.seq == (1 << 40) + 1)
+    );
+    let lately = |since, steps| {
+        let span = Span { since, upto: u64::MAX, mode: Mode::All };
+        let filter = crate::Filter::parse("/a").unwrap();
+        let (mut events, share) = (Vec::new(), Share { steps, bytes: usize::MAX });
+        let missed = hub.missed_lately(&[&filter], span, share, &mut events)?;
+        Some((missed.upto, events.iter().map(Event::seq).collect::<Vec<_>>()))
+    };
+    let all = vec![42, 1 << 40, (1 << 40) + 1];
+    assert_eq!(lately(41, 9), Some((u64::MAX, all.clone())));
+    assert_eq!(lately(41, 1), Some((42, vec![42])));
+    assert_eq!(lately(43, 1), Some((1 << 40, all[1..2].to_vec())));
+    assert_eq!(lately(1 << 40, 1), Some((u64::MAX, all[2..].to_vec())));
+    assert_eq!(lately(40, 9), None, "it is not known what was before");
+}
+
+#[test]
+fn a_refusal_comes_early_and_again_in_its_place() {
+    let hub = Hub::new(epoch(), vec![], Limits { topics_max: 1, message_bytes_max: 4 });
+    let admit = |op, when| hub.admit(op, when, 1);
+    let put = |topic, data: &str| Op::Put(name(topic), Draft::new(data.as_bytes()));
+    let if_none = || Precondition::IfNoneMatch((*b"*").into());
+    let early = admit(put("/a", "1"), if_none()).unwrap();
+    let other = admit(put("/b", "1"), Precondition::None).unwrap();
+    let late = admit(put("/a", "2"), if_none()).unwrap().into_owned();
+    assert!(matches!(hub.apply(early, Place::Next), Ok(Applied::Put(_))));
+    let seen = see(&hub);
+    assert_eq!(hub.apply(late, Place::Next).unwrap_err(), Refusal::PreconditionFailed);
+    assert_eq!(hub.apply(other, Place::Next).unwrap_err(), Refusal::TooManyTopics { max: 1 });
+    for (op, when, refusal) in [
+        (put("/a", "12345"), Precondition::None, Refusal::TooLarge { max: 4 }),
+        (put("/b", "1"), Precondition::None, Refusal::TooManyTopics { max: 1 }),
+        (put("/a", "1"), if_none(), Refusal::PreconditionFailed),
+        (Op::Delete(name("/b")), Precondition::None, Refusal::NotFound),
+        (Op::Delete(name("/a")), if_none(), Refusal::PreconditionFailed),
+    ] {
+        assert_eq!(admit(op, when).unwrap_err(), refusal);
+    }
+    assert_eq!(see(&hub), seen);
+}

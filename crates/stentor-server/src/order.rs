@@ -1,0 +1,128 @@
+//! How a change gets its place in the order: at once, or after a while.
+//!
+//! The hub admits a change and applies it; in between somebody must commit it, which is to say that
+//! it has its place and keeps it. That is a [`Sequencer`]'s business. The one in memory does it on
+//! the spot. Others, a store or a broker, take their time, and tell whoever asked by its
+//! [`ReturnAddress`] what came of it. A worker waits for nobody: the connection's answer does.
+
+use crate::context::Shared;
+use crate::mailbox::{Mailbox, Order};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use stentor_hub::{Applied, Entry, Place, Refusal};
+use stentor_io::Peer;
+use stentor_wire::status::Status;
+
+/// What came of a change.
+pub(crate) type Outcome = Result<Applied, CommitError>;
+
+/// Why a change did not come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitError {
+    /// It was refused, where it was admitted or at its place in the order. Nothing has changed.
+    Refused(Refusal),
+    /// It could not be committed. Nobody has seen it here; whether it is kept is not known.
+    Failed,
+}
+
+impl CommitError {
+    /// What a publisher is answered.
+    pub(crate) fn status(self) -> Status {
+        match self {
+            CommitError::Refused(Refusal::TooLarge { .. }) => Status::CONTENT_TOO_LARGE,
+            CommitError::Refused(Refusal::TooManyTopics { .. }) => Status::INSUFFICIENT_STORAGE,
+            CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
+            CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
+            CommitError::Failed => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl From<Refusal> for CommitError {
+    fn from(refusal: Refusal) -> CommitError {
+        CommitError::Refused(refusal)
+    }
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitError::Refused(refusal) => refusal.fmt(f),
+            CommitError::Failed => f.write_str(
+                "It is not known whether the change was kept: look at the value, and send it again.",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+/// Whoever gives changes their places.
+pub(crate) trait Sequencer: Send + Sync {
+    /// Has an admitted entry committed and applied. `None` if that takes a while: then `back` is
+    /// told what came of it, once. Whoever asks for several is told in the order it asked.
+    fn commit(
+        &self,
+        shared: &Shared,
+        entry: Entry<'_>,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome>;
+}
+
+/// The order is made here and nowhere kept: an entry has its place as soon as it is applied.
+pub(crate) struct InMemory;
+
+impl Sequencer for InMemory {
+    fn commit(
+        &self,
+        shared: &Shared,
+        entry: Entry<'_>,
+        _: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        Some(shared.apply(entry, Place::Next))
+    }
+}
+
+/// Which request asked for a change, and which of the changes it asked for this was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket {
+    pub(crate) peer: Peer,
+    /// The number of the request, in all lives of the connection's record.
+    pub(crate) stamp: u32,
+    /// The line of a stream of messages; 0 for what is asked for alone.
+    pub(crate) line: u64,
+}
+
+#[cfg(any(test, feature = "fuzz"))]
+impl Ticket {
+    /// Of a request that came from nowhere.
+    pub(crate) fn of_nobody() -> Ticket {
+        Ticket { peer: Peer::from_index(0), stamp: 0, line: 0 }
+    }
+}
+
+/// Where what came of a change is to be told.
+#[derive(Debug)]
+pub(crate) enum ReturnAddress {
+    /// A connection of a worker.
+    Worker(Arc<Mailbox>, Ticket),
+    /// A thread that waits.
+    Thread(Sender<Outcome>),
+}
+
+impl ReturnAddress {
+    /// Tells what came of it. If nobody waits any more, nobody is told.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "only what is kept is committed late, and so far nothing is")
+    )]
+    pub(crate) fn tell(self, outcome: Outcome) {
+        match self {
+            ReturnAddress::Worker(mailbox, ticket) => {
+                mailbox.put(Order::Committed(ticket, Box::new(outcome)));
+            }
+            ReturnAddress::Thread(sender) => drop(sender.send(outcome)),
+        }
+    }
+}
