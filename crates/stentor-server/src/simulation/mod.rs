@@ -8,6 +8,9 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
+//! Meanwhile debug builds check the records of the worker after every event, its sums after every
+//! turn, and the hub now and then.
+//!
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
