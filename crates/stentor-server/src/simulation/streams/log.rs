@@ -49,7 +49,9 @@ pub(super) struct Entry {
 
 /// What publishers are about to publish: the topic and the content type of each datum.
 #[derive(Clone, Default)]
-pub(super) struct Sent(Rc<RefCell<HashMap<Vec<u8>, (String, String)>>>);
+pub(super) struct Sent(Rc<RefCell<ByData>>);
+
+type ByData = HashMap<Vec<u8>, (String, String)>;
 
 impl Sent {
     pub(super) fn expect(&self, topic: &str, data: &[u8], content_type: &str) {
