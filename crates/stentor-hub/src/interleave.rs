@@ -164,6 +164,9 @@ mod tests {
                     let is_found = found.iter().any(|event| event.seq() == seq);
                     let told = format!("{before:?}, {meanwhile:?} at {nth}: {seq} of {found:?}");
                     assert!(!is_mine || is_found || lost_seq >= seq, "{told}");
+                    // A gap is told before what was found.
+                    let mut found = found.iter().filter(|event| event.topic() == "/t/a");
+                    assert!(!is_mine || is_found || found.all(|event| event.seq() > seq), "{told}");
                 }
                 runs += 1;
                 if points.get() <= nth {

@@ -114,7 +114,7 @@ pub(crate) enum ReturnAddress {
 impl ReturnAddress {
     /// Tells what came of it. If nobody waits any more, nobody is told.
     #[cfg_attr(
-        not(test),
+        not(any(test, feature = "fuzz")),
         expect(dead_code, reason = "only what is kept is committed late, and so far nothing is")
     )]
     pub(crate) fn tell(self, outcome: Outcome) {

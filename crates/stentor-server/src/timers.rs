@@ -47,10 +47,10 @@ impl Timer {
         self.deadline_tick
     }
 
-    /// Whether the wheel will look at the record, and in time.
+    /// Whether the wheel will look at the record.
     #[cfg(debug_assertions)]
     pub(crate) fn is_queued(&self) -> bool {
-        self.look_tick <= self.deadline_tick
+        self.look_tick != UNQUEUED
     }
 }
 

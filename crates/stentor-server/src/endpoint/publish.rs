@@ -192,7 +192,8 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             let body = format!("{{\"id\":\"{id}\",\"readers\":{readers}}}\n", id = id.as_str());
             x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
         }
-        Ok(_) => x.reply.empty(Status::NO_CONTENT, b""),
+        Ok(Applied::Deleted(_)) => x.reply.empty(Status::NO_CONTENT, b""),
+        Ok(other) => unreachable!("a change is made or refused: {other:?}"),
         Err(error) => {
             x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
             x.reply.refuse(error.status(), &error.to_string());

@@ -9,7 +9,7 @@
 use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Files, Mount, Settings};
 use crate::mailbox::Order;
-use crate::simulation::{World, patient};
+use crate::simulation::{Late, World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
 use stentor_io::{Client, Faults};
 use stentor_wire::target::TopicName;
@@ -56,7 +56,8 @@ impl Play {
             delay_ms_max: [0, 20][bit(3)],
             window_bytes: [1 << 20, 700][bit(4)],
         };
-        let world = World::new(u64::from(first), faults, settings());
+        let late = [None, Some(Late::new(10))][bit(5)].clone();
+        let world = World::with_workers(1, late, u64::from(first), faults, settings());
         Play { world, slots: [None; 8], clients: Vec::new(), slot: 0, unsent: Vec::new() }
     }
 

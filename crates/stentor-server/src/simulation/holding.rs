@@ -3,7 +3,7 @@
 use super::codec::{COMMANDER, TEXT, put_frame, take_frame};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
-use crate::limits::LINE_COST_PER_TURN;
+use crate::limits::{LINE_COST_PER_TURN, TURN_COST_MAX};
 use stentor_hub::{ContentType, Pattern, Rule};
 use stentor_io::{Client, Faults, Rng};
 
@@ -159,6 +159,25 @@ fn a_command_costs_what_it_names_and_not_what_is_read_already() {
     assert_eq!(after.filters_bytes, before.filters_bytes);
     let owned_max = 200 * 2 * 24 + 2_000;
     assert!(after.readers_bytes <= owned_max, "names are not copied: {}", after.readers_bytes);
+}
+
+#[test]
+fn a_turn_that_has_cost_enough_visits_no_further_topics() {
+    let mut world = World::new(1, kind(), patient());
+    let topics = ["/a", "/b", "/c"];
+    for topic in topics.into_iter().cycle().take(12) {
+        let get = format!("GET {topic} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
+        world.ask(PUBLIC, get.as_bytes());
+    }
+    for topic in topics {
+        world.publish(topic, vec![b'x'; TURN_COST_MAX], ContentType::TEXT);
+    }
+    let before = world.totals().deliveries;
+    let delivered = [4, 8, 12].map(|_| {
+        world.turn();
+        world.totals().deliveries - before
+    });
+    assert_eq!(delivered, [4, 8, 12]);
 }
 
 #[test]

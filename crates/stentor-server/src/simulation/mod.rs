@@ -8,6 +8,9 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
+//! Meanwhile debug builds check the records of the worker after every event, its sums after every
+//! turn, and the hub now and then.
+//!
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
@@ -26,6 +29,9 @@ mod faults;
 mod holding;
 #[cfg(test)]
 mod hostile;
+mod late;
+#[cfg(test)]
+mod races;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
@@ -39,14 +45,15 @@ use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;
-use crate::order::InMemory;
+use crate::order::{InMemory, Sequencer};
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
+pub(crate) use late::Late;
 use std::sync::Arc;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::Client;
-use stentor_io::{Faults, Sim};
+use stentor_io::{Faults, Rng, Sim};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 
@@ -56,7 +63,7 @@ const SMALL: &[u8] = b"183.22 +1.2%";
 const LARGE_BYTES: usize = 10_000;
 const TEXT_BYTES: usize = 3_000;
 
-/// A worker on a simulated network.
+/// A worker on a simulated network, and perhaps others beside it that share the hub.
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) worker: Worker,
@@ -64,30 +71,74 @@ pub(crate) struct World {
     pub(crate) jobs: Jobs,
     pub(crate) loader: Option<FileLoader>,
     mailbox: Arc<Mailbox>,
+    others: Vec<Other>,
+    /// Whose turn it is.
+    chance: Rng,
+    /// What commits the changes of publishers, if not the worker itself.
+    late: Option<Arc<Late>>,
+}
+
+/// Another worker, with a network of its own.
+struct Other {
+    sim: Sim,
+    worker: Worker,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Other {
+    fn new(
+        shared: &Arc<Shared>,
+        index: usize,
+        seed: u64,
+        faults: Faults,
+        settings: Arc<Settings>,
+    ) -> Other {
+        let seed = seed.wrapping_add(index as u64);
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let (stats, own) = (Arc::clone(&shared.workers[index]), Arc::clone(&mailbox));
+        let worker = Worker::new(Arc::clone(shared), settings, stats, own, seed);
+        Other { sim: Sim::new(seed, faults), worker, mailbox }
+    }
 }
 
 impl World {
     pub(crate) fn new(seed: u64, faults: Faults, settings: Settings) -> World {
+        World::with_workers(1, None, seed, faults, settings)
+    }
+
+    /// A world of so many workers, each with a network of its own; whatever its publishers change
+    /// is committed at once, or late.
+    pub(crate) fn with_workers(
+        workers: usize,
+        late: Option<Arc<Late>>,
+        seed: u64,
+        faults: Faults,
+        settings: Settings,
+    ) -> World {
         let (compressor, jobs) = Compressor::by_hand();
         let epoch = Epoch::parse("0badcafe").unwrap();
-        let stats = Arc::new(Stats::default());
         let file_cache = Arc::new(FileCache::new().unwrap());
         let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
+        let sequencer: Box<dyn Sequencer> = match &late {
+            Some(late) => Box::new(Arc::clone(late)),
+            None => Box::new(InMemory),
+        };
         let shared = Arc::new(Shared {
-            sequencer: Box::new(InMemory),
+            sequencer,
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             file_cache,
             addresses: AddressCounts::new(),
-            workers: vec![Arc::clone(&stats)],
-            workers_public: 1,
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            workers_public: workers,
             started_unix_s: 0,
         });
-        let mailbox = Arc::new(Mailbox::new().unwrap());
         let settings = Arc::new(settings);
-        let own = Arc::clone(&mailbox);
-        let worker = Worker::new(Arc::clone(&shared), settings, stats, own, seed);
-        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, loader, mailbox };
+        let worker = |index| Other::new(&shared, index, seed, faults, Arc::clone(&settings));
+        let Other { sim, worker: first, mailbox } = worker(0);
+        let (others, chance) = ((1..workers).map(worker).collect(), Rng::new(!seed));
+        let world =
+            World { sim, worker: first, shared, jobs, loader, mailbox, others, chance, late };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -119,8 +170,42 @@ impl World {
         }
     }
 
-    /// One turn of the loop. Returns false if only time can change anything.
+    /// Lets one of the workers, 0 being the first, be that of the world while `act` runs.
+    pub(crate) fn at<R>(&mut self, index: usize, act: impl FnOnce(&mut World) -> R) -> R {
+        self.change_place(index);
+        let result = act(self);
+        self.change_place(index);
+        result
+    }
+
+    fn change_place(&mut self, index: usize) {
+        let Some(other) = index.checked_sub(1) else { return };
+        let Other { sim, worker, mailbox } = &mut self.others[other];
+        std::mem::swap(&mut self.sim, sim);
+        std::mem::swap(&mut self.worker, worker);
+        std::mem::swap(&mut self.mailbox, mailbox);
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// One turn of the loop of one worker. Returns false if only time can change anything.
     pub(crate) fn turn(&mut self) -> bool {
+        #[cfg(debug_assertions)]
+        if self.chance.percent(5) {
+            self.shared.hub.check();
+        }
+        let workers = self.workers();
+        let first = self.chance.below(workers);
+        let commits = match &self.late {
+            Some(late) => late.step(&self.shared, &mut self.chance),
+            None => false,
+        };
+        commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
+    }
+
+    fn turn_of_one(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
         self.worker.read_mailbox(&mut self.sim);
         let passes = self.worker.next_deadline_ms() == Some(0);
@@ -142,9 +227,15 @@ impl World {
         Totals::sum(self.shared.workers.iter().map(AsRef::as_ref))
     }
 
+    /// Connections that the workers hold.
+    pub(crate) fn open_sockets(&self) -> usize {
+        let sims = self.others.iter().map(|other| &other.sim).chain([&self.sim]);
+        sims.map(Sim::open_sockets).sum()
+    }
+
     /// With all clients gone, nothing of them is left and nobody is counted.
     pub(crate) fn check_nothing_is_left(&self) {
-        assert_eq!(self.sim.open_sockets(), 0, "connections are left");
+        assert_eq!(self.open_sockets(), 0, "connections are left");
         let totals = self.totals();
         let counted = totals.connections_public
             + totals.connections_control
@@ -159,11 +250,12 @@ impl World {
     /// With all readers gone, publishing to `topic` reaches nobody.
     pub(crate) fn check_nobody_reads(&self, topic: &str) {
         let draft = Draft::new(*b"last").with_content_type(ContentType::TEXT);
-        let published = self.publish_draft(topic, draft);
-        assert_eq!(published.readers, 0, "{topic}");
+        assert_eq!(self.publish_draft(topic, draft).readers, 0, "{topic}");
         let mut mail = std::collections::VecDeque::new();
-        self.mailbox.swap(&mut mail);
-        assert!(mail.is_empty(), "the worker is told of what nobody reads");
+        for mailbox in self.others.iter().map(|other| &other.mailbox).chain([&self.mailbox]) {
+            mailbox.swap(&mut mail);
+            assert!(mail.is_empty(), "a worker is told of what nobody reads");
+        }
     }
 }
 

@@ -13,15 +13,17 @@
 //! `log.rs` is the model of what was published, `view.rs` the oracle.
 
 mod log;
+mod meanwhile;
 mod poller;
 mod publisher;
 mod reader;
 mod view;
 
 use super::seeds::faults;
-use super::{World, patient};
+use super::{Late, World, patient};
 use crate::mailbox::Order;
 use log::{Log, TOPICS, wants};
+use meanwhile::Meanwhile;
 use poller::Poller;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
@@ -35,6 +37,7 @@ struct Stage {
     log: Log,
     rng: Rng,
     source: Source,
+    meanwhile: Meanwhile,
     readers: Vec<Reader>,
     pollers: Vec<Poller>,
     putters: Vec<Putter>,
@@ -51,7 +54,7 @@ pub(super) fn run(seed: u64) {
             stage.topics = TOPICS.len();
         }
         stage.publish();
-        stage.turn(Mood { unrest: 3, ..READING });
+        stage.turn(UNREST);
     }
     stage.come_to_rest();
     stage.check_readers();
@@ -66,6 +69,7 @@ pub(super) fn run(seed: u64) {
 }
 
 const READING: Mood = Mood { unrest: 0, connects: true, draining: false };
+const UNREST: Mood = Mood { unrest: 3, ..READING };
 
 impl Stage {
     fn new(seed: u64) -> Stage {
@@ -74,16 +78,19 @@ impl Stage {
         let mut settings = patient();
         settings.topics = log::rules();
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
-        let world = World::new(seed ^ 0x5eed, faults, settings);
+        let workers = 1 + rng.below(3);
+        let late = rng.percent(50).then(|| Late::new([0, 10, 50][rng.below(3)]));
+        let world = World::with_workers(workers, late, seed ^ 0x5eed, faults, settings);
         let log = Log::attach(&world);
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
         let pollers =
             (0..rng.below(3)).map(|_| Poller::new(Plan::random(&mut rng), &log)).collect();
         let putters = (0..rng.below(3)).map(|_| Putter::default()).collect();
-        let source = Source::new(faults.window_bytes);
+        let source = Source::new(0, faults.window_bytes);
+        let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
         let topics = TOPICS.len() - 1;
-        Stage { world, log, rng, source, readers, pollers, putters, topics }
+        Stage { world, log, rng, source, meanwhile, readers, pollers, putters, topics }
     }
 
     /// Publishes or deletes something, or nothing.
@@ -105,9 +112,12 @@ impl Stage {
             15..22 if !self.putters.is_empty() => {
                 let deletes = self.rng.percent(10);
                 let datum = (!deletes).then(|| self.source.next(&mut self.rng, false));
-                let putters = self.putters.len();
-                let putter = &mut self.putters[self.rng.below(putters)];
-                putter.put(&mut self.world.sim, &mut self.log, topic, datum);
+                let index = self.rng.below(self.putters.len());
+                let Stage { world, log, putters, .. } = self;
+                let putter = &mut putters[index];
+                world.at(index % world.workers(), |world| {
+                    putter.put(&mut world.sim, log, topic, datum);
+                });
             }
             _ => {}
         }
@@ -125,13 +135,22 @@ impl Stage {
     /// Everybody does something, then the server does. Returns whether it had anything to do.
     fn turn(&mut self, mood: Mood) -> bool {
         let Stage { world, log, rng, readers, pollers, putters, .. } = self;
-        readers.iter_mut().for_each(|reader| reader.play(&mut world.sim, rng, log, mood));
-        pollers.iter_mut().for_each(|poller| poller.play(&mut world.sim, rng, log, mood));
-        putters.iter_mut().for_each(|putter| putter.play(&mut world.sim, log, mood));
+        for (index, reader) in readers.iter_mut().enumerate() {
+            world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));
+        }
+        for (index, poller) in pollers.iter_mut().enumerate() {
+            world.at(index % world.workers(), |world| poller.play(&mut world.sim, rng, log, mood));
+        }
+        for (index, putter) in putters.iter_mut().enumerate() {
+            world.at(index % world.workers(), |world| putter.play(&mut world.sim, log, mood));
+        }
         if rng.percent(20) {
             world.jobs.run_one();
         }
-        let busy = world.turn();
+        let busy = match mood.unrest {
+            0 => world.turn(),
+            _ => self.meanwhile.during(self.topics, || world.turn()),
+        };
         log.absorb();
         busy
     }
@@ -173,7 +192,7 @@ impl Stage {
         // A poll may be between two requests.
         let expected = streams..=streams + polls;
         let totals = self.world.totals();
-        let open = self.connections().len();
+        let open = self.connections().count();
         assert!(
             expected.contains(&readers),
             "{readers} are told of {topic}, not {expected:?}; {open} are open: {totals:?}"
@@ -185,7 +204,7 @@ impl Stage {
     fn check_signs_of_life(&mut self) {
         self.readers.iter_mut().for_each(|reader| reader.signs_of_life = 0);
         let streams = patient().streams;
-        self.world.sim.sleep(streams.heartbeat_ms.max(streams.ping_ms));
+        self.sleep(streams.heartbeat_ms.max(streams.ping_ms));
         for _ in 0..TURNS_MAX {
             self.turn(READING);
             let broken = |reader: &Reader| reader.missing(&self.log).is_some();
@@ -202,39 +221,53 @@ impl Stage {
     fn stop(&mut self) {
         for _ in 0..self.rng.below(30) {
             self.publish();
-            self.turn(Mood { unrest: 3, ..READING });
+            self.turn(UNREST);
         }
-        self.world.worker.execute(&mut self.world.sim, Order::Drain);
+        let workers = self.world.workers();
+        for index in 0..workers {
+            self.world.at(index, |world| world.worker.execute(&mut world.sim, Order::Drain));
+        }
         let mood = Mood { unrest: 0, connects: false, draining: true };
         for _ in 0..TURNS_MAX {
             self.turn(mood);
-            let is_over = self.connections().is_empty() && self.world.sim.open_sockets() == 0;
-            if is_over && self.world.worker.has_ended() {
+            let has_ended = |world: &mut World| world.worker.has_ended();
+            let is_over = self.connections().next().is_none() && self.world.open_sockets() == 0;
+            if is_over && (0..workers).all(|index| self.world.at(index, has_ended)) {
                 return;
             }
         }
-        panic!("the server does not stop: {:?} are left", self.connections());
+        panic!("the server does not stop: {} are left", self.connections().count());
     }
 
     /// All clients leave, in one way or the other.
     fn leave(&mut self) {
-        for connection in self.connections() {
-            if self.rng.percent(50) {
-                self.world.sim.finish_client(connection);
-            } else {
-                self.world.sim.reset_client(connection);
-            }
+        let connections: Vec<(usize, Client)> = self.connections().collect();
+        for (index, connection) in connections {
+            let finishes = self.rng.percent(50);
+            self.world.at(index, |world| match finishes {
+                true => world.sim.finish_client(connection),
+                false => world.sim.reset_client(connection),
+            });
         }
         self.world.settle();
-        self.world.sim.sleep(super::PATIENCE_MS);
+        self.sleep(super::PATIENCE_MS);
         self.world.settle();
     }
 
-    fn connections(&self) -> Vec<Client> {
-        let readers = self.readers.iter().filter_map(Reader::connection);
-        let pollers = self.pollers.iter().filter_map(Poller::connection);
-        let putters = self.putters.iter().filter_map(Putter::connection);
-        readers.chain(pollers).chain(putters).collect()
+    /// The open connections, each with its worker.
+    fn connections(&self) -> impl Iterator<Item = (usize, Client)> {
+        let workers = self.world.workers();
+        let readers = self.readers.iter().map(Reader::connection).enumerate();
+        let pollers = self.pollers.iter().map(Poller::connection).enumerate();
+        let putters = self.putters.iter().map(Putter::connection).enumerate();
+        let all = readers.chain(pollers).chain(putters);
+        all.filter_map(move |(index, connection)| Some((index % workers, connection?)))
+    }
+
+    fn sleep(&mut self, ms: u64) {
+        for index in 0..self.world.workers() {
+            self.world.at(index, |world| world.sim.sleep(ms));
+        }
     }
 
     fn check_nothing_is_left(&mut self) {

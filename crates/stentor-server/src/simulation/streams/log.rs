@@ -5,7 +5,9 @@
 //! tell a gap that had to be from one that hides a mistake.
 
 use super::super::World;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{Event, Filter, Message, Pattern, Rule, Subscriber};
@@ -45,14 +47,26 @@ pub(super) struct Entry {
     pub(super) is_lost: bool,
 }
 
+/// What publishers are about to publish: the topic and the content type of each datum.
+#[derive(Clone, Default)]
+pub(super) struct Sent(Rc<RefCell<ByData>>);
+
+type ByData = HashMap<Vec<u8>, (String, String)>;
+
+impl Sent {
+    pub(super) fn expect(&self, topic: &str, data: &[u8], content_type: &str) {
+        let mut sent = self.0.borrow_mut();
+        sent.insert(data.to_vec(), (topic.to_owned(), content_type.to_owned()));
+    }
+}
+
 /// Everything that was ever published, by number.
 pub(super) struct Log {
     recorder: Arc<Recorder>,
     entries: BTreeMap<u64, Entry>,
     topics: BTreeMap<String, Topic>,
     by_data: HashMap<Vec<u8>, u64>,
-    /// What publishers are about to publish: the topic and the content type of each datum.
-    sent: HashMap<Vec<u8>, (String, String)>,
+    sent: Sent,
     /// The last number at which a deleted topic came back.
     pub(super) undone: u64,
 }
@@ -86,7 +100,7 @@ impl Log {
             entries: BTreeMap::new(),
             topics: BTreeMap::new(),
             by_data: HashMap::new(),
-            sent: HashMap::new(),
+            sent: Sent::default(),
             undone: 0,
         };
         for topic in ["/small", "/large", "/text"] {
@@ -99,7 +113,12 @@ impl Log {
 
     /// A publisher is about to publish this.
     pub(super) fn expect(&mut self, topic: &str, data: &[u8], content_type: &str) {
-        self.sent.insert(data.to_vec(), (topic.to_owned(), content_type.to_owned()));
+        self.sent.expect(topic, data, content_type);
+    }
+
+    /// Where others say what they are about to publish.
+    pub(super) fn sent(&self) -> Sent {
+        self.sent.clone()
     }
 
     /// Takes note of what was published since the last time.
@@ -112,7 +131,7 @@ impl Log {
 
     fn add(&mut self, topic: &str, message: Arc<Message>) {
         let seq = message.seq();
-        assert_eq!(seq, self.seq() + 1, "numbers have no holes");
+        assert!(seq > self.seq(), "numbers only grow");
         let entry = self.topics.entry(topic.to_owned()).or_default();
         let before = entry.seqs.last().map(|seq| &self.entries[seq].message);
         let came_back = before.is_some_and(|before| before.is_deletion());
@@ -121,7 +140,8 @@ impl Log {
             lost.extend(entry.kept.drain(..));
         } else {
             let data = message.data();
-            let sent = self.sent.get(data).expect("nobody published this");
+            let sent = self.sent.0.borrow();
+            let sent = sent.get(data).expect("nobody published this");
             assert_eq!((sent.0.as_str(), sent.1.as_str()), (topic, message.content_type()));
             assert!(self.by_data.insert(data.to_vec(), seq).is_none(), "published twice");
             if came_back {
@@ -157,8 +177,13 @@ impl Log {
 
     /// The number of the message with this data.
     pub(super) fn seq_of(&self, data: &[u8]) -> u64 {
-        let seq = self.by_data.get(data);
-        *seq.unwrap_or_else(|| panic!("never published: {:?}", String::from_utf8_lossy(data)))
+        self.published_seq(data)
+            .unwrap_or_else(|| panic!("never published: {:?}", String::from_utf8_lossy(data)))
+    }
+
+    /// The same, if it was published at all.
+    pub(super) fn published_seq(&self, data: &[u8]) -> Option<u64> {
+        self.by_data.get(data).copied()
     }
 
     pub(super) fn topics(&self) -> impl Iterator<Item = &str> {

@@ -37,13 +37,14 @@ impl Datum {
 }
 
 impl Source {
-    pub(super) fn new(window_bytes: usize) -> Source {
+    /// What it makes is numbered from `number` on.
+    pub(super) fn new(number: u64, window_bytes: usize) -> Source {
         let (usual_bytes, bytes_max) = match window_bytes {
             0..100 => (20, 60),
             100..5_000 => (100, 2_500),
             _ => (300, 150_000),
         };
-        Source { number: 0, usual_bytes, bytes_max }
+        Source { number, usual_bytes, bytes_max }
     }
 
     pub(super) fn next(&mut self, rng: &mut Rng, is_small: bool) -> Datum {
@@ -130,6 +131,9 @@ impl Putter {
             match (self.due.pop_front().unwrap(), answer.status) {
                 (None, 204 | 404) => {}
                 (_, 408) if mood.draining => {}
+                // It could not be committed, and nobody has seen it.
+                (None, 503) => {}
+                (Some(data), 503) => assert_eq!(log.published_seq(&data), None),
                 (Some(data), 200 | 201) => {
                     let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
                     assert_eq!(seq_of(body["id"].as_str().unwrap()), log.seq_of(&data));

@@ -1,0 +1,58 @@
+//! A sequencer that commits late, out of a queue, leaves holes in the numbers, and fails at random:
+//! what a store or a broker does to the server, and more.
+
+use crate::context::Shared;
+use crate::order::{CommitError, Outcome, ReturnAddress, Sequencer};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use stentor_hub::{Entry, Place};
+use stentor_io::Rng;
+
+/// The entries that wait for their places.
+pub(crate) struct Late {
+    queue: Mutex<VecDeque<(Entry<'static>, ReturnAddress)>>,
+    fails_percent: u8,
+}
+
+impl Late {
+    pub(crate) fn new(fails_percent: u8) -> Arc<Late> {
+        Arc::new(Late { queue: Mutex::default(), fails_percent })
+    }
+
+    /// Perhaps commits some of what waits. Returns whether anything did.
+    pub(crate) fn step(&self, shared: &Shared, rng: &mut Rng) -> bool {
+        let waiting = self.queue.lock().unwrap().len();
+        if rng.percent(30) {
+            (0..rng.below(waiting + 1)).for_each(|_| self.commit_one(shared, rng));
+        }
+        waiting > 0
+    }
+
+    fn commit_one(&self, shared: &Shared, rng: &mut Rng) {
+        let Some((entry, back)) = self.queue.lock().unwrap().pop_front() else { return };
+        if rng.percent(self.fails_percent) {
+            return back.tell(Err(CommitError::Failed));
+        }
+        // Far ahead: others take the next places meanwhile.
+        let place = match rng.percent(20) {
+            true => Place::At(shared.hub.seq() + AHEAD),
+            false => Place::Next,
+        };
+        back.tell(shared.apply(entry, place));
+    }
+}
+
+impl Sequencer for Arc<Late> {
+    fn commit(
+        &self,
+        _: &Shared,
+        entry: Entry<'_>,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        self.queue.lock().unwrap().push_back((entry.into_owned(), back()));
+        None
+    }
+}
+
+/// More than is published while one entry is committed.
+const AHEAD: u64 = 10_000;
