@@ -39,19 +39,9 @@ impl Hub {
         now_unix: u64,
     ) -> Result<Entry<'a>, Refusal> {
         interleave::point();
-        let id = |topic: &str| self.with_value(topic, |value| value.map(|value| value.id()));
         match &op {
-            Op::Put(topic, draft) => {
-                let max = self.limits.message_bytes_max;
-                if draft.data().len() > max {
-                    return Err(Refusal::TooLarge { max });
-                }
-                // Without a condition, and with room for one more, any value will do.
-                if when != Precondition::None || !self.has_room() {
-                    self.judge_put(id(topic), &when)?;
-                }
-            }
-            Op::Delete(topic) => judge_deletion(id(topic), &when)?,
+            Op::Put(topic, draft) => self.admit_put(topic, draft, &when)?,
+            Op::Delete(topic) => judge_deletion(self.value_id(topic), &when)?,
             Op::Rules(_) => {}
         }
         Ok(Entry { op, when, unix_s: now_unix })
@@ -74,7 +64,7 @@ impl Hub {
         }
     }
 
-    /// Publishes a message in the next place.
+    /// Publishes a message in the next place: admits and applies it, without an entry between.
     ///
     /// # Errors
     ///
@@ -86,8 +76,8 @@ impl Hub {
         when: Precondition,
         now_unix: u64,
     ) -> Result<Published, Refusal> {
-        let entry = self.admit(Op::Put(topic, draft), when, now_unix)?;
-        match self.apply(entry, Place::Next)? {
+        self.admit_put(&topic, &draft, &when)?;
+        match self.put(&topic, draft, &when, now_unix, Place::Next)? {
             Applied::Put(published) => Ok(published),
             _ => unreachable!("a message in the next place is published or refused"),
         }
@@ -106,8 +96,7 @@ impl Hub {
         when: Precondition,
         now_unix: u64,
     ) -> Result<Event, Refusal> {
-        let entry = self.admit(Op::Delete(topic), when, now_unix)?;
-        match self.apply(entry, Place::Next)? {
+        match self.remove(&topic, &when, now_unix, Place::Next)? {
             Applied::Deleted(deletion) => Ok(deletion),
             _ => unreachable!("a topic is deleted in the next place, or that is refused"),
         }
@@ -118,6 +107,27 @@ impl Hub {
     /// topic follows the new rules; Cache-Control applies to what is published from then on.
     pub fn set_rules(&self, rules: Vec<Rule>) {
         self.replace_rules(rules, Place::Next);
+    }
+
+    fn admit_put(
+        &self,
+        topic: &TopicName<'_>,
+        draft: &Draft,
+        when: &Precondition,
+    ) -> Result<(), Refusal> {
+        let max = self.limits.message_bytes_max;
+        if draft.data().len() > max {
+            return Err(Refusal::TooLarge { max });
+        }
+        // Without a condition, and with room for one more, any value will do.
+        if *when == Precondition::None && self.has_room() {
+            return Ok(());
+        }
+        self.judge_put(self.value_id(topic), when)
+    }
+
+    fn value_id(&self, topic: &TopicName<'_>) -> Option<Id> {
+        self.with_value(topic, |value| value.map(|value| value.id()))
     }
 
     fn put(

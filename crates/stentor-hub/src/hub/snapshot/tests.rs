@@ -243,7 +243,7 @@ fn restore(bytes: &[u8], piece: usize) -> Result<Restored, &'static str> {
 }
 
 fn seeds() -> u64 {
-    std::env::var("STENTOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+    std::env::var("STENTOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(80)
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_snapshot_may_be_written_while_everybody_is_at_work() {
 fn what_is_no_snapshot_is_refused() {
     let mut dice = Dice(7);
     let mut original = Original::new(false);
-    for _ in 0..60 {
+    for _ in 0..30 {
         original.step(&mut dice);
     }
     let bytes = snapshot(&original.hub);
