@@ -197,9 +197,9 @@ impl Worker {
             return Ok(());
         }
         let sent = io.send(socket, &[IoSlice::new(bytes)]).map_err(|Gone| RESET)?;
-        self.tally.sent.add(sent as u64);
-        if sent < bytes.len() {
-            rest.get_or_insert_default().output = bytes[sent..].to_vec();
+        self.tally.sent.add(sent.bytes as u64);
+        if sent.bytes < bytes.len() {
+            rest.get_or_insert_default().output = bytes[sent.bytes..].to_vec();
         }
         Ok(())
     }
