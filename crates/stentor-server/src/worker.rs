@@ -276,7 +276,7 @@ impl Worker {
         let drain_ms = self.cx.settings.drain_ms;
         let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
         self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };
-        for index in 0..self.connections.end() {
+        for index in self.connections.indices() {
             // Visiting a connection also gives it the deadline it has from now on.
             let peer = Peer::from_index(index as u32);
             self.with(peer, |connection, cx| connection.drain(cx, io, peer));
