@@ -9,9 +9,10 @@
 use crate::config::{Files, Mount, Settings};
 use crate::context::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
+use crate::simulation::net::Client;
 use crate::simulation::{World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
-use stentor_io::{Client, Faults};
+use stentor_io::Faults;
 
 /// Whatever clients do, the server comes to rest within a number of turns that their bytes bound,
 /// and when all have gone nothing of them is left.

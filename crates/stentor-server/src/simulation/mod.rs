@@ -17,6 +17,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
+mod carriers;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod codec;
@@ -26,6 +28,7 @@ mod faults;
 mod holding;
 #[cfg(test)]
 mod hostile;
+pub(crate) mod net;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
@@ -41,11 +44,10 @@ use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
+use net::{Layers, Net};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Epoch, Hub, Precondition};
-#[cfg(test)]
-use stentor_io::Client;
-use stentor_io::{Faults, Sim};
+use stentor_io::Faults;
 use stentor_wire::lookup::Template;
 
 /// The values that every client may read and none may change.
@@ -56,7 +58,7 @@ const TEXT_BYTES: usize = 3_000;
 
 /// A worker on a simulated network.
 pub(crate) struct World {
-    pub(crate) sim: Sim,
+    pub(crate) sim: Net,
     pub(crate) worker: Worker,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Jobs,
@@ -65,7 +67,12 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// A world on a plain network, unless the environment names another.
     pub(crate) fn new(seed: u64, faults: Faults, settings: Settings) -> World {
+        World::over(Layers::asked().unwrap_or(Layers::Plain), seed, faults, settings)
+    }
+
+    pub(crate) fn over(layers: Layers, seed: u64, faults: Faults, settings: Settings) -> World {
         let (compressor, jobs) = Compressor::by_hand();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let stats = Arc::new(Stats::default());
@@ -84,7 +91,8 @@ impl World {
         let settings = Arc::new(settings);
         let own = Arc::clone(&mailbox);
         let worker = Worker::new(Arc::clone(&shared), settings, stats, own, seed);
-        let world = World { sim: Sim::new(seed, faults), worker, shared, jobs, loader, mailbox };
+        let sim = Net::new(seed, faults, layers);
+        let world = World { sim, worker, shared, jobs, loader, mailbox };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -117,8 +125,11 @@ impl World {
 
     /// Turns until nothing happens any more, which must be after so many turns at the latest.
     pub(crate) fn settle_within(&mut self, turns_max: usize) {
+        let mut is_idle = false;
         for _ in 0..turns_max {
-            if !self.turn() {
+            // A deadline in an idle turn may leave the network something to do.
+            let was_idle = std::mem::replace(&mut is_idle, !self.turn());
+            if was_idle && is_idle {
                 return;
             }
         }
@@ -168,7 +179,7 @@ impl World {
     }
 
     /// Connects, sends and returns everything the server answers.
-    fn ask(&mut self, role: u8, bytes: &[u8]) -> (Client, String) {
+    fn ask(&mut self, role: u8, bytes: &[u8]) -> (net::Client, String) {
         let client = self.sim.connect(role);
         self.sim.write(client, bytes);
         self.settle();

@@ -1,6 +1,7 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
+use super::net::Layers;
 use super::{CONTROL, PATIENCE_MS, PUBLIC, World, hostile, patient, streams};
 use crate::config::Mount;
 use stentor_io::{Faults, Rng};
@@ -26,7 +27,7 @@ fn run(seed: u64) {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
-    let mut world = World::new(seed ^ 0x5eed, faults(&mut rng), settings);
+    let mut world = World::over(Layers::of_seed(seed), seed ^ 0x5eed, faults(&mut rng), settings);
     let mut clients: Vec<Scripted> = (0..1 + rng.below(5))
         .map(|number| {
             let role = if rng.percent(50) { CONTROL } else { PUBLIC };
@@ -55,7 +56,7 @@ fn run(seed: u64) {
     }
     world.settle();
     world.sim.sleep(PATIENCE_MS);
-    world.worker.after_turn(&mut world.sim);
+    world.settle();
     world.check_nothing_is_left();
 }
 

@@ -18,6 +18,7 @@ mod publisher;
 mod reader;
 mod view;
 
+use super::net::{Client, Layers};
 use super::seeds::faults;
 use super::{World, patient};
 use crate::mailbox::Order;
@@ -26,7 +27,7 @@ use poller::Poller;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
-use stentor_io::{Client, Rng};
+use stentor_io::Rng;
 
 /// A run: the world, the model of what was published, and the clients.
 struct Stage {
@@ -73,7 +74,7 @@ impl Stage {
         let mut settings = patient();
         settings.topics = log::rules();
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
-        let world = World::new(seed ^ 0x5eed, faults, settings);
+        let world = World::over(Layers::of_seed(seed), seed ^ 0x5eed, faults, settings);
         let log = Log::attach(&world);
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
