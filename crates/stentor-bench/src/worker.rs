@@ -326,7 +326,7 @@ impl Handler<Epoll> for Worker {
         !(self.at(socket).stalls && self.stalling())
     }
 
-    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &mut [u8]) -> Flow {
         self.now_us = monotonic_us();
         self.tally.received.add(bytes.len() as u64);
         let mut kept = match &mut self.at(socket).rest {

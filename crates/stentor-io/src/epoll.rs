@@ -305,7 +305,7 @@ impl Epoll {
                     flow = Flow::Closed;
                 }
                 Ok((_, length)) => {
-                    flow = handler.received(self, socket, &buffer[..length]);
+                    flow = handler.received(self, socket, &mut buffer[..length]);
                     drained = length < RECEIVE_BYTES && !hangup;
                 }
                 Err(Errno::AGAIN) => drained = true,
@@ -694,7 +694,7 @@ mod tests {
             false
         }
 
-        fn received(&mut self, _: &mut Epoll, _: Peer, _: &[u8]) -> Flow {
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &mut [u8]) -> Flow {
             Flow::More
         }
 

@@ -228,8 +228,9 @@ pub trait Handler<B: Backend> {
     /// it kept back and says whether it wants to read.
     fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool;
 
-    /// Bytes arrived. They are lent: what the handler needs later it copies.
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow;
+    /// Bytes arrived. They are lent: what the handler needs later it copies, and what is to be
+    /// decrypted it may decrypt where it is.
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow;
 
     /// The peer sent its last byte (FIN), or the connection broke: either way nothing more comes.
     /// The handler closes the socket.

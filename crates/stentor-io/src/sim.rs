@@ -275,8 +275,8 @@ impl Sim {
             true => 1 + self.rng.below(waiting),
             false => waiting,
         };
-        let bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
-        match handler.received(self, socket, &bytes) {
+        let mut bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
+        match handler.received(self, socket, &mut bytes) {
             Flow::More => {}
             Flow::Pause => self.pipes[index].paused = true,
             Flow::Closed => {

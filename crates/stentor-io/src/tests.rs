@@ -99,7 +99,7 @@ impl<B: Backend> Handler<B> for Download {
         true
     }
 
-    fn received(&mut self, io: &mut B, socket: Peer, _: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, socket: Peer, _: &mut [u8]) -> Flow {
         self.begun = true;
         self.go_on(io, socket);
         Flow::More
@@ -268,7 +268,7 @@ impl<B: Backend> Handler<B> for Deaf {
         !self.heard
     }
 
-    fn received(&mut self, _: &mut B, _: Peer, _: &[u8]) -> Flow {
+    fn received(&mut self, _: &mut B, _: Peer, _: &mut [u8]) -> Flow {
         self.heard = true;
         Flow::Pause
     }

@@ -358,7 +358,7 @@ impl<B: Backend> Handler<B> for Worker {
         self.connections.at(peer.index()).is_some_and(|connection| connection.reads())
     }
 
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
         self.cx.tick(io.now_ms(), io.unix_s());
         self.cx.stats.bytes_in.add(bytes.len() as u64);
         self.with(peer, |connection, cx| connection.receive(cx, io, peer, bytes))

@@ -356,11 +356,11 @@ impl Wire {
 
     fn read(&mut self, socket: usize) -> Vec<u8> {
         let Socket { client, opener, has_ended, .. } = &mut self.sockets[socket];
-        let bytes = self.sim.read(*client);
+        let mut bytes = self.sim.read(*client);
         if !self.is_masked {
             return bytes;
         }
-        opener.push(&bytes);
+        opener.push(&mut bytes);
         let mut content = Vec::new();
         while let Some(record) = opener.next() {
             assert!(!*has_ended, "a record behind the last one");

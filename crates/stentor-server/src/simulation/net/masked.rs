@@ -77,10 +77,9 @@ pub(super) enum Record {
 }
 
 impl Opener {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        let begin = self.bytes.len();
+    pub(super) fn push(&mut self, bytes: &mut [u8]) {
+        self.mask.apply(bytes);
         self.bytes.extend_from_slice(bytes);
-        self.mask.apply(&mut self.bytes[begin..]);
     }
 
     fn length(&self) -> Option<usize> {
@@ -355,8 +354,8 @@ impl<H> Masking<'_, H> {
             let mut masked = Masked { io, sessions: self.sessions };
             match record {
                 Record::End => self.handler.ended(&mut masked, peer),
-                Record::Data(bytes) => {
-                    if self.handler.received(&mut masked, peer, &bytes) == Flow::Pause {
+                Record::Data(mut bytes) => {
+                    if self.handler.received(&mut masked, peer, &mut bytes) == Flow::Pause {
                         masked.session(peer).is_paused = true;
                         return Flow::Pause;
                     }
@@ -407,7 +406,7 @@ where
         reads && !(holds_input && self.is_open(peer))
     }
 
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
         let Some(session) = self.sessions.all.get_mut(&peer) else { return Flow::Closed };
         session.opener.push(bytes);
         self.deliver(io, peer)

@@ -380,8 +380,8 @@ impl<H> Multiplexing<'_, H> {
                 false => usize::MAX,
             };
             let kept = &mut multiplexed.stream(peer).kept;
-            let bytes: Vec<u8> = kept.drain(..length.min(kept.len())).collect();
-            reads = self.handler.received(&mut multiplexed, peer, &bytes) != Flow::Pause;
+            let mut bytes: Vec<u8> = kept.drain(..length.min(kept.len())).collect();
+            reads = self.handler.received(&mut multiplexed, peer, &mut bytes) != Flow::Pause;
             if multiplexed.carriers.stream(slot).is_some() {
                 multiplexed.control(carrier, |out| put_window(out, id, bytes.len()));
             }
@@ -539,7 +539,7 @@ where
         !carrier.is_paused
     }
 
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
         let Some(carrier) = self.carriers.carriers.get_mut(&peer) else { return Flow::Closed };
         carrier.input.extend_from_slice(bytes);
         while let Some(frame) =
