@@ -164,3 +164,38 @@ fn a_stop_ends_the_streams_and_opens_no_more() {
         world.check_nothing_is_left();
     });
 }
+
+#[test]
+fn what_a_layer_holds_of_a_record_waits_for_its_reader_as_a_backlog_does() {
+    for seed in 0..20 {
+        let faults = Faults { window_bytes: 13, ..kind() };
+        let mut world = World::over(Layers::Masked, seed, faults, patient());
+        let [asker, reader] = [(); 2].map(|()| world.sim.connect(PUBLIC));
+        world.settle();
+        world.sim.write(asker, b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
+        read_events(&mut world, reader, "/live");
+        world.settle();
+        assert!(world.sim.read(asker).ends_with(SMALL));
+        let text = String::from_utf8(world.sim.read(reader)).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        // What is sent now is taken by the layer, all or most of it, and by the socket in part.
+        for (client, sends_in) in [(asker, 0), (reader, 1)] {
+            world.sim.stall(client, true);
+            match sends_in {
+                0 => world.sim.write(client, b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n"),
+                _ => world.publish("/live", b"news".to_vec(), ContentType::TEXT),
+            }
+        }
+        world.settle();
+        let totals = world.totals();
+        assert_eq!((totals.connections_writing, totals.readers_behind), (1, 1), "{totals:?}");
+        for client in [asker, reader] {
+            world.sim.stall(client, false);
+        }
+        world.settle();
+        assert!(world.sim.read(asker).ends_with(SMALL));
+        assert!(String::from_utf8(world.sim.read(reader)).unwrap().contains("data: news\n"));
+        let totals = world.totals();
+        assert_eq!((totals.connections_writing, totals.readers_behind), (0, 0), "{totals:?}");
+    }
+}
