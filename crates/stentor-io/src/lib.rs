@@ -11,8 +11,9 @@
 //! The contract of one turn: the backend calls [`Handler::ready`] before it reads a socket, then
 //! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
 //! nothing more of that socket's input until it calls [`Backend::resume`]. After a
-//! [`Backend::send`] that said it is full, `ready` is called again once the peer has made room. How a connection ends is told even to a handler that reads nothing for now: a reset
-//! by `ended`, the peer's last byte by [`Handler::finished`].
+//! [`Backend::send`] that said it is full, `ready` is called again once the peer has made room. How
+//! a connection ends is told even to a handler that reads nothing for now: a reset by `ended`, the
+//! peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
@@ -117,7 +118,6 @@ pub struct Sent {
 
 impl Sent {
     /// So many bytes of all were taken, by a backend that holds none back.
-    #[must_use]
     pub fn of(bytes: usize, all: usize) -> Sent {
         Sent { bytes, full: bytes < all }
     }
@@ -153,7 +153,8 @@ pub trait Backend {
     fn unix_s(&self) -> u64;
 
     /// Writes as much of `parts` as the socket takes, and says how much that was and whether it is
-    /// full now. If it is, [`Handler::ready`] will be called with `writable` when it has room again.
+    /// full now. If it is, [`Handler::ready`] will be called with `writable` when it has room
+    /// again.
     ///
     /// # Errors
     /// [`Gone`] when the peer reset the connection or it broke.
@@ -181,7 +182,9 @@ pub trait Backend {
     /// as it reads, however slowly.
     fn unacknowledged(&self, peer: Peer) -> u32;
 
-    /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
+    /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn. There
+    /// [`Handler::ready`] is called with `writable` if there is room, though nobody waited for it:
+    /// whoever has had its share of a turn goes on by that.
     fn resume(&mut self, peer: Peer);
 
     /// Monotonic time in microseconds, read now: for measuring, not for deadlines.

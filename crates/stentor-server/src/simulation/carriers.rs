@@ -199,3 +199,20 @@ fn what_a_layer_holds_of_a_record_waits_for_its_reader_as_a_backlog_does() {
         assert_eq!((totals.connections_writing, totals.readers_behind), (0, 0), "{totals:?}");
     }
 }
+
+#[test]
+fn an_end_behind_what_is_not_read_is_heard_through_every_layer() {
+    for layers in [Layers::Masked, Layers::Multiplexed, Layers::Both] {
+        let mut world = World::over(layers, 1, kind(), patient());
+        let client = world.sim.connect(PUBLIC);
+        let poll = b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n";
+        world.sim.write(client, poll);
+        let behind = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2_000);
+        world.sim.write(client, &behind);
+        world.settle();
+        assert_eq!((world.sim.read(client), world.totals().readers_long_poll), (Vec::new(), 1));
+        world.sim.finish_client(client);
+        world.settle();
+        world.check_nothing_is_left();
+    }
+}

@@ -8,6 +8,10 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
+//! What there is between the network and the server the seed says as well: nothing, a layer that
+//! seals bytes into records, one that carries several streams in a socket, or both (`net.rs`).
+//! `STENTOR_CARRIER` names one for all.
+//!
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
