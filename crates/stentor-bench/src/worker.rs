@@ -197,9 +197,9 @@ impl Worker {
             return Ok(());
         }
         let sent = io.send(socket, &[IoSlice::new(bytes)]).map_err(|Gone| RESET)?;
-        self.tally.sent.add(sent as u64);
-        if sent < bytes.len() {
-            rest.get_or_insert_default().output = bytes[sent..].to_vec();
+        self.tally.sent.add(sent.bytes as u64);
+        if sent.bytes < bytes.len() {
+            rest.get_or_insert_default().output = bytes[sent.bytes..].to_vec();
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Handler<Epoll> for Worker {
         !(self.at(socket).stalls && self.stalling())
     }
 
-    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &mut [u8]) -> Flow {
         self.now_us = monotonic_us();
         self.tally.received.add(bytes.len() as u64);
         let mut kept = match &mut self.at(socket).rest {

@@ -13,8 +13,8 @@
 use crate::owned::Owned;
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Waker,
-    monotonic_us, unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
+    Waker, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -305,7 +305,7 @@ impl Epoll {
                     flow = Flow::Closed;
                 }
                 Ok((_, length)) => {
-                    flow = handler.received(self, socket, &buffer[..length]);
+                    flow = handler.received(self, socket, &mut buffer[..length]);
                     drained = length < RECEIVE_BYTES && !hangup;
                 }
                 Err(Errno::AGAIN) => drained = true,
@@ -475,10 +475,10 @@ impl Backend for Epoll {
         self.unix_s
     }
 
-    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         let fd = self.owned.get(socket).ok_or(Gone)?;
-        let sent = send_parts(fd, parts, SendFlags::NOSIGNAL)?;
-        if sent < bytes_of(parts) {
+        let sent = Sent::of(send_parts(fd, parts, SendFlags::NOSIGNAL)?, bytes_of(parts));
+        if sent.full {
             self.rearm(socket);
         }
         Ok(sent)
@@ -491,7 +491,7 @@ impl Backend for Epoll {
         file: &File,
         offset: u64,
         length: usize,
-    ) -> Result<usize, FileSendError> {
+    ) -> Result<Sent, FileSendError> {
         let fd = self.owned.get(socket).ok_or(Gone)?;
         let mut sent = 0;
         if !before.is_empty() {
@@ -503,7 +503,8 @@ impl Backend for Epoll {
         if sent == before && length > 0 {
             sent += send_part_of(fd, file, offset, length)?;
         }
-        if sent < before + length {
+        let sent = Sent::of(sent, before + length);
+        if sent.full {
             trust_reader(fd);
             self.rearm(socket);
         }
@@ -693,7 +694,7 @@ mod tests {
             false
         }
 
-        fn received(&mut self, _: &mut Epoll, _: Peer, _: &[u8]) -> Flow {
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &mut [u8]) -> Flow {
             Flow::More
         }
 

@@ -11,9 +11,9 @@
 //! The contract of one turn: the backend calls [`Handler::ready`] before it reads a socket, then
 //! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
 //! nothing more of that socket's input until it calls [`Backend::resume`]. After a
-//! [`Backend::send`] that took less than it was given, `ready` is called again once the peer has
-//! made room. How a connection ends is told even to a handler that reads nothing for now: a reset
-//! by `ended`, the peer's last byte by [`Handler::finished`].
+//! [`Backend::send`] that said it is full, `ready` is called again once the peer has made room. How
+//! a connection ends is told even to a handler that reads nothing for now: a reset by `ended`, the
+//! peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
@@ -105,6 +105,24 @@ pub enum Pause {
     Ceiling,
 }
 
+/// What became of a [`Backend::send`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Sent {
+    /// So many bytes were taken: they are the backend's to deliver, and are not given again.
+    pub bytes: usize,
+    /// There is no room for more. It is so whenever fewer than all were taken, and it may be so of
+    /// all: a layer that seals records holds the rest of one that the socket did not take whole.
+    pub full: bool,
+}
+
+impl Sent {
+    /// So many bytes of all were taken, by a backend that holds none back.
+    pub fn of(bytes: usize, all: usize) -> Sent {
+        Sent { bytes, full: bytes < all }
+    }
+}
+
 /// The connection is gone: reset by the peer or broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gone;
@@ -134,18 +152,17 @@ pub trait Backend {
     /// Wall clock in seconds since 1970, read once per turn.
     fn unix_s(&self) -> u64;
 
-    /// Writes as much of `parts` as the socket takes and says how many bytes that was. Less than
-    /// all (0 included) means that the socket is full; [`Handler::ready`] will be called with
-    /// `writable` when it has room again.
+    /// Writes as much of `parts` as the socket takes, and says how much that was and whether it is
+    /// full now. If it is, [`Handler::ready`] will be called with `writable` when it has room
+    /// again.
     ///
     /// # Errors
     /// [`Gone`] when the peer reset the connection or it broke.
-    fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone>;
+    fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone>;
 
     /// Writes `before`, which may be empty, and behind it `length` bytes of a file from `offset`
-    /// on, without copying those. Says how many bytes of all the socket took. Less than all (0
-    /// included) means that it is full, as with [`Backend::send`]: [`Handler::ready`] will be
-    /// called with `writable`.
+    /// on, without copying those. Says how many bytes of all the socket took, and whether it is
+    /// full, as [`Backend::send`] does.
     ///
     /// The caller bounds `length`: what the kernel has to bring from the disk, the whole worker
     /// waits for.
@@ -159,13 +176,15 @@ pub trait Backend {
         file: &File,
         offset: u64,
         length: usize,
-    ) -> Result<usize, FileSendError>;
+    ) -> Result<Sent, FileSendError>;
 
     /// Bytes that were sent and that the peer has not acknowledged yet. They become fewer as long
     /// as it reads, however slowly.
     fn unacknowledged(&self, peer: Peer) -> u32;
 
-    /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn.
+    /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn. There
+    /// [`Handler::ready`] is called with `writable` if there is room, though nobody waited for it:
+    /// whoever has had its share of a turn goes on by that.
     fn resume(&mut self, peer: Peer);
 
     /// Monotonic time in microseconds, read now: for measuring, not for deadlines.
@@ -212,8 +231,9 @@ pub trait Handler<B: Backend> {
     /// it kept back and says whether it wants to read.
     fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool;
 
-    /// Bytes arrived. They are lent: what the handler needs later it copies.
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow;
+    /// Bytes arrived. They are lent: what the handler needs later it copies, and what is to be
+    /// decrypted it may decrypt where it is.
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow;
 
     /// The peer sent its last byte (FIN), or the connection broke: either way nothing more comes.
     /// The handler closes the socket.

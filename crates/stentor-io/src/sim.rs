@@ -7,7 +7,7 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role, Sent};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -275,8 +275,8 @@ impl Sim {
             true => 1 + self.rng.below(waiting),
             false => waiting,
         };
-        let bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
-        match handler.received(self, socket, &bytes) {
+        let mut bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
+        match handler.received(self, socket, &mut bytes) {
             Flow::More => {}
             Flow::Pause => self.pipes[index].paused = true,
             Flow::Closed => {
@@ -330,12 +330,12 @@ impl Backend for Sim {
         EPOCH_S + self.now_ms / 1000
     }
 
-    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<usize, Gone> {
+    fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         let total = parts.iter().map(|part| part.len()).sum();
         let taken = self.take(socket, total)?;
         let bytes = parts.iter().flat_map(|part| part.iter().copied());
         self.pipe_of(socket).downstream.extend(bytes.take(taken));
-        Ok(taken)
+        Ok(Sent::of(taken, total))
     }
 
     fn send_file(
@@ -345,7 +345,7 @@ impl Backend for Sim {
         file: &File,
         offset: u64,
         length: usize,
-    ) -> Result<usize, FileSendError> {
+    ) -> Result<Sent, FileSendError> {
         let before_bytes: usize = before.iter().map(|part| part.len()).sum();
         let total = before_bytes + length;
         let taken = self.take(socket, total)?;
@@ -354,7 +354,7 @@ impl Backend for Sim {
         pipe.downstream.extend(bytes.take(taken));
         let mut part = vec![0; taken.saturating_sub(before_bytes)];
         if part.is_empty() {
-            return Ok(taken);
+            return Ok(Sent::of(taken, total));
         }
         // A file that ends early is sent as far as it goes, and found out the next time.
         let read = file.read_at(&mut part, offset).unwrap_or(0);
@@ -362,8 +362,9 @@ impl Backend for Sim {
             return Err(FileSendError::Truncated);
         }
         pipe.downstream.extend(&part[..read]);
-        pipe.blocked = before_bytes + read < total;
-        Ok(before_bytes + read)
+        let sent = Sent::of(before_bytes + read, total);
+        pipe.blocked = sent.full;
+        Ok(sent)
     }
 
     fn now_us(&self) -> u64 {

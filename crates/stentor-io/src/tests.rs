@@ -57,12 +57,12 @@ impl Download {
             let parts = [IoSlice::new(head)];
             let parts = if head.is_empty() { &[][..] } else { &parts[..] };
             match io.send_file(socket, parts, &self.file, self.from + begun as u64, length) {
-                Ok(taken) => {
-                    self.sent += taken;
+                Ok(sent) => {
+                    self.sent += sent.bytes;
                     if self.sent == self.head.len() + self.length {
                         self.outcome = Some(Ok(()));
                         io.finish(socket);
-                    } else if taken < head.len() + length {
+                    } else if sent.full {
                         return;
                     }
                 }
@@ -99,7 +99,7 @@ impl<B: Backend> Handler<B> for Download {
         true
     }
 
-    fn received(&mut self, io: &mut B, socket: Peer, _: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, socket: Peer, _: &mut [u8]) -> Flow {
         self.begun = true;
         self.go_on(io, socket);
         Flow::More
@@ -268,7 +268,7 @@ impl<B: Backend> Handler<B> for Deaf {
         !self.heard
     }
 
-    fn received(&mut self, _: &mut B, _: Peer, _: &[u8]) -> Flow {
+    fn received(&mut self, _: &mut B, _: Peer, _: &mut [u8]) -> Flow {
         self.heard = true;
         Flow::Pause
     }
@@ -307,7 +307,7 @@ fn how_a_connection_ends_is_told_while_nothing_is_read() {
         drop(client);
         let sent = io.send(only(&io), &[IoSlice::new(b"x")]);
         turns(&mut io, &mut handler);
-        assert_eq!((sent, handler.ended, io.open_connections()), (Ok(1), 1, 0));
+        assert_eq!((sent, handler.ended, io.open_connections()), (Ok(Sent::of(1, 1)), 1, 0));
     }
 }
 
@@ -319,7 +319,7 @@ fn a_reset_is_told_while_nothing_is_read() {
         io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
     }
     // With something unread the client's end is a reset.
-    assert_eq!(io.send(only(&io), &[IoSlice::new(b"unread")]), Ok(6));
+    assert_eq!(io.send(only(&io), &[IoSlice::new(b"unread")]), Ok(Sent::of(6, 6)));
     drop(client);
     for _ in 0..20 {
         io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
@@ -363,7 +363,7 @@ fn a_connection_keeps_little_unsent() {
     }
     let chunk = vec![0; 1 << 20];
     let mut sent = 0;
-    while let Ok(taken @ 1..) = io.send(only(&io), &[IoSlice::new(&chunk)]) {
+    while let Ok(Sent { bytes: taken @ 1.., .. }) = io.send(only(&io), &[IoSlice::new(&chunk)]) {
         sent += taken;
     }
     // Beside what the peer's window took: that is some 64 KB before it has read anything.

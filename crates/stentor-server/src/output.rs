@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_hub::{Event, Message, StreamForm};
-use stentor_io::{Backend, File, FileSendError, Gone, Peer};
+use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_wire::negotiate::Encoding;
 
 /// Bytes that are sent from where they are.
@@ -147,16 +147,15 @@ impl Output {
         }
         let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
         let count = self.slices(&mut slices);
-        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         let sent = io.send(peer, &slices[..count])?;
-        if sent == self.len() {
+        if sent.bytes == self.len() && !sent.full {
             self.clear();
             return Ok(None);
         }
         let mut backlog = self.take_pieces();
-        backlog.advance(sent as u64);
+        backlog.advance(sent.bytes as u64);
         // Only if more was gathered than one send can name is there a point in another.
-        if sent < offered {
+        if sent.full {
             backlog.progress(io, peer);
         } else if backlog.send(io, peer, stats)? {
             return Ok(None);
@@ -300,7 +299,7 @@ impl Backlog {
         while !self.pieces.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
             let mut count = 0;
-            let mut wanted = 0;
+            let mut before = 0;
             let mut stored = None;
             for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
                 let skip = if count == 0 { self.offset } else { 0 };
@@ -309,7 +308,7 @@ impl Backlog {
                     break;
                 }
                 *slice = IoSlice::new(&piece.bytes()[skip as usize..]);
-                wanted += slice.len();
+                before += slice.len();
                 count += 1;
             }
             let sent = match stored {
@@ -323,19 +322,17 @@ impl Backlog {
                 Some((file, from, length)) => {
                     let length = length.min(share as u64) as usize;
                     share -= length;
-                    let before = wanted;
-                    wanted += length;
                     let sent = send_stored(io, peer, &slices[..count], file, from, length);
                     let sent = sent.map_err(|error| {
                         stats.files_cut.add(u64::from(error == FileSendError::Truncated));
                         Gone
                     })?;
-                    stats.bytes_sendfile.add(sent.saturating_sub(before) as u64);
+                    stats.bytes_sendfile.add(sent.bytes.saturating_sub(before) as u64);
                     sent
                 }
             };
-            self.advance(sent as u64);
-            if sent < wanted {
+            self.advance(sent.bytes as u64);
+            if sent.full {
                 self.progress(io, peer);
                 return Ok(false);
             }
@@ -380,7 +377,7 @@ fn send_stored<B: Backend>(
     file: &File,
     from: u64,
     length: usize,
-) -> Result<usize, FileSendError> {
+) -> Result<Sent, FileSendError> {
     if file.status_now().ok() != Some(file.status()) {
         return Err(FileSendError::Truncated);
     }

@@ -1,39 +1,48 @@
-//! The records of a worker's connections, found by socket number.
+//! The records of a worker's connections, found by the numbers of their peers.
 //!
-//! Peer numbers are dense, so the slab is an array. It grows by chunks that never move: no
-//! copying of a million records, no moment with twice the memory.
+//! The numbers of sockets are dense, so the slab is an array. It grows by chunks that never move:
+//! no copying of a million records, no moment with twice the memory. A backend that carries several
+//! streams in one socket gives those numbers with the highest bit set. They are dense as well and
+//! have an array of their own, which is empty as long as there are none.
 
-/// An array of `T` that grows by chunks.
+/// An array of `T` that grows by chunks, and another for the indices from [`STREAMS_FROM`] on.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    chunks: Vec<Option<Box<[T]>>>,
+    arrays: [Vec<Option<Box<[T]>>>; 2],
 }
 
 impl<T: Default> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
-        Slab { chunks: Vec::new() }
+        Slab { arrays: [Vec::new(), Vec::new()] }
     }
 
     /// The record at `index`, if its chunk was ever used.
     pub(crate) fn at(&mut self, index: usize) -> Option<&mut T> {
-        self.chunks.get_mut(index / CHUNK)?.as_mut()?.get_mut(index % CHUNK)
+        let chunks = &mut self.arrays[usize::from(index >= STREAMS_FROM)];
+        let chunk = index % STREAMS_FROM / CHUNK;
+        chunks.get_mut(chunk)?.as_mut()?.get_mut(index % CHUNK)
     }
 
     /// The record at `index`; the slab grows if need be.
     pub(crate) fn grow(&mut self, index: usize) -> &mut T {
-        let chunk = index / CHUNK;
-        if chunk >= self.chunks.len() {
-            self.chunks.resize_with(chunk + 1, || None);
+        let chunks = &mut self.arrays[usize::from(index >= STREAMS_FROM)];
+        let chunk = index % STREAMS_FROM / CHUNK;
+        if chunk >= chunks.len() {
+            chunks.resize_with(chunk + 1, || None);
         }
-        let records = self.chunks[chunk]
+        let records = chunks[chunk]
             .get_or_insert_with(|| std::iter::repeat_with(T::default).take(CHUNK).collect());
         &mut records[index % CHUNK]
     }
 
-    /// One more than the largest index that may hold a record.
-    pub(crate) fn end(&self) -> usize {
-        self.chunks.len() * CHUNK
+    /// The indices that may hold a record.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<T> {
+        let [sockets, streams] = self.arrays.each_ref().map(|chunks| chunks.len() * CHUNK);
+        (0..sockets).chain(STREAMS_FROM..STREAMS_FROM + streams)
     }
 }
+
+/// The first of the numbers that are given to streams and not to sockets.
+const STREAMS_FROM: usize = 1 << 31;
 
 const CHUNK: usize = 512;

@@ -287,7 +287,7 @@ impl Worker {
         let drain_ms = self.cx.settings.drain_ms;
         let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
         self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };
-        for index in 0..self.connections.end() {
+        for index in self.connections.indices() {
             // Visiting a connection also gives it the deadline it has from now on.
             let peer = Peer::from_index(index as u32);
             self.with(peer, |connection, cx| connection.drain(cx, io, peer));
@@ -371,7 +371,7 @@ impl<B: Backend> Handler<B> for Worker {
         self.connections.at(peer.index()).is_some_and(|connection| connection.reads())
     }
 
-    fn received(&mut self, io: &mut B, peer: Peer, bytes: &[u8]) -> Flow {
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
         self.cx.tick(io.now_ms(), io.unix_s());
         self.cx.stats.bytes_in.add(bytes.len() as u64);
         self.with(peer, |connection, cx| connection.receive(cx, io, peer, bytes))

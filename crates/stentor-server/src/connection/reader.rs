@@ -360,7 +360,7 @@ impl Connection {
         let batch = batches.own();
         batch.begin(out.bytes());
         let cost = batch.extend(deflater, found, forms);
-        let bytes = io.send(peer, &[IoSlice::new(batch.bytes())])?;
+        let stentor_io::Sent { bytes, full } = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
         let upto_seq = match sent.cursor {
@@ -373,10 +373,10 @@ impl Connection {
         cx.count_stream(bytes.saturating_sub(prefix), sent.messages);
         cx.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
-        if !is_whole {
+        if full {
             self.keep_rest(sent);
         }
-        Ok(is_whole)
+        Ok(!full)
     }
 
     /// Has the replay find its next part, and tells of a gap before it. Returns up to which number
@@ -448,7 +448,7 @@ impl Connection {
             feed if !batch.is_for(&key) => batch.gather(deflater, key, feeds.due(feed, cursor)),
             _ => {}
         }
-        let bytes = io.send(peer, &[IoSlice::new(batch.bytes())])?;
+        let stentor_io::Sent { bytes, full } = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
         let is_whole = bytes == batch.bytes().len();
         if is_whole {
@@ -458,13 +458,13 @@ impl Connection {
         let conflated = if sent.messages == batch.messages() { batch.conflated() } else { 0 };
         cx.stats.conflated.add(conflated);
         cx.count_stream(bytes, sent.messages);
-        if !is_whole {
-            if let Some(cursor) = sent.cursor {
-                self.reader.cursor = cursor;
-            }
+        if !is_whole && let Some(cursor) = sent.cursor {
+            self.reader.cursor = cursor;
+        }
+        if full {
             self.keep_rest(sent);
         }
-        Ok(is_whole)
+        Ok(!full)
     }
 
     /// What the log has behind the cursor for a reader of several feeds.
@@ -479,7 +479,8 @@ impl Connection {
         feeds.due_to_many(self.reader.cursor, is_mine)
     }
 
-    /// The socket took only a part: keeps the rest of the message that was cut, and waits for room.
+    /// The socket is full: keeps the rest of the message that was cut, if one was, and waits for
+    /// room.
     /// Whatever is behind it is asked for again then.
     fn keep_rest(&mut self, sent: Sent) {
         self.work().backlog = Some(Backlog::of_stream(sent.rest));

@@ -9,9 +9,10 @@
 use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Files, Mount, Settings};
 use crate::mailbox::Order;
-use crate::simulation::{Late, World, patient};
+use crate::simulation::net::Client;
+use crate::simulation::{Late, Parts, World, patient};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
-use stentor_io::{Client, Faults};
+use stentor_io::Faults;
 use stentor_wire::target::TopicName;
 
 /// Whatever clients do, the server comes to rest within a number of turns that their bytes bound,
@@ -57,7 +58,8 @@ impl Play {
             window_bytes: [1 << 20, 700][bit(4)],
         };
         let late = [None, Some(Late::new(10))][bit(5)].clone();
-        let world = World::with_workers(1, late, u64::from(first), faults, settings());
+        let parts = Parts { late, ..Parts::default() };
+        let world = World::of(parts, u64::from(first), faults, settings());
         Play { world, slots: [None; 8], clients: Vec::new(), slot: 0, unsent: Vec::new() }
     }
 

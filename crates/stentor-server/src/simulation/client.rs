@@ -1,10 +1,11 @@
 //! A simulated client: a script of requests, and the answers it must get.
 
+use super::net::{Client, Net};
 use super::{SMALL, large, text};
 use crate::access::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
-use stentor_io::{Client, Rng, Sim};
+use stentor_io::Rng;
 
 /// Requests, and what must come back.
 #[derive(Debug, Default)]
@@ -218,7 +219,7 @@ impl Scripted {
     }
 
     /// Writes some, reads some, stalls now and then.
-    pub(super) fn play(&mut self, sim: &mut Sim, rng: &mut Rng) {
+    pub(super) fn play(&mut self, sim: &mut Net, rng: &mut Rng) {
         self.reset |= sim.was_reset(self.connection);
         let ahead = self.written - self.answered.min(self.written);
         if self.written < self.script.requests.len() && (ahead == 0 || rng.percent(30)) {

@@ -461,7 +461,7 @@ fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
 }
 
 /// A long-poll that is held, with so much behind it that no more is read.
-fn held_with_much_behind_it(world: &mut World) -> stentor_io::Client {
+fn held_with_much_behind_it(world: &mut World) -> super::net::Client {
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n");
     world.sim.write(client, &GET.repeat(2_000));

@@ -1,11 +1,12 @@
 //! What readers hold and what they ask for, each bound by itself.
 
 use super::codec::{COMMANDER, TEXT, put_frame, take_frame};
+use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::limits::{LINE_COST_PER_TURN, TURN_COST_MAX};
 use stentor_hub::{ContentType, Pattern, Rule};
-use stentor_io::{Client, Faults, Rng};
+use stentor_io::{Faults, Rng};
 
 const BYTES_MAX: usize = 1024 * 1024;
 

@@ -16,20 +16,22 @@
 //! - when all have gone nothing is left.
 
 use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
-use super::{SMALL, World, kind, patient};
+use super::net::{Client, Net};
+use super::{Parts, SMALL, World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
 use crate::config::Settings;
 use crate::limits::HELD_MS_MAX;
 use crate::stats::Totals;
 use stentor_hub::ContentType;
-use stentor_io::{Client, Faults, Rng, Sim};
+use stentor_io::{Faults, Rng};
 
 /// One seed from the beginning to the end.
 pub(super) fn run(seed: u64) {
     let mut rng = Rng::new(seed);
     let window_bytes = [700, 9_000, 1 << 20][rng.below(3)];
-    let mut world =
-        World::new(seed ^ 0x5eed, Faults { window_bytes, delay_ms_max: 5, ..kind() }, settings());
+    let faults = Faults { window_bytes, delay_ms_max: 5, ..kind() };
+    let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
+    let mut world = World::of(parts, seed ^ 0x5eed, faults, settings());
     for round in 0..3 {
         for n in 0..TOPICS {
             let topic = format!("/all/{}/{n}", n % 7);
@@ -139,7 +141,7 @@ impl Attacker {
         Attacker { trick, connection: None, names: 0 }
     }
 
-    fn play(&mut self, sim: &mut Sim, rng: &mut Rng) {
+    fn play(&mut self, sim: &mut Net, rng: &mut Rng) {
         match self.connection {
             None if rng.percent(20) => {
                 let connection = sim.connect(PUBLIC);
@@ -155,7 +157,7 @@ impl Attacker {
         }
     }
 
-    fn begin(&mut self, sim: &mut Sim, rng: &mut Rng, connection: Client) {
+    fn begin(&mut self, sim: &mut Net, rng: &mut Rng, connection: Client) {
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
         let bytes = match self.trick {
             Trick::Churn => get(&format!("/-/events?topic={HOT}")),
@@ -185,7 +187,7 @@ impl Attacker {
         sim.write(connection, &bytes);
     }
 
-    fn go_on(&mut self, sim: &mut Sim, rng: &mut Rng, connection: Client) {
+    fn go_on(&mut self, sim: &mut Net, rng: &mut Rng, connection: Client) {
         if self.trick != Trick::Deaf {
             drop(sim.read(connection));
         }
@@ -230,7 +232,7 @@ impl Attacker {
         sim.write(connection, &out);
     }
 
-    fn leave(&self, sim: &mut Sim) {
+    fn leave(&self, sim: &mut Net) {
         if let Some(connection) = self.connection {
             sim.reset_client(connection);
         }
@@ -275,9 +277,9 @@ impl Due {
 }
 
 impl Bystanders {
-    fn new(sim: &mut Sim) -> Bystanders {
+    fn new(sim: &mut Net) -> Bystanders {
         let (asker, publisher) =
-            (Asker::new(sim.connect(PUBLIC)), Asker::new(sim.connect(CONTROL)));
+            (Asker::new(sim.connect_apart(PUBLIC)), Asker::new(sim.connect_apart(CONTROL)));
         Bystanders {
             asker,
             publisher,
@@ -290,7 +292,7 @@ impl Bystanders {
         }
     }
 
-    fn play(&mut self, sim: &mut Sim, rng: &mut Rng, turn: usize, connections: usize) {
+    fn play(&mut self, sim: &mut Net, rng: &mut Rng, turn: usize, connections: usize) {
         let get = || b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
         if self.asker.due.is_none() && rng.percent(30) {
             self.asker.ask(sim, turn, get());
@@ -312,9 +314,9 @@ impl Bystanders {
     }
 
     /// The reader reads.
-    fn hear(&mut self, sim: &mut Sim, turn: usize, connections: usize) {
+    fn hear(&mut self, sim: &mut Net, turn: usize, connections: usize) {
         if turn == READS_FROM {
-            let reader = sim.connect(PUBLIC);
+            let reader = sim.connect_apart(PUBLIC);
             let events = "Accept: text/event-stream";
             let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\n{events}\r\n\r\n");
             sim.write(reader, request.as_bytes());
@@ -340,7 +342,7 @@ impl Bystanders {
         }
     }
 
-    fn leave(&self, sim: &mut Sim) {
+    fn leave(&self, sim: &mut Net) {
         let askers = [self.asker.connection, self.publisher.connection];
         for client in askers.into_iter().chain(self.reader) {
             sim.finish_client(client);
@@ -360,7 +362,7 @@ impl Asker {
         Asker { connection, input: Vec::new(), due: None }
     }
 
-    fn ask(&mut self, sim: &mut Sim, turn: usize, request: Vec<u8>) {
+    fn ask(&mut self, sim: &mut Net, turn: usize, request: Vec<u8>) {
         sim.write(self.connection, &request);
         self.due = Some(Due::new(turn));
     }
@@ -368,7 +370,7 @@ impl Asker {
     /// The body of an answer that has come.
     fn hear(
         &mut self,
-        sim: &mut Sim,
+        sim: &mut Net,
         who: &str,
         turn: usize,
         connections: usize,

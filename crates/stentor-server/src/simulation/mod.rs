@@ -8,6 +8,10 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
+//! What there is between the network and the server the seed says as well: nothing, a layer that
+//! seals bytes into records, one that carries several streams in a socket, or both (`net.rs`).
+//! `STENTOR_CARRIER` names one for all.
+//!
 //! Meanwhile debug builds check the records of the worker after every event, its sums after every
 //! turn, and the hub now and then.
 //!
@@ -20,6 +24,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
+mod carriers;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod codec;
@@ -30,6 +36,8 @@ mod holding;
 #[cfg(test)]
 mod hostile;
 mod late;
+#[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
+pub(crate) mod net;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
@@ -49,11 +57,10 @@ use crate::order::{InMemory, Sequencer};
 use crate::stats::{Stats, Totals};
 use crate::worker::Worker;
 pub(crate) use late::Late;
+use net::{Layers, Net};
 use std::sync::Arc;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
-#[cfg(test)]
-use stentor_io::Client;
-use stentor_io::{Faults, Rng, Sim};
+use stentor_io::{Faults, Rng};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 
@@ -65,7 +72,7 @@ const TEXT_BYTES: usize = 3_000;
 
 /// A worker on a simulated network, and perhaps others beside it that share the hub.
 pub(crate) struct World {
-    pub(crate) sim: Sim,
+    pub(crate) sim: Net,
     pub(crate) worker: Worker,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Jobs,
@@ -78,9 +85,42 @@ pub(crate) struct World {
     late: Option<Arc<Late>>,
 }
 
+/// What a world is made of.
+pub(crate) struct Parts {
+    /// Each has a network of its own.
+    pub(crate) workers: usize,
+    /// What commits the changes of publishers, if not the worker itself.
+    pub(crate) late: Option<Arc<Late>>,
+    /// What there is between the networks and the workers.
+    pub(crate) layers: Layers,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { workers: 1, late: None, layers: Layers::asked().unwrap_or(Layers::Plain) }
+    }
+}
+
+#[cfg(test)]
+impl Parts {
+    fn over(layers: Layers) -> Parts {
+        Parts { layers, ..Parts::default() }
+    }
+
+    /// Those of a seed. Of a hundred late commits as many fail as one of `fails_percent` says.
+    fn of_seed(seed: u64, rng: &mut Rng, fails_percent: &[u8]) -> Parts {
+        let fails_percent = fails_percent[rng.below(fails_percent.len())];
+        Parts {
+            workers: 1 + rng.below(3),
+            late: rng.percent(50).then(|| Late::new(fails_percent)),
+            layers: Layers::of_seed(seed),
+        }
+    }
+}
+
 /// Another worker, with a network of its own.
 struct Other {
-    sim: Sim,
+    sim: Net,
     worker: Worker,
     mailbox: Arc<Mailbox>,
 }
@@ -89,6 +129,7 @@ impl Other {
     fn new(
         shared: &Arc<Shared>,
         index: usize,
+        layers: Layers,
         seed: u64,
         faults: Faults,
         settings: Arc<Settings>,
@@ -97,24 +138,18 @@ impl Other {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let (stats, own) = (Arc::clone(&shared.workers[index]), Arc::clone(&mailbox));
         let worker = Worker::new(Arc::clone(shared), settings, stats, own, seed);
-        Other { sim: Sim::new(seed, faults), worker, mailbox }
+        Other { sim: Net::new(seed, faults, layers), worker, mailbox }
     }
 }
 
 impl World {
+    /// A world on a plain network, unless the environment names another.
     pub(crate) fn new(seed: u64, faults: Faults, settings: Settings) -> World {
-        World::with_workers(1, None, seed, faults, settings)
+        World::of(Parts::default(), seed, faults, settings)
     }
 
-    /// A world of so many workers, each with a network of its own; whatever its publishers change
-    /// is committed at once, or late.
-    pub(crate) fn with_workers(
-        workers: usize,
-        late: Option<Arc<Late>>,
-        seed: u64,
-        faults: Faults,
-        settings: Settings,
-    ) -> World {
+    pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
+        let Parts { workers, late, layers } = parts;
         let (compressor, jobs) = Compressor::by_hand();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
@@ -134,7 +169,8 @@ impl World {
             started_unix_s: 0,
         });
         let settings = Arc::new(settings);
-        let worker = |index| Other::new(&shared, index, seed, faults, Arc::clone(&settings));
+        let worker =
+            |index| Other::new(&shared, index, layers, seed, faults, Arc::clone(&settings));
         let Other { sim, worker: first, mailbox } = worker(0);
         let (others, chance) = ((1..workers).map(worker).collect(), Rng::new(!seed));
         let world =
@@ -215,8 +251,11 @@ impl World {
 
     /// Turns until nothing happens any more, which must be after so many turns at the latest.
     pub(crate) fn settle_within(&mut self, turns_max: usize) {
+        let mut is_idle = false;
         for _ in 0..turns_max {
-            if !self.turn() {
+            // A deadline in an idle turn may leave the network something to do.
+            let was_idle = std::mem::replace(&mut is_idle, !self.turn());
+            if was_idle && is_idle {
                 return;
             }
         }
@@ -230,7 +269,7 @@ impl World {
     /// Connections that the workers hold.
     pub(crate) fn open_sockets(&self) -> usize {
         let sims = self.others.iter().map(|other| &other.sim).chain([&self.sim]);
-        sims.map(Sim::open_sockets).sum()
+        sims.map(Net::open_sockets).sum()
     }
 
     /// With all clients gone, nothing of them is left and nobody is counted.
@@ -273,7 +312,7 @@ impl World {
     }
 
     /// Connects, sends and returns everything the server answers.
-    fn ask(&mut self, role: u8, bytes: &[u8]) -> (Client, String) {
+    fn ask(&mut self, role: u8, bytes: &[u8]) -> (net::Client, String) {
         let client = self.sim.connect(role);
         self.sim.write(client, bytes);
         self.settle();

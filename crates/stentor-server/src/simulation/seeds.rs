@@ -1,7 +1,7 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
-use super::{CONTROL, Late, PATIENCE_MS, PUBLIC, World, hostile, patient, streams};
+use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, hostile, patient, streams};
 use crate::config::Mount;
 use stentor_io::{Faults, Rng};
 
@@ -26,9 +26,9 @@ fn run(seed: u64) {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
-    let late = rng.percent(50).then(|| Late::new(0));
+    let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
     let faults = faults(&mut rng);
-    let mut world = World::with_workers(1, late, seed ^ 0x5eed, faults, settings);
+    let mut world = World::of(parts, seed ^ 0x5eed, faults, settings);
     let mut clients: Vec<Scripted> = (0..1 + rng.below(5))
         .map(|number| {
             let role = if rng.percent(50) { CONTROL } else { PUBLIC };
@@ -57,7 +57,7 @@ fn run(seed: u64) {
     }
     world.settle();
     world.sim.sleep(PATIENCE_MS);
-    world.worker.after_turn(&mut world.sim);
+    world.settle();
     world.check_nothing_is_left();
 }
 

@@ -19,8 +19,9 @@ mod publisher;
 mod reader;
 mod view;
 
+use super::net::Client;
 use super::seeds::faults;
-use super::{Late, World, patient};
+use super::{Parts, World, patient};
 use crate::mailbox::Order;
 use log::{Log, TOPICS, wants};
 use meanwhile::Meanwhile;
@@ -28,7 +29,7 @@ use poller::Poller;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
-use stentor_io::{Client, Rng};
+use stentor_io::Rng;
 use stentor_wire::target::TopicName;
 
 /// A run: the world, the model of what was published, and the clients.
@@ -78,9 +79,8 @@ impl Stage {
         let mut settings = patient();
         settings.topics = log::rules();
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
-        let workers = 1 + rng.below(3);
-        let late = rng.percent(50).then(|| Late::new([0, 10, 50][rng.below(3)]));
-        let world = World::with_workers(workers, late, seed ^ 0x5eed, faults, settings);
+        let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
+        let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let log = Log::attach(&world);
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();

@@ -25,13 +25,13 @@ impl Worker {
 
     /// Panics if what the worker counts is not what its connections are.
     pub(super) fn check(&mut self) {
-        if self.connections.end() > RECORDS_MAX {
+        if self.connections.indices().count() > RECORDS_MAX {
             return;
         }
         let (mut open, mut usage) = (0, Usage::default());
         let (mut by_role, mut by_activity, mut by_transport) = ([0; 2], [0; 4], [0; 4]);
         let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
-        for index in 0..self.connections.end() {
+        for index in self.connections.indices() {
             let Some(connection) = self.connections.at(index) else { continue };
             if connection.is_free() {
                 continue;

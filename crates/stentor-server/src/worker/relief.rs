@@ -20,7 +20,7 @@ impl Worker {
             return;
         }
         let mut pins = Pins::default();
-        for index in 0..self.connections.end() {
+        for index in self.connections.indices() {
             if let Some(connection) = self.connections.at(index) {
                 connection.add_pins(&mut pins);
             }
@@ -41,7 +41,7 @@ impl Worker {
 
     fn holders(&mut self, pins: &Pins) -> Vec<Holder> {
         let mut holders = Vec::new();
-        for index in 0..self.connections.end() {
+        for index in self.connections.indices() {
             let Some(connection) = self.connections.at(index) else { continue };
             let bytes = connection.weight(pins);
             if bytes > 0 {

@@ -1,12 +1,13 @@
 //! A simulated client of long-polls, one after another, on one topic or on many.
 
 use super::super::codec::{Answer, take_answer};
+use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC, SMALL};
 use super::log::Log;
 use super::reader::{Cursor, EPOCH, Mood, Object, Plan, read_object, seq_of};
 use super::view::{From, View};
 use serde_json::Value;
-use stentor_io::{Backend, Client, Rng, Sim};
+use stentor_io::{Backend, Rng};
 
 #[derive(Debug)]
 pub(super) struct Poller {
@@ -72,7 +73,7 @@ impl Poller {
     }
 
     /// Lets the client do something.
-    pub(super) fn play(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, mood: Mood) {
+    pub(super) fn play(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, mood: Mood) {
         let Some(connection) = self.connection else {
             if mood.connects {
                 let role = if rng.percent(30) { CONTROL } else { PUBLIC };
@@ -115,7 +116,7 @@ impl Poller {
         }
     }
 
-    fn ask(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, connection: Client) {
+    fn ask(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, connection: Client) {
         let cursor = match self.last {
             Some(last) if rng.percent(95) => Cursor::after(last),
             _ if rng.percent(30) => Cursor::random(rng, log),

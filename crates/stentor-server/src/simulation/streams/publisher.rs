@@ -2,11 +2,12 @@
 
 use super::super::CONTROL;
 use super::super::codec::take_answer;
+use super::super::net::{Client, Net};
 use super::log::Log;
 use super::reader::{Mood, seq_of};
 use std::collections::VecDeque;
 use stentor_hub::{ContentType, Draft, EventName};
-use stentor_io::{Client, Rng, Sim};
+use stentor_io::Rng;
 
 /// Makes data of which no two are the same.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Putter {
     }
 
     /// Sends a PUT, or a DELETE.
-    pub(super) fn put(&mut self, sim: &mut Sim, log: &mut Log, topic: &str, datum: Option<Datum>) {
+    pub(super) fn put(&mut self, sim: &mut Net, log: &mut Log, topic: &str, datum: Option<Datum>) {
         let connection = *self.connection.get_or_insert_with(|| sim.connect(CONTROL));
         let Some(Datum { data, content_type, event }) = datum else {
             let request = format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -121,7 +122,7 @@ impl Putter {
     }
 
     /// Reads what is answered.
-    pub(super) fn play(&mut self, sim: &mut Sim, log: &Log, mood: Mood) {
+    pub(super) fn play(&mut self, sim: &mut Net, log: &Log, mood: Mood) {
         let Some(connection) = self.connection else { return };
         let ended = sim.ended(connection);
         self.input.extend(sim.read(connection));

@@ -4,11 +4,12 @@
 use super::super::codec::{
     self, BINARY, CLOSE, PING, PONG, TEXT, put_frame, put_text, take_frame, take_head,
 };
+use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC};
 use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;
-use stentor_io::{Client, Rng, Sim};
+use stentor_io::Rng;
 use stentor_wire::sse::{Decoder, Item};
 
 /// What clients are up to.
@@ -185,7 +186,7 @@ impl Reader {
         }
     }
 
-    fn connect(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log) {
+    fn connect(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log) {
         let last = self.view.last_seq();
         let resumes = last > 0 && !self.plan.commands && rng.percent(60);
         let cursor = match resumes {
@@ -246,7 +247,7 @@ impl Reader {
     }
 
     /// Lets the reader do something.
-    pub(super) fn play(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, mood: Mood) {
+    pub(super) fn play(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, mood: Mood) {
         let Mood { unrest, connects, .. } = mood;
         let Some(connection) = self.connection else {
             if connects && (unrest == 0 || rng.percent(20)) {
@@ -274,7 +275,7 @@ impl Reader {
     }
 
     /// The connection has ended: that must have had a reason.
-    fn leave(&mut self, sim: &mut Sim, connection: Client, mood: Mood) {
+    fn leave(&mut self, sim: &mut Net, connection: Client, mood: Mood) {
         let broken = sim.was_reset(connection) && !sim.was_cut(connection);
         // A stop does not wait for requests that are still on their way.
         let is_early = mood.draining && matches!(self.wire, Wire::Head);
@@ -288,7 +289,7 @@ impl Reader {
     }
 
     /// A WebSocket's client says something.
-    fn say(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, connection: Client) {
+    fn say(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, connection: Client) {
         if self.is_commanding || self.closes {
             return;
         }
@@ -351,7 +352,7 @@ impl Reader {
     }
 
     /// Judges what has arrived.
-    fn hear(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, mood: Mood) {
+    fn hear(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, mood: Mood) {
         let Some(connection) = self.connection else { return };
         let bytes = sim.read(connection);
         if bytes.is_empty() {
@@ -421,7 +422,7 @@ impl Reader {
     }
 
     /// One frame of a WebSocket.
-    fn frame(&mut self, sim: &mut Sim, rng: &mut Rng, log: &Log, frame: codec::Frame) {
+    fn frame(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, frame: codec::Frame) {
         assert!(!self.has_farewell, "behind the end: {frame:?}");
         let Some(connection) = self.connection else { return };
         match frame.opcode {

@@ -1,0 +1,422 @@
+//! The simulated network as the tests' clients see it, plain or with layers between it and the
+//! server.
+//!
+//! A layer is a backend around a backend and a handler around a handler, so the worker learns
+//! nothing of it: `net/masked.rs` stands for TLS, `net/multiplexed.rs` for HTTP/2. Which of them
+//! are there a test says, or its seed, or `STENTOR_CARRIER=plain`, `=masked`, `=multiplexed` or
+//! `=both`. The clients' ends of the layers are here and in `net/streams.rs`, and hold the server's
+//! to what it owes them: a last record before the end, no more bytes than the window.
+
+mod masked;
+mod multiplexed;
+mod streams;
+
+use crate::worker::Worker;
+use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
+use multiplexed::{Carriers, Multiplexed, Multiplexing};
+use std::io::IoSlice;
+use std::net::IpAddr;
+use stentor_io::{Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim};
+use streams::Streams;
+
+/// A client's end of a connection, or of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Client(usize);
+
+/// What is between the network and the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Layers {
+    Plain,
+    Masked,
+    Multiplexed,
+    /// Streams over masked sockets.
+    Both,
+}
+
+const LAYERS: [(Layers, &str); 4] = [
+    (Layers::Plain, "plain"),
+    (Layers::Masked, "masked"),
+    (Layers::Multiplexed, "multiplexed"),
+    (Layers::Both, "both"),
+];
+
+impl Layers {
+    /// Those a seed is run over, unless the environment names others.
+    pub(crate) fn of_seed(seed: u64) -> Layers {
+        Layers::asked().unwrap_or(LAYERS[(seed % 4) as usize].0)
+    }
+
+    /// Those the environment names.
+    pub(crate) fn asked() -> Option<Layers> {
+        let asked = std::env::var("STENTOR_CARRIER").ok()?;
+        let found = LAYERS.iter().find(|(_, name)| *name == asked);
+        Some(found.unwrap_or_else(|| panic!("there is no carrier {asked}")).0)
+    }
+}
+
+/// The network.
+pub(crate) struct Net {
+    wire: Wire,
+    sessions: Option<Sessions>,
+    carriers: Option<Carriers>,
+    streams: Option<Streams>,
+}
+
+impl Net {
+    pub(crate) fn new(seed: u64, faults: Faults, layers: Layers) -> Net {
+        let is_masked = matches!(layers, Layers::Masked | Layers::Both);
+        let is_multiplexed = matches!(layers, Layers::Multiplexed | Layers::Both);
+        let window_bytes = faults.window_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        Net {
+            wire: Wire { sim: Sim::new(seed, faults), is_masked, sockets: Vec::new() },
+            sessions: is_masked.then(|| Sessions::new(seed)),
+            carriers: is_multiplexed.then(|| Carriers::new(seed, window_bytes)),
+            streams: is_multiplexed.then(|| Streams::new(seed, window_bytes)),
+        }
+    }
+
+    /// One turn of the network and of the layers. Returns false when nothing can happen but the
+    /// passing of time.
+    pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
+        let Net { wire: Wire { sim, .. }, sessions, carriers, .. } = self;
+        let has_work = |sessions: &Sessions| sessions.has_work();
+        let waits = sessions.as_ref().is_some_and(has_work)
+            || carriers.as_ref().is_some_and(Carriers::has_work);
+        let busy = match (sessions, carriers) {
+            (None, None) => sim.turn(worker),
+            (Some(sessions), None) => {
+                let busy = sim.turn(&mut Masking { sessions, handler: worker });
+                sessions.serve(sim, worker);
+                busy
+            }
+            (None, Some(carriers)) => {
+                let busy = sim.turn(&mut Multiplexing { carriers, handler: worker });
+                carriers.serve(sim, worker);
+                busy
+            }
+            (Some(sessions), Some(carriers)) => {
+                let mut handler = Multiplexing { carriers, handler: worker };
+                let busy = sim.turn(&mut Masking { sessions, handler: &mut handler });
+                sessions.serve(sim, &mut handler);
+                carriers.serve(&mut Masked { io: sim, sessions }, worker);
+                busy
+            }
+        };
+        self.pump();
+        busy || waits
+    }
+
+    /// The clients' ends of streams take in what has come.
+    fn pump(&mut self) {
+        if let Some(streams) = &mut self.streams {
+            streams.pump(&mut self.wire);
+        }
+    }
+
+    /// A client without an address connects to the listener of `role`.
+    pub(crate) fn connect(&mut self, role: Role) -> Client {
+        self.connect_from(role, None)
+    }
+
+    /// A client connects to the listener of `role`, or opens a stream on a socket there is.
+    pub(crate) fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
+        self.pump();
+        Client(match &mut self.streams {
+            None => self.wire.connect(role, address),
+            Some(streams) => streams.connect(&mut self.wire, role, address),
+        })
+    }
+
+    /// The same with a socket of its own, for one who is to have nothing in common with others.
+    #[cfg(test)]
+    pub(crate) fn connect_apart(&mut self, role: Role) -> Client {
+        Client(match &mut self.streams {
+            None => self.wire.connect(role, None),
+            Some(streams) => streams.connect_apart(&mut self.wire, role),
+        })
+    }
+
+    /// Opens a stream on the socket that another client's stream is on.
+    #[cfg(test)]
+    pub(crate) fn connect_beside(&mut self, client: Client) -> Client {
+        let streams = self.streams.as_mut().expect("only a layer of streams has room for two");
+        Client(streams.connect_beside(&mut self.wire, client.0))
+    }
+
+    pub(crate) fn write(&mut self, client: Client, bytes: &[u8]) {
+        match &mut self.streams {
+            None => self.wire.write(client.0, bytes),
+            Some(streams) => streams.write(&mut self.wire, client.0, bytes),
+        }
+    }
+
+    pub(crate) fn finish_client(&mut self, client: Client) {
+        match &mut self.streams {
+            None => self.wire.finish(client.0),
+            Some(streams) => streams.finish(&mut self.wire, client.0),
+        }
+    }
+
+    pub(crate) fn reset_client(&mut self, client: Client) {
+        match &mut self.streams {
+            None => self.wire.reset(client.0),
+            Some(streams) => streams.reset(&mut self.wire, client.0),
+        }
+    }
+
+    /// Breaks the socket that a client's stream is on, and all others on it.
+    #[cfg(test)]
+    pub(crate) fn reset_carrier(&mut self, client: Client) {
+        match &mut self.streams {
+            None => self.wire.reset(client.0),
+            Some(streams) => streams.reset_carrier(&mut self.wire, client.0),
+        }
+        self.pump();
+    }
+
+    pub(crate) fn stall(&mut self, client: Client, stalled: bool) {
+        match &mut self.streams {
+            None => self.wire.sim.stall(self.wire.sockets[client.0].client, stalled),
+            Some(streams) => streams.stall(&mut self.wire, client.0, stalled),
+        }
+    }
+
+    pub(crate) fn read(&mut self, client: Client) -> Vec<u8> {
+        self.pump();
+        match &mut self.streams {
+            None => self.wire.read(client.0),
+            Some(streams) => streams.read(client.0),
+        }
+    }
+
+    pub(crate) fn ended(&mut self, client: Client) -> bool {
+        self.pump();
+        match &self.streams {
+            None => self.wire.ended(client.0),
+            Some(streams) => streams.ended(client.0),
+        }
+    }
+
+    pub(crate) fn was_reset(&mut self, client: Client) -> bool {
+        self.pump();
+        match &self.streams {
+            None => self.wire.was_reset(client.0),
+            Some(streams) => streams.was_reset(client.0),
+        }
+    }
+
+    pub(crate) fn was_cut(&mut self, client: Client) -> bool {
+        self.pump();
+        match &self.streams {
+            None => self.wire.was_cut(client.0),
+            Some(streams) => streams.was_cut(client.0),
+        }
+    }
+
+    pub(crate) fn sleep(&mut self, ms: u64) {
+        self.wire.sim.sleep(ms);
+    }
+
+    /// Sockets the server holds, and streams on them.
+    pub(crate) fn open_sockets(&self) -> usize {
+        let streams = self.carriers.as_ref().map_or(0, Carriers::open_streams);
+        self.wire.sim.open_sockets() + streams
+    }
+
+    /// The backend that the worker has.
+    fn with<R>(&mut self, act: impl FnOnce(&mut dyn Backend) -> R) -> R {
+        let Net { wire: Wire { sim: io, .. }, sessions, carriers, .. } = self;
+        match (sessions, carriers) {
+            (None, None) => act(io),
+            (Some(sessions), None) => act(&mut Masked { io, sessions }),
+            (None, Some(carriers)) => act(&mut Multiplexed { io, carriers }),
+            (Some(sessions), Some(carriers)) => {
+                act(&mut Multiplexed { io: &mut Masked { io, sessions }, carriers })
+            }
+        }
+    }
+}
+
+/// What is done to the worker beside the turns of the network is done on the same backend.
+impl Backend for Net {
+    fn now_ms(&self) -> u64 {
+        self.wire.sim.now_ms()
+    }
+
+    fn unix_s(&self) -> u64 {
+        self.wire.sim.unix_s()
+    }
+
+    fn now_us(&self) -> u64 {
+        self.wire.sim.now_us()
+    }
+
+    fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
+        self.with(|io| io.send(peer, parts))
+    }
+
+    fn send_file(
+        &mut self,
+        peer: Peer,
+        before: &[IoSlice<'_>],
+        file: &File,
+        offset: u64,
+        length: usize,
+    ) -> Result<Sent, FileSendError> {
+        self.with(|io| io.send_file(peer, before, file, offset, length))
+    }
+
+    fn unacknowledged(&self, peer: Peer) -> u32 {
+        match (&self.carriers, &self.sessions) {
+            (Some(carriers), _) => carriers.unacknowledged(peer),
+            (None, Some(sessions)) => sessions.unacknowledged(&self.wire.sim, peer),
+            (None, None) => self.wire.sim.unacknowledged(peer),
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.with(|io| io.resume(peer));
+    }
+
+    fn limit_unsent(&mut self, peer: Peer) {
+        self.with(|io| io.limit_unsent(peer));
+    }
+
+    fn finish(&mut self, peer: Peer) {
+        self.with(|io| io.finish(peer));
+    }
+
+    fn close(&mut self, peer: Peer) {
+        self.with(|io| io.close(peer));
+    }
+
+    fn abort(&mut self, peer: Peer) {
+        self.with(|io| io.abort(peer));
+    }
+
+    fn refuse_new(&mut self) {
+        self.with(|io| io.refuse_new());
+    }
+
+    fn close_listeners(&mut self) {
+        self.with(|io| io.close_listeners());
+    }
+}
+
+/// Sockets, masked or not, as clients see them.
+struct Wire {
+    sim: Sim,
+    is_masked: bool,
+    sockets: Vec<Socket>,
+}
+
+/// A client's end of a socket.
+struct Socket {
+    client: stentor_io::Client,
+    sealer: Sealer,
+    opener: Opener,
+    /// The last record has come.
+    has_ended: bool,
+}
+
+impl Wire {
+    fn connect(&mut self, role: Role, address: Option<IpAddr>) -> usize {
+        let client = self.sim.connect_from(role, address);
+        let (sealer, opener) = (Sealer::default(), Opener::default());
+        self.sockets.push(Socket { client, sealer, opener, has_ended: false });
+        self.sockets.len() - 1
+    }
+
+    fn write(&mut self, socket: usize, bytes: &[u8]) {
+        let Socket { client, sealer, .. } = &mut self.sockets[socket];
+        if !self.is_masked {
+            return self.sim.write(*client, bytes);
+        }
+        if sealer.has_ended() {
+            return;
+        }
+        let mut records = Vec::new();
+        sealer.data(&mut records, bytes);
+        self.sim.write(*client, &records);
+    }
+
+    fn finish(&mut self, socket: usize) {
+        let Socket { client, sealer, .. } = &mut self.sockets[socket];
+        if self.is_masked {
+            let mut record = Vec::new();
+            sealer.end(&mut record);
+            self.sim.write(*client, &record);
+        }
+        self.sim.finish_client(*client);
+    }
+
+    fn reset(&mut self, socket: usize) {
+        self.sim.reset_client(self.sockets[socket].client);
+    }
+
+    fn read(&mut self, socket: usize) -> Vec<u8> {
+        let Socket { client, opener, has_ended, .. } = &mut self.sockets[socket];
+        let mut bytes = self.sim.read(*client);
+        if !self.is_masked {
+            return bytes;
+        }
+        opener.push(&mut bytes);
+        let mut content = Vec::new();
+        while let Some(record) = opener.next() {
+            assert!(!*has_ended, "a record behind the last one");
+            match record {
+                Record::Data(part) => content.extend(part),
+                Record::End => *has_ended = true,
+            }
+        }
+        let is_over = self.sim.ended(*client) && !self.sim.was_reset(*client);
+        assert!(!is_over || *has_ended, "the end came without a last record");
+        content
+    }
+
+    fn ended(&self, socket: usize) -> bool {
+        self.sim.ended(self.sockets[socket].client)
+    }
+
+    fn was_reset(&self, socket: usize) -> bool {
+        self.sim.was_reset(self.sockets[socket].client)
+    }
+
+    fn was_cut(&self, socket: usize) -> bool {
+        self.sim.was_cut(self.sockets[socket].client)
+    }
+}
+
+/// What a layer makes of a file: bytes that are read and sent as others are.
+fn send_file_as_bytes<B: Backend>(
+    io: &mut B,
+    peer: Peer,
+    before: &[IoSlice<'_>],
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> Result<Sent, FileSendError> {
+    let before_bytes: usize = before.iter().map(|part| part.len()).sum();
+    let mut sent = io.send(peer, before)?;
+    let mut piece = [0; PIECE_BYTES];
+    while !sent.full && sent.bytes < before_bytes + length {
+        let at = sent.bytes - before_bytes;
+        let wanted = PIECE_BYTES.min(length - at);
+        match file.read_at(&mut piece[..wanted], offset + at as u64) {
+            Ok(0) | Err(_) => return Err(FileSendError::Truncated),
+            Ok(read) => {
+                let more = io.send(peer, &[IoSlice::new(&piece[..read])])?;
+                sent = Sent { bytes: sent.bytes + more.bytes, full: more.full };
+            }
+        }
+    }
+    Ok(sent)
+}
+
+/// So much of a file is read at once.
+const PIECE_BYTES: usize = 3_000;
+
+/// The window of a stream is the socket's, but within these: it takes a turn of the network for
+/// each.
+const WINDOW_BYTES_MIN: usize = 100;
+const WINDOW_BYTES_MAX: usize = 64 * 1024;
