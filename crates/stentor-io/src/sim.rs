@@ -171,6 +171,11 @@ impl Sim {
         self.pipes[client.0].cut
     }
 
+    /// From now on connections break only if a client breaks them.
+    pub fn stop_resets(&mut self) {
+        self.faults.reset_per_10_000 = 0;
+    }
+
     /// Moves the clock.
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;

@@ -67,8 +67,12 @@ impl Net {
         let is_masked = matches!(layers, Layers::Masked | Layers::Both);
         let is_multiplexed = matches!(layers, Layers::Multiplexed | Layers::Both);
         let window_bytes = faults.window_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        // A few bytes a turn would take for ever behind heads of records and frames.
+        let below_bytes_min = if layers == Layers::Plain { 0 } else { WINDOW_BYTES_MIN };
+        let below_bytes = faults.window_bytes.max(below_bytes_min);
+        let sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
         Net {
-            wire: Wire { sim: Sim::new(seed, faults), is_masked, sockets: Vec::new() },
+            wire: Wire { sim, is_masked, sockets: Vec::new() },
             sessions: is_masked.then(|| Sessions::new(seed)),
             carriers: is_multiplexed.then(|| Carriers::new(seed, window_bytes)),
             streams: is_multiplexed.then(|| Streams::new(seed, window_bytes)),
@@ -211,6 +215,12 @@ impl Net {
             None => self.wire.was_cut(client.0),
             Some(streams) => streams.was_cut(client.0),
         }
+    }
+
+    /// See [`Sim::stop_resets`].
+    #[cfg(test)]
+    pub(crate) fn stop_resets(&mut self) {
+        self.wire.sim.stop_resets();
     }
 
     pub(crate) fn sleep(&mut self, ms: u64) {
