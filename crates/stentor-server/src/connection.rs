@@ -86,7 +86,7 @@ enum Wait {
     Frame,
     /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
     Heartbeat,
-    /// The time to see whether a WebSocket's peer is alive.
+    /// The time to see whether the peer is alive.
     Ping,
     /// A stream's time to go, while the server is stopping.
     Farewell,

@@ -15,10 +15,10 @@ use crate::order::{Outcome, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
 use crate::stats::{Activity, Stats};
-use crate::stream::Transport;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
+use crate::transport::Transport;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -310,11 +310,7 @@ impl Context {
 
     /// The counter of those who read in some way.
     pub(crate) fn readers(&self, transport: Transport) -> &Counter {
-        match transport {
-            Transport::Sse => &self.stats.readers_sse,
-            Transport::WebSocket | Transport::Echo => &self.stats.readers_websocket,
-            Transport::LongPoll => &self.stats.readers_long_poll,
-        }
+        (transport.manner().readers)(&self.stats)
     }
 
     /// Keeps count of what connections do.

@@ -8,8 +8,9 @@ use super::reader::{Extra, Subscription};
 use super::{Connection, Phase, Wait, Work};
 use crate::access::CONTROL;
 use crate::memory::Usage;
+use crate::stream::MANY;
 use crate::stream::feeds::{FeedId, Member};
-use crate::stream::{MANY, Transport};
+use crate::transport::Transport;
 use stentor_io::Peer;
 
 impl Connection {
@@ -40,10 +41,7 @@ impl Connection {
             (Phase::Pending, Wait::Room) => waits,
             (Phase::Pending, Wait::Farewell) => true,
             (Phase::Streaming, Wait::Frame) => !waits && extra.is_some_and(Extra::decodes),
-            (Phase::Streaming, Wait::Heartbeat) => reader.transport == Transport::Sse,
-            (Phase::Streaming, Wait::Ping) => {
-                matches!(reader.transport, Transport::WebSocket | Transport::Echo)
-            }
+            (Phase::Streaming, Wait::Heartbeat | Wait::Ping) => true,
             (Phase::Streaming, Wait::Room | Wait::Leave) => waits,
             (Phase::Streaming, Wait::Farewell) => true,
             _ => false,

@@ -13,14 +13,13 @@ use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources};
-use crate::stream::{Gap, MANY, Opening, Reader, Start, Transport};
-use crate::transport::{sse, websocket};
+use crate::stream::{Gap, MANY, Opening, Reader, Start};
+use crate::transport::{SignOfLife, Transport, sse};
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_hub::{Event, Filter, Id, Mode, Span};
 use stentor_io::{Backend, Gone, Peer};
-use stentor_wire::sse::{HEARTBEAT, retry};
 use stentor_wire::websocket::{Decoder, Opcode, frame};
 
 /// What few readers have, or none for long.
@@ -146,8 +145,10 @@ impl Connection {
 
     /// The time has come for something to be said, or to end.
     pub(super) fn expire_stream<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        match (self.wait, self.reader.transport) {
-            (Wait::Heartbeat, _) => cx.out.bytes().extend_from_slice(HEARTBEAT),
+        match (self.wait, self.reader.transport.manner().sign_of_life) {
+            (Wait::Heartbeat, SignOfLife::Comment(bytes)) => {
+                cx.out.bytes().extend_from_slice(bytes);
+            }
             (Wait::Ping, _) if !self.reader.owes_pong => {
                 // The next one is due as long after this one.
                 self.wait = Wait::Request;
@@ -175,13 +176,8 @@ impl Connection {
     /// The last words of a stream whose server is stopping.
     pub(super) fn say_farewell(&mut self, cx: &mut Context) {
         let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
-        match self.reader.transport {
-            Transport::Sse => {
-                retry(cx.out.bytes(), retry_ms);
-                self.finish_stream(cx);
-            }
-            _ => self.end_websocket(cx, 1012, "The server is about to stop."),
-        }
+        (self.reader.transport.manner().farewell)(cx.out.bytes(), retry_ms);
+        self.finish_stream(cx);
     }
 
     /// Whether what is under way must come to its end before more input is looked at: a
@@ -317,10 +313,9 @@ impl Connection {
     /// Says that messages are missing.
     fn tell_gap(&mut self, cx: &mut Context, gap: &Gap) {
         cx.stats.gaps.add(1);
-        match self.reader.transport {
-            Transport::Sse => sse::gap(cx.out.bytes(), gap),
-            Transport::WebSocket | Transport::Echo => websocket::gap(cx.out.bytes(), gap),
-            Transport::LongPoll => self.extra().gap = Some(*gap),
+        match self.reader.transport.manner().gap {
+            Some(write) => write(cx.out.bytes(), gap),
+            None => self.extra().gap = Some(*gap),
         }
     }
 
@@ -328,13 +323,8 @@ impl Connection {
     /// first message, it could not say from where to resume, or would hear of the same gap again.
     fn tell_cursor(&mut self, cx: &mut Context) {
         let id = Id { epoch: cx.shared.hub.epoch(), seq: self.reader.cursor };
-        match self.reader.transport {
-            Transport::Sse => sse::cursor(cx.out.bytes(), id),
-            Transport::WebSocket if self.reader.is_enveloped => {
-                websocket::cursor(cx.out.bytes(), id);
-            }
-            _ => {}
-        }
+        let Reader { transport, is_enveloped, .. } = self.reader;
+        (transport.manner().cursor)(cx.out.bytes(), id, is_enveloped);
     }
 
     /// Sends the next part of what history has. Returns whether to go on at once.
@@ -509,17 +499,20 @@ impl Connection {
         let streams = &cx.settings.streams;
         let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
-        let every = |ms| if ms == 0 { NEVER_MS } else { ms };
-        match self.reader.transport {
-            _ if self.wait == Wait::Leave => (Wait::Leave, now_ms + NEVER_MS),
-            _ if cx.draining => {
+        let (sign, every_ms) = match self.reader.transport.manner().sign_of_life {
+            SignOfLife::Comment(_) => (Wait::Heartbeat, streams.heartbeat_ms),
+            SignOfLife::Ping => (Wait::Ping, streams.ping_ms),
+        };
+        match () {
+            () if self.wait == Wait::Leave => (Wait::Leave, now_ms + NEVER_MS),
+            () if cx.draining => {
                 let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
                 (Wait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
             }
-            _ if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
-            _ if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
-            Transport::WebSocket | Transport::Echo => (Wait::Ping, now_ms + every(streams.ping_ms)),
-            _ => (Wait::Heartbeat, now_ms + every(streams.heartbeat_ms)),
+            () if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
+            () if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
+            () if every_ms == 0 => (sign, now_ms + NEVER_MS),
+            () => (sign, now_ms + every_ms),
         }
     }
 }

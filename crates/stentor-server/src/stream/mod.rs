@@ -12,7 +12,8 @@ pub(crate) mod walks;
 
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
-use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
+use crate::transport::Transport;
+use stentor_hub::{Filter, Hub, Id, Mode};
 
 /// What a connection that reads a stream is, beside its work: part of its record.
 #[derive(Debug)]
@@ -33,18 +34,6 @@ pub(crate) struct Reader {
     pub(crate) commands: bool,
     /// It was sent a ping and has not given a sign of life since.
     pub(crate) owes_pong: bool,
-}
-
-/// How messages get to the reader.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Transport {
-    /// Server-Sent Events.
-    Sse,
-    WebSocket,
-    /// A WebSocket that sends back what it is sent.
-    Echo,
-    /// One answer, as soon as there is something to say.
-    LongPoll,
 }
 
 /// A stream that is about to begin: its answer's head is written.
@@ -104,13 +93,7 @@ impl Reader {
 
     /// The forms its messages are sent in.
     pub(crate) fn forms(&self) -> Forms {
-        let (plain, deflated) = match (self.transport, self.is_enveloped) {
-            (Transport::Sse, false) => (StreamForm::Sse, None),
-            (Transport::Sse, true) => (StreamForm::EnvelopeSse, None),
-            (Transport::LongPoll, _) => (StreamForm::Envelope, None),
-            (_, false) => (StreamForm::Frame, Some(StreamForm::FrameDeflated)),
-            (_, true) => (StreamForm::EnvelopeFrame, Some(StreamForm::EnvelopeFrameDeflated)),
-        };
+        let (plain, deflated) = self.transport.manner().forms[usize::from(self.is_enveloped)];
         // Shared frames are deflated with the largest window: a smaller one cannot take them.
         Forms { plain, deflated: deflated.filter(|_| self.window_bits == WINDOW_BITS) }
     }

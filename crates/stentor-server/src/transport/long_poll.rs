@@ -5,9 +5,9 @@
 
 use crate::exchange::{Answer, Awaits, Exchange, Pending};
 use crate::limits::HELD_MS_MAX;
-use crate::stream::{Reader, Start, Transport};
-use crate::transport::Wanted;
-use stentor_hub::{Filter, Message};
+use crate::stream::{Reader, Start};
+use crate::transport::{Manner, SignOfLife, Transport, Wanted};
+use stentor_hub::{Filter, Message, StreamForm};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::tag_matches;
 
@@ -75,3 +75,13 @@ fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
         (Start::Values, None) | (Start::Gap(_), _) => true,
     }
 }
+
+/// Its answer says everything; while it waits nothing is said.
+pub(super) static MANNER: Manner = Manner {
+    forms: [(StreamForm::Envelope, None); 2],
+    gap: None,
+    cursor: |_, _, _| {},
+    sign_of_life: SignOfLife::Comment(b""),
+    farewell: |_, _| {},
+    readers: |stats| &stats.readers_long_poll,
+};

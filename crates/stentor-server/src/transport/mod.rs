@@ -7,13 +7,62 @@ pub(crate) mod websocket;
 
 use crate::access::Act;
 use crate::exchange::Exchange;
-use crate::stream::{Opening, Reader, Start};
-use stentor_hub::{Filter, Mode};
+use crate::stats::Stats;
+use crate::stream::{Gap, Opening, Reader, Start};
+use stentor_hub::{Filter, Id, Mode, StreamForm};
+use stentor_io::Counter;
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::prefer_wait_s;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
+
+/// How messages get to a reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    /// Server-Sent Events.
+    Sse,
+    WebSocket,
+    /// A WebSocket that sends back what it is sent.
+    Echo,
+    /// One answer, as soon as there is something to say.
+    LongPoll,
+}
+
+/// What is said by a transport, and how. Whoever adds one gives it one of these.
+pub(crate) struct Manner {
+    /// The form of a message, and the smaller one for those who take that too: alone, and with the
+    /// name of its topic.
+    pub(crate) forms: [(StreamForm, Option<StreamForm>); 2],
+    /// The word that messages are missing; `None` if it waits for the answer.
+    pub(crate) gap: Option<fn(&mut Vec<u8>, &Gap)>,
+    /// From where the reader may resume.
+    pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
+    pub(crate) sign_of_life: SignOfLife,
+    /// The last words when the server stops; the time is one to come back after, in milliseconds.
+    pub(crate) farewell: fn(&mut Vec<u8>, u64),
+    /// Where its readers are counted.
+    pub(crate) readers: fn(&Stats) -> &Counter,
+}
+
+/// What is sent when nothing else was for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SignOfLife {
+    /// These bytes, which mean nothing.
+    Comment(&'static [u8]),
+    /// A ping, which is to be answered.
+    Ping,
+}
+
+impl Transport {
+    pub(crate) fn manner(self) -> &'static Manner {
+        match self {
+            Transport::Sse => &sse::MANNER,
+            Transport::WebSocket | Transport::Echo => &websocket::MANNER,
+            Transport::LongPoll => &long_poll::MANNER,
+        }
+    }
+}
 
 /// The page for streams of many topics.
 pub(crate) const EVENTS: &[u8] = b"/-/events";

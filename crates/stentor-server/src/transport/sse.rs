@@ -4,9 +4,9 @@
 //! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
 
 use crate::exchange::{Answer, Exchange};
-use crate::stream::{Gap, Reader, Transport};
-use crate::transport::Wanted;
-use stentor_hub::Id;
+use crate::stream::{Gap, Reader};
+use crate::transport::{Manner, SignOfLife, Transport, Wanted};
+use stentor_hub::{Id, StreamForm};
 use stentor_io::Rng;
 use stentor_wire::http1::Request;
 use stentor_wire::sse;
@@ -38,13 +38,22 @@ pub(crate) fn spread_ms(rng: &mut Rng, base_ms: u64) -> u64 {
     base_ms + rng.next_u64() % (base_ms + 1)
 }
 
+pub(super) static MANNER: Manner = Manner {
+    forms: [(StreamForm::Sse, None), (StreamForm::EnvelopeSse, None)],
+    gap: Some(gap),
+    cursor,
+    sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
+    farewell: sse::retry,
+    readers: |stats| &stats.readers_sse,
+};
+
 /// The event that says that something is missing.
-pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
+fn gap(out: &mut Vec<u8>, gap: &Gap) {
     sse::event(out, None, Some("gap"), &gap.json());
 }
 
 /// An id without an event: from here the reader may resume (WHATWG HTML, section 9.2.6).
-pub(crate) fn cursor(out: &mut Vec<u8>, id: Id) {
+fn cursor(out: &mut Vec<u8>, id: Id, _: bool) {
     out.extend_from_slice(b"id: ");
     out.extend_from_slice(id.text().as_bytes());
     out.extend_from_slice(b"\n\n");

@@ -2,9 +2,9 @@
 
 use crate::access::Act;
 use crate::exchange::{Answer, Exchange};
-use crate::stream::{Gap, Opening, Reader, Start, Transport};
-use crate::transport::Wanted;
-use stentor_hub::Id;
+use crate::stream::{Gap, Opening, Reader, Start};
+use crate::transport::{Manner, SignOfLife, Transport, Wanted};
+use stentor_hub::{Id, StreamForm};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 use stentor_wire::websocket::{self, Opcode};
@@ -80,13 +80,28 @@ pub(crate) fn open(
     })
 }
 
+pub(super) static MANNER: Manner = Manner {
+    forms: [
+        (StreamForm::Frame, Some(StreamForm::FrameDeflated)),
+        (StreamForm::EnvelopeFrame, Some(StreamForm::EnvelopeFrameDeflated)),
+    ],
+    gap: Some(gap),
+    cursor,
+    sign_of_life: SignOfLife::Ping,
+    farewell: |out, _| websocket::close_frame(out, 1012, "The server is about to stop."),
+    readers: |stats| &stats.readers_websocket,
+};
+
 /// The frame that says that something is missing.
-pub(crate) fn gap(out: &mut Vec<u8>, gap: &Gap) {
+fn gap(out: &mut Vec<u8>, gap: &Gap) {
     websocket::frame(out, Opcode::Text, false, gap.object().as_bytes());
 }
 
-/// The frame that says from where the reader may resume.
-pub(crate) fn cursor(out: &mut Vec<u8>, id: Id) {
+/// The frame that says from where the reader may resume, where frames are JSON.
+fn cursor(out: &mut Vec<u8>, id: Id, is_enveloped: bool) {
+    if !is_enveloped {
+        return;
+    }
     let json = format!("{{\"cursor\":\"{id}\"}}");
     websocket::frame(out, Opcode::Text, false, json.as_bytes());
 }

@@ -8,9 +8,9 @@ use super::Worker;
 use crate::access::{CONTROL, PUBLIC};
 use crate::memory::Usage;
 use crate::stats::Activity;
-use crate::stream::Transport;
 use crate::stream::feeds::{FeedId, Member};
 use crate::timers::Timed;
+use crate::transport::Transport;
 use std::collections::HashMap;
 use stentor_io::Peer;
 
