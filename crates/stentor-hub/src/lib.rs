@@ -36,6 +36,7 @@ mod hub;
 mod id;
 mod interleave;
 mod message;
+mod pack;
 mod pattern;
 mod rules;
 mod subscribers;

@@ -9,11 +9,13 @@
 //! simulator does what the server does.
 
 use crate::limits::{GATHER_BYTES, LINE_COST_PER_TURN, TURN_COST_MAX, TURN_COST_USUAL};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use stentor_io::Peer;
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::packed;
 
 /// A kind of work that waits in line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
     /// The rest of what a connection asked for, after its share of a turn; answers put together
     /// from much.
@@ -27,6 +29,8 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Requests, Kind::Commands, Kind::Replays];
 }
+
+packed!(enum Kind { 0 => Requests, 1 => Commands, 2 => Replays });
 
 /// Where a kind of work stands.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +55,24 @@ pub(crate) struct Budget {
     is_sweeping: bool,
     /// What each kind has cost since the start.
     costs: [u64; Kind::ALL.len()],
+}
+
+impl Packed for Budget {
+    fn pack(&self, out: &mut Packer) {
+        let Budget { lines, left, costs, serving: _, spent: _, is_sweeping: _ } = self;
+        for line in lines {
+            line.iter().map(|peer| peer.index() as u32).collect::<Vec<_>>().pack(out);
+        }
+        left.map(|left| left as i64).pack(out);
+        costs.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Budget> {
+        let lines = <[Vec<u32>; Kind::ALL.len()]>::unpack(input)?;
+        let lines = lines.map(|line| line.into_iter().map(Peer::from_index).collect());
+        let left = <[i64; Kind::ALL.len()]>::unpack(input)?.map(|left| left as isize);
+        Ok(Budget { lines, left, costs: Packed::unpack(input)?, ..Budget::default() })
+    }
 }
 
 impl Budget {
@@ -121,6 +143,12 @@ impl Budget {
     /// Takes the next connection out of a line. It may have gone.
     pub(crate) fn next(&mut self, kind: Kind) -> Option<Peer> {
         self.lines[kind as usize].pop_front()
+    }
+
+    /// Who stands in which line.
+    pub(crate) fn places(&self) -> HashSet<(Kind, Peer)> {
+        let lines = Kind::ALL.into_iter().zip(&self.lines);
+        lines.flat_map(|(kind, line)| line.iter().map(move |&peer| (kind, peer))).collect()
     }
 
     /// How many wait in a line.

@@ -8,8 +8,8 @@
 //! read, no further request is looked at and no further byte is read. And when a turn has cost
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
-#[cfg(debug_assertions)]
 mod check;
+mod handover;
 mod pending;
 mod reader;
 mod websocket;

@@ -26,6 +26,7 @@ use stentor_hub::{Applied, Entry, Event, Hub, Op, Place, Precondition, Published
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::status::Refusal;
 
 /// What all workers share. None of it is written on the path of a read.
@@ -224,6 +225,49 @@ impl Context {
         }
     }
 
+    /// Packs what its worker has beside its connections, for another one.
+    pub(crate) fn pack(&self, out: &mut Packer) {
+        #[rustfmt::skip]
+        let Context {
+            stats, feeds, budget,
+            // The next worker is given its own.
+            shared: _, settings: _, mailbox: _, rng: _, connections_max: _,
+            // Empty between two turns.
+            out: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _, cost: _,
+            // Begins anew, or follows from the rest. Nobody packs while draining.
+            files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
+            inflater: _, generation: _, draining: _,
+        } = self;
+        out.section(COUNTERS, |out| stats.pack(out));
+        out.section(FEEDS, |out| feeds.filters().pack(out));
+        out.section(LINES, |out| budget.pack(out));
+    }
+
+    /// Goes on where another worker ended. The feeds still lack their readers.
+    ///
+    /// # Errors
+    /// If this is not what was packed.
+    pub(crate) fn unpack(&mut self, input: &mut Unpacker<'_>) -> Unpacked<()> {
+        let mut counters = input.section(COUNTERS)?;
+        self.stats.unpack(&mut counters)?;
+        counters.end()?;
+        let mut feeds = input.section(FEEDS)?;
+        let filters = Vec::unpack(&mut feeds)?;
+        feeds.end()?;
+        let mut lines = input.section(LINES)?;
+        self.budget = Budget::unpack(&mut lines)?;
+        lines.end()?;
+        if self.feeds.open_all(&self.shared.hub, &filters) { Ok(()) } else { Err(MISFIT) }
+    }
+
+    /// With all readers of another worker here: whatever comes from now on is in the log. Returns
+    /// whether every feed is read.
+    pub(crate) fn begin_log(&mut self) -> bool {
+        let is_read = self.feeds.begin_after(self.shared.hub.notified_seq());
+        self.take_mail();
+        is_read
+    }
+
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
@@ -332,6 +376,11 @@ impl Context {
         }
     }
 }
+
+/// The parts of a packed worker that are not its connections.
+const COUNTERS: u8 = 1;
+const FEEDS: u8 = 2;
+const LINES: u8 = 3;
 
 /// What sending costs a turn, beside the bytes.
 const SEND_COST: usize = 256;

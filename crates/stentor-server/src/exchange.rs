@@ -19,6 +19,8 @@ use stentor_hub::{Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::RequestBuf;
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 
 /// What becomes of a request once its head is known.
@@ -52,6 +54,28 @@ pub(crate) enum Awaits {
     Commit { is_deletion: bool, outcome: Option<Outcome> },
     /// The commits of the last lines of a stream of messages.
     Commits(Box<Bulk>),
+}
+
+packed!(struct Pending { persistence, awaits });
+packed!(struct Persistence { keep_alive, http10 });
+
+impl Packed for Awaits {
+    fn pack(&self, out: &mut Packer) {
+        match self {
+            Awaits::Change { request, deadline_ms } => {
+                request.pack(out);
+                out.moment(*deadline_ms);
+            }
+            Awaits::Commit { .. } | Awaits::Commits(_) => {
+                unreachable!("no worker is packed that waits for a commit")
+            }
+        }
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Awaits> {
+        let request = RequestBuf::unpack(input)?;
+        Ok(Awaits::Change { request, deadline_ms: input.moment()? })
+    }
 }
 
 impl Pending {

@@ -131,6 +131,9 @@ pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
 /// the scripts of a page are.
 pub(crate) const COMPRESS_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// No worker has more connections than the kernel has files for a process.
+pub(crate) const PEERS_MAX: u32 = 1 << 30;
+
 /// The most names of a directory that are looked at for a list of it.
 pub(crate) const LISTING_MAX: usize = 2_000;
 

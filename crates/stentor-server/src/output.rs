@@ -18,6 +18,7 @@ use std::sync::Arc;
 use stentor_hub::{Event, Message, StreamForm};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_wire::negotiate::Encoding;
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// Bytes that are sent from where they are.
 #[derive(Debug)]
@@ -252,6 +253,23 @@ pub(crate) struct Backlog {
     unacknowledged: u32,
 }
 
+impl Packed for Backlog {
+    /// What is left of it, as bytes: what is shared belongs to the connection afterwards.
+    fn pack(&self, out: &mut Packer) {
+        let Backlog { pieces, offset, own_bytes: _, unacknowledged } = self;
+        let all = pieces.iter().map(Piece::bytes).collect::<Vec<_>>().concat();
+        all[*offset as usize..].to_vec().pack(out);
+        unacknowledged.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Backlog> {
+        let bytes: Box<[u8]> = Packed::unpack(input)?;
+        let rest = (!bytes.is_empty()).then(|| Rest { piece: Piece::Own(bytes), offset: 0 });
+        let unacknowledged = u32::unpack(input)?;
+        Ok(Backlog { unacknowledged, ..Backlog::of_stream(rest) })
+    }
+}
+
 impl Backlog {
     /// What a stream's reader has still to be sent, if a message was cut; it waits for room in any
     /// case.
@@ -268,6 +286,11 @@ impl Backlog {
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes as usize
+    }
+
+    /// Whether some of it is on the disk.
+    pub(crate) fn has_stored(&self) -> bool {
+        self.bodies().any(|body| matches!(body, Body::Stored { .. }))
     }
 
     /// What is shared of it.

@@ -43,6 +43,6 @@ impl<T: Default> Slab<T> {
 }
 
 /// The first of the numbers that are given to streams and not to sockets.
-const STREAMS_FROM: usize = 1 << 31;
+pub(crate) const STREAMS_FROM: usize = 1 << 31;
 
 const CHUNK: usize = 512;

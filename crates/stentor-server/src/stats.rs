@@ -4,6 +4,7 @@
 //! own cache lines; no other thread touches them but to read.
 
 use stentor_io::Counter;
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// How long something took, counted by how long: with one writer.
 #[derive(Debug, Default)]
@@ -53,6 +54,13 @@ macro_rules! stats {
             pub(crate) fan_outs: Histogram,
         }
 
+        impl Stats {
+            /// All counters with their names, but those of the histogram.
+            fn counters(&self) -> Vec<(&'static str, &Counter)> {
+                vec![$((stringify!($name), &self.$name),)*]
+            }
+        }
+
         /// The sum over all workers at one moment.
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
         pub(crate) struct Totals {
@@ -76,6 +84,45 @@ macro_rules! stats {
 }
 
 impl Stats {
+    /// What was counted so far, each counter by its name.
+    pub(crate) fn pack(&self, out: &mut Packer) {
+        let Histogram { buckets, sum_us } = &self.fan_outs;
+        let counters = self.counters();
+        (counters.len() as u32).pack(out);
+        for (name, counter) in counters {
+            name.to_owned().pack(out);
+            counter.value().pack(out);
+        }
+        buckets.each_ref().map(Counter::value).pack(out);
+        sum_us.value().pack(out);
+    }
+
+    /// Goes on where another worker ended, without connections yet. Counters that are not known
+    /// any more are passed over.
+    pub(crate) fn unpack(&self, input: &mut Unpacker<'_>) -> Unpacked<()> {
+        let counters = self.counters();
+        for _ in 0..u32::unpack(input)? {
+            let (name, value) = (String::unpack(input)?, u64::unpack(input)?);
+            if let Some((_, counter)) = counters.iter().find(|(known, _)| **known == name) {
+                counter.set(value);
+            }
+        }
+        let Histogram { buckets, sum_us } = &self.fan_outs;
+        let values = <[u64; BOUNDS_US.len() + 1]>::unpack(input)?;
+        buckets.iter().zip(values).for_each(|(bucket, value)| bucket.set(value));
+        sum_us.set(u64::unpack(input)?);
+        self.close(false);
+        Ok(())
+    }
+
+    /// As if nothing had been counted yet.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn forget(&self) {
+        let Histogram { buckets, sum_us } = &self.fan_outs;
+        let counters = self.counters().into_iter().map(|(_, counter)| counter);
+        counters.chain(buckets).chain([sum_us]).for_each(|counter| counter.set(0));
+    }
+
     /// The worker has ended: none of its connections is there any more. `is_lost` says that it
     /// broke.
     pub(crate) fn close(&self, is_lost: bool) {

@@ -5,6 +5,7 @@
 
 #[cfg(debug_assertions)]
 mod check;
+mod handover;
 mod relief;
 
 use crate::budget::Kind;

@@ -24,6 +24,7 @@ pub mod file_name;
 pub mod http1;
 pub mod lookup;
 pub mod negotiate;
+pub mod pack;
 pub mod range;
 pub mod sse;
 pub mod status;

@@ -1,8 +1,8 @@
 //! What must hold of a connection's record whenever nothing is being done with it.
 //!
 //! The record's parts are independent by their types, and most of their combinations mean nothing.
-//! Those that do are listed here, and debug builds compare the record with the list after every
-//! event.
+//! Those that do are listed here. Debug builds compare the record with the list after every event,
+//! and every build does so with a record that comes from another process.
 
 use super::reader::{Extra, Subscription};
 use super::{Connection, Phase, Wait, Work};
@@ -15,20 +15,31 @@ use stentor_io::Peer;
 
 impl Connection {
     /// Panics if the record is in a state that none of its methods may leave it in.
+    #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
+        if let Err(flaw) = self.is_sound() {
+            panic!("{flaw} {self:?}");
+        }
+    }
+
+    /// Whether the record is in a state in which its methods may leave it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn is_sound(&self) -> Result<(), &'static str> {
         let Connection { work, extra, reader, phase, wait, .. } = self;
         let (work, extra) = (work.as_deref(), extra.as_deref());
         let waits = self.waits();
-        assert!(self.role <= CONTROL, "{self:?}");
-        assert!(work.is_none_or(|work| work.is_needed(*phase)), "unused work is kept: {self:?}");
-        assert!(extra.is_none_or(|extra| !extra.is_empty()), "an empty box is kept: {self:?}");
+        ensure(self.role <= CONTROL, "No listener has this number.")?;
+        ensure(work.is_none_or(|work| work.is_needed(*phase)), "Unused work is kept.")?;
+        ensure(extra.is_none_or(|extra| !extra.is_empty()), "An empty box is kept.")?;
         let is_streaming = *phase == Phase::Streaming;
         let reads = self.reads_feeds();
-        assert!(reads || reader.feed == MANY, "it reads: {self:?}");
+        ensure(reads || reader.feed == MANY, "It reads.")?;
         let may_have_extra = is_streaming || *phase == Phase::Pending;
-        assert!(may_have_extra || extra.is_none(), "it has what only readers have: {self:?}");
+        ensure(may_have_extra || extra.is_none(), "It has what only readers have.")?;
         let is_pending = extra.is_some_and(|extra| extra.pending.is_some());
-        assert_eq!(is_pending, *phase == Phase::Pending, "{self:?}");
+        ensure(is_pending == (*phase == Phase::Pending), "It waits for no answer, or none comes.")?;
         let is_legal = match (phase, wait) {
             (Phase::Free, _) => work.is_none(),
             (Phase::Open, Wait::Request) => work.is_none(),
@@ -46,34 +57,36 @@ impl Connection {
             (Phase::Streaming, Wait::Farewell) => true,
             _ => false,
         };
-        assert!(is_legal, "an illegal state: {self:?}");
+        ensure(is_legal, "An illegal state.")?;
         if reads {
-            self.check_reader();
+            self.reads_soundly()?;
         }
         // Whoever only waits for what others do is its record alone.
         let is_idle_reader = matches!(wait, Wait::Heartbeat | Wait::Ping) && reader.feed != MANY;
-        if *phase == Phase::Free || *wait == Wait::Request || is_streaming && is_idle_reader {
-            assert_eq!(self.usage(), Usage::default(), "{self:?}");
-        }
+        let is_alone =
+            *phase == Phase::Free || *wait == Wait::Request || is_streaming && is_idle_reader;
+        ensure(!is_alone || self.usage() == Usage::default(), "It keeps something while it waits.")
     }
 
-    fn check_reader(&self) {
+    fn reads_soundly(&self) -> Result<(), &'static str> {
         let reader = &self.reader;
         let none = Extra::default();
         let extra = self.extra.as_deref().unwrap_or(&none);
-        assert!(!reader.commands || reader.feed == MANY, "{self:?}");
-        assert!(extra.joining.is_none() || reader.commands, "{self:?}");
-        assert!(extra.gap.is_none() || self.is_polling(), "{self:?}");
-        assert!(extra.subscriptions.is_empty() || reader.feed == MANY, "{self:?}");
+        ensure(!reader.commands || reader.feed == MANY, "It commands, and reads one feed.")?;
+        ensure(extra.joining.is_none() || reader.commands, "It joins without a command.")?;
+        ensure(extra.gap.is_none() || self.is_polling(), "A gap is kept that is told at once.")?;
+        let is_of_many = extra.subscriptions.is_empty() || reader.feed == MANY;
+        ensure(is_of_many, "It reads one feed and several.")?;
         let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
         let is_sorted = |all: &[Subscription]| all.is_sorted_by(|a, b| a.feed < b.feed);
-        assert!(is_sorted(&extra.subscriptions) && joining.is_none_or(is_sorted), "{self:?}");
+        let are_sorted = is_sorted(&extra.subscriptions) && joining.is_none_or(is_sorted);
+        ensure(are_sorted, "Subscriptions are out of order.")?;
         // Nobody else reminds it of these.
         let is_catching_up = extra.joining.is_some() || extra.replay.is_some();
-        assert!(!is_catching_up || self.waits(), "it is forgotten: {self:?}");
+        ensure(!is_catching_up || self.waits(), "It is forgotten.")?;
         let takes_input = reader.transport == Transport::LongPoll || self.waits();
         let input = self.work.as_deref().map_or(0, |work| work.input.len());
-        assert!(input == 0 || takes_input, "input is left: {self:?}");
+        ensure(input == 0 || takes_input, "Input is left.")
     }
 
     /// What it reads, or is about to: the feeds, and its places in their lists.
@@ -101,6 +114,7 @@ impl Connection {
     }
 
     /// Whether nothing will bring it back but its peer, or the end of the server's stop.
+    #[cfg(debug_assertions)]
     pub(crate) fn has_no_deadline(&self) -> bool {
         self.wait == Wait::Leave
     }
@@ -119,4 +133,8 @@ impl Extra {
     fn decodes(&self) -> bool {
         self.decoder.is_some()
     }
+}
+
+fn ensure(is_so: bool, flaw: &'static str) -> Result<(), &'static str> {
+    if is_so { Ok(()) } else { Err(flaw) }
 }

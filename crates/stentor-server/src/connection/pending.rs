@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// Whether one of several feeds has something behind the cursor.
-    fn has_events(&self, cx: &Context) -> bool {
+    pub(super) fn has_events(&self, cx: &Context) -> bool {
         match self.reader.feed {
             MANY => self.due_to_many(&cx.feeds).next().is_some(),
             feed => cx.feeds.latest_seq(feed) > self.reader.cursor,

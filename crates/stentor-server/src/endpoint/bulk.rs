@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Op, Precondition};
+use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
 
@@ -56,6 +57,11 @@ struct Report<'a> {
     last_id: Option<&'a str>,
     errors: &'a [LineError],
 }
+
+// Nothing is packed with lines of which it is not known what came of them.
+packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors }
+    without { uncommitted });
+packed!(struct LineError { line, error });
 
 impl Bulk {
     /// Takes a part of the stream and publishes the lines that it completes.

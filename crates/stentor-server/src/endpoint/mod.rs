@@ -12,6 +12,7 @@ pub(crate) mod values;
 
 use crate::exchange::Exchange;
 use stentor_wire::http1::{Request, RequestBuf};
+use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 
 /// Where a request body goes. It owns what of the head is needed when the body is complete.
@@ -29,6 +30,8 @@ pub(crate) enum Sink {
     /// One message a line.
     Bulk(Box<bulk::Bulk>),
 }
+
+packed!(enum Sink { 0 => Discard { request, bytes }, 1 => Publish(upload), 2 => Bulk(bulk) });
 
 impl Sink {
     pub(crate) fn discard(request: &Request<'_>) -> Sink {

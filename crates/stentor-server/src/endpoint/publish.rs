@@ -11,6 +11,7 @@ use stentor_hub::{
 };
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
+use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target::{self, TopicName};
 
@@ -29,6 +30,8 @@ pub(crate) struct Upload {
     condition: Precondition,
     pub(crate) data: Vec<u8>,
 }
+
+packed!(struct Upload { topic, content_type, event, cache_control, gzip, condition, data });
 
 fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
     let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());

@@ -92,6 +92,7 @@ impl Play {
                 let World { worker, sim, .. } = &mut self.world;
                 worker.execute(sim, Order::Drain);
             }
+            (12, _) => drop(self.world.hand_over(0)),
             (11, _) => {
                 let World { worker, sim, .. } = &mut self.world;
                 worker.execute(sim, Order::Reload(settings().into()));

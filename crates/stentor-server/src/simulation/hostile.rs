@@ -16,6 +16,7 @@
 //! - when all have gone nothing is left.
 
 use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
+use super::handover::HandOvers;
 use super::net::{Client, Net};
 use super::{Parts, SMALL, World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
@@ -47,6 +48,7 @@ pub(super) fn run(seed: u64) {
     }
     let turns = READS_FROM + 50 + rng.below(400);
     let mut before = world.totals();
+    let mut hand_overs = HandOvers::new(seed);
     for turn in 0..turns {
         for attacker in &mut attackers {
             attacker.play(&mut world.sim, &mut rng);
@@ -54,6 +56,7 @@ pub(super) fn run(seed: u64) {
         // Those that are open, and those that are about to be.
         let connections = world.sim.open_sockets() + attackers.len();
         bystanders.play(&mut world.sim, &mut rng, turn, connections);
+        hand_overs.play(&mut world);
         world.turn();
         let after = world.totals();
         let done = work(&after) - work(&before);

@@ -31,6 +31,8 @@ mod client;
 mod codec;
 #[cfg(test)]
 mod faults;
+#[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
+mod handover;
 #[cfg(test)]
 mod holding;
 #[cfg(test)]
@@ -78,6 +80,7 @@ pub(crate) struct World {
     pub(crate) jobs: Jobs,
     pub(crate) loader: Option<FileLoader>,
     mailbox: Arc<Mailbox>,
+    settings: Arc<Settings>,
     others: Vec<Other>,
     /// Whose turn it is.
     chance: Rng,
@@ -173,8 +176,10 @@ impl World {
             |index| Other::new(&shared, index, layers, seed, faults, Arc::clone(&settings));
         let Other { sim, worker: first, mailbox } = worker(0);
         let (others, chance) = ((1..workers).map(worker).collect(), Rng::new(!seed));
-        let world =
-            World { sim, worker: first, shared, jobs, loader, mailbox, others, chance, late };
+        #[rustfmt::skip]
+        let world = World {
+            sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
+        };
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);

@@ -1,6 +1,7 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
+use super::handover::HandOvers;
 use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, hostile, patient, streams};
 use crate::config::Mount;
 use stentor_io::{Faults, Rng};
@@ -36,6 +37,7 @@ fn run(seed: u64) {
             Scripted::new(world.sim.connect(role), script)
         })
         .collect();
+    let mut hand_overs = HandOvers::new(seed);
     let mut idle_turns = 0;
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
@@ -47,6 +49,7 @@ fn run(seed: u64) {
         if rng.percent(5) {
             world.loader.as_mut().unwrap().step();
         }
+        hand_overs.play(&mut world);
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }

@@ -19,6 +19,7 @@ mod publisher;
 mod reader;
 mod view;
 
+use super::handover::HandOvers;
 use super::net::Client;
 use super::seeds::faults;
 use super::{Parts, World, patient};
@@ -44,6 +45,7 @@ struct Stage {
     putters: Vec<Putter>,
     /// Topics that are published to; the last does not exist in the beginning.
     topics: usize,
+    hand_overs: HandOvers,
 }
 
 /// One seed from the beginning to the end.
@@ -90,7 +92,8 @@ impl Stage {
         let source = Source::new(0, faults.window_bytes);
         let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
         let topics = TOPICS.len() - 1;
-        Stage { world, log, rng, source, meanwhile, readers, pollers, putters, topics }
+        let hand_overs = HandOvers::new(seed);
+        Stage { world, log, rng, source, meanwhile, readers, pollers, putters, topics, hand_overs }
     }
 
     /// Publishes or deletes something, or nothing.
@@ -134,7 +137,7 @@ impl Stage {
 
     /// Everybody does something, then the server does. Returns whether it had anything to do.
     fn turn(&mut self, mood: Mood) -> bool {
-        let Stage { world, log, rng, readers, pollers, putters, .. } = self;
+        let Stage { world, log, rng, readers, pollers, putters, hand_overs, .. } = self;
         for (index, reader) in readers.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));
         }
@@ -147,9 +150,13 @@ impl Stage {
         if rng.percent(20) {
             world.jobs.run_one();
         }
+        let mut turn = || {
+            hand_overs.play(world);
+            world.turn()
+        };
         let busy = match mood.unrest {
-            0 => world.turn(),
-            _ => self.meanwhile.during(self.topics, || world.turn()),
+            0 => turn(),
+            _ => self.meanwhile.during(self.topics, turn),
         };
         log.absorb();
         busy

@@ -146,9 +146,7 @@ impl Feeds {
             Some(&id) => id,
             None => self.open(hub, filter),
         };
-        let feed = self.feed_mut(id);
-        feed.readers.store(feed.readers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        feed.members.push(member);
+        self.enter(id, member);
         id
     }
 
@@ -379,7 +377,49 @@ impl Feeds {
         });
     }
 
+    /// The filters of all feeds, each at the place of its feed's number.
+    pub(crate) fn filters(&self) -> Vec<Option<Filter>> {
+        self.feeds.iter().map(|feed| feed.as_ref().map(|feed| feed.filter.clone())).collect()
+    }
+
+    /// Opens feeds by their filters, each with the number of its place, when there is none yet.
+    /// Readers are then to enter all of them. Returns whether no filter was there twice.
+    pub(crate) fn open_all(&mut self, hub: &Hub, filters: &[Option<Filter>]) -> bool {
+        for (id, filter) in filters.iter().enumerate() {
+            self.feeds.push(None);
+            match filter {
+                Some(filter) if self.index.get(filter).is_some() => return false,
+                Some(filter) => self.open_as(id as FeedId, hub, filter),
+                None => self.vacant.push(id as FeedId),
+            }
+        }
+        true
+    }
+
+    /// Enters a connection into a feed. Returns whether there is one of this number.
+    pub(crate) fn enter(&mut self, id: FeedId, member: Member) -> bool {
+        let Some(Some(feed)) = self.feeds.get_mut(id as usize) else { return false };
+        feed.readers.store(feed.readers.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        feed.members.push(member);
+        true
+    }
+
+    /// The log begins behind this number. Returns whether every feed has readers.
+    pub(crate) fn begin_after(&mut self, seq: u64) -> bool {
+        self.forgotten_seq = seq;
+        self.feeds.iter().flatten().all(|feed| !feed.members.is_empty())
+    }
+
     fn open(&mut self, hub: &Hub, filter: &Filter) -> FeedId {
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.feeds.push(None);
+            (self.feeds.len() - 1) as FeedId
+        });
+        self.open_as(id, hub, filter);
+        id
+    }
+
+    fn open_as(&mut self, id: FeedId, hub: &Hub, filter: &Filter) {
         let readers = Arc::new(AtomicU32::new(0));
         let complete_since = hub.subscribe(self.subscriber, filter, Arc::clone(&readers));
         let feed = Feed {
@@ -398,13 +438,8 @@ impl Feeds {
         };
         self.filter_bytes += filter.cost_bytes();
         self.unnamed_bytes += feed.unnamed_bytes();
-        let id = self.vacant.pop().unwrap_or_else(|| {
-            self.feeds.push(None);
-            (self.feeds.len() - 1) as FeedId
-        });
         self.feeds[id as usize] = Some(feed);
         self.index.insert(filter, id);
-        id
     }
 
     fn forget_oldest(&mut self) {

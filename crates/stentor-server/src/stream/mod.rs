@@ -14,6 +14,8 @@ use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use crate::transport::Transport;
 use stentor_hub::{Filter, Hub, Id, Mode};
+use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::packed;
 
 /// What a connection that reads a stream is, beside its work: part of its record.
 #[derive(Debug)]
@@ -67,8 +69,31 @@ pub(crate) struct Gap {
 /// The window of deflated frames that many readers share.
 const WINDOW_BITS: u8 = 15;
 
+/// All reasons of gaps.
+const REASONS: [&str; 5] = ["malformed", "epoch", "future", "history", "many"];
+
 /// Stands for more than one feed, or none.
 pub(crate) const MANY: FeedId = FeedId::MAX;
+
+packed!(struct Reader {
+    cursor, feed, stamp, transport, mode, is_enveloped, window_bits, commands, owes_pong,
+});
+packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
+packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap) });
+
+impl Packed for Gap {
+    fn pack(&self, out: &mut Packer) {
+        let Gap { reason, since } = self;
+        (*reason).to_owned().pack(out);
+        since.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Gap> {
+        let reason = String::unpack(input)?;
+        let reason = REASONS.into_iter().find(|known| *known == reason).ok_or(pack::UNKNOWN)?;
+        Ok(Gap { reason, since: Option::unpack(input)? })
+    }
+}
 
 impl Default for Reader {
     fn default() -> Reader {

@@ -12,6 +12,7 @@
 use super::feeds::{FeedId, Feeds};
 use super::walks::{Part, Walk, WalkId, Walks};
 use stentor_hub::{Event, Filter, Hub, Share, Span};
+use stentor_wire::packed;
 
 /// A reader's way from where it was to where the log begins.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ struct Told {
     walk: Option<WalkId>,
 }
 
+// A walk is begun anew. A gap that the one before had found may then be told again.
+packed!(struct Replay { feeds, span, resumes, has_told_cursor, told } without { walk });
+packed!(struct Told { since_seq, lost_seq } without { walk });
+
 /// Where a replay looks, and what that may cost.
 pub(crate) struct Sources<'a> {
     pub(crate) hub: &'a Hub,
@@ -55,6 +60,11 @@ impl Replay {
     /// to `span.since`; one that does not gets values and hears of nothing that is gone.
     pub(crate) fn new(feeds: Box<[FeedId]>, span: Span, resumes: bool) -> Replay {
         Replay { feeds, span, resumes, has_told_cursor: resumes, told: None, walk: None }
+    }
+
+    /// Where it looks.
+    pub(crate) fn feeds(&self) -> &[FeedId] {
+        &self.feeds
     }
 
     /// Everything up to this number has been sent.

@@ -10,8 +10,9 @@
 //! framing over content.
 
 use super::BodyLength;
-use crate::is_tchar;
+use crate::pack::{Packed, Packer, Unpacked, Unpacker};
 use crate::status::{Refusal, Status};
+use crate::{is_tchar, packed};
 
 /// A body as it arrives.
 ///
@@ -112,7 +113,40 @@ enum Part {
     Done,
 }
 
+impl Packed for Body {
+    fn pack(&self, out: &mut Packer) {
+        let Body(framing) = self;
+        framing.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Body> {
+        Framing::unpack(input).map(Body)
+    }
+}
+
+packed!(enum Framing { 0 => Length(left), 1 => Chunked(chunked) });
+packed!(struct Chunked { size, excess, line_bytes, part } if is_within_bounds);
+packed!(enum Part {
+    0 => Size, 1 => ExtensionStart, 2 => ExtensionName, 3 => ExtensionValueStart,
+    4 => ExtensionValue, 5 => Quoted, 6 => QuotedPair, 7 => QuotedEnd, 8 => SizeLf, 9 => Data,
+    10 => DataCr, 11 => DataLf, 12 => TrailerStart, 13 => TrailerName, 14 => TrailerValue,
+    15 => TrailerLf, 16 => EndLf, 17 => Done,
+});
+
 impl Chunked {
+    /// Whether it can have come about by what was received.
+    fn is_within_bounds(&self) -> bool {
+        let line_bytes_max = match self.part {
+            Part::Size => SIZE_DIGITS_MAX,
+            Part::TrailerStart | Part::TrailerName | Part::TrailerValue | Part::TrailerLf => {
+                TRAILER_BYTES_MAX
+            }
+            _ => SIZE_LINE_BYTES_MAX,
+        };
+        let has_data = self.part != Part::Data || self.size > 0;
+        self.line_bytes <= line_bytes_max && self.excess <= EXCESS_BYTES_MAX && has_data
+    }
+
     fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Refusal> {
         let mut used = 0;
         while self.part != Part::Done {

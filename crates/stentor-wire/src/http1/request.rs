@@ -4,6 +4,8 @@
 //! answered later is kept as a [`RequestBuf`], which owns the same, so that nothing is parsed
 //! twice.
 
+use crate::packed;
+
 /// A request method (RFC 9110 section 9, RFC 5789).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are the methods")]
@@ -134,7 +136,19 @@ pub struct RequestBuf {
     bytes: Box<[u8]>,
 }
 
+packed!(enum Method {
+    0 => Get, 1 => Head, 2 => Post, 3 => Put, 4 => Delete, 5 => Options, 6 => Patch, 7 => Trace,
+    8 => Connect,
+});
+packed!(struct RequestBuf { method, lengths, bytes } if is_whole);
+
 impl RequestBuf {
+    /// Whether the lengths are those of the bytes.
+    fn is_whole(&self) -> bool {
+        let lengths = self.lengths.iter().filter(|&&length| length != ABSENT);
+        lengths.map(|&length| usize::from(length)).sum::<usize>() == self.bytes.len()
+    }
+
     /// What it takes on the heap, in bytes.
     #[must_use]
     pub fn own_bytes(&self) -> usize {

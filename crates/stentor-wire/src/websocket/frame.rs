@@ -11,6 +11,7 @@
 //! arrives, so what is not UTF-8 is refused at the first byte that cannot be.
 
 use crate::deflate::{InflateError, Inflater};
+use crate::packed;
 use crate::websocket::deflate::{MessageError, inflate};
 
 /// What a frame is (RFC 6455 section 5.2).
@@ -183,6 +184,12 @@ struct Message {
     checked: usize,
 }
 
+packed!(enum Opcode {
+    0 => Continuation, 1 => Text, 2 => Binary, 8 => Close, 9 => Ping, 10 => Pong,
+});
+packed!(struct Decoder { header, header_bytes, opcode, key, left, message, control } if is_sound);
+packed!(struct Message { is_text, is_deflated, fragments, data, checked });
+
 impl Default for Decoder {
     fn default() -> Decoder {
         Decoder::new()
@@ -201,6 +208,17 @@ impl Decoder {
             message: None,
             control: Vec::new(),
         }
+    }
+
+    /// Whether it can have come about by what was received.
+    fn is_sound(&self) -> bool {
+        let is_sound = |message: &Message| {
+            message.checked <= message.data.len() && message.fragments <= u32::MAX as usize
+        };
+        let left = if self.opcode.is_control() { self.left } else { 0 };
+        self.header_bytes <= KEY_START_MAX + KEY_BYTES
+            && self.message.as_ref().is_none_or(is_sound)
+            && self.control.len().saturating_add(left) <= CONTROL_BYTES_MAX
     }
 
     /// What it keeps of what has arrived, in bytes.

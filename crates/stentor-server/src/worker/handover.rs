@@ -1,0 +1,179 @@
+//! A worker as bytes, so that another process can go on with its connections.
+//!
+//! The worker that packs is as it was before, and may go on if nobody takes over. Whoever takes
+//! over has the same hub, or one that is as far, and the same sockets by the same numbers. What of
+//! events the old worker had and its readers had not seen yet, they look for in history: the log
+//! of the new one begins empty. So no reader loses anything, hears anything twice, or out of order;
+//! it is told of a gap if history has lost what the log had.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | | eight bytes, and the version of all that follows |
+//! | 1 | the counters, by name |
+//! | 2 | the filters of the feeds, by the feeds' numbers |
+//! | 3 | the lines in which connections wait, and what has been spent |
+//! | 4 | the connections: number, time left, record |
+
+use super::{Drain, Worker};
+use crate::connection::Connection;
+use crate::limits::PEERS_MAX;
+use crate::memory::Usage;
+use crate::slab::STREAMS_FROM;
+use crate::stats::Activity;
+use crate::timers::{TICK_MS, Timed};
+use stentor_io::{Backend, Peer};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacker};
+
+/// What cannot be handed over yet, and what becomes of it.
+#[allow(dead_code, reason = "it is for readers, until an upgrade tells of it")]
+pub(crate) const NOT_YET: &[&str] = &[
+    SENDS_A_FILE,
+    DRAINS,
+    COMMITS,
+    HAS_ORDERS,
+    "Messages in the log that history has lost: whoever has not seen them is told of a gap.",
+    "Walks over names begin anew, and a gap that one had found may be told again.",
+    "Bodies that a connection shares with others go over as bytes, and are then its own.",
+    "Connections that come over count for no address.",
+    "Messages being compressed, and files kept in memory, are made again when asked for.",
+    "When something was last logged, and when memory was last given back, is forgotten.",
+];
+
+const SENDS_A_FILE: &str =
+    "A connection is being sent a file from the disk: that has to come to its end.";
+const COMMITS: &str =
+    "A publisher waits for a commit, which the next process would not be told of: it comes first.";
+const HAS_ORDERS: &str = "There are orders that have not been carried out yet.";
+const DRAINS: &str = "The server is about to stop: nothing is handed over any more.";
+
+#[allow(dead_code, reason = "only the simulator hands workers over yet")]
+impl Worker {
+    /// Packs everything that another worker needs to go on with the connections. The mailbox is
+    /// empty of events afterwards. What cannot be packed is in [`NOT_YET`].
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if there is something now that the next process could not go on with.
+    pub(crate) fn pack<B: Backend>(&mut self, io: &B) -> Result<Vec<u8>, &'static str> {
+        let heard_seq = self.cx.shared.hub.notified_seq();
+        self.cx.take_mail();
+        let Worker {
+            cx,
+            connections,
+            drain,
+            // Follows from the connections.
+            open: _,
+            wheel: _,
+            // Nothing is going on.
+            current: _,
+            // Begins anew.
+            pause_logged_ms: _,
+            spared_until_ms: _,
+            spared_bytes: _,
+            refusal_logged_ms: _,
+        } = self;
+        if *drain != Drain::No {
+            return Err(DRAINS);
+        }
+        if !cx.orders.is_empty() {
+            return Err(HAS_ORDERS);
+        }
+        for index in connections.indices() {
+            let Some(connection) = connections.at(index) else { continue };
+            if connection.sends_stored() {
+                return Err(SENDS_A_FILE);
+            }
+            if connection.awaits_commit() {
+                return Err(COMMITS);
+            }
+        }
+        let mut out = Packer::new(io.now_ms());
+        out.put(MAGIC);
+        VERSION.pack(&mut out);
+        cx.pack(&mut out);
+        out.section(CONNECTIONS, |out| {
+            for index in connections.indices() {
+                let Some(connection) = connections.at(index) else { continue };
+                if connection.is_free() {
+                    continue;
+                }
+                connection.note_heard(cx, heard_seq);
+                (index as u32).pack(out);
+                let deadline_tick = u64::from(connection.timer().deadline_tick());
+                out.moment(deadline_tick.max(io.now_ms() / TICK_MS) * TICK_MS);
+                connection.pack(out);
+            }
+        });
+        Ok(out.into_bytes())
+    }
+
+    /// Goes on where the worker ended that packed this. To be called of a new one, which is of no
+    /// use afterwards if this fails.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if these bytes are not what [`Worker::pack`] makes.
+    pub(crate) fn unpack<B: Backend>(&mut self, io: &B, bytes: &[u8]) -> Result<(), &'static str> {
+        self.cx.tick(io.now_ms(), io.unix_s());
+        let mut input = Unpacker::new(bytes, io.now_ms());
+        if input.take(MAGIC.len())? != MAGIC {
+            return Err("This is no worker that was packed.");
+        }
+        if u16::unpack(&mut input)? != VERSION {
+            return Err("The worker was packed in another version of the format.");
+        }
+        self.cx.unpack(&mut input)?;
+        let mut records = input.section(CONNECTIONS)?;
+        input.end()?;
+        let in_lines = self.cx.budget.places();
+        let mut last = None;
+        while !records.is_at_end() {
+            let index = u32::unpack(&mut records)?;
+            let deadline_ms = records.moment()?;
+            let connection = Connection::unpack_sound(&mut records)?;
+            let peer = Peer::from_index(index);
+            let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
+            let is_next = last.is_none_or(|last| last < index);
+            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called {
+                return Err(MISFIT);
+            }
+            last = Some(index);
+            connection.enter_feeds(&mut self.cx.feeds, peer)?;
+            self.adopt(peer, connection, deadline_ms);
+        }
+        if !self.cx.begin_log() {
+            return Err(MISFIT);
+        }
+        self.catch_up();
+        Ok(())
+    }
+
+    /// Takes a connection in that another worker had.
+    fn adopt(&mut self, peer: Peer, connection: Connection, deadline_ms: u64) {
+        self.open += 1;
+        self.cx.connections(connection.role).add(1);
+        connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
+        self.cx.note(Activity::Waiting, connection.activity());
+        self.cx.memory.note(Usage::default(), connection.usage());
+        *self.connections.grow(peer.index()) = connection;
+        let now_ms = self.cx.now_ms;
+        let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);
+        self.wheel.set(&mut self.connections, peer.index(), deadline_ms, now_ms);
+    }
+
+    /// Has all look into history who may lack something.
+    fn catch_up(&mut self) {
+        for index in self.connections.indices() {
+            let Some(connection) = self.connections.at(index) else { continue };
+            if connection.is_behind(&self.cx) {
+                let peer = Peer::from_index(index as u32);
+                self.with(peer, |connection, cx| connection.catch_up(cx, peer));
+            }
+        }
+    }
+}
+
+const MAGIC: &[u8] = b"STENTORW";
+const VERSION: u16 = 1;
+
+const CONNECTIONS: u8 = 4;

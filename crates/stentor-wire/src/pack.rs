@@ -1,0 +1,351 @@
+//! State as bytes: what one process packs, the next one unpacks and goes on with.
+//!
+//! What has a packed form is [`Packed`]. For structs and enums [`packed!`](crate::packed) writes
+//! both ways from one list of what they have. The list is complete or it does not compile, so
+//! nothing that is added later is forgotten: it is packed, or it is named as what begins anew.
+//!
+//! Numbers are eight bytes at most, little end first; what has a length has it before it, as four
+//! bytes. Whoever reads believes nothing: no length before its bytes are there, no number that
+//! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
+//! since the next process has another clock.
+
+use crate::target::TopicName;
+
+/// What has a packed form.
+pub trait Packed: Sized {
+    /// Appends it.
+    fn pack(&self, out: &mut Packer);
+
+    /// Takes it off the front.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if what is there is none.
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Self>;
+
+    /// Appends several of them.
+    fn pack_list(items: &[Self], out: &mut Packer) {
+        items.iter().for_each(|item| item.pack(out));
+    }
+
+    /// Takes so many of them off the front.
+    ///
+    /// # Errors
+    ///
+    /// As above, if one of them is none.
+    fn unpack_list(length: usize, input: &mut Unpacker<'_>) -> Unpacked<Vec<Self>> {
+        // The list grows as they come: the length may be a lie.
+        (0..length).map(|_| Self::unpack(input)).collect()
+    }
+}
+
+/// What was unpacked, or one sentence.
+pub type Unpacked<T> = Result<T, &'static str>;
+
+/// Where state is packed to.
+#[derive(Debug)]
+pub struct Packer {
+    bytes: Vec<u8>,
+    now_ms: u64,
+}
+
+impl Packer {
+    /// Without anything yet, at this moment.
+    #[must_use]
+    pub fn new(now_ms: u64) -> Packer {
+        Packer { bytes: Vec::new(), now_ms }
+    }
+
+    /// Appends bytes as they are.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a moment.
+    pub fn moment(&mut self, ms: u64) {
+        (ms.wrapping_sub(self.now_ms) as i64).pack(self);
+    }
+
+    /// Appends a part with its name and its length before it.
+    pub fn section(&mut self, name: u8, write: impl FnOnce(&mut Packer)) {
+        name.pack(self);
+        let start = self.bytes.len();
+        0_u32.pack(self);
+        write(self);
+        let length = (self.bytes.len() - start - size_of::<u32>()) as u32;
+        self.bytes[start..][..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// All that was packed.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Where state is unpacked from.
+#[derive(Debug)]
+pub struct Unpacker<'a> {
+    rest: &'a [u8],
+    now_ms: u64,
+}
+
+impl<'a> Unpacker<'a> {
+    /// At the beginning of `bytes`, at this moment.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], now_ms: u64) -> Unpacker<'a> {
+        Unpacker { rest: bytes, now_ms }
+    }
+
+    /// Takes so many bytes.
+    ///
+    /// # Errors
+    /// If there are not so many left.
+    pub fn take(&mut self, length: usize) -> Unpacked<&'a [u8]> {
+        self.rest.split_off(..length).ok_or(ENDS)
+    }
+
+    /// Takes a moment. What lies before the beginning of this clock becomes that beginning.
+    ///
+    /// # Errors
+    /// If the bytes end before it does.
+    pub fn moment(&mut self) -> Unpacked<u64> {
+        Ok(self.now_ms.saturating_add_signed(i64::unpack(self)?))
+    }
+
+    /// Takes the part of this name, which must come next.
+    ///
+    /// # Errors
+    /// If it does not, or the bytes end before it does.
+    pub fn section(&mut self, name: u8) -> Unpacked<Unpacker<'a>> {
+        if u8::unpack(self)? != name {
+            return Err("Another part of what was packed should have come here.");
+        }
+        let length = length(self)?;
+        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms })
+    }
+
+    /// Whether everything was taken.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Nothing may be left.
+    ///
+    /// # Errors
+    /// If something is.
+    pub fn end(&self) -> Unpacked<()> {
+        if self.is_at_end() { Ok(()) } else { Err("More was packed than is known here.") }
+    }
+}
+
+/// Implements [`Packed`] for a struct by the list of its fields, or for an enum by the list of its
+/// variants and their numbers.
+///
+/// Fields named behind `without` are not packed: they begin anew, with their default. A function
+/// named behind `if` says whether what was unpacked fits together.
+#[macro_export]
+macro_rules! packed {
+    (struct $name:ident { $($field:ident),* $(,)? }
+        $(without { $($anew:ident),* $(,)? })? $(if $fits:ident)?) => {
+        impl $crate::pack::Packed for $name {
+            fn pack(&self, out: &mut $crate::pack::Packer) {
+                let $name { $($field,)* $($($anew: _,)*)? } = self;
+                $($crate::pack::Packed::pack($field, out);)*
+            }
+
+            fn unpack(
+                input: &mut $crate::pack::Unpacker<'_>,
+            ) -> $crate::pack::Unpacked<$name> {
+                $(let $field = $crate::pack::Packed::unpack(input)?;)*
+                let all = $name { $($field,)* $($($anew: Default::default(),)*)? };
+                $(if !all.$fits() {
+                    return Err($crate::pack::MISFIT);
+                })?
+                Ok(all)
+            }
+        }
+    };
+    (enum $name:ident {
+        $($number:literal => $variant:ident
+            $(($($item:ident),*))? $({ $($field:ident),* })?),* $(,)?
+    }) => {
+        impl $crate::pack::Packed for $name {
+            fn pack(&self, out: &mut $crate::pack::Packer) {
+                match self {
+                    $($name::$variant $(($($item),*))? $({ $($field),* })? => {
+                        out.put(&[$number]);
+                        $($($crate::pack::Packed::pack($item, out);)*)?
+                        $($($crate::pack::Packed::pack($field, out);)*)?
+                    })*
+                }
+            }
+
+            fn unpack(
+                input: &mut $crate::pack::Unpacker<'_>,
+            ) -> $crate::pack::Unpacked<$name> {
+                match <u8 as $crate::pack::Packed>::unpack(input)? {
+                    $($number => {
+                        $($(let $item = $crate::pack::Packed::unpack(input)?;)*)?
+                        $($(let $field = $crate::pack::Packed::unpack(input)?;)*)?
+                        Ok($name::$variant $(($($item),*))? $({ $($field),* })?)
+                    })*
+                    _ => Err($crate::pack::UNKNOWN),
+                }
+            }
+        }
+    };
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Packed for $number {
+            fn pack(&self, out: &mut Packer) {
+                out.put(&self.to_le_bytes());
+            }
+
+            fn unpack(input: &mut Unpacker<'_>) -> Unpacked<$number> {
+                let bytes = input.take(size_of::<$number>())?;
+                Ok(<$number>::from_le_bytes(bytes.try_into().map_err(|_| ENDS)?))
+            }
+        }
+    )*};
+}
+
+numbers! { u16 u32 u64 i64 }
+
+impl Packed for u8 {
+    fn pack(&self, out: &mut Packer) {
+        out.put(&[*self]);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<u8> {
+        input.take(1).map(|bytes| bytes[0])
+    }
+
+    fn pack_list(bytes: &[u8], out: &mut Packer) {
+        out.put(bytes);
+    }
+
+    fn unpack_list(length: usize, input: &mut Unpacker<'_>) -> Unpacked<Vec<u8>> {
+        input.take(length).map(<[u8]>::to_vec)
+    }
+}
+
+impl Packed for usize {
+    fn pack(&self, out: &mut Packer) {
+        (*self as u64).pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<usize> {
+        usize::try_from(u64::unpack(input)?).map_err(|_| UNKNOWN)
+    }
+}
+
+impl Packed for bool {
+    fn pack(&self, out: &mut Packer) {
+        u8::from(*self).pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<bool> {
+        match u8::unpack(input)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(UNKNOWN),
+        }
+    }
+}
+
+impl<T: Packed> Packed for Option<T> {
+    fn pack(&self, out: &mut Packer) {
+        self.is_some().pack(out);
+        self.iter().for_each(|some| some.pack(out));
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Option<T>> {
+        bool::unpack(input)?.then(|| T::unpack(input)).transpose()
+    }
+}
+
+impl<T: Packed> Packed for Box<T> {
+    fn pack(&self, out: &mut Packer) {
+        T::pack(self, out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Box<T>> {
+        T::unpack(input).map(Box::new)
+    }
+}
+
+impl<T: Packed, const N: usize> Packed for [T; N] {
+    fn pack(&self, out: &mut Packer) {
+        T::pack_list(self, out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<[T; N]> {
+        T::unpack_list(N, input)?.try_into().map_err(|_| MISFIT)
+    }
+}
+
+impl<T: Packed> Packed for Vec<T> {
+    fn pack(&self, out: &mut Packer) {
+        (self.len() as u32).pack(out);
+        T::pack_list(self, out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Vec<T>> {
+        let length = length(input)?;
+        T::unpack_list(length, input)
+    }
+}
+
+impl<T: Packed> Packed for Box<[T]> {
+    fn pack(&self, out: &mut Packer) {
+        (self.len() as u32).pack(out);
+        T::pack_list(self, out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Box<[T]>> {
+        Vec::unpack(input).map(Vec::into)
+    }
+}
+
+impl Packed for String {
+    fn pack(&self, out: &mut Packer) {
+        (self.len() as u32).pack(out);
+        out.put(self.as_bytes());
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<String> {
+        String::from_utf8(Vec::unpack(input)?).map_err(|_| "A text that was packed is not UTF-8.")
+    }
+}
+
+impl Packed for TopicName<'static> {
+    fn pack(&self, out: &mut Packer) {
+        self.to_string().pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<TopicName<'static>> {
+        TopicName::parse(String::unpack(input)?)
+    }
+}
+
+/// A length. Whatever has one takes a byte at least for each of what it counts.
+fn length(input: &mut Unpacker<'_>) -> Unpacked<usize> {
+    let length = u32::unpack(input)? as usize;
+    if length <= input.rest.len() { Ok(length) } else { Err(ENDS) }
+}
+
+/// The bytes end too early.
+const ENDS: &str = "What was packed ends too early.";
+
+/// A number stands for nothing.
+pub const UNKNOWN: &str = "What was packed has a number that stands for nothing here.";
+
+/// The parts do not fit each other.
+pub const MISFIT: &str = "What was packed does not fit together.";
+
+#[cfg(test)]
+mod tests;
