@@ -193,6 +193,9 @@ const OTHER_FILES: &[&str] = &[
     "/http1/response.rs",
     "/websocket/client.rs",
     "/endpoint/metrics.rs",
+    // What a store or another process is told.
+    "/stentor-hub/src/codec.rs",
+    "/stentor-hub/src/hub/snapshot.rs",
 ];
 
 /// Sentences that no client is answered.

@@ -155,6 +155,65 @@ fn every_crate_is_on_the_map() {
     expect_none("not named in ARCHITECTURE.md", absent.collect());
 }
 
+#[test]
+fn nothing_is_async() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        for (i, line) in blank(&file.text).code.lines().enumerate() {
+            if words(line).any(|word| matches!(word, "async" | "await" | "tokio")) {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+    }
+    expect_none("asynchronous", broken);
+}
+
+/// It runs on whatever is given to it: on the kernel, on a layer around it, on the simulator.
+#[test]
+fn the_worker_does_not_know_its_backend() {
+    let mut broken = Vec::new();
+    for file in rust() {
+        let Some(path) = file.path.strip_prefix("crates/stentor-server/src/") else { continue };
+        let may = ["server.rs", "simulation/", "fuzz"].iter().any(|part| path.starts_with(part));
+        for (i, line) in file.code().0.lines().enumerate() {
+            if !may && words(line).any(|word| matches!(word, "Epoll" | "Sim" | "Net")) {
+                broken.push(format!("{}:{}", file.path, i + 1));
+            }
+        }
+    }
+    expect_none("naming a backend", broken);
+}
+
+/// An invariant that nothing enforces is a wish.
+#[test]
+fn every_invariant_names_checks_that_exist() {
+    let map = read("ARCHITECTURE.md");
+    let (_, table) = map.split_once("| invariant | check |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let code: String = rust().iter().map(|file| blank(&file.text).code).collect();
+    let is_path = |name: &str| name.contains('/');
+    let exists = |name: &str| match is_path(name) {
+        true => ["", "crates/", "crates/stentor-server/src/"]
+            .iter()
+            .any(|before| root().join(format!("{before}{name}")).exists()),
+        false => code.contains(&format!("fn {name}(")) || name == "allocations",
+    };
+    let (mut rows, mut broken) = (0, Vec::new());
+    for row in table.lines().skip(2) {
+        let (_, checks) = row.trim_end_matches('|').rsplit_once("| ").unwrap();
+        let names: Vec<&str> = checks.split('`').skip(1).step_by(2).collect();
+        rows += 1;
+        if names.is_empty() {
+            broken.push(format!("no check: {row}"));
+        }
+        let absent = names.iter().filter(|name| !exists(name));
+        broken.extend(absent.map(|name| format!("{name} does not exist: {row}")));
+    }
+    assert!(rows > 30, "only {rows} invariants");
+    assert!(map.lines().count() <= 250, "the map is too long to be one");
+    expect_none("invariants without a check", broken);
+}
+
 /// A source file that Git ignores is there for whoever wrote it, and missing from every clone.
 #[test]
 fn no_source_file_is_ignored() {

@@ -197,6 +197,13 @@ impl Topic {
         mode.conflates(&self.kept().terms)
     }
 
+    /// Runs `act` while history is locked.
+    #[cfg(test)]
+    pub(crate) fn while_locked(&self, act: impl FnOnce()) {
+        let _kept = self.kept();
+        act();
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         interleave::inside();
         // Nothing panics while it holds this lock, and the list is whole between any two steps.

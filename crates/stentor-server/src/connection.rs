@@ -13,6 +13,7 @@ mod handover;
 mod pending;
 mod reader;
 mod websocket;
+mod work;
 
 use crate::access::{Act, listener};
 use crate::addresses::Counted;
@@ -20,7 +21,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::{Answer, Exchange, Persistence};
-use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::limits::{DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
 use crate::memory::{Pins, Usage};
 use crate::order::Ticket;
 use crate::output::Backlog;
@@ -32,6 +33,7 @@ use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use stentor_wire::status::{Refusal, Status};
+use work::{Incoming, Work};
 
 /// The record of a connection.
 #[derive(Debug, Default)]
@@ -92,33 +94,6 @@ enum Wait {
     Farewell,
     /// That time has come: it goes as soon as what is under way has left.
     Leave,
-}
-
-/// What is unfinished.
-#[derive(Debug, Default)]
-struct Work {
-    /// Received, not yet used: an incomplete request, or whole ones behind an answer that waits.
-    input: Vec<u8>,
-    /// How much of `input` was searched for the end of a head.
-    scanned: usize,
-    incoming: Option<Box<Incoming>>,
-    backlog: Option<Backlog>,
-    /// It goes on when its turn in this line has come.
-    line: Option<Kind>,
-    /// It has its place there.
-    is_in_line: bool,
-}
-
-/// A request body on its way in.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    body: http1::Body,
-    sink: Sink,
-    persistence: Persistence,
-    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
-    continue_due: bool,
-    began_ms: u64,
-    bytes: u64,
 }
 
 /// What came of looking at some input.
@@ -795,35 +770,6 @@ impl Connection {
             _ => {}
         }
         Flow::More
-    }
-}
-
-impl Work {
-    /// Whether the connection comes back by itself: for room to write, or for another turn.
-    fn waits(&self) -> bool {
-        self.backlog.is_some() || self.line.is_some()
-    }
-
-    fn own_bytes(&self) -> usize {
-        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.sink.own_bytes());
-        let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
-        size_of::<Work>() + self.input.capacity() + incoming + backlog
-    }
-
-    fn pinned_bytes(&self) -> usize {
-        let bodies = self.backlog.iter().flat_map(Backlog::bodies);
-        bodies.map(|body| body.kept_bytes()).sum()
-    }
-}
-
-impl Incoming {
-    /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
-    /// be slow, but not silent.
-    fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {
-        if matches!(self.sink, Sink::Bulk(_)) || bytes_per_s_min == 0 {
-            return now_ms + BULK_SILENCE_MS;
-        }
-        self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
     }
 }
 

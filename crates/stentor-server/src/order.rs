@@ -50,7 +50,7 @@ impl fmt::Display for CommitError {
         match self {
             CommitError::Refused(refusal) => refusal.fmt(f),
             CommitError::Failed => f.write_str(
-                "It is not known whether the change was kept: look at the value, and send it again.",
+                "It is not known whether the change was kept: look at the value, and try again.",
             ),
         }
     }

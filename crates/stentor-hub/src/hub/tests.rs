@@ -468,3 +468,23 @@ fn many_are_shown_each_in_its_turn() {
         assert_eq!(shown, expected);
     }
 }
+
+/// All of them are held by this very thread: a read that took one would wait for ever.
+#[test]
+fn a_read_takes_no_lock() {
+    let hub = hub();
+    publish(&hub, "/a", "1");
+    let topic = hub.table.pin().get("/a").map(|ByName(topic)| Arc::clone(topic)).unwrap();
+    let _sweep = hub.sweep.lock().unwrap();
+    let _sequence = hub.sequence();
+    let _tombstones = hub.tombstones_mut();
+    let _names = hub.names_mut();
+    let mut seen = Vec::new();
+    topic.while_locked(|| {
+        let _changes = hub.changes();
+        let data = |value: Option<&Arc<Message>>| value.map(|value| value.data().to_vec());
+        seen.push(hub.with_value("/a", data));
+        hub.with_values(["/a", "/b"].into_iter(), |value| seen.push(data(value)));
+    });
+    assert_eq!((seen, hub.seq()), (vec![Some(b"1".to_vec()), Some(b"1".to_vec()), None], 1));
+}

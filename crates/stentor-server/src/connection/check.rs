@@ -5,7 +5,8 @@
 //! and every build does so with a record that comes from another process.
 
 use super::reader::{Extra, Subscription};
-use super::{Connection, Phase, Wait, Work};
+use super::work::Work;
+use super::{Connection, Phase, Wait};
 use crate::access::CONTROL;
 use crate::memory::Usage;
 use crate::stream::MANY;

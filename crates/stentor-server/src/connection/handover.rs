@@ -4,7 +4,8 @@
 //! anew, or nothing compiles. Feeds go by their numbers, which stay the same.
 
 use super::reader::{Extra, Joining, Subscription};
-use super::{Connection, Incoming, Phase, Wait, Work};
+use super::work::{Incoming, Work};
+use super::{Connection, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;

@@ -9,7 +9,8 @@
 //! is what it does then: it answers, and the connection is open for its next request.
 
 use super::reader::NEVER_MS;
-use super::{Connection, Incoming, Phase, Wait};
+use super::work::Incoming;
+use super::{Connection, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;

@@ -1,0 +1,65 @@
+//! What is unfinished about a connection: its input, a body on its way in, and an answer that the
+//! socket refused.
+
+use crate::budget::Kind;
+use crate::endpoint::Sink;
+use crate::exchange::Persistence;
+use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS};
+use crate::output::Backlog;
+use stentor_wire::http1;
+
+/// What is unfinished.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Received, not yet used: an incomplete request, or whole ones behind an answer that waits.
+    pub(super) input: Vec<u8>,
+    /// How much of `input` was searched for the end of a head.
+    pub(super) scanned: usize,
+    pub(super) incoming: Option<Box<Incoming>>,
+    pub(super) backlog: Option<Backlog>,
+    /// It goes on when its turn in this line has come.
+    pub(super) line: Option<Kind>,
+    /// It has its place there.
+    pub(super) is_in_line: bool,
+}
+
+/// A request body on its way in.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) body: http1::Body,
+    pub(super) sink: Sink,
+    pub(super) persistence: Persistence,
+    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
+    pub(super) continue_due: bool,
+    pub(super) began_ms: u64,
+    pub(super) bytes: u64,
+}
+
+impl Work {
+    /// Whether the connection comes back by itself: for room to write, or for another turn.
+    pub(super) fn waits(&self) -> bool {
+        self.backlog.is_some() || self.line.is_some()
+    }
+
+    pub(super) fn own_bytes(&self) -> usize {
+        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.sink.own_bytes());
+        let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
+        size_of::<Work>() + self.input.capacity() + incoming + backlog
+    }
+
+    pub(super) fn pinned_bytes(&self) -> usize {
+        let bodies = self.backlog.iter().flat_map(Backlog::bodies);
+        bodies.map(|body| body.kept_bytes()).sum()
+    }
+}
+
+impl Incoming {
+    /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
+    /// be slow, but not silent.
+    pub(super) fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {
+        if matches!(self.sink, Sink::Bulk(_)) || bytes_per_s_min == 0 {
+            return now_ms + BULK_SILENCE_MS;
+        }
+        self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
+    }
+}
