@@ -26,10 +26,10 @@ impl Connection {
     /// streams send means nothing.
     pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let message_bytes_max = match self.reader.transport {
-            Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
             Transport::Echo => ECHO_BYTES_MAX,
             Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
             Transport::WebSocket => IGNORED_BYTES_MAX,
+            _ => return Progress::Used(input.len()),
         };
         if self.reader.commands && !cx.budget.has_room(Kind::Commands) {
             return Progress::NotNow(Kind::Commands);

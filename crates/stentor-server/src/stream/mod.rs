@@ -78,7 +78,6 @@ pub(crate) const MANY: FeedId = FeedId::MAX;
 packed!(struct Reader {
     cursor, feed, stamp, transport, mode, is_enveloped, window_bits, commands, owes_pong,
 });
-packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
 packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap) });
 
 impl Packed for Gap {

@@ -14,6 +14,7 @@ use stentor_io::Counter;
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::prefer_wait_s;
+use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
 
@@ -53,6 +54,8 @@ pub(crate) enum SignOfLife {
     /// A ping, which is to be answered.
     Ping,
 }
+
+packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
 
 impl Transport {
     pub(crate) fn manner(self) -> &'static Manner {
