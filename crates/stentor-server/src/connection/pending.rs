@@ -83,7 +83,8 @@ impl Connection {
         if self.waits() {
             return;
         }
-        let Some(pending) = self.extra().pending.take_if(is_known) else { return };
+        let extra = self.extra.as_deref_mut();
+        let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_known)) else { return };
         let Pending { mut persistence, awaits } = *pending;
         persistence.keep_alive &= !cx.draining;
         self.phase = if persistence.keep_alive { Phase::Open } else { Phase::Closing };
@@ -113,7 +114,7 @@ impl Connection {
         let incoming = self.work.as_deref_mut().and_then(|work| work.incoming.as_deref_mut());
         if let Some(Incoming { sink: Sink::Bulk(bulk), .. }) = incoming {
             bulk.committed(&cx.stats, ticket.line, outcome);
-        } else if let Some(pending) = self.extra().pending.as_deref_mut() {
+        } else if let Some(pending) = self.pending() {
             match &mut pending.awaits {
                 Awaits::Commit { outcome: due, .. } => *due = Some(outcome),
                 Awaits::Commits(bulk) => bulk.committed(&cx.stats, ticket.line, outcome),
@@ -137,6 +138,10 @@ impl Connection {
             Some(_) if cx.draining => (Wait::Farewell, cx.now_ms),
             Some(until_ms) => (Wait::Pending, until_ms),
         }
+    }
+
+    fn pending(&mut self) -> Option<&mut Pending> {
+        self.extra.as_deref_mut()?.pending.as_deref_mut()
     }
 
     /// How long a long-poll waits.
