@@ -30,6 +30,8 @@ mod client;
 #[cfg(test)]
 mod codec;
 #[cfg(test)]
+mod commits;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod holding;
