@@ -154,7 +154,7 @@ fn address<T>(shared: &Arc<T>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stentor_hub::{Draft, Epoch, Hub, Limits, Precondition, Rule};
+    use stentor_hub::{Draft, Epoch, Hub, Limits, Mode, Precondition, Rule, Span, StreamForm};
     use stentor_wire::negotiate::Encoding;
     use stentor_wire::target::TopicName;
 
@@ -205,14 +205,22 @@ mod tests {
             let draft = Draft::new(vec![0; 10_000]);
             hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0).unwrap()
         };
-        let body = Body::Value { message: publish().message, encoding: Encoding::Identity };
-        let pins = |count| {
+        let (message, mut events) = (publish().message, Vec::new());
+        let span = Span { since: 0, upto: 1, mode: Mode::All };
+        hub.missed("/a", span, usize::MAX, &mut events);
+        let bodies = [
+            Body::Value { message, encoding: Encoding::Identity },
+            Body::Streamed { event: events.remove(0), form: StreamForm::Sse },
+        ];
+        let pins = |body, count| {
             let mut pins = Pins::default();
-            (0..count).for_each(|_| pins.add(&body));
-            (pins.bytes(), pins.part(&body))
+            (0..count).for_each(|_| pins.add(body));
+            (pins.bytes(), pins.part(body))
         };
-        assert_eq!(pins(4), (0, 0), "the topic keeps it");
+        bodies.iter().for_each(|body| assert_eq!(pins(body, 4), (0, 0), "the topic keeps it"));
         (0..Rule::default().history).for_each(|_| drop(publish()));
-        assert_eq!((pins(1), pins(4)), ((10_064, 10_064), (10_064, 2_516)));
+        for body in &bodies {
+            assert_eq!((pins(body, 1), pins(body, 4)), ((10_064, 10_064), (10_064, 2_516)));
+        }
     }
 }
