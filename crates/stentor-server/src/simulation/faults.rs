@@ -636,3 +636,37 @@ fn a_file_that_is_written_to_while_it_is_sent_ends_the_connection() {
     assert_eq!(world.totals().files_cut, 1);
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+#[test]
+fn what_was_meant_for_a_client_that_is_gone_is_sent_to_nobody() {
+    let mut world = world(patient());
+    let (_, answer) = world.ask(PUBLIC, GET);
+    let (gone, held) = world.ask(PUBLIC, b"GET /n?wait=60 HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(held, "");
+    world.sim.reset_client(gone);
+    world.publish("/n", b"new".to_vec(), super::ContentType::TEXT);
+    // The worker comes to the reader before it is told of the reset.
+    let World { worker, sim, .. } = &mut world;
+    worker.read_mailbox(sim);
+    worker.after_turn(sim);
+    assert_eq!(world.ask(PUBLIC, GET).1, answer);
+}
+
+#[test]
+fn a_stop_waits_for_those_who_stay_and_no_longer_than_it_may() {
+    let settings = patient();
+    let drain_ms = settings.drain_ms;
+    let mut world = World::new(1, Faults { window_bytes: 3_000, ..kind() }, settings);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle();
+    let World { worker, sim, .. } = &mut world;
+    worker.execute(sim, Order::Drain);
+    world.sim.sleep(1_600);
+    world.settle_some(3);
+    assert!(!world.worker.has_ended());
+    world.sim.sleep(drain_ms);
+    world.settle_some(3);
+    assert!(world.worker.has_ended());
+}
