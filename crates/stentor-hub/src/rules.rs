@@ -111,4 +111,18 @@ mod tests {
         assert_eq!(Rules::new(epoch, 0, vec![]).terms("/x").rule, Rule::default());
         assert_eq!(Rule::default().history_bytes, 1024 * 1024);
     }
+
+    #[test]
+    fn rules_are_restored_if_every_topic_has_one_of_the_same_generation() {
+        let epoch = Epoch::parse("00000001").unwrap();
+        let rules = |generation| Rules::new(epoch, generation, vec![Rule::default()]).0;
+        assert!(Rules::restored(rules(3)).is_some_and(|rules| rules.generation() == 3));
+        let mut narrow = Rule::default();
+        narrow.history += 1;
+        let narrow = Rules::new(epoch, 3, vec![narrow]).0;
+        assert!(
+            Rules::restored(narrow[..1].to_vec()).is_none() && Rules::restored(vec![]).is_none()
+        );
+        assert!(Rules::restored([rules(3), rules(4)].concat()).is_none());
+    }
 }

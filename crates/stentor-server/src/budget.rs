@@ -231,4 +231,14 @@ mod tests {
         budget.begin_turn(false);
         assert_eq!(budget.share(), TURN_COST_MAX);
     }
+
+    #[test]
+    fn whoever_catches_up_takes_smaller_steps_while_messages_are_on_their_way() {
+        let mut budget = budget();
+        let step_bytes = budget.step_bytes();
+        budget.begin_turn(true);
+        assert_eq!(budget.step_bytes(), step_bytes / 4);
+        budget.begin_turn(false);
+        assert_eq!(budget.step_bytes(), step_bytes);
+    }
 }

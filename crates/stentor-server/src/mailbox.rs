@@ -125,4 +125,24 @@ mod tests {
             mailbox.put(Order::Drain);
         }
     }
+
+    #[test]
+    fn whoever_is_told_something_is_woken() {
+        let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let id = hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
+        hub.subscribe(id, &Filter::parse("/a").unwrap(), Arc::default());
+        let publish = |topic| {
+            let topic = TopicName::parse(topic).unwrap();
+            hub.publish(topic, Draft::new(*b"x"), Precondition::None, 0).unwrap();
+        };
+        publish("/b");
+        assert!(!mailbox.waker().take());
+        publish("/a");
+        assert!(mailbox.waker().take());
+        hub.delete(TopicName::parse("/a").unwrap(), Precondition::None, 0).unwrap();
+        assert!(mailbox.waker().take());
+        mailbox.put(Order::Drain);
+        assert!(mailbox.waker().take() && !mailbox.waker().take());
+    }
 }

@@ -154,6 +154,9 @@ fn address<T>(shared: &Arc<T>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_hub::{Draft, Epoch, Hub, Limits, Mode, Precondition, Rule, Span, StreamForm};
+    use stentor_wire::negotiate::Encoding;
+    use stentor_wire::target::TopicName;
 
     /// Holders of so many bytes, by index, of whom the first has waited for the longest.
     fn holders(bytes: &[usize]) -> Vec<Holder> {
@@ -193,5 +196,31 @@ mod tests {
         assert!(memory.is_to_be_released(0, 10 + 2 * after));
         assert!(!memory.is_to_be_released(0, 10 + 9 * after));
         assert_eq!(memory.release_at_ms(), None);
+    }
+
+    #[test]
+    fn a_body_that_many_are_sent_is_shared_out_among_them() {
+        let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
+        let publish = || {
+            let draft = Draft::new(vec![0; 10_000]);
+            hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0).unwrap()
+        };
+        let (message, mut events) = (publish().message, Vec::new());
+        let span = Span { since: 0, upto: 1, mode: Mode::All };
+        hub.missed("/a", span, usize::MAX, &mut events);
+        let bodies = [
+            Body::Value { message, encoding: Encoding::Identity },
+            Body::Streamed { event: events.remove(0), form: StreamForm::Sse },
+        ];
+        let pins = |body, count| {
+            let mut pins = Pins::default();
+            (0..count).for_each(|_| pins.add(body));
+            (pins.bytes(), pins.part(body))
+        };
+        bodies.iter().for_each(|body| assert_eq!(pins(body, 4), (0, 0), "the topic keeps it"));
+        (0..Rule::default().history).for_each(|_| drop(publish()));
+        for body in &bodies {
+            assert_eq!((pins(body, 1), pins(body, 4)), ((10_064, 10_064), (10_064, 2_516)));
+        }
     }
 }

@@ -219,4 +219,18 @@ mod tests {
             }
         }
     }
+
+    /// A mark that stays wakes a worker that has nothing to do.
+    #[test]
+    fn nothing_is_looked_at_where_nothing_is_left() {
+        let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+        (0..2).for_each(|index| *slab.grow(index) = Record::default());
+        wheel.set(&mut slab, 0, 20 * TICK_MS, 0);
+        wheel.set(&mut slab, 1, 9 * TICK_MS, 0);
+        wheel.set(&mut slab, 1, 3 * TICK_MS, 0);
+        assert_eq!(wheel.next_look_ms(), Some(3 * TICK_MS));
+        assert_eq!(wheel.next_due(&mut slab, 3 * TICK_MS), Some(1));
+        assert_eq!(wheel.next_due(&mut slab, 3 * TICK_MS), None);
+        assert_eq!(wheel.next_look_ms(), Some(20 * TICK_MS));
+    }
 }

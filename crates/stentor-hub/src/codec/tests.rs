@@ -5,7 +5,7 @@ use stentor_wire::deflate::Inflater;
 use stentor_wire::negotiate::Encoding;
 
 use super::*;
-use crate::{Encoder, Epoch, Hub, Limits};
+use crate::{Encoder, Epoch, Hub, Limits, Mode, Span};
 
 fn draft() -> impl Strategy<Value = Draft> {
     let content_type = prop_oneof![
@@ -138,6 +138,25 @@ fn an_event_is_the_entry_it_was() {
     assert_eq!(bytes, b"\x01\x49\x03\xac\x02\x02/a\x02", "a clock that was set back");
     let (_, place) = decode_entry(&bytes).unwrap();
     assert_eq!(place, Place::Was(Past { number: 3, shares_second: true, last_seq: 2 }));
+}
+
+#[test]
+fn what_was_compressed_here_is_not_written_down() {
+    let hub = Hub::new(Epoch::random(), vec![], Limits::default());
+    let draft = Draft::new([b'x'; 1_000]).with_content_type(ContentType::TEXT);
+    let topic = TopicName::parse("/a").unwrap();
+    let message = hub.publish(topic, draft, Precondition::None, 0).unwrap().message;
+    let (mut events, span) = (Vec::new(), Span { since: 0, upto: 1, mode: Mode::All });
+    hub.missed("/a", span, usize::MAX, &mut events);
+    let encoded = |event| {
+        let mut bytes = Vec::new();
+        encode_event(event, &mut bytes);
+        bytes
+    };
+    let before = encoded(&events[0]);
+    message.compress(&mut Encoder::default(), Encoding::Gzip);
+    assert!(message.form(Encoding::Gzip).is_some());
+    assert_eq!(encoded(&events[0]), before);
 }
 
 #[test]

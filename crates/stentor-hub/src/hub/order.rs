@@ -246,6 +246,7 @@ impl Hub {
         sequence.subscribers.rules_replaced(generation, &rules);
         sequence.rules = Rules::new(self.epoch, generation, rules);
         drop(sequence);
+        interleave::point();
         let mut slice = self.names_after(None);
         while let Some(last) = slice.last().cloned() {
             let mut sequence = self.sequence();

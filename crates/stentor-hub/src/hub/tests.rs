@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use stentor_wire::target::TopicName;
 
 use super::*;
+use crate::CacheControl;
 use crate::entry::{Precondition, Published, Refusal};
 use crate::message::Draft;
 use crate::pattern::Pattern;
@@ -258,6 +259,21 @@ fn new_rules_hold_for_every_topic() {
     hub.set_rules(vec![]);
     publish(&hub, "/t/6", "4");
     assert_eq!(history(&hub, "/t/6"), 2, "and back again");
+}
+
+#[test]
+fn a_message_follows_the_new_rules_before_the_sweep_has_come_to_its_topic() {
+    let hub = std::sync::Arc::new(hub());
+    ["1", "2", "3"].iter().for_each(|data| drop(publish(&hub, "/t", data)));
+    let cache_control = Some(CacheControl::parse("max-age=9").unwrap());
+    let rules = vec![Rule { cache_control, ..rule("/t", 2, 1000) }];
+    let own = std::sync::Arc::clone(&hub);
+    let publish_meanwhile = move || {
+        assert_eq!(publish(&own, "/t", "4").message.cache_control(), "max-age=9");
+        assert_eq!(history(&own, "/t"), 2);
+    };
+    interleave::with_hook(publish_meanwhile, || hub.set_rules(rules));
+    assert_eq!(hub.counts().published_total, 4);
 }
 
 #[derive(Clone, Debug)]

@@ -39,8 +39,18 @@ impl Connection {
     /// There may be something to answer, or the time may be up: answers, and goes on with what came
     /// in behind the request.
     pub(super) fn go_on_pending<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        // Behind too much input nothing more was read.
         let held_too_much = self.holds_too_much();
+        self.go_on_from(cx, io, peer, held_too_much);
+    }
+
+    /// The same; if the connection `held_too_much`, nothing more was read.
+    fn go_on_from<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        held_too_much: bool,
+    ) {
         let input = self.take_input();
         let result = self.proceed_owned(cx, io, peer, input);
         if self.settle(cx, io, peer, result) == Flow::More && held_too_much {
@@ -111,6 +121,8 @@ impl Connection {
         if self.reader.stamp != ticket.stamp {
             return;
         }
+        // It does so no more once there are fewer lines under way.
+        let held_too_much = self.holds_too_much();
         let incoming = self.work.as_deref_mut().and_then(|work| work.incoming.as_deref_mut());
         if let Some(Incoming { sink: Sink::Bulk(bulk), .. }) = incoming {
             bulk.committed(&cx.stats, ticket.line, outcome);
@@ -122,7 +134,7 @@ impl Connection {
             }
         }
         if !self.waits() {
-            self.go_on_pending(cx, io, peer);
+            self.go_on_from(cx, io, peer, held_too_much);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
-use crate::config::{PerAddress, Settings};
+use crate::config::{Mount, PerAddress, Settings};
 use crate::mailbox::Order;
 use stentor_io::Faults;
 
@@ -611,4 +611,62 @@ fn what_was_published_is_not_sniffed() {
         let (_, answer) = world.ask(PUBLIC, request.as_bytes());
         assert!(answer.contains("\r\nX-Content-Type-Options: nosniff\r\n"), "{answer}");
     }
+}
+
+/// The head has promised another file: whoever got the rest of this one would not know.
+#[test]
+fn a_file_that_is_written_to_while_it_is_sent_ends_the_connection() {
+    let directory = std::env::temp_dir().join(format!("stentor-cut-{}", std::process::id()));
+    let file = directory.join("large.bin");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(&file, vec![b'o'; 300_000]).unwrap();
+    let mut settings = patient();
+    settings.mounts.push(Mount::new("/", &directory));
+    let mut world = World::new(1, Faults { window_bytes: 9_000, ..kind() }, settings);
+    world.worker.open_roots();
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle_some(3);
+    let begun = String::from_utf8(world.sim.read(client)).unwrap();
+    assert!(begun.contains("Content-Length: 300000\r\n") && begun.ends_with("ooo"), "{begun}");
+    std::fs::write(&file, vec![b'n'; 300_001]).unwrap();
+    world.settle();
+    let rest = world.sim.read(client);
+    assert!(world.sim.ended(client) && !rest.contains(&b'n'));
+    assert_eq!(world.totals().files_cut, 1);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn what_was_meant_for_a_client_that_is_gone_is_sent_to_nobody() {
+    let mut world = world(patient());
+    let (_, answer) = world.ask(PUBLIC, GET);
+    let (gone, held) = world.ask(PUBLIC, b"GET /n?wait=60 HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(held, "");
+    world.sim.reset_client(gone);
+    world.publish("/n", b"new".to_vec(), super::ContentType::TEXT);
+    // The worker comes to the reader before it is told of the reset.
+    let World { worker, sim, .. } = &mut world;
+    worker.read_mailbox(sim);
+    worker.after_turn(sim);
+    assert_eq!(world.ask(PUBLIC, GET).1, answer);
+}
+
+#[test]
+fn a_stop_waits_for_those_who_stay_and_no_longer_than_it_may() {
+    let settings = patient();
+    let drain_ms = settings.drain_ms;
+    let mut world = World::new(1, Faults { window_bytes: 3_000, ..kind() }, settings);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle();
+    let World { worker, sim, .. } = &mut world;
+    worker.execute(sim, Order::Drain);
+    world.sim.sleep(1_600);
+    world.settle_some(3);
+    assert!(!world.worker.has_ended());
+    world.sim.sleep(drain_ms);
+    world.settle_some(3);
+    assert!(world.worker.has_ended());
 }

@@ -19,6 +19,12 @@ impl Late {
         Arc::new(Late { queue: Mutex::default(), fails_percent })
     }
 
+    /// How many changes wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().unwrap().len()
+    }
+
     /// Perhaps commits some of what waits. Returns whether anything did.
     pub(crate) fn step(&self, shared: &Shared, rng: &mut Rng) -> bool {
         let waiting = self.queue.lock().unwrap().len();
@@ -28,7 +34,8 @@ impl Late {
         waiting > 0
     }
 
-    fn commit_one(&self, shared: &Shared, rng: &mut Rng) {
+    /// Commits what has waited for the longest, or fails to.
+    pub(crate) fn commit_one(&self, shared: &Shared, rng: &mut Rng) {
         let Some((entry, back)) = self.queue.lock().unwrap().pop_front() else { return };
         if rng.percent(self.fails_percent) {
             return back.tell(Err(CommitError::Failed));

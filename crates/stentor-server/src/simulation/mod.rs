@@ -30,6 +30,8 @@ mod client;
 #[cfg(test)]
 mod codec;
 #[cfg(test)]
+mod commits;
+#[cfg(test)]
 mod faults;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
 mod handover;

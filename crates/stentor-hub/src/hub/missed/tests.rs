@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use crate::event::Mode;
 use crate::hub::tests::name;
+use crate::interleave;
 use crate::tombstones::Tombstones;
 use crate::{
     Draft, Epoch, Event, Filter, Hub, Limits, Pattern, Precondition, Rule, Share, Span, Subscriber,
@@ -249,6 +250,29 @@ fn what_was_missed_lately_is_found_in_order_at_the_cost_of_the_changes() {
     let lately = |since| missed_lately(&hub, &[&one], all(since), steps(3));
     assert_eq!(lately(5), None, "64 changes are remembered");
     assert_eq!(lately(6), Some((vec![34, 38], true)));
+}
+
+#[test]
+fn what_is_forgotten_while_it_is_looked_at_is_asked_for_again() {
+    let hub = Arc::new(hub(vec![], 5));
+    (0..20).for_each(|_| {
+        publish(&hub, "/t/a", 1);
+    });
+    let (own, mut points) = (Arc::clone(&hub), 0);
+    let publish_much = move || {
+        points += 1;
+        if points == 2 {
+            (0..100).for_each(|_| {
+                publish(&own, "/t/b", 1);
+            });
+        }
+    };
+    let (mut out, span) = (Vec::new(), Span { since: 1, upto: 20, mode: Mode::All });
+    let filter = Filter::parse("/t/a").unwrap();
+    let missed = interleave::with_hook(publish_much, || {
+        hub.missed_lately(&[&filter], span, steps(usize::MAX), &mut out)
+    });
+    assert_eq!((seqs(&out), missed.unwrap().upto), ((2..=6).collect(), 6));
 }
 
 #[derive(Clone, Debug)]

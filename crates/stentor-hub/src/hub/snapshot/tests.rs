@@ -9,6 +9,7 @@ use stentor_wire::negotiate::Encoding;
 
 use super::*;
 use crate::hub::tests::name;
+use crate::interleave;
 use crate::{
     Applied, CacheControl, ContentType, Draft, Encoder, Entry, EventName, Mode, Op, Past, Pattern,
     Place, Precondition, Refusal, Rule, Share, Span, Subscriber, decode_entry, encode_entry,
@@ -339,6 +340,21 @@ fn a_snapshot_may_be_written_while_everybody_is_at_work() {
     let replayed = Hub::new(epoch(), vec![], LIMITS);
     log.replay(0, &replayed);
     assert_eq!(see(&replayed), see(&hub));
+}
+
+#[test]
+fn a_topic_that_a_sweep_had_not_come_to_is_restored_by_the_rules_in_force() {
+    let hub = Arc::new(Hub::new(epoch(), Vec::new(), LIMITS));
+    for _ in 0..3 {
+        hub.publish(name("/a/0"), Draft::new(*b"x"), Precondition::None, 0).unwrap();
+    }
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let (own, written) = (Arc::clone(&hub), Arc::clone(&bytes));
+    let write = move || *written.lock().unwrap() = snapshot(&own);
+    let rules = vec![Rule { history: 2, ..Rule::default() }];
+    interleave::with_hook(write, || hub.set_rules(rules));
+    let restored = restore(&bytes.lock().unwrap(), 100).unwrap();
+    assert_eq!(see(&restored.hub), see(&hub));
 }
 
 #[test]

@@ -152,3 +152,16 @@ fn deletions_are_for_those_who_knew_the_topic() {
     let mut new = bench.replay(&["/*"], 0, deletion, Mode::Latest);
     assert_eq!(bench.play(&mut new, 1), [2]);
 }
+
+/// With its old cursor it would hear of the same gap again.
+#[test]
+fn behind_a_gap_a_reader_is_to_be_told_where_it_is() {
+    let mut replay = Bench::new().replay(&["/a"], 1, 9, Mode::All);
+    assert!(replay.has_told_cursor());
+    let part = Part { upto_seq: 9, lost_seq: 5, gave_up: false };
+    assert_eq!(replay.take_gap(&part), Some("history"));
+    replay.advance(8, 0);
+    assert!(!replay.has_told_cursor());
+    replay.advance(9, 1);
+    assert!(replay.has_told_cursor());
+}

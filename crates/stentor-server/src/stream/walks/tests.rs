@@ -1,7 +1,7 @@
 //! Walks by themselves: what they find is whole, whoever shares them.
 
 use super::*;
-use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition};
+use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition, Rule};
 use stentor_wire::target::TopicName;
 
 fn hub() -> Hub {
@@ -166,4 +166,45 @@ fn there_are_few_walks_at_a_time() {
     assert!(walks.held_bytes() <= (WALKS_MAX + 1) * (3 * KEPT_BYTES_MAX + 2_000));
     walks.tick(2 * IDLE_MS);
     assert!(walks.all.is_empty() && walks.held_bytes() == 0, "whose readers have gone");
+}
+
+#[test]
+fn what_one_topic_has_too_much_of_is_left_for_another_walk() {
+    let hub = hub();
+    (0..20).for_each(|_| assert!(publish(&hub, "/t/0") > 0));
+    let names: Vec<String> = (0..20).map(|n| format!("/t/{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let span = Span { since: 1, upto: 20, mode: Mode::All };
+    let (seqs, ids) = catch_up(&mut Walks::default(), &hub, &names, span, usize::MAX);
+    assert_eq!((seqs, ids.len()), ((2..=20).collect(), 3));
+}
+
+#[test]
+fn what_is_lost_during_a_walk_is_told_of_behind_what_was_found() {
+    let rules = vec![Rule { history: 10, ..Rule::default() }];
+    let hub = Hub::new(Epoch::random(), rules, Limits::default());
+    (0..10).for_each(|_| assert!(publish(&hub, "/t") > 0));
+    let span = Span { since: 1, upto: 10, mode: Mode::All };
+    let mut walk = Walk::new(&[&Filter::parse("/t").unwrap()], span);
+    walk.step(&hub);
+    (0..8).for_each(|_| assert!(publish(&hub, "/t") > 0));
+    while !walk.is_over() {
+        walk.step(&hub);
+    }
+    let mut found = Vec::new();
+    let part = walk.part(span, usize::MAX, &mut found);
+    assert_eq!(found.iter().map(Event::seq).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!((part.upto_seq, part.lost_seq), (4, 0));
+}
+
+#[test]
+fn whoever_has_too_many_names_is_told_so() {
+    let hub = busy_hub(NAMES_MAX + STEPS_AT_ONCE, 1);
+    let span = Span { since: 1, upto: hub.seq(), mode: Mode::All };
+    let mut walk = Walk::new(&filters(&["/t/*"]).iter().collect::<Vec<_>>(), span);
+    while !walk.is_over() {
+        walk.step(&hub);
+    }
+    let part = walk.part(span, usize::MAX, &mut Vec::new());
+    assert_eq!(part, Part { upto_seq: span.upto, lost_seq: span.upto, gave_up: true });
 }
