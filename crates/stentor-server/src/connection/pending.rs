@@ -90,9 +90,6 @@ impl Connection {
             Awaits::Commit { outcome, .. } => outcome.is_some(),
             Awaits::Commits(bulk) => bulk.is_committed(),
         };
-        if self.waits() {
-            return;
-        }
         let extra = self.extra.as_deref_mut();
         let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_known)) else { return };
         let Pending { mut persistence, awaits } = *pending;
