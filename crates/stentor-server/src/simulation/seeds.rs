@@ -96,5 +96,5 @@ fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() 
 
 #[test]
 fn whatever_attackers_do_others_are_served_and_memory_is_bounded() {
-    run_seeds("hostile", hostile::run, 100);
+    run_seeds("hostile", hostile::run, 60);
 }
