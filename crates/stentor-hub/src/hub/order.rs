@@ -64,7 +64,7 @@ impl Hub {
         }
     }
 
-    /// Publishes a message in the next place: admits and applies it, without an entry between.
+    /// Publishes a message in the next place: admits and applies it.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl Hub {
         when: Precondition,
         now_unix: u64,
     ) -> Result<Published, Refusal> {
-        self.admit_put(&topic, &draft, &when)?;
-        match self.put(&topic, draft, &when, now_unix, Place::Next)? {
+        let entry = self.admit(Op::Put(topic, draft), when, now_unix)?;
+        match self.apply(entry, Place::Next)? {
             Applied::Put(published) => Ok(published),
             _ => unreachable!("a message in the next place is published or refused"),
         }
@@ -96,7 +96,8 @@ impl Hub {
         when: Precondition,
         now_unix: u64,
     ) -> Result<Event, Refusal> {
-        match self.remove(&topic, &when, now_unix, Place::Next)? {
+        let entry = self.admit(Op::Delete(topic), when, now_unix)?;
+        match self.apply(entry, Place::Next)? {
             Applied::Deleted(deletion) => Ok(deletion),
             _ => unreachable!("a topic is deleted in the next place, or that is refused"),
         }

@@ -20,14 +20,13 @@ impl Late {
     }
 
     /// How many changes wait.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.queue.lock().unwrap().len()
     }
 
     /// Perhaps commits some of what waits. Returns whether anything did.
     pub(crate) fn step(&self, shared: &Shared, rng: &mut Rng) -> bool {
-        let waiting = self.queue.lock().unwrap().len();
+        let waiting = self.waiting();
         if rng.percent(30) {
             (0..rng.below(waiting + 1)).for_each(|_| self.commit_one(shared, rng));
         }

@@ -10,7 +10,7 @@
 //! short and bounded. A reader that has fallen out of it reads the hub's history instead (see
 //! `replay`), so no reader's slowness costs anything here.
 //!
-//! Leaving is lazy. A connection that leaves is only counted. Its member stays in the list and is
+//! Leaving is lazy. A connection that leaves is only counted. It stays in the list as it was and is
 //! visited in vain, which does no harm, until half of the list is such; then it is tidied, a slice
 //! a turn. So nothing here needs to know where in a list a connection stands.
 
