@@ -171,12 +171,12 @@ pub(crate) struct PublishedAt {
 }
 
 impl PublishedAt {
-    /// The time of a message that replaces `before`.
-    pub(crate) fn after(before: Option<&Message>, now_unix: u64) -> PublishedAt {
+    /// The time of a message that replaces one of the time `before`.
+    pub(crate) fn after(before: Option<u64>, now_unix: u64) -> PublishedAt {
         // A clock that was set back must not make the newer value look older.
-        let before_at = before.map_or(0, |before| before.published_at);
-        let unix_s = u32::try_from(now_unix).unwrap_or(u32::MAX).max(before_at);
-        PublishedAt { unix_s, shares_second: before.is_some() && unix_s == before_at }
+        let unix_s = now_unix.max(before.unwrap_or(0));
+        let unix_s = u32::try_from(unix_s).unwrap_or(u32::MAX);
+        PublishedAt { unix_s, shares_second: before == Some(u64::from(unix_s)) }
     }
 }
 

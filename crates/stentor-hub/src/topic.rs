@@ -43,14 +43,11 @@ struct Earlier {
 }
 
 impl Topic {
-    /// A topic with its first value. Of a topic of this name before, what was up to `lost_seq`
-    /// is gone.
-    pub(crate) fn new(name: &str, terms: Arc<Terms>, value: Arc<Message>, lost_seq: u64) -> Topic {
-        Topic {
-            name: name.into(),
-            value: ArcSwapOption::new(Some(value)),
-            kept: Mutex::new(Kept { terms, earlier: None, lost_seq }),
-        }
+    /// A topic with its first value, whose terms it is held to. Of a topic of this name before,
+    /// what was up to `lost_seq` is gone.
+    pub(crate) fn new(name: &str, value: Arc<Message>, lost_seq: u64) -> Topic {
+        let kept = Mutex::new(Kept { terms: Arc::clone(value.terms()), earlier: None, lost_seq });
+        Topic { name: name.into(), value: ArcSwapOption::new(Some(value)), kept }
     }
 
     /// A topic that was deleted, for those who hear of it later.

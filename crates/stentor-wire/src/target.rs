@@ -119,11 +119,12 @@ fn check_topic(name: &str) -> Result<(), &'static str> {
     if name.chars().any(char::is_control) {
         return Err("A topic must not have control characters.");
     }
-    let mut segments = path.split('/');
-    if segments.clone().any(|segment| matches!(segment, "" | "." | "..")) {
+    // As bytes, which are split faster than characters: every line of a bulk publish comes by here.
+    let mut segments = path.as_bytes().split(|byte| *byte == b'/');
+    if segments.clone().any(|segment| matches!(segment, b"" | b"." | b"..")) {
         return Err("A topic must not have a segment that is empty, '.' or '..'.");
     }
-    if matches!(segments.next(), Some("-" | ".well-known")) {
+    if matches!(segments.next(), Some(b"-" | b".well-known")) {
         return Err("Topics under /-/ and /.well-known/ are reserved for the server.");
     }
     Ok(())

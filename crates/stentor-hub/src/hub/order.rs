@@ -144,9 +144,11 @@ impl Hub {
         let mut sequence = self.sequence();
         let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
         let known = table.get(name.as_str()).map(|ByName(topic)| topic);
-        let before = known.and_then(|topic| topic.value().load_full());
-        if let (Some(topic), Some(before)) = (known, &before)
-            && before.seq() >= seq
+        let before = known.and_then(|topic| {
+            topic.value().load().as_ref().map(|value| (value.id(), value.published_at()))
+        });
+        if let (Some(topic), Some((before, _))) = (known, before)
+            && before.seq >= seq
         {
             // The topic is from a snapshot, and already as it was later.
             sequence.published += 1;
@@ -155,21 +157,21 @@ impl Hub {
             return Ok(Applied::Known);
         }
         if place.past().is_none() {
-            self.judge_put(before.as_ref().map(|value| value.id()), when)?;
+            self.judge_put(before.map(|(id, _)| id), when)?;
         }
 
         let (terms, outdated) = match known {
             Some(topic) => sequence.hold_to_rules(topic),
             None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
         };
-        let at = published_at(before.as_deref(), unix_s, place);
-        let message = Arc::new(Message::new(draft, seq, Arc::clone(&terms), at));
+        let at = published_at(before.map(|(_, at)| at), unix_s, place);
+        let message = Arc::new(Message::new(draft, seq, terms, at));
         sequence.add(&message);
         let new;
         let (topic, (replaced, evicted)) = match known {
             Some(topic) => (topic, topic.replace(Arc::clone(&message))),
             None => {
-                new = self.create(name, terms, &message);
+                new = self.create(name, &message);
                 (&new, (None, Evicted::new()))
             }
         };
@@ -177,7 +179,7 @@ impl Hub {
         let notified = self.announce(&mut sequence, topic, &message);
         drop(sequence);
         notified.wake();
-        drop((outdated, before));
+        drop(outdated);
         let (id, created, readers) = (message.id(), known.is_none(), notified.readers);
         Ok(Applied::Put(Published { id, created, message, replaced, readers }))
     }
@@ -210,7 +212,8 @@ impl Hub {
                 (topic, terms, Evicted::new())
             }
         };
-        let at = published_at(value.as_deref().filter(|_| known.is_some()), unix_s, place);
+        let before = value.as_ref().filter(|_| known.is_some());
+        let at = published_at(before.map(|value| value.published_at()), unix_s, place);
         let last_seq = match place.past() {
             Some(past) => past.last_seq,
             None => value.as_ref().map_or(0, |value| value.seq()),
@@ -276,10 +279,10 @@ impl Hub {
     }
 
     /// Puts a topic into the table and the index, and its tombstone away.
-    fn create(&self, name: &str, terms: Arc<Terms>, value: &Arc<Message>) -> Arc<Topic> {
+    fn create(&self, name: &str, value: &Arc<Message>) -> Arc<Topic> {
         let mut tombstones = self.tombstones_mut();
         let lost_seq = tombstones.remove(name, value.seq());
-        let topic = Arc::new(Topic::new(name, terms, Arc::clone(value), lost_seq));
+        let topic = Arc::new(Topic::new(name, Arc::clone(value), lost_seq));
         self.table.pin().insert(ByName(Arc::clone(&topic)));
         self.names_mut().insert(ByName(Arc::clone(&topic)));
         self.topics.fetch_add(1, Ordering::Relaxed);
@@ -321,8 +324,8 @@ fn judge_deletion(value: Option<Id>, when: &Precondition) -> Result<(), Refusal>
     Ok(())
 }
 
-/// The time of a message as its readers see it.
-fn published_at(before: Option<&Message>, unix_s: u64, place: Place) -> PublishedAt {
+/// The time of a message as its readers see it, behind a value of the time `before`.
+fn published_at(before: Option<u64>, unix_s: u64, place: Place) -> PublishedAt {
     let at = PublishedAt::after(before, unix_s);
     match place.past() {
         Some(Past { shares_second, .. }) => PublishedAt { shares_second, ..at },

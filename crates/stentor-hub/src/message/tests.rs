@@ -263,15 +263,23 @@ fn forms_are_made_once_from_many_threads() {
 #[test]
 fn a_second_message_within_a_second_is_known_as_one() {
     let first = message(Draft::new(*b"1"));
-    let same =
-        Message::new(Draft::new(*b"2"), 43, terms(None), PublishedAt::after(Some(&first), NOW));
-    let later =
-        Message::new(Draft::new(*b"3"), 44, terms(None), PublishedAt::after(Some(&same), NOW + 1));
+    let same = Message::new(
+        Draft::new(*b"2"),
+        43,
+        terms(None),
+        PublishedAt::after(Some(first.published_at()), NOW),
+    );
+    let later = Message::new(
+        Draft::new(*b"3"),
+        44,
+        terms(None),
+        PublishedAt::after(Some(same.published_at()), NOW + 1),
+    );
     let set_back = Message::new(
         Draft::new(*b"4"),
         45,
         terms(None),
-        PublishedAt::after(Some(&later), NOW - 60),
+        PublishedAt::after(Some(later.published_at()), NOW - 60),
     );
     let shares = [&first, &same, &later, &set_back].map(Message::shares_second);
     assert_eq!(shares, [false, true, false, true]);

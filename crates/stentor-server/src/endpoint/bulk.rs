@@ -194,7 +194,9 @@ fn line_bytes_max(x: &Exchange<'_>) -> usize {
 
 /// What a line asks for.
 fn parse(line: &[u8]) -> Result<Op<'_>, String> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    // Its strings need not be checked one by one.
+    let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
+    let line: Line<'_> = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let raw = line.data.get();
     let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
         let text: Cow<'_, str> = match unescaped(raw) {
@@ -219,7 +221,7 @@ fn parse(line: &[u8]) -> Result<Op<'_>, String> {
 /// The text of a JSON string that holds no escapes, without copying it.
 fn unescaped(raw: &str) -> Option<&str> {
     let text = raw.strip_prefix('"')?.strip_suffix('"')?;
-    (!text.contains('\\')).then_some(text)
+    memchr::memchr(b'\\', text.as_bytes()).is_none().then_some(text)
 }
 
 /// So many lines may be under way: more than a store or a broker takes at once, and few enough for
