@@ -227,6 +227,11 @@ impl Net {
         self.wire.sim.sleep(ms);
     }
 
+    /// Whether something is between the network and the server.
+    pub(crate) fn has_layers(&self) -> bool {
+        self.sessions.is_some() || self.carriers.is_some()
+    }
+
     /// Sockets the server holds, and streams on them.
     pub(crate) fn open_sockets(&self) -> usize {
         let streams = self.carriers.as_ref().map_or(0, Carriers::open_streams);
