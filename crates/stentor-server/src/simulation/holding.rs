@@ -83,11 +83,15 @@ fn what_only_slow_readers_keep_is_bounded_and_what_topics_keep_costs_nothing() {
 #[test]
 fn whoever_comes_where_nobody_was_cut_is_not_spared() {
     let mut world = world();
-    (0..20).for_each(|_| drop(hoarder(&mut world, "/big")));
+    for _ in 0..20 {
+        hoarder(&mut world, "/big");
+    }
     world.settle();
     let totals = world.totals();
     assert!(totals.pinned_bytes > BYTES_MAX as u64 && totals.readers_cut == 0, "{totals:?}");
-    (0..10).for_each(|_| drop(hoarder(&mut world, "/-/values?topic=/big")));
+    for _ in 0..10 {
+        hoarder(&mut world, "/-/values?topic=/big");
+    }
     world.settle();
     let totals = world.totals();
     assert!(totals.readers_bytes <= BYTES_MAX as u64 && totals.readers_cut > 0, "{totals:?}");
@@ -107,7 +111,9 @@ fn what_filters_take_counts_to_what_is_held() {
     world.settle();
     assert_eq!(world.totals().walks_bytes, 0);
     // By themselves they would fit.
-    (0..3).for_each(|_| drop(hoarder(&mut world, "/-/values?topic=/big")));
+    for _ in 0..3 {
+        hoarder(&mut world, "/-/values?topic=/big");
+    }
     world.settle();
     let totals = world.totals();
     assert_eq!(totals.readers_cut, 1, "{totals:?}");
