@@ -164,8 +164,9 @@ impl Connection {
         let subscriptions = self.join(cx, peer, &subscribe);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
-        cx.take_mail();
         self.extra().joining = Some(Joining { subscriptions, start, seq });
+        // Behind that: should it panic, the connection knows what it has joined.
+        cx.take_mail();
         Ok(())
     }
 }

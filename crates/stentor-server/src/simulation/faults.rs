@@ -1,9 +1,13 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
+use super::codec::{COMMANDER, put_text};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::{Mount, PerAddress, Settings};
+use crate::limits::TURN_COST_MAX;
 use crate::mailbox::Order;
-use stentor_io::Faults;
+use std::sync::Arc;
+use stentor_io::{Faults, Rng};
+use stentor_wire::lookup::Template;
 
 fn world(settings: Settings) -> World {
     World::new(1, kind(), settings)
@@ -83,6 +87,29 @@ fn a_client_that_does_not_read_is_not_answered_further_and_then_cut() {
     world.turn();
     assert!(world.sim.was_reset(client));
     assert_eq!(world.sim.open_sockets(), 0);
+}
+
+#[test]
+fn a_client_that_reads_a_little_now_and_then_is_not_cut() {
+    let faults = Faults { window_bytes: 3_000, ..kind() };
+    let mut world = World::new(1, faults, Settings::default());
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle();
+    world.sim.stall(client, false);
+    world.turn();
+    world.sim.stall(client, true);
+    world.settle();
+    // It takes what there is, which is too little for the kernel to tell of room.
+    let mut received = world.sim.read(client);
+    world.sim.sleep(30_200);
+    world.turn();
+    assert!(!world.sim.was_reset(client));
+    world.sim.stall(client, false);
+    world.settle();
+    received.extend(world.sim.read(client));
+    assert!(received.ends_with(&super::large()));
 }
 
 #[test]
@@ -223,6 +250,22 @@ fn one_clients_burst_does_not_hold_up_another() {
 }
 
 #[test]
+fn a_turn_answers_only_so_much_of_what_one_client_asks() {
+    let mut world = world(patient());
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, &b"GET /text HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2_000));
+    // Once as it comes in, and once more when its turn in line has come.
+    let requests_max = 2 * (TURN_COST_MAX / super::TEXT_BYTES) as u64;
+    let mut before = 0;
+    while world.turn() {
+        let requests = world.totals().requests;
+        assert!(requests - before <= requests_max, "{} in one turn", requests - before);
+        before = requests;
+    }
+    assert_eq!(before, 2_000);
+}
+
+#[test]
 fn a_client_whose_reads_always_end_within_a_request_is_not_cut() {
     let mut world = world(Settings::default());
     let (client, _) = world.ask(PUBLIC, &GET[..20]);
@@ -251,6 +294,24 @@ fn what_nobody_asks_for_any_more_is_not_compressed() {
     assert!(world.jobs.run_one(), "the one before was asked for though it was there");
     world.publish("/text", text(), super::ContentType::TEXT);
     assert!(!world.jobs.run_one(), "nobody asked for the one before");
+}
+
+#[test]
+fn a_look_up_in_another_format_is_another_answer() {
+    let mut world = world(patient());
+    let (_, answer) = world.ask(PUBLIC, b"GET /list=small HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (_, rest) = answer.split_once("ETag: ").unwrap();
+    let (tag, _) = rest.split_once("\r\n").unwrap();
+    let again = format!("GET /list=small HTTP/1.1\r\nHost: h\r\nIf-None-Match: {tag}\r\n\r\n");
+    let (_, answer) = world.ask(PUBLIC, again.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 304 "), "{answer}");
+    let mut settings = patient();
+    settings.lookups[0].line = Some(Template::parse("{name}={value};").unwrap());
+    let World { worker, sim, .. } = &mut world;
+    worker.execute(sim, Order::Reload(Arc::new(settings)));
+    let (_, answer) = world.ask(PUBLIC, again.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("small=183.22 +1.2%;"), "{answer}");
 }
 
 #[test]
@@ -295,9 +356,13 @@ fn a_publish_that_is_refused_changes_nothing() {
         (put("/a//b HTTP/1.1") + "Content-Length: 1\r\n\r\n1", "400"),
         (put("/-/x HTTP/1.1") + "Content-Length: 1\r\n\r\n1", "405"),
         (put("/%zz HTTP/1.1") + "Content-Length: 1\r\n\r\n1", "400"),
+        (put("/-/y HTTP/1.1") + "Content-Length: 32\r\n\r\n" + str::from_utf8(GET).unwrap(), "405"),
     ] {
+        let refused = world.totals().publishes_refused;
         let (_, answer) = world.ask(CONTROL, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}\n{answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{request}\n{answer}");
+        assert_eq!(world.totals().publishes_refused, refused + 1, "{request}");
     }
     assert_eq!(world.shared.hub.counts().published_total, before);
     assert_eq!(world.shared.hub.value("/small").unwrap().data(), SMALL);
@@ -363,6 +428,27 @@ fn events_that_a_panic_took_are_not_lost() {
         let received = String::from_utf8(world.sim.read(reader)).unwrap();
         assert_eq!(received.matches("data: ").count(), 1, "{received}");
     }
+}
+
+/// A command takes events in: who panics over one ends, and the others are told of it all the same.
+#[test]
+fn an_event_that_a_panic_took_during_a_command_is_not_lost() {
+    let mut world = world(patient());
+    let get = b"GET /-panic HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let (reader, _) = world.ask(PUBLIC, get);
+    let (commander, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+    world.publish("/-panic", b"news".to_vec(), super::ContentType::TEXT);
+    let mut frame = Vec::new();
+    put_text(&mut frame, &mut Rng::new(1), br#"{"subscribe":["/n"]}"#);
+    world.sim.write(commander, &frame);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+    assert!(panicked.is_err());
+    let World { worker, sim, .. } = &mut world;
+    worker.recover(sim);
+    assert!(world.sim.ended(commander) && !world.sim.ended(reader));
+    world.settle();
+    let received = String::from_utf8(world.sim.read(reader)).unwrap();
+    assert_eq!(received.matches("data: news\n").count(), 1, "{received}");
 }
 
 #[test]
@@ -464,9 +550,11 @@ fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
 fn held_with_much_behind_it(world: &mut World) -> super::net::Client {
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n");
-    world.sim.write(client, &GET.repeat(2_000));
+    world.sim.write(client, &GET.repeat(20_000));
     world.settle();
-    assert_eq!(world.totals().readers_long_poll, 1);
+    let totals = world.totals();
+    assert_eq!(totals.readers_long_poll, 1);
+    assert!(totals.bytes_in < 200_000 && totals.readers_bytes < 200_000, "{totals:?}");
     assert_eq!(world.sim.read(client), b"");
     client
 }
@@ -485,6 +573,19 @@ fn a_held_request_with_much_behind_it_ends_with_its_client() {
         world.check_nothing_is_left();
         assert_eq!(world.totals().readers_long_poll, 0);
     }
+}
+
+#[test]
+fn what_came_behind_a_held_request_is_answered_after_it() {
+    let mut world = world(patient());
+    let client = held_with_much_behind_it(&mut world);
+    world.publish("/quiet", b"news".to_vec(), super::ContentType::TEXT);
+    world.settle();
+    let answers = String::from_utf8(world.sim.read(client)).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 20_001);
+    let (held, _) =
+        answers.split_once("HTTP/1.1 200 OK\r\n").unwrap().1.split_once("HTTP").unwrap();
+    assert!(held.contains("\"news\""), "{held}");
 }
 
 #[test]
@@ -531,6 +632,7 @@ fn control_goes_by_addresses_and_names_that_are_listed() {
         ("stentor.internal", "200"),
         ("Stentor.Internal:8081", "200"),
         ("rebound.example", "421"),
+        ("rebound-stentor.internal", "421"),
         ("rebound.example:8081", "421"),
         ("localhost.rebound.example", "421"),
         ("127.0.0.1.rebound.example:8081", "421"),
@@ -560,6 +662,16 @@ fn pages_of_other_sites_do_not_publish() {
             let (_, answer) = world.ask(CONTROL, request.as_bytes());
             assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{site}: {answer}");
         }
+    }
+}
+
+#[test]
+fn pages_of_other_sites_open_no_websockets() {
+    let mut world = world(patient());
+    for (origin, expected) in [("http://h", "101"), ("http://evil", "403"), ("null", "403")] {
+        let host = format!("Host: h\r\nOrigin: {origin}\r\n");
+        let (_, answer) = world.ask(PUBLIC, COMMANDER.replace("Host: h\r\n", &host).as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{origin}: {answer}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! What readers hold and what they ask for, each bound by itself.
 
-use super::codec::{COMMANDER, TEXT, put_frame, take_frame};
+use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame, take_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
-use crate::limits::{LINE_COST_PER_TURN, TURN_COST_MAX};
+use crate::limits::{HELD_MS_MAX, LINE_COST_PER_TURN, TURN_COST_MAX};
 use stentor_hub::{ContentType, Pattern, Rule};
 use stentor_io::{Faults, Rng};
 
@@ -77,6 +77,47 @@ fn what_only_slow_readers_keep_is_bounded_and_what_topics_keep_costs_nothing() {
     let versions_max = BYTES_MAX / 300_000 + 1;
     assert!(left <= of_one.len() + versions_max, "{left} are left");
     assert!(totals.pinned_bytes <= (of_one.len() + versions_max) as u64 * 301_000);
+}
+
+/// That nobody was to be cut for what topics keep says nothing of what comes after.
+#[test]
+fn whoever_comes_where_nobody_was_cut_is_not_spared() {
+    let mut world = world();
+    for _ in 0..20 {
+        hoarder(&mut world, "/big");
+    }
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.pinned_bytes > BYTES_MAX as u64 && totals.readers_cut == 0, "{totals:?}");
+    for _ in 0..10 {
+        hoarder(&mut world, "/-/values?topic=/big");
+    }
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.readers_bytes <= BYTES_MAX as u64 && totals.readers_cut > 0, "{totals:?}");
+}
+
+#[test]
+fn what_filters_take_counts_to_what_is_held() {
+    let mut world = world();
+    let names = names("made", 400);
+    for name in &names {
+        world.publish(name, b"1".to_vec(), ContentType::TEXT);
+    }
+    let mut commander = Commander::new(&mut world);
+    commander.say(&mut world, "subscribe", &names);
+    // What was found for it is soon forgotten.
+    world.sim.sleep(10_000);
+    world.settle();
+    assert_eq!(world.totals().walks_bytes, 0);
+    // By themselves they would fit.
+    for _ in 0..3 {
+        hoarder(&mut world, "/-/values?topic=/big");
+    }
+    world.settle();
+    let totals = world.totals();
+    assert_eq!(totals.readers_cut, 1, "{totals:?}");
+    assert!(totals.readers_bytes + totals.filters_bytes <= BYTES_MAX as u64, "{totals:?}");
 }
 
 /// A WebSocket that speaks `stentor.v1`.
@@ -160,6 +201,74 @@ fn a_command_costs_what_it_names_and_not_what_is_read_already() {
     assert_eq!(after.filters_bytes, before.filters_bytes);
     let owned_max = 200 * 2 * 24 + 2_000;
     assert!(after.readers_bytes <= owned_max, "names are not copied: {}", after.readers_bytes);
+}
+
+#[test]
+fn no_more_topics_are_read_at_once_than_may_be() {
+    let mut settings = patient();
+    settings.streams.topics_max = 3;
+    let mut world = World::new(1, kind(), settings);
+    let mut commander = Commander::new(&mut world);
+    for (verb, of, is_refused) in [
+        ("subscribe", "a", false),
+        ("subscribe", "b", true),
+        ("subscribe", "a", false),
+        ("unsubscribe", "a", false),
+        ("subscribe", "b", false),
+    ] {
+        let answer = commander.say(&mut world, verb, &names(of, 2)).unwrap_or_default();
+        assert_eq!(answer.contains("At most 3 topics"), is_refused, "{verb} {of}: {answer}");
+    }
+}
+
+#[test]
+fn a_websocket_that_answers_no_pings_is_cut() {
+    let settings = patient();
+    let ping_ms = settings.streams.ping_ms;
+    let mut world = World::new(1, kind(), settings);
+    let [deaf, lively] = [(); 2].map(|()| Commander::new(&mut world).client);
+    for round in 0..3 {
+        world.sim.sleep(ping_ms + 1_000);
+        world.settle();
+        let mut frames = world.sim.read(lively);
+        assert_eq!(take_frame(&mut frames, false).map(|frame| frame.opcode), Some(PING));
+        let mut pong = Vec::new();
+        put_frame(&mut pong, &mut Rng::new(1), PONG, true, b"");
+        world.sim.write(lively, &pong);
+        world.settle();
+        assert_eq!(world.sim.was_cut(deaf), round > 0, "in round {round}");
+    }
+    assert!(!world.sim.ended(lively));
+}
+
+#[test]
+fn a_request_is_not_held_for_longer_than_may_be() {
+    let mut world = World::new(1, kind(), patient());
+    let (client, answer) = world.ask(PUBLIC, b"GET /n?wait=3600 HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(answer, "");
+    world.sim.sleep(HELD_MS_MAX + 1_000);
+    world.settle();
+    assert!(world.sim.read(client).starts_with(b"HTTP/1.1 204 "));
+}
+
+#[test]
+fn an_array_that_has_no_room_for_all_says_where_it_ends() {
+    let mut world = World::new(1, kind(), patient());
+    let topics = ["/m/a", "/m/b", "/m/c"];
+    for topic in topics {
+        // Each byte is six in JSON.
+        world.publish(topic, vec![1; 300_000], ContentType::TEXT);
+    }
+    let mut since = "0badcafe-3".to_owned();
+    for topic in topics {
+        let get = format!("GET /-/events?topic=/m/*&since={since} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (_, answer) = world.ask(PUBLIC, get.as_bytes());
+        let (head, array) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(array.matches("\"topic\":").count(), 1, "{head}");
+        assert!(array.contains(&format!("\"topic\":\"{topic}\"")), "not {topic}: {head}");
+        let (_, tag) = head.split_once("ETag: \"").unwrap();
+        since = tag.split('"').next().unwrap().to_owned();
+    }
 }
 
 #[test]
