@@ -227,3 +227,33 @@ fn unescaped(raw: &str) -> Option<&str> {
 /// So many lines may be under way: more than a store or a broker takes at once, and few enough for
 /// one connection to have in memory.
 const UNCOMMITTED_LINES_MAX: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::CONTROL;
+    use crate::exchange::Persistence;
+    use crate::order::Ticket;
+    use crate::simulation::{World, kind, patient};
+    use stentor_wire::http1::{FieldSlots, parse};
+
+    #[test]
+    fn no_more_is_kept_of_a_line_than_a_message_could_take() {
+        let mut settings = patient();
+        settings.limits.message_bytes_max = 10;
+        let mut cx = World::new(1, kind(), patient()).context(settings);
+        let mut slots = FieldSlots::new();
+        let head = b"POST /-/publish HTTP/1.1\r\nHost: h\r\n\r\n";
+        let request = parse(head, &mut slots).unwrap().request;
+        let persistence = Persistence { keep_alive: true, http10: false };
+        let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
+        let mut bulk = Bulk::default();
+        let piece = vec![b' '; line_bytes_max(&x) / 2 - 1];
+        for kept in [piece.len(), 2 * piece.len(), 0, 0] {
+            bulk.data(&mut x, &piece);
+            assert_eq!(bulk.partial.len(), kept);
+        }
+        bulk.data(&mut x, b"\n{\"topic\":\"/a\",\"data\":1}\n");
+        assert_eq!((bulk.published, bulk.failed, bulk.errors[0].line), (1, 1, 1));
+    }
+}

@@ -333,12 +333,15 @@ const NAMES_USUAL: usize = 16;
 mod tests {
     use super::*;
     use crate::access::PUBLIC;
+    use crate::config::Settings;
     use crate::context::Context;
     use crate::exchange::Persistence;
     use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
+    use std::sync::Arc;
     use stentor_hub::ContentType;
     use stentor_wire::http1::{FieldSlots, parse};
+    use stentor_wire::lookup::Template;
 
     /// A world with large values, and a worker's share of it.
     fn setting() -> (World, Context) {
@@ -358,7 +361,7 @@ mod tests {
         cx.cost = 0;
         let before = cx.stats.lookups.value();
         let (path, query) = target::split(request.target);
-        let settings = std::sync::Arc::clone(&cx.settings);
+        let settings = Arc::clone(&cx.settings);
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
         match path.strip_prefix(b"/list=") {
@@ -393,6 +396,25 @@ mod tests {
         let (answer, ..) = ask(&mut cx, &again);
         assert!(answer.starts_with("HTTP/1.1 200 ") && tag(&answer) != tag(&whole));
         assert!(answer.contains("{\"/small\":\"2\",\"/fits\":\"\\\"\\\""));
+    }
+
+    #[test]
+    fn no_script_gets_into_lines_by_a_name() {
+        let (_world, mut cx) = setting();
+        let line = Template::parse("v_{name}=\"{value}\";").unwrap();
+        let lookup = Lookup {
+            path: "/list=".to_owned(),
+            topics: Template::parse("/{name}").unwrap(),
+            line: Some(line),
+            content_type: "text/javascript".to_owned(),
+        };
+        cx.settings = Arc::new(Settings { lookups: vec![lookup], ..patient() });
+        let (answer, ..) = ask(&mut cx, &get("/list=small"));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("%\";"), "{answer}");
+        for name in ["%22", "%27", "%60", "%5C", "%3C", "%3E", "%0A"] {
+            let (answer, ..) = ask(&mut cx, &get(&format!("/list=small,a{name}b")));
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(HARMFUL), "{answer}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::limits::{HELD_MS_MAX, LINE_COST_PER_TURN, TURN_COST_MAX};
-use stentor_hub::{ContentType, Pattern, Rule};
+use stentor_hub::{ContentType, Draft, Pattern, Rule};
 use stentor_io::{Faults, Rng};
 
 const BYTES_MAX: usize = 1024 * 1024;
@@ -318,4 +318,28 @@ fn whoever_asks_for_little_goes_past_the_lines() {
     }
     assert_eq!(world.totals().waiting_requests, 0);
     assert!(world.totals().cost_requests > 60 * LINE_COST_PER_TURN as u64);
+}
+
+#[test]
+fn a_topic_that_is_named_twice_is_read_once() {
+    let mut world = World::new(1, kind(), patient());
+    let get = "GET /-/events?topic=/twice&topic=/twice HTTP/1.1\r\nHost: h\r\n\
+               Accept: text/event-stream\r\n\r\n";
+    let (client, _) = world.ask(PUBLIC, get.as_bytes());
+    world.publish("/twice", b"once".to_vec(), ContentType::TEXT);
+    world.settle();
+    let told = String::from_utf8(world.sim.read(client)).unwrap();
+    assert_eq!(told.matches("once").count(), 1, "{told}");
+    world.sim.reset_client(client);
+    world.settle();
+    world.check_nobody_reads("/twice");
+}
+
+#[test]
+fn a_reader_that_is_sent_nothing_is_told_where_it_is() {
+    let mut world = World::new(1, kind(), patient());
+    let latest = world.publish_draft("/others", Draft::new(*b"1")).id;
+    let get = "GET /quiet HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let (_, told) = world.ask(PUBLIC, get.as_bytes());
+    assert!(told.contains(&format!("id: {latest}\n")), "{told}");
 }
