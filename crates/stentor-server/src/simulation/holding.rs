@@ -343,3 +343,11 @@ fn a_reader_that_is_sent_nothing_is_told_where_it_is() {
     let (_, told) = world.ask(PUBLIC, get.as_bytes());
     assert!(told.contains(&format!("id: {latest}\n")), "{told}");
 }
+
+#[test]
+fn readers_delete_nothing() {
+    let mut world = World::new(1, kind(), patient());
+    let (_, answer) = world.ask(PUBLIC, b"DELETE /small HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    assert!(world.shared.hub.value("/small").is_some());
+}
