@@ -351,3 +351,13 @@ fn readers_delete_nothing() {
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
     assert!(world.shared.hub.value("/small").is_some());
 }
+
+#[test]
+fn the_answer_to_a_head_has_no_body() {
+    let mut world = World::new(1, kind(), patient());
+    for path in ["/small", "/none", "/-/status", "/-/healthz", "/-/values?topic=/small"] {
+        let head = format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (_, answer) = world.ask(CONTROL, head.as_bytes());
+        assert!(answer.contains("Content-Length: ") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+}
