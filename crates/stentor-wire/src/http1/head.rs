@@ -152,14 +152,26 @@ pub struct Head<'a> {
 /// [`FIELDS_MAX`] fields (431) and an expectation other than 100-continue (417).
 pub fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>) -> Result<Head<'a>, Refusal> {
     let FieldSlots { fields, joined, as_http11 } = slots;
-    let request = match syntax(bytes, fields) {
-        Err(Fault::Syntax(httparse::Error::Version)) => {
+    read(bytes, fields, joined, as_http11)
+}
+
+/// What [`parse`] does, with its slots apart.
+fn read<'a>(
+    bytes: &'a [u8],
+    fields: &mut [MaybeUninit<httparse::Header<'a>>],
+    joined: &'a OnceCell<Vec<u8>>,
+    as_http11: &'a OnceCell<Vec<u8>>,
+) -> Result<Head<'a>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(bytes, fields) {
+        Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
+        Ok(_) => return Err(NOT_ONE_HEAD),
+        Err(httparse::Error::Version) => {
             let known = with_known_version(bytes).ok_or_else(|| version_refusal(bytes))?;
-            let known = as_http11.get_or_init(|| known);
-            syntax(known, fields).map_err(|fault| fault.refusal(known))?
+            return read(as_http11.get_or_init(|| known), fields, joined, as_http11);
         }
-        parsed => parsed.map_err(|fault| fault.refusal(bytes))?,
-    };
+        Err(error) => return Err(syntax_refusal(error, bytes)),
+    }
     let method = method(request.method.unwrap_or_default())?;
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
     let target = request_target(method, request.path.unwrap_or_default().as_bytes())?;
@@ -171,25 +183,6 @@ pub fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>) -> Result<Head<
         join_lists(&mut reading.request, request.headers, joined);
     }
     reading.finish()
-}
-
-/// Why bytes are not one head.
-enum Fault {
-    Syntax(httparse::Error),
-    NotOneHead,
-}
-
-/// Takes a head apart.
-fn syntax<'h, 'a>(
-    bytes: &'a [u8],
-    fields: &'h mut [MaybeUninit<httparse::Header<'a>>],
-) -> Result<httparse::Request<'h, 'a>, Fault> {
-    let mut request = httparse::Request::new(&mut []);
-    match request.parse_with_uninit_headers(bytes, fields) {
-        Ok(httparse::Status::Complete(len)) if len == bytes.len() => Ok(request),
-        Ok(_) => Err(Fault::NotOneHead),
-        Err(error) => Err(Fault::Syntax(error)),
-    }
 }
 
 /// A head whose fields are being read, and what must be known of all of them to finish it.
@@ -532,27 +525,24 @@ fn coding_refusal(value: &[u8]) -> Refusal {
     if chunked_last && chunked_count == 1 { UNKNOWN_CODING } else { BAD_CODING }
 }
 
-impl Fault {
-    /// Turns what httparse found into an answer. It stops at the first byte it does not expect, so
-    /// the request line is looked at again.
-    #[cold]
-    fn refusal(self, bytes: &[u8]) -> Refusal {
-        let mut words = request_line(bytes).splitn(3, |&byte| byte == b' ');
-        let method = words.next().unwrap_or_default();
-        let target = words.next().unwrap_or_default();
-        match self {
-            Fault::NotOneHead => NOT_ONE_HEAD,
-            Fault::Syntax(httparse::Error::Version) => version_refusal(bytes),
-            Fault::Syntax(httparse::Error::TooManyHeaders) => TOO_MANY_FIELDS,
-            Fault::Syntax(httparse::Error::HeaderName) => BAD_FIELD_NAME,
-            Fault::Syntax(httparse::Error::HeaderValue) => BAD_FIELD_VALUE,
-            Fault::Syntax(httparse::Error::NewLine) => match words.next() {
-                Some(b"HTTP/1.0" | b"HTTP/1.1") => BARE_CR,
-                _ => BAD_REQUEST_LINE,
-            },
-            Fault::Syntax(_) if is_token(method) && !target.is_ascii() => TARGET_BYTE,
-            Fault::Syntax(_) => BAD_REQUEST_LINE,
-        }
+/// Turns what httparse found into an answer. It stops at the first byte it does not expect, so the
+/// request line is looked at again.
+#[cold]
+fn syntax_refusal(error: httparse::Error, bytes: &[u8]) -> Refusal {
+    let mut words = request_line(bytes).splitn(3, |&byte| byte == b' ');
+    let method = words.next().unwrap_or_default();
+    let target = words.next().unwrap_or_default();
+    match error {
+        httparse::Error::Version => version_refusal(bytes),
+        httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
+        httparse::Error::HeaderName => BAD_FIELD_NAME,
+        httparse::Error::HeaderValue => BAD_FIELD_VALUE,
+        httparse::Error::NewLine => match words.next() {
+            Some(b"HTTP/1.0" | b"HTTP/1.1") => BARE_CR,
+            _ => BAD_REQUEST_LINE,
+        },
+        _ if is_token(method) && !target.is_ascii() => TARGET_BYTE,
+        httparse::Error::Token | httparse::Error::Status => BAD_REQUEST_LINE,
     }
 }
 
