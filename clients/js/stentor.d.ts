@@ -55,8 +55,11 @@ export type Stop = () => void
 export interface Options {
   /** Default `auto`: SSE, and long-poll where streams do not come through. */
   transport?: 'auto' | Transport
-  /** A cursor: the topics watched at first are continued behind it. */
-  since?: Id
+  /**
+   * A cursor: the topics watched at first are continued behind it. `earliest`: they begin with all
+   * that history has.
+   */
+  since?: Id | 'earliest'
   /** `latest` skips values that were overtaken; without it each topic's rule decides. */
   mode?: 'all' | 'latest'
 }

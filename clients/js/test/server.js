@@ -73,6 +73,9 @@ export class Server {
     const current = () => meant.map((t) => t.messages.at(-1)).filter(({ item }) => !item.delete)
     const sorted = (entries) => entries.sort((a, b) => Number(a.seq - b.seq)).map((e) => e.item)
     if (!since) return sorted(current())
+    if (since === 'earliest') {
+      return sorted(meant.flatMap((t) => t.messages.slice(mode === 'latest' ? -1 : 0)))
+    }
     const [, epoch, digits] = /^([0-9a-f]{8})-(\d+)$/.exec(since) ?? []
     const reason = !epoch ? 'malformed'
       : epoch !== this.epoch ? 'epoch'
@@ -117,7 +120,9 @@ export class Server {
     const due = this.due(topics, since, mode)
     due.forEach(stream.give)
     // Whoever has no cursor that leads on is told one.
-    if (!due.some((item) => !item.gap) && (due.length || !since)) stream.write(`id: ${this.id()}\n\n`)
+    if (!due.some((item) => !item.gap) && (due.length || !since || since === 'earliest')) {
+      stream.write(`id: ${this.id()}\n\n`)
+    }
     this.streams.add(stream)
   }
 

@@ -371,6 +371,21 @@ each('a topic that is stopped and watched again has its value again', async (ser
   assert.deepEqual([again.values, other.values], [[1], [1]])
 })
 
+each('earliest begins with all there is, once', async (server, live, transport) => {
+  for (let n = 1; n <= 3; n++) server.publish('/a', n)
+  const all = open(server, { transport, since: 'earliest' })
+  const a = keep(all, '/a')
+  const later = keep(all, '/later')
+  await until(() => a.values.length === 3)
+  server.cut()
+  server.publish('/a', 4)
+  server.publish('/later', 5)
+  await until(() => a.values.length === 4 && later.values.length)
+  await quiet()
+  assert.deepEqual([a.values, later.values], [[1, 2, 3, 4], [5]])
+  assert.deepEqual([a.gaps, later.gaps], [[], []])
+})
+
 each('mode and since are asked for', async (server, live, transport) => {
   const mode = 'latest'
   const a = keep(open(server, { transport, mode, since: server.id(0n) }), '/a')

@@ -49,7 +49,8 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) enum Awaits {
     /// A change of what is read, for so long: then the request is answered as if it came just now.
-    Change { request: RequestBuf, deadline_ms: u64 },
+    /// Who `expects_value` knows one of the topic: that it is gone is a change as well.
+    Change { request: RequestBuf, deadline_ms: u64, expects_value: bool },
     /// The commit of a change, and then what came of it.
     Commit { is_deletion: bool, outcome: Option<Outcome> },
     /// The commits of the last lines of a stream of messages.
@@ -62,9 +63,10 @@ packed!(struct Persistence { keep_alive, http10 });
 impl Packed for Awaits {
     fn pack(&self, out: &mut Packer) {
         match self {
-            Awaits::Change { request, deadline_ms } => {
+            Awaits::Change { request, deadline_ms, expects_value } => {
                 request.pack(out);
                 out.moment(*deadline_ms);
+                expects_value.pack(out);
             }
             Awaits::Commit { .. } | Awaits::Commits(_) => {
                 unreachable!("no worker is packed that waits for a commit")
@@ -74,7 +76,8 @@ impl Packed for Awaits {
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Awaits> {
         let request = RequestBuf::unpack(input)?;
-        Ok(Awaits::Change { request, deadline_ms: input.moment()? })
+        let deadline_ms = input.moment()?;
+        Ok(Awaits::Change { request, deadline_ms, expects_value: bool::unpack(input)? })
     }
 }
 

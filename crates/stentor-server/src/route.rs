@@ -19,15 +19,16 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
         return answer(x, request);
     }
     let bytes_max = x.settings.limits.message_bytes_max as u64;
+    let deletes = request.method == Method::Delete && x.listener().publishes;
     match body {
+        _ if !is_read(request.method) && !deletes => {
+            x.reply.shape.persistence.keep_alive = false;
+            answer(x, request);
+            Answer::Refused
+        }
         BodyLength::Length(bytes) if bytes > bytes_max => {
             x.reply.shape.persistence.keep_alive = false;
             x.refuse(&endpoint::TOO_LARGE);
-            Answer::Refused
-        }
-        _ if !is_read(request.method) && request.method != Method::Delete => {
-            x.reply.shape.persistence.keep_alive = false;
-            answer(x, request);
             Answer::Refused
         }
         _ => Answer::AfterBody(Sink::discard(request)),
@@ -61,7 +62,7 @@ fn is_read(method: Method) -> bool {
 }
 
 fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
-    if path == EVENTS && request.method == Method::Get {
+    if path == EVENTS {
         return match () {
             () if websocket::is_asked_for(request) => websocket::open(x, request, path, query),
             () if accepts_events(request.accept) => sse::open(x, request, path, query),
@@ -81,15 +82,10 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
             return Answer::Now;
         }
     }
-    if request.method == Method::Get {
-        topic(x, request, path, query)
-    } else {
-        endpoint::value::get(x, request, path);
-        Answer::Now
-    }
+    topic(x, request, path, query)
 }
 
-/// GET of a topic, which says what it is to be: a stream, a long-poll, or the value.
+/// GET or HEAD of a topic, which says what it is to be: a stream, a long-poll, or the value.
 fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
     if websocket::is_asked_for(request) {
         return websocket::open(x, request, path, query);
@@ -115,7 +111,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         (b"/-/healthz", true) => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         (b"/-/readyz", true) => endpoint::status::ready(x),
         (b"/-/topics", true) => endpoint::topics::topics(x, query),
-        (b"/-/publish", true) | (EVENTS, _) => not_allowed(x, path),
+        (b"/-/publish", true) => not_allowed(x, path),
         (websocket::ECHO, true) => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
@@ -166,7 +162,6 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
 fn allow(publishes: bool, path: &[u8]) -> &'static [u8] {
     match (publishes, path) {
         (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
-        (_, EVENTS) => b"Allow: GET, OPTIONS\r\n",
         (true, path) if !path.starts_with(b"/-/") => {
             b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
         }

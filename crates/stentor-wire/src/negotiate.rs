@@ -151,9 +151,10 @@ pub fn tag_matches(header: &[u8], id: &[u8]) -> bool {
     is_any(header) || tags(header).any(|tag| tag_names(tag.text, id))
 }
 
-/// Whether a condition is `*`, which holds for any message but not for none.
+/// Whether a condition is `*`, which holds for any message but not for none. It may have been sent
+/// in more than one line; beside tags it is malformed, and names nothing.
 pub fn is_any(header: &[u8]) -> bool {
-    trim_ows(header) == b"*"
+    header.split(|&byte| byte == b',').all(|member| trim_ows(member) == b"*")
 }
 
 /// Reads a date in any of the three forms of RFC 9110 section 5.6.7, as seconds since 1970.
@@ -189,8 +190,7 @@ pub fn media_type<'t>(accept: Option<&[u8]>, offered: &[&'t str]) -> Option<&'t 
 /// weight. Wildcards do not, since every browser that follows a link sends one, and a stream is
 /// never what it means.
 pub fn accepts_events(accept: Option<&[u8]>) -> bool {
-    let mut members = accept.unwrap_or_default().split(|&byte| byte == b',');
-    members.any(|member| {
+    split_unquoted(accept.unwrap_or_default(), b',').any(|member| {
         let (range, parameters) = split_parameters(member);
         range.eq_ignore_ascii_case(b"text/event-stream")
             && weight(parameters).is_some_and(|weight| weight > 0)
@@ -236,7 +236,7 @@ fn split_parameters(member: &[u8]) -> (&[u8], &[u8]) {
 
 /// The `q` among parameters; the full weight without one, `None` if it is not a number from 0 to 1.
 fn weight(parameters: &[u8]) -> Option<u16> {
-    for parameter in parameters.split(|&byte| byte == b';').map(trim_ows) {
+    for parameter in split_unquoted(parameters, b';').map(trim_ows) {
         if let [b'q' | b'Q', b'=', number @ ..] = parameter {
             return thousandths(number).map(|thousandths| thousandths * WEIGHT_STEP);
         }
@@ -268,7 +268,7 @@ fn media_weight(accept: &[u8], essence: &[u8]) -> u16 {
     let group_len = memchr(b'/', essence).map_or(0, |slash| slash + 1);
     let mut best_specificity = 0;
     let mut best_weight = 0;
-    for member in accept.split(|&byte| byte == b',') {
+    for member in split_unquoted(accept, b',') {
         let (range, parameters) = split_parameters(member);
         let specificity = match range {
             b"*/*" | b"*" => 1,

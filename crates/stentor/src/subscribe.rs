@@ -39,7 +39,8 @@ pub(crate) struct SubArgs {
     /// What to follow, such as /quotes/aapl or '/quotes/*'
     #[arg(required = true, value_name = "TOPIC", value_parser = parse_topic)]
     topics: Vec<String>,
-    /// Go on after the message with this id, instead of with the current values
+    /// Go on after the message with this id, or with all that is kept if it is 'earliest', instead
+    /// of with the current values
     #[arg(long, value_name = "ID")]
     since: Option<String>,
     /// If messages come faster than they can be taken, skip all but the newest of a topic
@@ -260,6 +261,7 @@ Examples:
   stentor sub /scores/lal-bos
   stentor sub /quotes/aapl /quotes/msft
   stentor sub --latest '/quotes/*'
+  stentor sub --since earliest /scores/lal-bos
   stentor sub --json /quotes/aapl | jq .data.close";
 
 const EVENT_STREAM: &str = "text/event-stream";

@@ -161,6 +161,14 @@ impl Connection {
         }
     }
 
+    /// Whether its client knows a value of the topic.
+    fn expects_value(&self) -> bool {
+        let pending = self.extra.as_deref().and_then(|extra| extra.pending.as_deref());
+        pending.is_some_and(|pending| {
+            matches!(pending.awaits, Awaits::Change { expects_value: true, .. })
+        })
+    }
+
     /// Whether one of several feeds has something behind the cursor.
     pub(super) fn has_events(&self, cx: &Context) -> bool {
         match self.reader.feed {
@@ -181,7 +189,10 @@ impl Connection {
         // The feed began after the value was looked at, and something may have come in between.
         self.reader.cursor = cx.shared.hub.seq();
         let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
-        cx.shared.hub.with_value(topic, |value| value.is_some_and(|value| value.seq() > cursor))
+        let expects_value = self.expects_value();
+        cx.shared
+            .hub
+            .with_value(topic, |value| value.map_or(expects_value, |value| value.seq() > cursor))
     }
 
     /// Looks for something new by a replay; takes as many turns as it needs.
@@ -211,9 +222,8 @@ impl Connection {
         let extra = self.extra.take();
         let Some(mut extra) = extra else { return };
         let Some(pending) = extra.pending.take() else { return };
-        let Pending { persistence, awaits: Awaits::Change { request, .. } } = *pending else {
-            return;
-        };
+        let Pending { persistence, awaits } = *pending;
+        let Awaits::Change { request, expects_value, .. } = awaits else { return };
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
@@ -232,6 +242,9 @@ impl Connection {
         match answer {
             Answer::Value => answer_value(&mut x, &request),
             Answer::Many(_) => answer_array(&mut x, cursor),
+            Answer::Nothing if expects_value && !has_value(&x, &request) => {
+                answer_value(&mut x, &request)
+            }
             Answer::Nothing => answer_nothing(&mut x, &request, cursor),
         }
     }
@@ -280,16 +293,13 @@ fn cursor_fields(cursor: Option<Id>) -> String {
     format!("Cache-Control: no-store\r\n{etag}")
 }
 
-/// Those who asked by tag get what the GET itself says, 304, and so they do if there is no value
-/// still; those who asked by cursor get 204. Whoever asked for many is told where it is, since it
-/// may have had no cursor yet.
+/// Those who asked by tag get what the GET itself says, 304; those who asked by cursor get 204.
+/// Whoever asked for many is told where it is, since it may have had no cursor yet.
 fn answer_nothing(x: &mut Exchange<'_>, request: &Request<'_>, cursor: Option<Id>) {
-    let by_tag = cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some();
-    if by_tag && has_value(x, request) {
+    if cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some() {
         return answer_value(x, request);
     }
-    let status = if by_tag { Status::NOT_MODIFIED } else { Status::NO_CONTENT };
-    x.reply.empty(status, cursor_fields(cursor).as_bytes());
+    x.reply.empty(Status::NO_CONTENT, cursor_fields(cursor).as_bytes());
 }
 
 /// Whether the topic that a request names has a value.

@@ -12,7 +12,7 @@ use crate::exchange::Pending;
 use crate::output::Backlog;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
-use crate::stream::replay::{Replay, Sources};
+use crate::stream::replay::{Replay, Sources, Wants};
 use crate::stream::{Gap, MANY, Opening, Reader, Start};
 use crate::transport::{SignOfLife, Transport, sse};
 use std::collections::HashSet;
@@ -301,13 +301,18 @@ impl Connection {
     ) {
         let span = match start {
             Start::After(since) => Span { since, upto, mode: self.reader.mode },
+            Start::Earliest => Span { since: 0, upto, mode: self.reader.mode },
             Start::Values | Start::Gap(_) => Span { since: 0, upto, mode: Mode::Latest },
         };
         if let Start::Gap(gap) = start {
             self.tell_gap(cx, &gap);
         }
-        let resumes = matches!(start, Start::After(_));
-        self.extra().replay = Some(Box::new(Replay::new(feeds, span, resumes)));
+        let wants = match start {
+            Start::After(_) => Wants::Missed,
+            Start::Earliest => Wants::History,
+            Start::Values | Start::Gap(_) => Wants::Values,
+        };
+        self.extra().replay = Some(Box::new(Replay::new(feeds, span, wants)));
     }
 
     /// Says that messages are missing.

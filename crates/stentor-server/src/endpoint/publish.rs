@@ -77,6 +77,10 @@ fn check(
     if path.starts_with(b"/-/") && !(bulk && request.method == Method::Post) {
         return Err(None);
     }
+    if request.content_range.is_some() {
+        let reason = "A part cannot be published (Content-Range): send the whole message.";
+        return Err(no(Status::BAD_REQUEST, reason));
+    }
     if body == BodyLength::None {
         let reason = "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
         return Err(no(Status::LENGTH_REQUIRED, reason));

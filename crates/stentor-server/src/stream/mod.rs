@@ -51,6 +51,8 @@ pub(crate) struct Opening {
 pub(crate) enum Start {
     /// With the current values.
     Values,
+    /// With all that history has.
+    Earliest,
     /// After what it has seen before.
     After(u64),
     /// With the current values, and the word that something may be missing before them: the cursor
@@ -69,6 +71,9 @@ pub(crate) struct Gap {
 /// The window of deflated frames that many readers share.
 const WINDOW_BITS: u8 = 15;
 
+/// The cursor of those who have seen nothing and want all there is: no id looks like it.
+const EARLIEST: &[u8] = b"earliest";
+
 /// All reasons of gaps.
 const REASONS: [&str; 5] = ["malformed", "epoch", "future", "history", "many"];
 
@@ -78,7 +83,7 @@ pub(crate) const MANY: FeedId = FeedId::MAX;
 packed!(struct Reader {
     cursor, feed, stamp, transport, mode, is_enveloped, window_bits, commands, owes_pong,
 });
-packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap) });
+packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest });
 
 impl Packed for Gap {
     fn pack(&self, out: &mut Packer) {
@@ -129,6 +134,9 @@ impl Start {
         let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else {
             return Start::Values;
         };
+        if cursor == EARLIEST {
+            return Start::Earliest;
+        }
         let id = std::str::from_utf8(cursor).ok().and_then(|text| text.parse::<Id>().ok());
         match id {
             None => Start::Gap(Gap { reason: "malformed", since: None }),
@@ -142,6 +150,11 @@ impl Start {
             }
             Some(id) => Start::After(id.seq),
         }
+    }
+
+    /// Whether the reader names something that it has seen, here or elsewhere.
+    pub(crate) fn is_named(self) -> bool {
+        matches!(self, Start::After(_) | Start::Gap(_))
     }
 }
 

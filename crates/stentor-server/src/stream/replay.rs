@@ -20,8 +20,7 @@ pub(crate) struct Replay {
     feeds: Box<[FeedId]>,
     /// What is still to be sent lies in this span.
     span: Span,
-    /// The reader has been here before: what was lost meanwhile it must be told.
-    resumes: bool,
+    wants: Wants,
     /// The reader has a cursor of ours that brings it no further gap.
     has_told_cursor: bool,
     /// The last gap that the reader was told of.
@@ -30,7 +29,19 @@ pub(crate) struct Replay {
     walk: Option<WalkId>,
 }
 
-/// A gap that was told.
+/// What of the span is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wants {
+    /// The values; of what is gone nothing is heard.
+    Values,
+    /// All that is kept. What was lost before it was first looked for is not missed.
+    History,
+    /// All of it: the reader claims to have seen everything before. What was lost meanwhile it must
+    /// be told.
+    Missed,
+}
+
+/// A gap that was told, or need not be.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     /// Where the reader was.
@@ -41,7 +52,8 @@ struct Told {
 }
 
 // A walk is begun anew. A gap that the one before had found may then be told again.
-packed!(struct Replay { feeds, span, resumes, has_told_cursor, told } without { walk });
+packed!(enum Wants { 0 => Values, 1 => History, 2 => Missed });
+packed!(struct Replay { feeds, span, wants, has_told_cursor, told } without { walk });
 packed!(struct Told { since_seq, lost_seq } without { walk });
 
 /// Where a replay looks, and what that may cost.
@@ -56,10 +68,10 @@ pub(crate) struct Sources<'a> {
 }
 
 impl Replay {
-    /// Of what `feeds` have in the span. A reader that `resumes` claims to have seen everything up
-    /// to `span.since`; one that does not gets values and hears of nothing that is gone.
-    pub(crate) fn new(feeds: Box<[FeedId]>, span: Span, resumes: bool) -> Replay {
-        Replay { feeds, span, resumes, has_told_cursor: resumes, told: None, walk: None }
+    /// Of what `feeds` have in the span.
+    pub(crate) fn new(feeds: Box<[FeedId]>, span: Span, wants: Wants) -> Replay {
+        let has_told_cursor = wants == Wants::Missed;
+        Replay { feeds, span, wants, has_told_cursor, told: None, walk: None }
     }
 
     /// Where it looks.
@@ -115,7 +127,7 @@ impl Replay {
                 walks.part(id?, self.span, bytes_max, found)?
             }
         };
-        if !self.resumes {
+        if self.wants == Wants::Values {
             found.retain(|event| !event.message.is_deletion() && event.message.is_value());
         }
         Some(part)
@@ -165,8 +177,8 @@ impl Replay {
     pub(crate) fn take_gap(&mut self, part: &Part) -> Option<&'static str> {
         let reason = match part.gave_up {
             true => "many",
-            false if self.resumes => "history",
-            false => return None,
+            false if self.wants == Wants::Values => return None,
+            false => "history",
         };
         let (since_seq, lost_seq, walk) = (self.span.since, part.lost_seq, self.walk);
         // A part may be found again, since none of it could be sent, and a walk has many parts.
@@ -178,6 +190,9 @@ impl Replay {
             return None;
         }
         self.told = Some(Told { since_seq, lost_seq, walk });
+        if self.wants == Wants::History && since_seq == 0 && !part.gave_up {
+            return None;
+        }
         // Until it is sent something, its old cursor would bring it the same gap again.
         self.has_told_cursor = false;
         Some(reason)

@@ -8,17 +8,18 @@ use crate::limits::HELD_MS_MAX;
 use crate::stream::{Reader, Start};
 use crate::transport::{Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Filter, Message, StreamForm};
-use stentor_wire::http1::Request;
+use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::tag_matches;
 
-/// Whether a request for a value may be one to be held.
+/// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there.
 pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
     let waits = |query| memchr::memmem::find(query, b"wait=").is_some();
-    request.prefer.is_some() || query.is_some_and(waits)
+    request.method == Method::Get && (request.prefer.is_some() || query.is_some_and(waits))
 }
 
 /// Holds a GET of a topic if there is nothing new for the client yet; `None` if it is to be
-/// answered now, as it stands.
+/// answered now, as it stands. A client that names what it has is told at once if there is nothing
+/// any more: the deletion may lie behind it already.
 pub(crate) fn hold(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
@@ -31,17 +32,17 @@ pub(crate) fn hold(
     };
     let wait_s = wanted.wait_s?;
     let [Filter::Topic(topic)] = wanted.filters.as_slice() else { return None };
+    let expects_value = request.if_none_match.is_some() || wanted.start.is_named();
     // Before the value is read: whatever comes later is new.
     let seq = x.shared.hub.seq();
-    let is_new = x
-        .shared
-        .hub
-        .with_value(topic, |value| value.is_some_and(|value| is_new(request, wanted.start, value)));
-    if is_new || wait_s == 0 {
+    let is_due = x.shared.hub.with_value(topic, |value| {
+        value.map_or(expects_value, |value| is_new(request, wanted.start, value))
+    });
+    if is_due {
         return None;
     }
     let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
-    Some(Answer::Later(held(x, request, wait_s), Some(wanted.opening(reader))))
+    Some(Answer::Later(held(x, request, wait_s, expects_value), Some(wanted.opening(reader))))
 }
 
 /// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
@@ -55,14 +56,15 @@ pub(crate) fn many(
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    let held = held(x, request, wanted.wait_s.unwrap_or(0));
+    let wait_s = wanted.wait_s.filter(|_| request.method == Method::Get);
+    let held = held(x, request, wait_s.unwrap_or(0), false);
     Answer::Later(held, Some(wanted.opening(Reader::new(Transport::LongPoll))))
 }
 
-fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64) -> Box<Pending> {
+fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64, expects_value: bool) -> Box<Pending> {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
     let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
-    let awaits = Awaits::Change { request, deadline_ms };
+    let awaits = Awaits::Change { request, deadline_ms, expects_value };
     Box::new(Pending { persistence: x.reply.shape.persistence, awaits })
 }
 
@@ -72,7 +74,7 @@ fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
     match (start, request.if_none_match) {
         (Start::After(seq), _) => value.seq() > seq,
         (Start::Values, Some(tags)) => !tag_matches(tags, value.id().text().as_bytes()),
-        (Start::Values, None) | (Start::Gap(_), _) => true,
+        (Start::Values, None) | (Start::Earliest | Start::Gap(_), _) => true,
     }
 }
 

@@ -23,11 +23,13 @@ pub(crate) fn open(
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    x.reply.endless(
-        Status::OK,
-        b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
-          X-Accel-Buffering: no\r\nVary: Accept\r\n",
-    );
+    let fields = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+                   X-Accel-Buffering: no\r\nVary: Accept\r\n";
+    if x.reply.shape.head_only {
+        x.reply.empty(Status::OK, fields);
+        return Answer::Now;
+    }
+    x.reply.endless(Status::OK, fields);
     let retry_ms = spread_ms(x.rng, x.settings.streams.retry_ms);
     sse::retry(x.reply.out.bytes(), retry_ms);
     Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))

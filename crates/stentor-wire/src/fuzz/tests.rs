@@ -15,6 +15,7 @@ const TARGETS: &[(FuzzBody, &[&str])] = &[
         &[
             "GET /a?b HTTP/1.1\r\nHost: a\r\n",
             "PUT http://a:80/ HTTP/1.1\r\nHost:\r\n",
+            "GET /a HTTP/1.7\r\nHost: a\r\n",
             "OPTIONS * HTTP/1.0\r\n",
             "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]\r\n",
             "Transfer-Encoding: gzip, chunked\r\n",
@@ -24,6 +25,9 @@ const TARGETS: &[(FuzzBody, &[&str])] = &[
             "Upgrade: websocket\r\n",
             "Expect: 100-continue\r\n",
             "If-None-Match: \"a\" \r\n",
+            "If-None-Match: b\r\n",
+            "Prefer: a\r\n",
+            "prefer:\r\n",
             "Stentor-Event: \t a b\r\n",
             "\r\n",
             "\r",

@@ -61,7 +61,7 @@ pub(super) fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
 }
 
 /// The fields of a request whose values are kept as sent.
-pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 22] {
+pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 23] {
     [
         ("Accept", request.accept),
         ("Accept-Encoding", request.accept_encoding),
@@ -74,6 +74,7 @@ pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u
         ("Origin", request.origin),
         ("Content-Type", request.content_type),
         ("Content-Encoding", request.content_encoding),
+        ("Content-Range", request.content_range),
         ("Cache-Control", request.cache_control),
         ("Stentor-Event", request.event),
         ("Access-Control-Request-Method", request.request_method),

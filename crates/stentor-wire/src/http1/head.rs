@@ -7,6 +7,7 @@
 //! The fields that mean something to Stentor are picked out in one pass, by the length of their
 //! name first, since this runs for every request.
 
+use std::cell::OnceCell;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
 
@@ -77,12 +78,19 @@ pub fn scan(bytes: &[u8], scanned: usize) -> Result<Scan, Refusal> {
 
 /// Room for the fields of one head, left uninitialised until [`parse`] fills it. It lives on the
 /// caller's stack and costs nothing to make.
-pub struct FieldSlots<'a>(pub(super) [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX]);
+pub struct FieldSlots<'a> {
+    pub(super) fields: [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX],
+    /// All lists of a head of which one came in several lines, each as one. Only then it allocates.
+    joined: OnceCell<Vec<u8>>,
+    /// A head of a later minor version as one of HTTP/1.1. Only for such a one it allocates.
+    as_http11: OnceCell<Vec<u8>>,
+}
 
 impl FieldSlots<'_> {
     /// Empty room.
     pub const fn new() -> Self {
-        FieldSlots([const { MaybeUninit::uninit() }; FIELDS_MAX])
+        let fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        FieldSlots { fields, joined: OnceCell::new(), as_http11: OnceCell::new() }
     }
 }
 
@@ -97,7 +105,7 @@ impl Default for FieldSlots<'_> {
 pub enum Version {
     /// HTTP/1.0
     Http10,
-    /// HTTP/1.1
+    /// HTTP/1.1, or a later minor version, which is understood as this one (RFC 9110 section 2.5).
     Http11,
 }
 
@@ -140,13 +148,28 @@ pub struct Head<'a> {
 /// Understands one head: exactly the bytes that [`scan`] called complete.
 ///
 /// Everything that leaves the framing in doubt is refused (400, or 501 for a transfer coding we do
-/// not know), and so are a version other than 1.0 and 1.1 (505), an unknown method (501), more
-/// than [`FIELDS_MAX`] fields (431) and an expectation other than 100-continue (417).
-pub fn parse<'a>(bytes: &'a [u8], slots: &mut FieldSlots<'a>) -> Result<Head<'a>, Refusal> {
+/// not know), and so are another major version than 1 (505), an unknown method (501), more than
+/// [`FIELDS_MAX`] fields (431) and an expectation other than 100-continue (417).
+pub fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>) -> Result<Head<'a>, Refusal> {
+    let FieldSlots { fields, joined, as_http11 } = slots;
+    read(bytes, fields, joined, as_http11)
+}
+
+/// What [`parse`] does, with its slots apart.
+fn read<'a>(
+    bytes: &'a [u8],
+    fields: &mut [MaybeUninit<httparse::Header<'a>>],
+    joined: &'a OnceCell<Vec<u8>>,
+    as_http11: &'a OnceCell<Vec<u8>>,
+) -> Result<Head<'a>, Refusal> {
     let mut request = httparse::Request::new(&mut []);
-    match request.parse_with_uninit_headers(bytes, &mut slots.0) {
+    match request.parse_with_uninit_headers(bytes, fields) {
         Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
         Ok(_) => return Err(NOT_ONE_HEAD),
+        Err(httparse::Error::Version) => {
+            let known = with_known_version(bytes).ok_or_else(|| version_refusal(bytes))?;
+            return read(as_http11.get_or_init(|| known), fields, joined, as_http11);
+        }
         Err(error) => return Err(syntax_refusal(error, bytes)),
     }
     let method = method(request.method.unwrap_or_default())?;
@@ -155,6 +178,9 @@ pub fn parse<'a>(bytes: &'a [u8], slots: &mut FieldSlots<'a>) -> Result<Head<'a>
     let mut reading = Reading::new(Request::new(method, target), version);
     for field in request.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
+    }
+    if reading.has_more_lines {
+        join_lists(&mut reading.request, request.headers, joined);
     }
     reading.finish()
 }
@@ -166,6 +192,8 @@ struct Reading<'a> {
     body: BodyLength,
     expect_seen: bool,
     connection: Connection,
+    /// A list goes on in another line than its first.
+    has_more_lines: bool,
 }
 
 /// The connection options that were sent (RFC 9110 section 7.6.1).
@@ -178,8 +206,14 @@ pub(super) struct Connection {
 
 impl<'a> Reading<'a> {
     fn new(request: Request<'a>, version: Version) -> Reading<'a> {
-        let connection = Connection::default();
-        Reading { request, version, body: BodyLength::None, expect_seen: false, connection }
+        Reading {
+            request,
+            version,
+            body: BodyLength::None,
+            expect_seen: false,
+            connection: Connection::default(),
+            has_more_lines: false,
+        }
     }
 
     /// Takes one field. The name's length picks the few it can be; most fields a browser sends
@@ -187,39 +221,38 @@ impl<'a> Reading<'a> {
     #[inline]
     fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let request = &mut self.request;
+        let (request, more) = (&mut self.request, &mut self.has_more_lines);
         match name.len() {
             4 if is(b"host") => self.host(value)?,
             5 if is(b"range") => once(&mut request.range, value, TWO_RANGES)?,
-            6 if is(b"accept") => first(&mut request.accept, value),
+            6 if is(b"accept") => list(&mut request.accept, value, more),
             6 if is(b"origin") => once(&mut request.origin, value, TWO_ORIGINS)?,
             6 if is(b"expect") => self.expect(value)?,
-            6 if is(b"prefer") => first(&mut request.prefer, value),
-            7 if is(b"upgrade") => first(&mut request.upgrade, value),
-            8 if is(b"if-match") => once(&mut request.if_match, value, TWO_IF_MATCH)?,
+            6 if is(b"prefer") => list(&mut request.prefer, value, more),
+            7 if is(b"upgrade") => list(&mut request.upgrade, value, more),
+            8 if is(b"if-match") => list(&mut request.if_match, value, more),
             8 if is(b"if-range") => once(&mut request.if_range, value, TWO_IF_RANGE)?,
             10 if is(b"connection") => self.connection.add(value),
             12 if is(b"content-type") => once(&mut request.content_type, value, TWO_CONTENT_TYPES)?,
-            13 if is(b"if-none-match") => {
-                once(&mut request.if_none_match, value, TWO_IF_NONE_MATCH)?
-            }
-            13 if is(b"cache-control") => first(&mut request.cache_control, value),
+            13 if is(b"if-none-match") => list(&mut request.if_none_match, value, more),
+            13 if is(b"content-range") => once(&mut request.content_range, value, TWO_PARTS)?,
+            13 if is(b"cache-control") => list(&mut request.cache_control, value, more),
             13 if is(b"stentor-event") => once(&mut request.event, value, TWO_EVENTS)?,
             13 if is(b"last-event-id") => first(&mut request.last_event_id, value),
             14 if is(b"content-length") => self.content_length(value)?,
             14 if is(b"sec-fetch-site") => first(&mut request.fetch_site, value),
-            15 if is(b"accept-encoding") => first(&mut request.accept_encoding, value),
-            16 if is(b"content-encoding") => {
-                once(&mut request.content_encoding, value, TWO_ENCODINGS)?
-            }
+            15 if is(b"accept-encoding") => list(&mut request.accept_encoding, value, more),
+            16 if is(b"content-encoding") => list(&mut request.content_encoding, value, more),
             17 if is(b"if-modified-since") => first(&mut request.if_modified_since, value),
             17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
             17 if is(b"sec-websocket-key") => once(&mut request.websocket_key, value, TWO_KEYS)?,
             19 if is(b"if-unmodified-since") => first(&mut request.if_unmodified_since, value),
             21 if is(b"sec-websocket-version") => first(&mut request.websocket_version, value),
-            22 if is(b"sec-websocket-protocol") => first(&mut request.websocket_protocol, value),
+            22 if is(b"sec-websocket-protocol") => {
+                list(&mut request.websocket_protocol, value, more)
+            }
             24 if is(b"sec-websocket-extensions") => {
-                first(&mut request.websocket_extensions, value)
+                list(&mut request.websocket_extensions, value, more)
             }
             29 if is(b"access-control-request-method") => first(&mut request.request_method, value),
             _ => {}
@@ -281,7 +314,7 @@ impl<'a> Reading<'a> {
 
     /// Settles what depends on several fields.
     fn finish(self) -> Result<Head<'a>, Refusal> {
-        let Reading { mut request, version, body, expect_seen, connection } = self;
+        let Reading { mut request, version, body, expect_seen, connection, .. } = self;
         let persistent = match version {
             Version::Http11 if request.host.is_none() => return Err(NO_HOST),
             Version::Http11 => true,
@@ -309,6 +342,42 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+}
+
+/// Keeps the first line of a list, and notes that there are more.
+fn list<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], has_more: &mut bool) {
+    *has_more |= slot.is_some();
+    slot.get_or_insert(value);
+}
+
+/// Makes one line of the lines of each list, in their order (RFC 9110 section 5.3). Empty ones say
+/// nothing and are left out.
+#[cold]
+fn join_lists<'a>(
+    request: &mut Request<'a>,
+    fields: &[httparse::Header<'a>],
+    joined: &'a OnceCell<Vec<u8>>,
+) {
+    let mut lengths = [0; LISTS.len()];
+    let mut bytes = Vec::new();
+    for ((name, _), length) in LISTS.iter().zip(&mut lengths) {
+        let start = bytes.len();
+        for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name)) {
+            if bytes.len() > start && !field.value.is_empty() {
+                bytes.extend_from_slice(b", ");
+            }
+            bytes.extend_from_slice(field.value);
+        }
+        *length = bytes.len() - start;
+    }
+    let mut rest = &joined.get_or_init(|| bytes)[..];
+    for ((_, slot), length) in LISTS.iter().zip(lengths) {
+        let (value, after) = rest.split_at(length);
+        if let Some(line) = slot(request) {
+            *line = value;
+        }
+        rest = after;
     }
 }
 
@@ -456,33 +525,75 @@ fn coding_refusal(value: &[u8]) -> Refusal {
     if chunked_last && chunked_count == 1 { UNKNOWN_CODING } else { BAD_CODING }
 }
 
-/// Turns what httparse found into an answer.
+/// Turns what httparse found into an answer. It stops at the first byte it does not expect, so the
+/// request line is looked at again.
 #[cold]
 fn syntax_refusal(error: httparse::Error, bytes: &[u8]) -> Refusal {
+    let mut words = request_line(bytes).splitn(3, |&byte| byte == b' ');
+    let method = words.next().unwrap_or_default();
+    let target = words.next().unwrap_or_default();
     match error {
         httparse::Error::Version => version_refusal(bytes),
         httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
         httparse::Error::HeaderName => BAD_FIELD_NAME,
         httparse::Error::HeaderValue => BAD_FIELD_VALUE,
-        httparse::Error::NewLine => BARE_CR,
+        httparse::Error::NewLine => match words.next() {
+            Some(b"HTTP/1.0" | b"HTTP/1.1") => BARE_CR,
+            _ => BAD_REQUEST_LINE,
+        },
+        _ if is_token(method) && !target.is_ascii() => TARGET_BYTE,
         httparse::Error::Token | httparse::Error::Status => BAD_REQUEST_LINE,
     }
 }
 
+/// The request line of a head, without its end.
+fn request_line(bytes: &[u8]) -> &[u8] {
+    let line = &bytes[leading_bytes(bytes)..];
+    &line[..memchr(b'\r', line).unwrap_or(line.len())]
+}
+
+/// A head of a later minor version of ours, as one of HTTP/1.1: whatever that version added may be
+/// ignored.
+#[cold]
+fn with_known_version(bytes: &[u8]) -> Option<Vec<u8>> {
+    let line = request_line(bytes);
+    let is_later = match line.splitn(3, |&byte| byte == b' ').nth(2) {
+        Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor]) => matches!(minor, b'2'..=b'9'),
+        _ => false,
+    };
+    let mut known = is_later.then(|| bytes.to_vec())?;
+    known[leading_bytes(bytes) + line.len() - 1] = b'1';
+    Some(known)
+}
+
 /// 505 for a well-formed version that is not ours, 400 for anything else in its place.
 fn version_refusal(bytes: &[u8]) -> Refusal {
-    let line = &bytes[leading_bytes(bytes)..];
-    let line = &line[..memchr(b'\r', line).unwrap_or(line.len())];
-    match line.splitn(3, |&byte| byte == b' ').nth(2) {
-        Some(b"HTTP/1.0" | b"HTTP/1.1") | None => BAD_REQUEST_LINE,
+    match request_line(bytes).splitn(3, |&byte| byte == b' ').nth(2) {
         Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
             UNKNOWN_VERSION
         }
-        Some(_) => BAD_REQUEST_LINE,
+        _ => BAD_REQUEST_LINE,
     }
 }
+
+/// Where a request keeps a field.
+type Slot = for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>;
+
+/// The fields that are lists, as [`Reading::field`] takes them.
+const LISTS: [(&str, Slot); 10] = [
+    ("Accept", |request| &mut request.accept),
+    ("Accept-Encoding", |request| &mut request.accept_encoding),
+    ("Cache-Control", |request| &mut request.cache_control),
+    ("Content-Encoding", |request| &mut request.content_encoding),
+    ("If-Match", |request| &mut request.if_match),
+    ("If-None-Match", |request| &mut request.if_none_match),
+    ("Prefer", |request| &mut request.prefer),
+    ("Sec-WebSocket-Extensions", |request| &mut request.websocket_extensions),
+    ("Sec-WebSocket-Protocol", |request| &mut request.websocket_protocol),
+    ("Upgrade", |request| &mut request.upgrade),
+];
 
 /// Bytes of empty lines before a request line that are tolerated: four lines.
 const LEADING_BYTES_MAX: usize = 8;
@@ -560,13 +671,11 @@ const BAD_EXPECTATION: Refusal =
     Refusal::new(Status::EXPECTATION_FAILED, "The only expectation known here is 100-continue.");
 const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
 const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
-const TWO_IF_MATCH: Refusal = Refusal::bad("If-Match was sent twice; send one list.");
-const TWO_IF_NONE_MATCH: Refusal = Refusal::bad("If-None-Match was sent twice; send one list.");
 const TWO_RANGES: Refusal =
     Refusal::bad("Range was sent twice; send one, with commas between the parts.");
 const TWO_IF_RANGE: Refusal = Refusal::bad("If-Range was sent twice; send it once.");
+const TWO_PARTS: Refusal = Refusal::bad("Content-Range was sent twice; send it once.");
 const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
-const TWO_ENCODINGS: Refusal = Refusal::bad("Content-Encoding was sent twice; send it once.");
 const TWO_KEYS: Refusal = Refusal::bad("Sec-WebSocket-Key was sent twice; send it once.");
 const TWO_EVENTS: Refusal = Refusal::bad("Stentor-Event was sent twice; send it once.");
 

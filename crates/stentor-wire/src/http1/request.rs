@@ -26,10 +26,20 @@ macro_rules! requests {
     ($($(#[$meaning:meta])* $field:ident)*) => {
         /// What a request line and its fields mean to Stentor, whatever brought them.
         ///
-        /// Field values are as sent, without the whitespace around them. The first line counts if
-        /// there are several of a field that only chooses between good answers, such as Accept,
-        /// Cache-Control, Prefer or what a WebSocket may use; a field that would be ambiguous when
-        /// repeated is refused.
+        /// Field values are as sent, without the whitespace around them. What several lines of one
+        /// name say goes by what the field is (RFC 9110 sections 5.2 and 5.3):
+        ///
+        /// - **Lists** are one list, the lines joined by commas in their order: Accept,
+        ///   Accept-Encoding, Cache-Control, Content-Encoding, If-Match, If-None-Match, Prefer,
+        ///   Sec-WebSocket-Extensions, Sec-WebSocket-Protocol, Upgrade, and Connection, whose
+        ///   options are understood where the head is.
+        /// - **Single values** that would leave in doubt what is asked for are refused: Host,
+        ///   Content-Length, Content-Range, Content-Type, Expect, If-Range, Origin, Range,
+        ///   Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but one
+        ///   whose repetition serves nothing but smuggling.
+        /// - Of **other single values** the first line counts: of If-Modified-Since,
+        ///   If-Unmodified-Since, Last-Event-ID, Sec-Fetch-Site, Sec-WebSocket-Version and
+        ///   Access-Control-Request-Method.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Request<'a> {
             /// The method.
@@ -101,6 +111,9 @@ requests! {
     content_type
     /// Content-Encoding
     content_encoding
+    /// Content-Range: the content is a part, which means nothing in a request here (RFC 9110
+    /// section 14.5).
+    content_range
     /// Cache-Control
     cache_control
     /// Stentor-Event

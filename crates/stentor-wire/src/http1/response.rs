@@ -73,7 +73,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ResponseHead<'_>>, Malformed> {
     let mut slots = FieldSlots::new();
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut response, window, &mut slots.0);
+    let parsed =
+        config.parse_response_with_uninit_headers(&mut response, window, &mut slots.fields);
     let len = match parsed {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if window.len() < HEAD_BYTES_MAX => return Ok(None),

@@ -124,6 +124,7 @@ fn tags_of_the_same_message_match() {
         assert!(!tag_matches(header.as_bytes(), b"k3-17"), "{header}");
     }
     assert!(is_any(b"*") && is_any(b" *\t") && !is_any(b"**") && !is_any(b"\"*\""));
+    assert!(is_any(b"*, *") && !is_any(b"*, \"a\"") && !is_any(b"") && !is_any(b"\"a\", *"));
 }
 
 #[test]
@@ -222,6 +223,8 @@ fn an_event_stream_must_be_named() {
         "text/event-stream;charset=utf-8 ;q=1",
         "text/event-stream;q=0, text/event-stream",
         " \ttext/event-stream\t",
+        "text/plain;p=\",\",text/event-stream",
+        "text/event-stream;p=\";q=0\"",
     ] {
         assert!(accepts_events(Some(accept.as_bytes())), "{accept}");
     }
@@ -236,6 +239,9 @@ fn an_event_stream_must_be_named() {
         "text/event-streams",
         "text/event-stream/x",
         "x text/event-stream",
+        "text/plain;p=\",text/event-stream,\"",
+        "text/plain;p=\"\\\",text/event-stream\"",
+        "text/event-stream;p=\";q=1\";q=0",
     ] {
         assert!(!accepts_events(Some(accept.as_bytes())), "{accept}");
     }

@@ -38,6 +38,20 @@ fn a_client_that_waits_is_refused_before_it_sends() {
 }
 
 #[test]
+fn where_nothing_is_published_no_body_is_too_large() {
+    let server = Server::configured("[limits]\nmessage_bytes_max = 1000\n");
+    for method in ["PUT", "POST", "DELETE", "PATCH"] {
+        let mut client = server.reader();
+        client.send(format!("{method} /t HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n"));
+        client.response().refused(405);
+        assert_eq!(client.ending(), Ending::Closed, "{method}");
+    }
+    let mut client = server.reader();
+    client.send("GET /t HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
+    client.response().refused(413);
+}
+
+#[test]
 fn other_expectations_fail() {
     let server = Server::start();
     let mut client = server.reader();

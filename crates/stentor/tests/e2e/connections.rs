@@ -222,3 +222,17 @@ fn more_workers_than_cores() {
         assert_eq!(server.public.get("/a").text(), "again");
     }
 }
+
+#[test]
+fn later_minor_versions_are_served_as_ours() {
+    let server = Server::start();
+    server.publish("/a", "one");
+    let mut client = server.publisher();
+    client.send("PUT /a HTTP/1.2\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("3\r\ntwo\r\n0\r\n\r\n");
+    client.response().expect(200);
+    client.send("GET /a HTTP/1.9\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response().expect(200).text(), "two");
+    client.send("GET /a HTTP/2.0\r\nHost: a\r\n\r\n");
+    client.response().refused(505);
+}

@@ -57,6 +57,21 @@ fn each_form_has_its_tag_and_all_are_the_same_message() {
 }
 
 #[test]
+fn what_is_accepted_may_be_said_in_several_lines() {
+    let server = Server::start();
+    server.control.put("/a", "application/json", &prices()).expect(201);
+    ready(&server, "gzip");
+    let fields = "Accept-Encoding: x-other\r\nAccept-Encoding: gzip\r\n";
+    let response = server.public.ask("GET", "/a", fields, b"").expect(200);
+    assert_eq!(response.field("content-encoding"), Some("gzip"));
+    let fields = format!("If-None-Match: \"x\"\r\nIf-None-Match: {}\r\n", response.tag());
+    server.public.ask("GET", "/a", &fields, b"").expect(304);
+    let fields = "Accept: text/html\r\nAccept: text/event-stream\r\n";
+    let response = server.reader().open("/a", fields);
+    assert_eq!(response.field("content-type"), Some("text/event-stream"));
+}
+
+#[test]
 fn the_client_decides() {
     let server = Server::start();
     server.control.put("/a", "text/plain", &prices()).expect(201);

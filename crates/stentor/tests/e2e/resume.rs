@@ -1,7 +1,7 @@
 //! Cursors: readers that come back are sent what they missed, or are told that something is
 //! missing; no cursor, however wrong, is ever an error, which would stop an `EventSource` for good.
 
-use crate::support::{EventStream, Heard, Reader, Server, Way, WebSocket};
+use crate::support::{EventStream, Heard, Reader, Server, TEXT, Way, WebSocket};
 
 fn gap(reason: &str, since: &str) -> Heard {
     Heard::Gap { reason: reason.to_owned(), since: since.to_owned() }
@@ -138,6 +138,38 @@ fn what_fell_out_of_history_is_a_gap_and_then_what_is_left() {
         let mut reader = Reader::open(way, server.public, "/short", "latest", &ids[2]);
         assert_eq!(reader.data(), "9", "{way:?}");
     }
+}
+
+#[test]
+fn earliest_is_all_that_history_has() {
+    let server = Server::configured("[[topics]]\nmatch = '/short'\nhistory = 4\n");
+    (0..10).for_each(|i| drop(server.publish("/short", &i.to_string())));
+    for way in Way::STREAMS {
+        let mut reader = Reader::open(way, server.public, "/short", "", "earliest");
+        for i in 6..10 {
+            assert_eq!(reader.data(), i.to_string(), "{way:?}");
+        }
+        drop(reader);
+        let mut reader = Reader::open(way, server.public, "/short", "latest", "earliest");
+        assert_eq!(reader.data(), "9", "{way:?}");
+        drop(reader);
+        // Where there is nothing, nothing is told; nor of what was deleted.
+        let mut reader = Reader::open(way, server.public, "/gone", "", "earliest");
+        server.publish("/gone", "new");
+        assert_eq!(reader.data(), "new", "{way:?}");
+        server.control.ask("DELETE", "/gone", "", b"").expect(204);
+    }
+    let data = |told: &serde_json::Value| told["data"].as_str().map(str::to_owned);
+    let told = server.public.get("/-/events?topic=/*&since=earliest").expect(200).json();
+    let told: Vec<_> = told.as_array().unwrap().iter().map(data).collect();
+    assert_eq!(told, ["6", "7", "8", "9"].map(|data| Some(data.to_owned())));
+    let protocol = "Sec-WebSocket-Protocol: stentor.v1\r\n";
+    let mut socket = WebSocket::open(server.public, "/-/events", protocol);
+    socket.send(TEXT, r#"{"subscribe":["/short"],"since":"earliest"}"#);
+    for i in 6..10 {
+        assert_eq!(data(&socket.json()), Some(i.to_string()));
+    }
+    assert_eq!(server.figure("counters/gaps"), 0);
 }
 
 #[test]

@@ -85,6 +85,18 @@ fn messages_are_deflated_for_those_who_can_inflate() {
 }
 
 #[test]
+fn lists_of_a_handshake_may_be_in_several_lines() {
+    let server = Server::start();
+    let fields = "Sec-WebSocket-Protocol: other\r\nSec-WebSocket-Protocol: stentor.v1\r\n\
+                  Sec-WebSocket-Extensions: x-other\r\nUpgrade: h2c\r\n\
+                  Sec-WebSocket-Extensions: permessage-deflate\r\n";
+    let fields = format!("{fields}{UPGRADE}");
+    let response = server.public.ask("GET", "/-/events", &fields, b"").expect(101);
+    assert_eq!(response.field("sec-websocket-protocol"), Some("stentor.v1"));
+    assert!(response.field("sec-websocket-extensions").is_some());
+}
+
+#[test]
 fn handshakes_that_are_none() {
     let server = Server::start();
     server.publish("/a", "one");

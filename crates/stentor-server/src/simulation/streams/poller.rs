@@ -34,6 +34,8 @@ struct Poll {
     has_gap: bool,
     /// It asked by entity tag.
     by_tag: bool,
+    /// It named what it has, or had once.
+    names: bool,
 }
 
 impl Poller {
@@ -140,7 +142,8 @@ impl Poller {
         let wait_s = [1, 2, 25, 600][rng.below(4)];
         let wait_ms = 1000 * wait_s.min(60);
         let (asked, asked_ms) = (log.seq(), sim.now_ms());
-        self.poll = Some(Poll { asked, asked_ms, wait_ms, from: cursor.from, has_gap, by_tag });
+        let (from, names) = (cursor.from, !cursor.text.is_empty());
+        self.poll = Some(Poll { asked, asked_ms, wait_ms, from, has_gap, by_tag, names });
         let (parameters, fields) = if by_tag {
             let tag = format!("If-None-Match: \"{}\"\r\n", cursor.text);
             let tag = if cursor.text.is_empty() { String::new() } else { tag };
@@ -175,6 +178,9 @@ impl Poller {
                         .is_none_or(|(seq, entry)| entry.message.is_deletion() || known(seq));
                     let is_old = is_old || deleted_since(log, topic, poll.asked);
                     assert!(is_old, "{topic} had a value that was new: {self:?} {poll:?}");
+                    let is_held = !self.plan.is_many && poll.names;
+                    let is_there = had_value(log, topic, poll.asked);
+                    assert!(!is_held || is_there, "{topic} has no value: {self:?} {poll:?}");
                 }
                 // The answer to a poll of one topic has no place to tell one in.
                 let owes_gap = poll.has_gap && self.plan.is_many;
@@ -193,7 +199,10 @@ impl Poller {
             404 if !self.plan.is_many => {
                 let topic = &self.plan.filters[0];
                 let deleted = deleted_since(log, topic, poll.asked);
-                assert!(deleted, "404 for a poll of {topic} that may be held: {poll:?}");
+                let is_gone = poll.names && !had_value_at(log, topic, poll.asked);
+                assert!(deleted || is_gone, "404 for a poll of {topic} that may be held: {poll:?}");
+                // What it had is of no use now: it waits for whatever comes.
+                self.last = None;
             }
             _ => panic!("{} {}", answer.head, String::from_utf8_lossy(&answer.body)),
         }
@@ -235,6 +244,17 @@ impl Poller {
             }
         }
     }
+}
+
+/// Whether the topic had a value when this was the last number.
+fn had_value_at(log: &Log, topic: &str, seq: u64) -> bool {
+    log.newest(topic, seq).is_some_and(|(_, entry)| !entry.message.is_deletion())
+}
+
+/// Whether it had one at that time or at any since.
+fn had_value(log: &Log, topic: &str, seq: u64) -> bool {
+    let later = log.between(topic, seq, u64::MAX);
+    had_value_at(log, topic, seq) || later.iter().any(|&seq| !log.entry(seq).message.is_deletion())
 }
 
 fn deleted_since(log: &Log, topic: &str, seq: u64) -> bool {

@@ -78,6 +78,7 @@ fn every_field_lands_in_its_place() {
     let fields = "ACCEPT: a/b\r\naccept-encoding:gzip\r\nIf-None-Match: \t\"1-2\" \t\r\n\
                   If-Modified-Since: d1\r\nIf-Match: m\r\nIf-Unmodified-Since: d2\r\n\
                   Origin: o\r\nContent-Type: t\r\nContent-Encoding: e\r\nCache-Control: c\r\n\
+                  Content-Range: bytes 0-1/2\r\n\
                   Stentor-Event: v\r\nAccess-Control-Request-Method: PUT\r\n\
                   Access-Control-Request-Headers: x\r\nContent-Length: 12\r\n\
                   Expect: 100-Continue\r\nX-Other: 1\r\nX-Empty:\r\n\
@@ -98,6 +99,7 @@ fn every_field_lands_in_its_place() {
             origin: Some(b"o"),
             content_type: Some(b"t"),
             content_encoding: Some(b"e"),
+            content_range: Some(b"bytes 0-1/2"),
             cache_control: Some(b"c"),
             event: Some(b"v"),
             request_method: Some(b"PUT"),
@@ -130,8 +132,8 @@ fn an_upgrade_is_asked_for_in_two_fields() {
         ),
         (
             "HTTP/1.1",
-            "Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",
-            Some(b"websocket"),
+            "Connection: upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket\r\n",
+            Some(b"h2c, websocket"),
         ),
         ("HTTP/1.1", "Upgrade: websocket\r\nConnection: keep-alive\r\n", None),
         ("HTTP/1.1", "Upgrade: websocket\r\n", None),
@@ -149,10 +151,9 @@ fn an_upgrade_is_asked_for_in_two_fields() {
 
 #[test]
 fn of_what_may_be_chosen_the_first_line_counts() {
-    let fields = "Prefer: wait=1\r\nPrefer: wait=2\r\nLast-Event-ID: 1\r\nLast-Event-ID: 2\r\n\
+    let fields = "Last-Event-ID: 1\r\nLast-Event-ID: 2\r\n\
                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Version: 8\r\n";
     head("GET / HTTP/1.1", fields, |head| {
-        assert_eq!(head.request.prefer, Some(&b"wait=1"[..]));
         assert_eq!(head.request.last_event_id, Some(&b"1"[..]));
         assert_eq!(head.request.websocket_version, Some(&b"13"[..]));
     });
@@ -183,7 +184,7 @@ fn methods_are_known_or_501() {
 
 #[test]
 fn versions_are_ours_or_505_or_garbage() {
-    for unknown in ["HTTP/2.0", "HTTP/1.2", "HTTP/0.9", "HTTP/3.0", "HTTP/9.9"] {
+    for unknown in ["HTTP/2.0", "HTTP/2.1", "HTTP/0.9", "HTTP/3.0", "HTTP/9.9"] {
         assert_eq!(status_of_line(&format!("GET / {unknown}")), 505, "{unknown}");
     }
     assert_eq!(status(b"PRI * HTTP/2.0\r\n\r\n"), 505, "the HTTP/2 preface");
@@ -205,6 +206,49 @@ fn versions_are_ours_or_505_or_garbage() {
     for line in garbage {
         assert_eq!(status_of_line(line), 400, "{line}");
     }
+}
+
+#[test]
+fn later_minor_versions_are_understood_as_ours() {
+    for minor in 2..=9 {
+        let line = format!("PUT /a?b HTTP/1.{minor}");
+        head(&line, "Prefer: a\r\nPrefer: b\r\nTransfer-Encoding: chunked\r\n", |later| {
+            assert_eq!(later.framing.version, Version::Http11);
+            assert!(later.framing.keep_alive && later.framing.body == BodyLength::Chunked);
+            assert_eq!(later.request.target, b"/a?b");
+            assert_eq!(later.request.prefer, Some(&b"a, b"[..]));
+        });
+        let lonely = format!("\r\nGET / HTTP/1.{minor}\r\n\r\n");
+        assert_eq!(status(lonely.as_bytes()), 400, "it has no Host");
+        assert_eq!(status_of_line(&format!("GET / HTTP/1.{minor} ")), 400);
+        assert_eq!(status_of_line(&format!("GET / HTTP/1.{minor}\rA: b")), 400);
+    }
+}
+
+#[test]
+fn refusals_of_request_lines_say_what_is_wrong() {
+    let rows = [
+        ("GET / HTTP/1.1 ", BAD_REQUEST_LINE),
+        ("GET / HTTP/1.10", BAD_REQUEST_LINE),
+        ("GET / HTTP/1.2 ", BAD_REQUEST_LINE),
+        ("GET /a b HTTP/1.1", BAD_REQUEST_LINE),
+        ("GET  / HTTP/1.1", BAD_REQUEST_LINE),
+        ("GET /\tHTTP/1.1", BAD_REQUEST_LINE),
+        ("G\u{e9}T / HTTP/1.1", BAD_REQUEST_LINE),
+        ("GET / HTTP/1.1\rA: b", BARE_CR),
+        ("GET / HTTP/1.3\rA: b", BARE_CR),
+        ("GET / HTTP/2.0", UNKNOWN_VERSION),
+        ("GET /\u{e9} HTTP/1.1", TARGET_BYTE),
+        ("GET /a?b=\u{20ac} HTTP/1.1", TARGET_BYTE),
+        ("GET /a#b HTTP/1.1", TARGET_BYTE),
+    ];
+    for (line, refusal) in rows {
+        let bytes = format!("{line}\r\nHost: a\r\n\r\n");
+        let refused = check(bytes.as_bytes(), |parsed| parsed.map(|_| ()));
+        assert_eq!(refused, Err(refusal), "{line:?}");
+    }
+    let refused = check(b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n", |parsed| parsed.map(|_| ()));
+    assert_eq!(refused, Err(TARGET_BYTE), "not even UTF-8");
 }
 
 #[test]
@@ -493,7 +537,8 @@ fn the_scan_stops_at_the_first_head() {
     let first = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
     let bytes = format!("{first}\n\0GET / HTTP/1.1\r\n\r\n");
     assert_eq!(scan_every_way(bytes.as_bytes()), Some(Ok(first.len())));
-    let refused = parse(bytes.as_bytes(), &mut FieldSlots::new());
+    let mut slots = FieldSlots::new();
+    let refused = parse(bytes.as_bytes(), &mut slots);
     assert_eq!(refused, Err(NOT_ONE_HEAD), "parse wants one head and nothing behind it");
     assert!(parse(&first.as_bytes()[..9], &mut FieldSlots::new()).is_err(), "nor half of one");
 }
@@ -597,27 +642,62 @@ fn only_one_thing_can_be_expected() {
 }
 
 #[test]
-fn repeated_fields_are_refused_or_the_first_counts() {
+fn single_values_are_refused_when_repeated() {
     let once = [
+        "Content-Length",
+        "Content-Range",
         "Content-Type",
-        "Content-Encoding",
-        "If-Match",
-        "If-None-Match",
-        "If-Range",
-        "Range",
-        "Origin",
-        "Stentor-Event",
+        "Expect",
         "Host",
+        "If-Range",
+        "Origin",
+        "Range",
+        "Sec-WebSocket-Key",
+        "Stentor-Event",
+        "Transfer-Encoding",
     ];
     for name in once {
-        let fields = format!("{name}: a\r\n{}: a\r\n", name.to_lowercase());
+        let value = match name {
+            "Content-Length" => "1",
+            "Expect" => "100-continue",
+            "Transfer-Encoding" => "chunked",
+            _ => "a",
+        };
+        let fields = format!("{name}: {value}\r\n{}: {value}\r\n", name.to_lowercase());
         assert_eq!(status_of_fields(&fields), 400, "{name}");
     }
-    let fields = "Accept: a/b\r\nAccept: c/d\r\nAccept-Encoding: br\r\nAccept-Encoding: gzip\r\n\
-                  Cache-Control: a\r\nCache-Control: b\r\n";
+}
+
+#[test]
+fn lists_in_several_lines_are_one_list() {
+    for (name, slot) in LISTS {
+        let upper = name.to_uppercase();
+        let rows: &[(&[&str], &str)] = &[
+            (&["b"], "b"),
+            (&[""], ""),
+            (&["b", "c"], "b, c"),
+            (&["c, d", "b", "\"x,y\""], "c, d, b, \"x,y\""),
+            (&["", "b", "", "c", ""], "b, c"),
+            (&["", ""], ""),
+        ];
+        for (lines, joined) in rows {
+            // Among lines of other fields, which are no part of it.
+            let lines = lines.iter().zip([name, &*upper].into_iter().cycle());
+            let lines = lines.map(|(line, name)| format!("A: z\r\n{name}: {line}\r\n"));
+            let fields = lines.collect::<String>() + "Connection: upgrade\r\n";
+            head("GET / HTTP/1.1", &fields, |mut head| {
+                assert_eq!(*slot(&mut head.request), Some(joined.as_bytes()), "{fields:?}");
+                *slot(&mut head.request) = None;
+                let bare = Request { host: Some(b"a"), ..Request::new(Method::Get, b"/") };
+                assert_eq!(head.request, bare, "{fields:?}");
+            });
+        }
+    }
+    let fields = "Prefer: a\r\nAccept: b/c\r\nPrefer: d\r\nIf-Match: e\r\nAccept: f/g\r\n";
     head("GET / HTTP/1.1", fields, |head| {
-        assert_eq!(head.request.accept, Some(&b"a/b"[..]));
-        assert_eq!(head.request.accept_encoding, Some(&b"br"[..]));
-        assert_eq!(head.request.cache_control, Some(&b"a"[..]));
+        assert_eq!(head.request.accept, Some(&b"b/c, f/g"[..]));
+        assert_eq!(head.request.prefer, Some(&b"a, d"[..]));
+        assert_eq!(head.request.if_match, Some(&b"e"[..]));
+        assert_eq!(head.request.to_buf().borrowed(), head.request);
     });
 }
