@@ -13,11 +13,12 @@ fn every_kind_of_stream_is_told() {
     let mut sse = EventStream::open(server.public, "/a", "");
     let mut many = EventStream::open(server.public, "/-/events?topic=/a", "");
     let mut socket = WebSocket::open(server.public, "/a", "");
-    let mut subscriber = WebSocket::open(server.public, "/-/events", "");
+    let mut subscriber = WebSocket::open(server.public, "/-/events?topic=/a", "");
     let mut echo = WebSocket::open(server.control, "/-/echo", "");
     sse.event();
     many.event();
     assert_eq!(socket.text(), "two");
+    assert_eq!(subscriber.json()["data"], "two");
     let held = |target: &str, fields: &str| {
         let mut client = server.reader();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));

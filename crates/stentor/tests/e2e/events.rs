@@ -274,6 +274,38 @@ fn without_the_subprotocol_what_clients_say_means_nothing() {
     }
 }
 
+/// Where nothing could ever be heard the answer says so at once.
+#[test]
+fn streams_that_would_be_silent_for_ever_are_refused() {
+    let server = Server::start();
+    server.publish("/quotes/*", "a star in a name is allowed");
+    let refused = |target: &str, fields: &str, reason: &str| {
+        let response = server.public.ask("GET", target, fields, b"").refused(400);
+        assert!(response.text().contains(reason), "{target}: {}", response.text());
+    };
+    let other = format!("{UPGRADE}Sec-WebSocket-Protocol: stentor.v2\r\n");
+    for fields in [UPGRADE, &other] {
+        for target in ["/-/events", "/-/events?", "/-/events?mode=latest"] {
+            refused(target, fields, "Say which topics");
+        }
+    }
+    let events = "Accept: text/event-stream\r\n";
+    for path in ["/quotes/*", "/**", "/*/last", "/quotes/%2a", "/a/**/b", "/*/*/*"] {
+        for fields in [UPGRADE, events, "Prefer: wait=1\r\n"] {
+            refused(path, fields, "/-/events?topic=");
+        }
+        refused(&format!("{path}?wait=1"), "", "/-/events?topic=");
+    }
+    // A star among other letters is no pattern, and a plain request asks for the topic itself.
+    EventStream::open(server.public, "/quotes/a*", "");
+    EventStream::open(server.public, "/-/events?topic=/quotes/*", "");
+    for fields in ["", "Prefer: respond-async\r\n"] {
+        let response = server.public.ask("GET", "/quotes/*", fields, b"").expect(200);
+        assert_eq!(response.text(), "a star in a name is allowed");
+    }
+    speaker(&server);
+}
+
 #[test]
 fn thousands_of_topics_under_one_pattern() {
     let server = Server::start();
