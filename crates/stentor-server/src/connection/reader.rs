@@ -14,7 +14,7 @@ use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources};
 use crate::stream::{Gap, MANY, Opening, Reader, Start};
-use crate::transport::{SignOfLife, Transport, sse};
+use crate::transport::{SignOfLife, Transport};
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -175,8 +175,7 @@ impl Connection {
 
     /// The last words of a stream whose server is stopping.
     pub(super) fn say_farewell(&mut self, cx: &mut Context) {
-        let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
-        (self.reader.transport.manner().farewell)(cx.out.bytes(), retry_ms);
+        (self.reader.transport.manner().farewell)(cx.out.bytes());
         self.finish_stream(cx);
     }
 

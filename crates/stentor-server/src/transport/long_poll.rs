@@ -82,6 +82,6 @@ pub(super) static MANNER: Manner = Manner {
     gap: None,
     cursor: |_, _, _| {},
     sign_of_life: SignOfLife::Comment(b""),
-    farewell: |_, _| {},
+    farewell: |_| {},
     readers: |stats| &stats.readers_long_poll,
 };

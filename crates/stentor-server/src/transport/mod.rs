@@ -40,8 +40,8 @@ pub(crate) struct Manner {
     /// From where the reader may resume.
     pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
     pub(crate) sign_of_life: SignOfLife,
-    /// The last words when the server stops; the time is one to come back after, in milliseconds.
-    pub(crate) farewell: fn(&mut Vec<u8>, u64),
+    /// The last words when the server stops.
+    pub(crate) farewell: fn(&mut Vec<u8>),
     /// Where its readers are counted.
     pub(crate) readers: fn(&Stats) -> &Counter,
 }

@@ -91,7 +91,7 @@ pub(super) static MANNER: Manner = Manner {
     gap: Some(gap),
     cursor,
     sign_of_life: SignOfLife::Ping,
-    farewell: |out, _| websocket::close_frame(out, 1012, "The server is about to stop."),
+    farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
     readers: |stats| &stats.readers_websocket,
 };
 
