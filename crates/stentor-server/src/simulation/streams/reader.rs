@@ -187,13 +187,10 @@ impl Reader {
     }
 
     fn connect(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log) {
-        let last = self.view.last_seq();
-        let resumes = last > 0 && !self.plan.commands && rng.percent(60);
-        let cursor = match resumes {
-            true => Cursor::after(last),
-            false => Cursor::random(rng, log),
-        };
-        if resumes {
+        let last = self.view.cursor().filter(|_| rng.percent(60));
+        let cursor = last.map_or_else(|| Cursor::random(rng, log), Cursor::after);
+        if last.is_some() {
+            self.plan.filters = self.view.filters.clone();
             self.view.resume();
         } else {
             let filters = self.plan.filters.clone();
@@ -472,7 +469,7 @@ impl Reader {
         }
         if let Some(cursor) = object.get("cursor") {
             assert!(self.plan.is_many);
-            return self.view.cursor(log, seq_of(cursor.as_str().unwrap()));
+            return self.view.told_cursor(log, seq_of(cursor.as_str().unwrap()));
         }
         match read_object(log, &object) {
             Object::Gap(gap) => self.view.gap(log, gap, EPOCH),
