@@ -19,7 +19,9 @@ use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address};
+use super::{
+    ConfigError, ControlAddress, Immutable, Lookup, Mount, PerAddress, Settings, parse_address,
+};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -244,7 +246,7 @@ struct MountLayer {
     listing: Option<bool>,
     symlinks: Option<bool>,
     cache_control: Option<Text<Caching>>,
-    immutable: Option<bool>,
+    immutable: Option<BoolOrBundled>,
 }
 
 impl Layer {
@@ -337,7 +339,7 @@ impl MountLayer {
         set(&mut mount.listing, self.listing, |flag| flag);
         set(&mut mount.symlinks, self.symlinks, |flag| flag);
         set(&mut mount.cache_control, self.cache_control, |value| value.0.0);
-        set(&mut mount.immutable, self.immutable, |flag| flag);
+        set(&mut mount.immutable, self.immutable, |kind| kind.0);
         mount
     }
 }
@@ -436,6 +438,36 @@ impl Visitor<'_> for AutoOrCountVisitor {
 }
 
 const PER_ADDRESS_MAX: u32 = 100_000_000;
+
+/// A flag, or "bundled".
+struct BoolOrBundled(Immutable);
+
+impl<'de> Deserialize<'de> for BoolOrBundled {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(BoolOrBundledVisitor).map(BoolOrBundled)
+    }
+}
+
+struct BoolOrBundledVisitor;
+
+impl Visitor<'_> for BoolOrBundledVisitor {
+    type Value = Immutable;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false or \"bundled\"")
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Immutable, E> {
+        Ok(if flag { Immutable::Hashed } else { Immutable::Never })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Immutable, E> {
+        match text {
+            "bundled" => Ok(Immutable::Bundled),
+            _ => Err(E::custom(format!("'{text}' is not true, false or \"bundled\""))),
+        }
+    }
+}
 
 /// Declares a kind of text: the type it becomes, and the check that makes it so.
 macro_rules! text_kind {

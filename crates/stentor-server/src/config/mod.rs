@@ -166,8 +166,20 @@ pub struct Mount {
     pub symlinks: bool,
     /// The `Cache-Control` of the answers.
     pub cache_control: CacheControl,
-    /// Whether files whose names hold a hash of their content may be kept for ever.
-    pub immutable: bool,
+    /// Which files may be kept for ever.
+    pub immutable: Immutable,
+}
+
+/// Which files never change, and so may be kept for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Immutable {
+    /// None.
+    Never,
+    /// Those whose names surely hold a hash of their content, and below directories that bundlers
+    /// write to those whose names do as likely as not.
+    Hashed,
+    /// Those whose names may hold one: nothing is here that no bundler named.
+    Bundled,
 }
 
 /// How files are kept in memory; together for all mounts and workers.
@@ -366,7 +378,7 @@ impl Mount {
             symlinks: false,
             // Kept, and asked about before each use: a page is never older than its files.
             cache_control: CacheControl::parse("no-cache").expect("it is printable ASCII"),
-            immutable: true,
+            immutable: Immutable::Hashed,
         }
     }
 }

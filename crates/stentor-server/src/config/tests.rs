@@ -108,9 +108,14 @@ fn static_files() {
         listing: true,
         symlinks: true,
         cache_control: CacheControl::parse("max-age=60").unwrap(),
-        immutable: false,
+        immutable: Immutable::Never,
     };
     assert_eq!(settings.mounts, [site, docs]);
+    for (text, immutable) in [("true", Immutable::Hashed), ("'bundled'", Immutable::Bundled)] {
+        let text = format!("[[static]]\nroot = 'www'\nimmutable = {text}\n");
+        let settings = Settings::from_toml(&text, "stentor.toml").unwrap();
+        assert_eq!(settings.mounts, [Mount { immutable, ..Mount::new("/", "www") }]);
+    }
 }
 
 #[test]
