@@ -1,6 +1,6 @@
 /**
  * Many live values over one connection. Each topic or pattern is a reader with a cursor, the id up
- * to which it has seen all; a new connection is asked for what follows it.
+ * to which it has seen all.
  *
  * SSE is read with fetch: an EventSource hides named events, heartbeats and the server's reasons.
  */
@@ -167,7 +167,7 @@ class Connection {
     const isBehind = ({ since }) => !since || older(since, this.#cursor)
     const behind = new Map([...readers].filter(([, reader]) => isBehind(reader)))
     if (!this.#cursor || !behind.size) return
-    // Told when all is there: who has heard a part must not begin anew.
+    // Told when all is there: a part must not begin anew.
     const items = []
     let since
     do {
@@ -227,10 +227,14 @@ class Connection {
           if (unsubscribe.length) send({ unsubscribe })
           const fresh = minus(this.#readers, known)
           const cursor = (topic) => this.#readers.get(topic).since
-          // Those without one are last: a value must not overtake what another reader is due.
+          // Those without one are last: a value must not overtake what others are due.
           for (const since of [...new Set(fresh.map(cursor))].sort()) {
             send({ subscribe: fresh.filter((topic) => cursor(topic) === since), since })
           }
+          // What others have is not sent again.
+          const copies = new Map(fresh.map((topic) => [topic, { ...this.#readers.get(topic) }]))
+          for (const topic of unsubscribe) known.delete(topic)
+          for (const { last } of known.values()) last.forEach((item) => this.#take(item, copies))
           known = new Map(this.#readers)
         }
         this.#subscribe()
@@ -270,7 +274,7 @@ class Connection {
     }
   }
 
-  /** All there is up to this id, which only a WebSocket does not say. */
+  /** All up to this id, which a WebSocket does not say. */
   #seen(id, readers) {
     this.#cursor = id
     for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id

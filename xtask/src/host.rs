@@ -57,6 +57,7 @@ fn is_installed(program: &str) -> bool {
 fn package(program: &str) -> &str {
     match program {
         "chromedriver" => "chromium-driver",
+        "go" => "golang-go",
         "node" => "nodejs",
         other => other,
     }

@@ -53,7 +53,7 @@ fn test(passed_on: &[&str]) -> Result<(), String> {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(targets);
     command.args(passed_on);
-    if host::prepare(TOOLS) {
+    if host::prepare(TOOLS) && clients() {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
     }
@@ -70,9 +70,31 @@ const TOOLS: &[&str] = &[
     "nginx",
     "libnginx-mod-nchan",
     "rsync",
+    "python3-pip",
     "python3-websockets",
     "python3-wsproto",
+    "go",
 ];
+
+/// Clients of other languages whose libraries Debian has not got: puts them together. Returns
+/// whether all are there.
+fn clients() -> bool {
+    let sources = root().join("crates/stentor/tests/e2e");
+    let clients = root().join("target/clients");
+    let mut pip = Command::new("/usr/bin/python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]);
+    pip.args(["--root-user-action=ignore", "--requirement", "requirements.txt", "--target"]);
+    pip.arg(clients.join("python")).current_dir(sources.join("python"));
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(clients.join("r3labs-sse")).current_dir(sources.join("go"));
+    for command in [&mut pip, &mut go] {
+        if let Err(reason) = run(command) {
+            println!("some tests will be skipped: {reason}");
+            return false;
+        }
+    }
+    true
+}
 
 /// The tests of the browser client, where there is something to run them.
 fn browser_client() -> Result<(), String> {

@@ -194,11 +194,15 @@ export class Server {
         const { subscribe = [], unsubscribe = [], since } = JSON.parse(text)
         server.commands.push(JSON.parse(text))
         for (const pattern of unsubscribe) this.subscribed.delete(pattern)
+        const before = [...this.subscribed.keys()]
         for (const pattern of subscribe) this.subscribed.set(pattern)
-        const due = server.due(subscribe, since)
+        // What is read by another name is not sent again.
+        const topic = (item) => (item.delete ?? item).topic
+        const isNews = (item) => item.gap || !wants(before, topic(item))
+        const due = server.due(subscribe, since).filter(isNews)
         due.forEach(this.stream.give)
         const isTold = due.some((item) => !item.gap) || (since && !due.length)
-        if (subscribe.length && !isTold) this.stream.give({ cursor: server.id() })
+        if (subscribe.length && (before.length || !isTold)) this.stream.give({ cursor: server.id() })
       }
     }
   }

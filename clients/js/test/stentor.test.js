@@ -549,6 +549,25 @@ test('WebSocket: topics come and go without a new connection', async () => {
   assert.equal(a.states.at(-1).transport, 'websocket')
 })
 
+test('WebSocket: a pattern has the values that a name had before, and none twice', async () => {
+  const server = await serve()
+  const live = open(server, { transport: 'websocket' })
+  server.publish('/q/a', 1)
+  server.publish('/q/b', 2)
+  const a = keep(live, '/q/a')
+  await until(() => a.values.length === 1)
+  const q = keep(live, '/q/*')
+  await until(() => q.values.length === 2)
+  await quiet()
+  server.publish('/q/a', 3)
+  await until(() => q.values.length === 3)
+  assert.deepEqual([a.values, q.values], [[1, 3], [1, 2, 3]])
+  const b = keep(live, '/q/b')
+  await until(() => b.values.length === 1)
+  await quiet()
+  assert.deepEqual([q.values, b.values], [[1, 2, 3], [2]])
+})
+
 test('WebSocket: each topic is continued at its own cursor, those without one last', async () => {
   const server = await serve()
   const live = open(server, { transport: 'websocket' })

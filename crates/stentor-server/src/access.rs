@@ -99,8 +99,7 @@ impl Listener {
     /// no page names no origin.
     fn is_open_to(&self, request: &Request<'_>, cors: &Cors) -> bool {
         let Some(origin) = request.origin else { return true };
-        let name = memchr::memmem::find(origin, b"://").map(|at| &origin[at + 3..]);
-        let is_own = name.is_some() && name == request.host;
+        let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
         is_own || self.has_cors && (cors.allows_any() || cors.lists(origin))
     }
 
@@ -110,17 +109,39 @@ impl Listener {
     }
 }
 
+/// Whether a page of `origin` comes from the host that a request names (RFC 6454 section 5). Which
+/// scheme brought it here only the origin says: a proxy may have taken off the TLS.
+fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
+    let Some(at) = memchr::memmem::find(origin, b"://") else { return false };
+    let (scheme, own) = (&origin[..at], &origin[at + 3..]);
+    let usual_port: &[u8] = match scheme {
+        b"http" => b"80",
+        b"https" => b"443",
+        _ => b"",
+    };
+    let of = |host| {
+        let (name, port) = split_port(host);
+        (name, if port.is_empty() { usual_port } else { port })
+    };
+    let ((own_name, own_port), (name, port)) = (of(own), of(host));
+    !name.is_empty() && own_name.eq_ignore_ascii_case(name) && own_port == port
+}
+
+/// The name or address of a host, and its port, which may be empty (RFC 3986 section 3.2).
+fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memrchr(b':', host) {
+        Some(at) if !host[at..].contains(&b']') => (&host[..at], &host[at + 1..]),
+        _ => (host, b""),
+    }
+}
+
 /// Whether a request is meant for a listener of this host. A page may be under a name that now
 /// leads here (DNS rebinding): a browser takes the listener for the page's own server then, and
 /// names it so. An address, and a name that always is this host, cannot be rebound.
 fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
     // Only in HTTP/1.0 may it be missing, and no browser speaks that; nor does one leave it empty.
     let Some(host) = request.host else { return true };
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name,
-        _ => host,
-    };
+    let Ok(name) = std::str::from_utf8(split_port(host).0) else { return false };
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     let is_name = |known: &str| name.eq_ignore_ascii_case(known);
     host.is_empty()

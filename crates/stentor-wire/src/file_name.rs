@@ -9,6 +9,8 @@
 //! ASCII for too long to be relied upon; JSON is never anything else (RFC 8259). JavaScript is
 //! `text/javascript` (RFC 9239).
 
+use crate::saturating_decimal;
+
 /// The media type of a file, by its extension in any case; `application/octet-stream` without one,
 /// or for one that is not known.
 pub fn content_type(name: &str) -> &'static str {
@@ -34,17 +36,55 @@ pub fn content_type(name: &str) -> &'static str {
 /// a no: a hash that happens to have no digit, or to look like a word, and one with '-' or '_'
 /// in it, since that could as well be words or a size joined by them.
 pub fn is_hashed(name: &str) -> bool {
-    let Some((stem, extension)) = last_segment(name).rsplit_once('.') else { return false };
-    let stem = match extension {
-        "map" => CODE.iter().find_map(|code| stem.strip_suffix(code)).unwrap_or(stem),
-        _ if BUNDLED.contains(&extension) => stem,
-        _ => return false,
-    };
-    let stem = stem.strip_suffix(".min").unwrap_or(stem);
+    let Some(stem) = stem(name) else { return false };
     match stem.rfind(['.', '-', '_']) {
         Some(before) if before > 0 => is_hash(&stem.as_bytes()[before + 1..]),
         _ => false,
     }
+}
+
+/// Whether a file's name could have a hash in it, if all around it is known to be a bundler's.
+///
+/// Behind '.', '-' or '_' stand the last eight characters before the extension, of the alphabet of
+/// Vite and Rollup (base64url), esbuild and Angular (base32) and Parcel (hexadecimal); or eight
+/// lowercase hexadecimal digits or more. So could a word of eight letters.
+pub fn may_be_hashed(name: &str) -> bool {
+    let Some(stem) = stem(name).map(str::as_bytes) else { return false };
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let hex = stem.iter().rev().take_while(|byte| is_hex(byte)).count();
+    let of_bundlers = stem.iter().rev().take(HASH_CHARS_MIN).all(|&byte| is_base64url(byte));
+    let is_behind = |hash: usize| {
+        let before = stem.len().checked_sub(hash + 1);
+        before.is_some_and(|at| at > 0 && matches!(stem[at], b'.' | b'-' | b'_'))
+    };
+    of_bundlers && is_behind(HASH_CHARS_MIN) || hex >= HASH_CHARS_MIN && is_behind(hex)
+}
+
+/// Whether a file's name has a hash in it as likely as not: it [may](may_be_hashed), it stands
+/// below a directory that bundlers write to, such as `/assets/`, and what could be the hash is
+/// neither a date nor a word. Of random hashes of eight, five in ten thousand of base64url are.
+///
+/// `directory` is what stands before `path`, which may have directories too.
+pub fn is_hashed_asset(directory: &str, path: &str) -> bool {
+    let (inner, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let segments = || directory.split('/').chain(inner.split('/'));
+    may_be_hashed(name)
+        && segments().any(|segment| ASSETS.contains(&segment))
+        && stem(name).is_some_and(|stem| {
+            let hash = &stem.as_bytes()[stem.len() - HASH_CHARS_MIN..];
+            !is_date(hash) && !is_word(hash)
+        })
+}
+
+/// The name of a file that bundlers write, without its extension; `None` for any other.
+fn stem(name: &str) -> Option<&str> {
+    let (stem, extension) = last_segment(name).rsplit_once('.')?;
+    let stem = match extension {
+        "map" => CODE.iter().find_map(|code| stem.strip_suffix(code)).unwrap_or(stem),
+        _ if BUNDLED.contains(&extension) => stem,
+        _ => return None,
+    };
+    Some(stem.strip_suffix(".min").unwrap_or(stem))
 }
 
 /// A path without its directories.
@@ -69,6 +109,30 @@ fn is_hash(piece: &[u8]) -> bool {
     }
 }
 
+fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+/// Whether eight characters are a day such as 20240102.
+fn is_date(piece: &[u8]) -> bool {
+    let number = |digits| saturating_decimal(digits).unwrap_or(u64::MAX);
+    let (year, month, day) = (number(&piece[..4]), number(&piece[4..6]), number(&piece[6..]));
+    (1900..2100).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)
+}
+
+/// Whether this reads like a word, with a capital in front or without: some of its letters are
+/// vowels, nowhere come four consonants in a row, and it is not hexadecimal.
+fn is_word(piece: &[u8]) -> bool {
+    let vowel = |byte: &u8| b"aeiouy".contains(&byte.to_ascii_lowercase());
+    let vowels = piece.iter().filter(|byte| vowel(byte)).count();
+    let is_lower = piece[1..].iter().all(u8::is_ascii_lowercase);
+    piece[0].is_ascii_alphabetic()
+        && is_lower
+        && !piece.iter().all(u8::is_ascii_hexdigit)
+        && (2..=5).contains(&vowels)
+        && !piece.windows(4).any(|letters| !letters.iter().any(vowel))
+}
+
 /// Whether two characters could stand in one word or one number. A capital begins a word.
 fn goes_on(byte: u8, next: u8) -> bool {
     match next {
@@ -88,6 +152,10 @@ const HEX_CHARS_SURE: usize = 16;
 /// The mean length of words and numbers in a hash of mixed case, at most; in a random one it is a
 /// little less.
 const RUN_CHARS_MAX: usize = 2;
+
+/// Directories that bundlers write to, by default: Vite, Remix and Rails; Astro; Next.js; Nuxt; and
+/// SvelteKit.
+const ASSETS: &[&str] = &["assets", "_astro", "_next", "_nuxt", "_app"];
 
 /// What comes before the extension of a source map.
 const CODE: &[&str] = &[".js", ".mjs", ".cjs", ".css"];

@@ -7,7 +7,7 @@
 use crate::condition::{Comparison, Validators, Verdict, if_range, judge, named};
 use crate::deflate::{Deflater, Inflater};
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
-use crate::file_name::{content_type, is_hashed};
+use crate::file_name::{content_type, is_hashed, is_hashed_asset, may_be_hashed};
 use crate::http1::response::{self, ResponseHead};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Request, Scan, Step, Version,
@@ -353,6 +353,8 @@ pub fn fuzz_file(data: &[u8]) {
     assert_eq!(content_type(&path), kind);
     assert_eq!(content_type(&name.to_ascii_uppercase()), kind);
     assert_eq!(is_hashed(&path), is_hashed(name));
+    assert_eq!(may_be_hashed(&path), may_be_hashed(name));
+    assert!(!is_hashed_asset("/assets/", &path) || may_be_hashed(name));
     if is_hashed(name) {
         let mut pieces = name.split(|char: char| !char.is_ascii_alphanumeric());
         let is_hash = |piece: &str| {

@@ -18,8 +18,9 @@ use memchr::{memchr, memchr2};
 
 use crate::saturating_decimal;
 
-/// What is sent when there is nothing to say: a comment, which readers pass over.
-pub const HEARTBEAT: &[u8] = b":\n\n";
+/// What is sent when there is nothing to say: a comment, which readers pass over. It stands before
+/// whatever comes next: at an empty line some readers would report what came last once more.
+pub const HEARTBEAT: &[u8] = b":\n";
 
 /// What a stream may begin with, and what then is no part of its first line.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -52,10 +53,10 @@ pub fn binary_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
     event(out, id, Some("base64"), &STANDARD.encode(data));
 }
 
-/// Appends how many milliseconds a reader shall wait before it connects again.
+/// Appends how many milliseconds a reader shall wait before it connects again: a line of whatever
+/// event or id comes next. With an empty line behind it some readers would report an empty event.
 pub fn retry(out: &mut Vec<u8>, ms: u64) {
     field(out, b"retry: ", ms.to_string().as_bytes());
-    out.push(b'\n');
 }
 
 /// Appends one line. `value` has no line end.
@@ -211,7 +212,8 @@ impl Decoder {
     }
 }
 
-/// One block of a stream, lent from the input: some lines, and the empty one that ends them.
+/// One block of a stream, lent from the input: some lines, and the empty one that ends them; or a
+/// comment before them, which nobody need wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawEvent<'a> {
     /// Its name, if it has one; without one it is a `message`.
@@ -246,6 +248,10 @@ pub fn first_event(bytes: &[u8]) -> Option<(RawEvent<'_>, usize)> {
             return Some((event, next));
         }
         match split_field(&bytes[start..end]) {
+            None if start == 0 => {
+                event.lines = &bytes[..next];
+                return Some((event, next));
+            }
             Some((b"data", _)) => event.has_data = true,
             Some((b"event", value)) => event.name = (!value.is_empty()).then_some(value),
             Some((b"id", value)) if memchr(0, value).is_none() => event.id = Some(value),

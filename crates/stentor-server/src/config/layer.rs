@@ -12,14 +12,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address};
+use super::{
+    ConfigError, ControlAddress, Immutable, Lookup, Mount, PerAddress, Settings, parse_address,
+};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -170,10 +172,10 @@ struct Layer {
     streams: StreamsLayer,
     cors: CorsLayer,
     files: FilesLayer,
-    topics: Option<Vec<RuleLayer>>,
-    lookup: Option<Vec<LookupLayer>>,
+    topics: Option<Tables<RuleLayer>>,
+    lookup: Option<Tables<LookupLayer>>,
     #[serde(rename = "static")]
-    mounts: Option<Vec<MountLayer>>,
+    mounts: Option<Tables<MountLayer>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -224,6 +226,7 @@ struct RuleLayer {
     history: Option<Count<1, 1_000_000>>,
     history_bytes: Option<Bytes<1, GIB>>,
     cache_control: Option<Text<Caching>>,
+    content_type: Option<Text<MediaType>>,
 }
 
 #[derive(Deserialize)]
@@ -244,7 +247,7 @@ struct MountLayer {
     listing: Option<bool>,
     symlinks: Option<bool>,
     cache_control: Option<Text<Caching>>,
-    immutable: Option<bool>,
+    immutable: Option<BoolOrBundled>,
 }
 
 impl Layer {
@@ -262,14 +265,19 @@ impl Layer {
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });
-        set(&mut settings.topics, self.topics, |rules| {
-            rules.into_iter().map(RuleLayer::finish).collect()
-        });
+        if let Some(Tables(rules)) = self.topics {
+            let of = |rule: &RuleLayer| {
+                let content_type = rule.content_type.as_ref().map(|kind| kind.0.0.clone());
+                (rule.pattern.0.0.clone(), content_type)
+            };
+            settings.content_types = rules.iter().map(of).collect();
+            settings.topics = rules.into_iter().map(RuleLayer::finish).collect();
+        }
         set(&mut settings.lookups, self.lookup, |routes| {
-            routes.into_iter().map(LookupLayer::finish).collect()
+            routes.0.into_iter().map(LookupLayer::finish).collect()
         });
         set(&mut settings.mounts, self.mounts, |mounts| {
-            mounts.into_iter().map(MountLayer::finish).collect()
+            mounts.0.into_iter().map(MountLayer::finish).collect()
         });
         let (limits, from) = (&mut settings.limits, self.limits);
         set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
@@ -324,7 +332,11 @@ impl LookupLayer {
             path: self.path.0.0,
             topics: self.topics.0.0,
             line: self.line.map(|line| line.0.0),
-            content_type: self.content_type.map_or_else(|| default.to_owned(), |kind| kind.0.0),
+            content_type: self
+                .content_type
+                .as_ref()
+                .map_or(default, |kind| kind.0.0.as_str())
+                .to_owned(),
         }
     }
 }
@@ -337,7 +349,7 @@ impl MountLayer {
         set(&mut mount.listing, self.listing, |flag| flag);
         set(&mut mount.symlinks, self.symlinks, |flag| flag);
         set(&mut mount.cache_control, self.cache_control, |value| value.0.0);
-        set(&mut mount.immutable, self.immutable, |flag| flag);
+        set(&mut mount.immutable, self.immutable, |kind| kind.0);
         mount
     }
 }
@@ -399,6 +411,58 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
     }
 }
 
+/// Tables of one kind, each under a header in double brackets.
+struct Tables<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de> + Repeated> Deserialize<'de> for Tables<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(TablesVisitor(PhantomData)).map(Tables)
+    }
+}
+
+/// A kind of table of which there may be several.
+trait Repeated {
+    const NAME: &str;
+}
+
+impl Repeated for RuleLayer {
+    const NAME: &str = "topics";
+}
+
+impl Repeated for LookupLayer {
+    const NAME: &str = "lookup";
+}
+
+impl Repeated for MountLayer {
+    const NAME: &str = "static";
+}
+
+struct TablesVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Repeated> Visitor<'de> for TablesVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tables under [[{}]]", T::NAME)
+    }
+
+    /// Single brackets make one table, which cannot be told from all others of its kind.
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Vec<T>, A::Error> {
+        let name = T::NAME;
+        Err(de::Error::custom(format!(
+            "write [[{name}]], in double brackets: there may be several of these tables"
+        )))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut tables = Vec::new();
+        while let Some(table) = items.next_element()? {
+            tables.push(table);
+        }
+        Ok(tables)
+    }
+}
+
 /// A number, or "auto".
 struct AutoOrCount(PerAddress);
 
@@ -436,6 +500,36 @@ impl Visitor<'_> for AutoOrCountVisitor {
 }
 
 const PER_ADDRESS_MAX: u32 = 100_000_000;
+
+/// A flag, or "bundled".
+struct BoolOrBundled(Immutable);
+
+impl<'de> Deserialize<'de> for BoolOrBundled {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(BoolOrBundledVisitor).map(BoolOrBundled)
+    }
+}
+
+struct BoolOrBundledVisitor;
+
+impl Visitor<'_> for BoolOrBundledVisitor {
+    type Value = Immutable;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false or \"bundled\"")
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Immutable, E> {
+        Ok(if flag { Immutable::Hashed } else { Immutable::Never })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Immutable, E> {
+        match text {
+            "bundled" => Ok(Immutable::Bundled),
+            _ => Err(E::custom(format!("'{text}' is not true, false or \"bundled\""))),
+        }
+    }
+}
 
 /// Declares a kind of text: the type it becomes, and the check that makes it so.
 macro_rules! text_kind {
@@ -504,9 +598,9 @@ text_kind!(
     |text| CacheControl::parse(text).map_err(str::to_owned)
 );
 text_kind!(
-    /// The content type of a look-up's answers.
-    MediaType(String),
-    |text| ContentType::parse(text).map(|_| str::to_owned(text)).map_err(str::to_owned)
+    /// The content type of a look-up's answers, or of messages.
+    MediaType(ContentType),
+    |text| ContentType::parse(text).map_err(str::to_owned)
 );
 text_kind!(
     /// An origin as the `Origin` field of a request spells it (RFC 6454 section 6.2), or `*`.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::stream::feeds::Room;
-use stentor_hub::{CacheControl, Rule};
+use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_wire::lookup::Template;
 
 pub use error::ConfigError;
@@ -51,6 +51,9 @@ pub struct Settings {
     pub cors: Cors,
     /// How topics are kept; the first rule whose pattern matches is used.
     pub topics: Vec<Rule>,
+    /// The content types of messages that come without one, by the patterns of the rules: the first
+    /// that matches is used, if it has one.
+    pub content_types: Vec<(Pattern, Option<ContentType>)>,
     /// Routes that answer several values in one request.
     pub lookups: Vec<Lookup>,
     /// Directories whose files are served; of those that a path is under, the longest answers.
@@ -166,8 +169,20 @@ pub struct Mount {
     pub symlinks: bool,
     /// The `Cache-Control` of the answers.
     pub cache_control: CacheControl,
-    /// Whether files whose names hold a hash of their content may be kept for ever.
-    pub immutable: bool,
+    /// Which files may be kept for ever.
+    pub immutable: Immutable,
+}
+
+/// Which files never change, and so may be kept for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Immutable {
+    /// None.
+    Never,
+    /// Those whose names surely hold a hash of their content, and below directories that bundlers
+    /// write to those whose names do as likely as not.
+    Hashed,
+    /// Those whose names may hold one: nothing is here that no bundler named.
+    Bundled,
 }
 
 /// How files are kept in memory; together for all mounts and workers.
@@ -205,6 +220,13 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Settings {
+    /// The content type of a topic's messages that come without one, if its rule names one.
+    #[must_use]
+    pub fn content_type(&self, topic: &str) -> Option<&ContentType> {
+        let of_rule = self.content_types.iter().find(|(pattern, _)| pattern.matches(topic));
+        of_rule.and_then(|(_, content_type)| content_type.as_ref())
+    }
+
     /// The defaults, overridden by the file (if one is named) and then by those of `environment`'s
     /// variables that are ours. Rules across settings are checked by [`Settings::validate`], once
     /// the flags are known too.
@@ -307,6 +329,7 @@ impl Default for Settings {
             streams: Streams::default(),
             cors: Cors::default(),
             topics: Vec::new(),
+            content_types: Vec::new(),
             lookups: Vec::new(),
             mounts: Vec::new(),
             files: Files::default(),
@@ -366,7 +389,7 @@ impl Mount {
             symlinks: false,
             // Kept, and asked about before each use: a page is never older than its files.
             cache_control: CacheControl::parse("no-cache").expect("it is printable ASCII"),
-            immutable: true,
+            immutable: Immutable::Hashed,
         }
     }
 }

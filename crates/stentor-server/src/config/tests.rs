@@ -45,6 +45,7 @@ fn a_whole_document() {
         history = 1
         history_bytes = "64 KiB"
         cache_control = "max-age=1"
+        content_type = "application/json"
         [[topics]]
         match = "/news/**"
         [[lookup]]
@@ -71,6 +72,9 @@ fn a_whole_document() {
     assert_eq!(settings.limits.connections_per_address, PerAddress::Count(50));
     assert_eq!(settings.cors.origins, ["https://example.com"]);
     assert_eq!(settings.topics.len(), 2);
+    let content_type = |topic| settings.content_type(topic).map(ContentType::as_str);
+    assert_eq!(content_type("/quotes/a"), Some("application/json"));
+    assert_eq!(content_type("/elsewhere"), None);
     assert_eq!((settings.topics[0].history, settings.topics[0].history_bytes), (1, 65_536));
     let cache_control = settings.topics[0].cache_control.as_ref();
     assert_eq!(cache_control.map(|value| value.as_str()), Some("max-age=1"));
@@ -108,9 +112,14 @@ fn static_files() {
         listing: true,
         symlinks: true,
         cache_control: CacheControl::parse("max-age=60").unwrap(),
-        immutable: false,
+        immutable: Immutable::Never,
     };
     assert_eq!(settings.mounts, [site, docs]);
+    for (text, immutable) in [("true", Immutable::Hashed), ("'bundled'", Immutable::Bundled)] {
+        let text = format!("[[static]]\nroot = 'www'\nimmutable = {text}\n");
+        let settings = Settings::from_toml(&text, "stentor.toml").unwrap();
+        assert_eq!(settings.mounts, [Mount { immutable, ..Mount::new("/", "www") }]);
+    }
 }
 
 #[test]
@@ -272,7 +281,10 @@ fn values_of_static_files_are_checked_where_they_stand() {
     check(&[
         ("[[static]]\npath = '/docs'", "1:1: missing field 'root'"),
         ("[[static]]\nroot = ''", "2:8: '' is not a directory"),
-        ("[static]\nroot = '/srv'", "1:1: invalid type: map, expected a sequence"),
+        (
+            "[static]\nroot = '/srv'",
+            "1:1: write [[static]], in double brackets: there may be several of these tables",
+        ),
         (
             "[[static]]\nroot = '/'\nlisting = 1",
             "3:11: invalid type: integer '1', expected a boolean",

@@ -14,7 +14,7 @@ use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources, Wants};
 use crate::stream::{Gap, MANY, Opening, Reader, Start};
-use crate::transport::{SignOfLife, Transport, sse};
+use crate::transport::{SignOfLife, Transport};
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -62,6 +62,12 @@ impl Extra {
             && self.decoder.is_none()
             && self.pending.is_none()
             && self.gap.is_none()
+    }
+
+    /// Whether it reads feeds besides those whose history it is sent: new subscriptions catch up
+    /// with the others.
+    fn reads_more(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| replay.feeds().len() < self.subscriptions.len())
     }
 
     /// What it takes on the heap, in bytes, the members in the lists of feeds included.
@@ -175,8 +181,7 @@ impl Connection {
 
     /// The last words of a stream whose server is stopping.
     pub(super) fn say_farewell(&mut self, cx: &mut Context) {
-        let retry_ms = sse::spread_ms(&mut cx.rng, cx.settings.streams.retry_ms);
-        (self.reader.transport.manner().farewell)(cx.out.bytes(), retry_ms);
+        (self.reader.transport.manner().farewell)(cx.out.bytes());
         self.finish_stream(cx);
     }
 
@@ -378,7 +383,9 @@ impl Connection {
     /// the reader has then seen everything; `None` if it takes another turn.
     pub(super) fn find_missed(&mut self, cx: &mut Context, bytes_max: usize) -> Option<u64> {
         cx.found.clear();
-        let replay = self.extra.as_mut().and_then(|extra| extra.replay.as_mut())?;
+        let extra = self.extra.as_deref_mut()?;
+        let reads_more = extra.reads_more();
+        let Extra { subscriptions, replay: Some(replay), .. } = extra else { return None };
         let mut cost = 0;
         let sources = Sources {
             hub: &cx.shared.hub,
@@ -388,6 +395,15 @@ impl Connection {
             may_walk: cx.budget.has_room(Kind::Replays),
         };
         let part = replay.find(sources, bytes_max, &mut cx.found);
+        if reads_more {
+            // What is of a feed that was read before, the reader was sent by that.
+            cost += cx.found.len() * LOGGED_COST;
+            let was_read = |feed| {
+                let is_read = subscriptions.binary_search_by_key(&feed, |read| read.feed).is_ok();
+                is_read && replay.feeds().binary_search(&feed).is_err()
+            };
+            cx.found.retain(|event| !cx.feeds.is_of_any(event.topic(), was_read));
+        }
         let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
         cx.cost += cost;
         cx.budget.spend(Kind::Replays, cost);
@@ -400,15 +416,16 @@ impl Connection {
 
     /// Everything up to a number was sent of what was missed, in so many messages.
     pub(super) fn advance_replay(&mut self, cx: &mut Context, upto_seq: u64, messages: usize) {
-        let Some(replay) = self.extra.as_mut().and_then(|extra| extra.replay.as_mut()) else {
-            return;
-        };
+        let Some(extra) = self.extra.as_deref_mut() else { return };
+        let reads_more = extra.reads_more();
+        let Some(replay) = &mut extra.replay else { return };
         replay.advance(upto_seq, messages);
         if replay.is_over() {
             let (since_seq, knows_cursor) = (replay.since_seq(), replay.has_told_cursor());
             self.reader.cursor = self.reader.cursor.max(since_seq);
-            self.extra().replay = None;
-            if !knows_cursor {
+            extra.replay = None;
+            // Behind newer messages older ones came: the last id is to be the newest again.
+            if !knows_cursor || reads_more {
                 self.tell_cursor(cx);
             }
         }

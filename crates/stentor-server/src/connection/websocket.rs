@@ -78,7 +78,8 @@ impl Connection {
                 }
                 self.finish_stream(cx);
             }
-            Received::Text(text) if self.reader.commands => self.command(cx, peer, &text),
+            Received::Text(text) if self.reader.commands => self.command(cx, peer, text.as_bytes()),
+            Received::Binary(data) if self.reader.commands => self.command(cx, peer, &data),
             Received::Text(text) if self.reader.transport == Transport::Echo => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
             }
@@ -112,8 +113,9 @@ impl Connection {
     }
 
     /// Subscribes and unsubscribes. A command that is not understood changes nothing.
-    fn command(&mut self, cx: &mut Context, peer: Peer, text: &str) {
-        if let Err(reason) = self.run_command(cx, peer, text) {
+    fn command(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8]) {
+        let text = str::from_utf8(bytes).map_err(|_| "A command must be UTF-8.".to_owned());
+        if let Err(reason) = text.and_then(|text| self.run_command(cx, peer, text)) {
             let mut error = b"{\"error\":".to_vec();
             json_string(&mut error, &reason);
             error.push(b'}');

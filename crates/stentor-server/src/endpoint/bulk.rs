@@ -3,6 +3,7 @@
 //! Each line is published as soon as it is complete. A bad line is reported by its number and the
 //! others still count, so a stream may run for as long as the connection does.
 
+use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
 use crate::order::Outcome;
@@ -144,7 +145,7 @@ impl Bulk {
         let put = match too_long {
             true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
-            false => parse(line),
+            false => parse(line, x.settings),
         };
         let outcome = match put {
             Ok(put) => match x.commit(put, Precondition::None, self.line) {
@@ -192,8 +193,8 @@ fn line_bytes_max(x: &Exchange<'_>) -> usize {
     x.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
 }
 
-/// What a line asks for.
-fn parse(line: &[u8]) -> Result<Op<'_>, String> {
+/// What a line asks for. What is no string is JSON, whatever the topic's rule says.
+fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Its strings need not be checked one by one.
     let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
     let line: Line<'_> = serde_json::from_str(line).map_err(|error| error.to_string())?;
@@ -203,7 +204,8 @@ fn parse(line: &[u8]) -> Result<Op<'_>, String> {
             Some(text) => Cow::Borrowed(text),
             None => serde_json::from_str::<String>(raw).map_err(|error| error.to_string())?.into(),
         };
-        (text.as_bytes().into(), ContentType::TEXT)
+        let default = settings.content_type(&line.topic).cloned();
+        (text.as_bytes().into(), default.unwrap_or(ContentType::TEXT))
     } else {
         (raw.as_bytes().into(), ContentType::JSON)
     };

@@ -1,6 +1,7 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
 use crate::access::Act;
+use crate::config::Settings;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::GATHER_BYTES;
@@ -93,7 +94,7 @@ fn check(
             }
         };
     }
-    let upload = Upload::of(request, body, path, x.settings.limits.message_bytes_max)?;
+    let upload = Upload::of(request, body, path, x.settings)?;
     Ok(Sink::Publish(Box::new(upload)))
 }
 
@@ -112,8 +113,9 @@ impl Upload {
         request: &Request<'_>,
         body: BodyLength,
         path: &[u8],
-        bytes_max: usize,
+        settings: &Settings,
     ) -> Result<Upload, Option<Refused>> {
+        let bytes_max = settings.limits.message_bytes_max;
         let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
         let topic = TopicName::from_path(path).map_err(bad)?;
         let length = match body {
@@ -138,8 +140,8 @@ impl Upload {
         };
         let content_type = field(request.content_type, ContentType::parse).map_err(bad)?;
         Ok(Upload {
+            content_type: content_type_of(&topic, content_type, settings),
             topic: topic.into_owned(),
-            content_type: content_type.unwrap_or(ContentType::OCTETS),
             event: field(request.event, EventName::parse).map_err(bad)?,
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
@@ -206,6 +208,28 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             x.reply.refuse(error.status(), &error.to_string());
         }
     }
+}
+
+/// The content type of a message that is said to be `said`.
+fn content_type_of(
+    topic: &TopicName<'_>,
+    said: Option<ContentType>,
+    settings: &Settings,
+) -> ContentType {
+    let default = match &said {
+        Some(said) if !is_unasked(said) => None,
+        _ => settings.content_type(topic),
+    };
+    default.cloned().or(said).unwrap_or(ContentType::OCTETS)
+}
+
+/// Whether clients say this of their own accord: `curl -d` and `urllib` that any body is a form,
+/// `fetch` that any string is plain text.
+fn is_unasked(said: &ContentType) -> bool {
+    let essence = said.as_str().split(';').next().unwrap_or_default().trim_ascii_end();
+    ["application/x-www-form-urlencoded", "text/plain"]
+        .iter()
+        .any(|unasked| essence.eq_ignore_ascii_case(unasked))
 }
 
 fn field<T>(

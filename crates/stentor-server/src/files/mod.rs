@@ -22,13 +22,14 @@ mod disk;
 mod entry;
 mod loader;
 
-use crate::config::{Files, Mount};
+use crate::config::{Files, Immutable, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
 use cache::Cache;
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use stentor_io::{Directory, Waker, Watcher};
+use stentor_wire::file_name::{is_hashed, is_hashed_asset, may_be_hashed};
 use stentor_wire::negotiate::{Encoding, compressible};
 
 pub(crate) use cache::Kept;
@@ -172,7 +173,12 @@ pub(crate) fn is_worth_keeping(files: &Files, bytes: u64, content_type: &str) ->
 
 /// The `Cache-Control` of a file of that name.
 pub(crate) fn cache_control<'m>(mount: &'m Mount, name: &str) -> &'m str {
-    if mount.immutable && stentor_wire::file_name::is_hashed(name) {
+    let is_hashed = match mount.immutable {
+        Immutable::Never => false,
+        Immutable::Hashed => is_hashed(name) || is_hashed_asset(&mount.path, name),
+        Immutable::Bundled => is_hashed(name) || may_be_hashed(name),
+    };
+    if is_hashed {
         // RFC 8246: not even a reload asks again.
         return "public, max-age=31536000, immutable";
     }

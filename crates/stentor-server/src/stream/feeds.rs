@@ -358,6 +358,13 @@ impl Feeds {
         self.log.range(from..).filter(mine).map(|logged| &logged.event)
     }
 
+    /// Whether a topic is one of those feeds that `is_mine`.
+    pub(crate) fn is_of_any(&self, topic: &str, is_mine: impl Fn(FeedId) -> bool) -> bool {
+        let mut found = false;
+        self.index.matching(topic, |&id| found |= is_mine(id));
+        found
+    }
+
     /// Whether there are lists of which most have left.
     pub(crate) fn is_sparse(&self) -> bool {
         !self.sparse.is_empty()

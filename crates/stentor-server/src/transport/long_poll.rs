@@ -9,12 +9,13 @@ use crate::stream::{Reader, Start};
 use crate::transport::{Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Filter, Message, StreamForm};
 use stentor_wire::http1::{Method, Request};
-use stentor_wire::negotiate::tag_matches;
+use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
 
 /// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there.
 pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
     let waits = |query| memchr::memmem::find(query, b"wait=").is_some();
-    request.method == Method::Get && (request.prefer.is_some() || query.is_some_and(waits))
+    let prefers = || request.prefer.is_some_and(|prefer| prefer_wait_s(prefer).is_some());
+    request.method == Method::Get && (prefers() || query.is_some_and(waits))
 }
 
 /// Holds a GET of a topic if there is nothing new for the client yet; `None` if it is to be
@@ -84,6 +85,6 @@ pub(super) static MANNER: Manner = Manner {
     gap: None,
     cursor: |_, _, _| {},
     sign_of_life: SignOfLife::Comment(b""),
-    farewell: |_, _| {},
+    farewell: |_| {},
     readers: |stats| &stats.readers_long_poll,
 };

@@ -40,8 +40,8 @@ pub(crate) struct Manner {
     /// From where the reader may resume.
     pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
     pub(crate) sign_of_life: SignOfLife,
-    /// The last words when the server stops; the time is one to come back after, in milliseconds.
-    pub(crate) farewell: fn(&mut Vec<u8>, u64),
+    /// The last words when the server stops.
+    pub(crate) farewell: fn(&mut Vec<u8>),
     /// Where its readers are counted.
     pub(crate) readers: fn(&Stats) -> &Counter,
 }
@@ -103,7 +103,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The same, but nothing is not enough.
+    /// The same, where nothing else can be asked for later: nothing is not enough.
     pub(crate) fn of_some(
         x: &Exchange<'_>,
         request: &Request<'_>,
@@ -137,8 +137,11 @@ impl Wanted {
             let filters = topics.iter().map(|topic| Filter::parse(topic));
             (query, filters.collect::<Result<_, _>>()?)
         } else {
-            let topic = TopicName::from_path(path)?.into_owned();
-            (parse_topic_query(query)?, vec![Filter::Topic(topic)])
+            let topic = TopicName::from_path(path)?;
+            let Ok(topic @ Filter::Topic(_)) = Filter::parse(&topic) else {
+                return Err(PATTERN_AS_PATH.to_owned());
+            };
+            (parse_topic_query(query)?, vec![topic])
         };
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());
@@ -152,6 +155,10 @@ impl Wanted {
         Ok(Wanted { filters, is_enveloped, start, mode, wait_s })
     }
 }
+
+/// Whoever asks for this means a pattern, and would wait for a topic that has its name.
+const PATTERN_AS_PATH: &str =
+    "A pattern is no path of its own: read it as a topic of /-/events?topic=/a&topic=/quotes/*";
 
 /// As many different topics are read as may exist, or as there is memory for.
 pub(crate) const TOO_MANY_TOPICS: &str = "More different topics are read here than there is room \

@@ -7,7 +7,6 @@ use crate::exchange::{Answer, Exchange};
 use crate::stream::{Gap, Reader};
 use crate::transport::{Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
-use stentor_io::Rng;
 use stentor_wire::http1::Request;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
@@ -30,14 +29,10 @@ pub(crate) fn open(
         return Answer::Now;
     }
     x.reply.endless(Status::OK, fields);
-    let retry_ms = spread_ms(x.rng, x.settings.streams.retry_ms);
-    sse::retry(x.reply.out.bytes(), retry_ms);
+    // Those who lose their connection together do not come back together.
+    let retry_ms = x.settings.streams.retry_ms;
+    sse::retry(x.reply.out.bytes(), retry_ms + x.rng.next_u64() % (retry_ms + 1));
     Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))
-}
-
-/// A time to come back after: those who left together do not come back together.
-pub(crate) fn spread_ms(rng: &mut Rng, base_ms: u64) -> u64 {
-    base_ms + rng.next_u64() % (base_ms + 1)
 }
 
 pub(super) static MANNER: Manner = Manner {
@@ -45,7 +40,7 @@ pub(super) static MANNER: Manner = Manner {
     gap: Some(gap),
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
-    farewell: sse::retry,
+    farewell: |_| {},
     readers: |stats| &stats.readers_sse,
 };
 

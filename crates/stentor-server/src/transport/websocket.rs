@@ -3,7 +3,7 @@
 use crate::access::Act;
 use crate::exchange::{Answer, Exchange};
 use crate::stream::{Gap, Opening, Reader, Start};
-use crate::transport::{Manner, SignOfLife, Transport, Wanted};
+use crate::transport::{EVENTS, Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
@@ -44,14 +44,17 @@ pub(crate) fn open(
     if let Err(refusal) = x.listener().may(x.settings, Act::Connect(request)) {
         return x.refuse(&refusal);
     }
-    let echoes = path == ECHO;
-    let wanted = if echoes { Ok(None) } else { Wanted::of(x, request, path, query).map(Some) };
+    let commands =
+        path == EVENTS && websocket::offers_protocol(request.websocket_protocol, PROTOCOL);
+    let wanted = match path {
+        ECHO => Ok(None),
+        _ if commands => Wanted::of(x, request, path, query).map(Some),
+        _ => Wanted::of_some(x, request, path, query).map(Some),
+    };
     let wanted = match wanted {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    let many = wanted.as_ref().is_some_and(|wanted| wanted.is_enveloped);
-    let commands = many && websocket::offers_protocol(request.websocket_protocol, PROTOCOL);
     let deflate = websocket::negotiate_deflate(request.websocket_extensions);
     let mut fields = Vec::with_capacity(FIELDS_BYTES_USUAL);
     fields
@@ -72,7 +75,7 @@ pub(crate) fn open(
     let reader = Reader {
         commands,
         window_bits: deflate.map_or(0, |deflate| deflate.server_window_bits),
-        ..Reader::new(if echoes { Transport::Echo } else { Transport::WebSocket })
+        ..Reader::new(if wanted.is_none() { Transport::Echo } else { Transport::WebSocket })
     };
     Answer::Stream(match wanted {
         Some(wanted) => wanted.opening(reader),
@@ -88,7 +91,7 @@ pub(super) static MANNER: Manner = Manner {
     gap: Some(gap),
     cursor,
     sign_of_life: SignOfLife::Ping,
-    farewell: |out, _| websocket::close_frame(out, 1012, "The server is about to stop."),
+    farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
     readers: |stats| &stats.readers_websocket,
 };
 

@@ -165,3 +165,91 @@ fn hashes_are_told_from_words_and_numbers() {
         assert!(!is_hashed(name), "{name}");
     }
 }
+
+/// Random hashes as bundlers write them: their alphabet, and how many characters.
+const BUNDLERS: [(&str, &[u8], usize); 4] = [
+    // Vite and Rollup: base64url.
+    ("-", b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", 8),
+    // esbuild and Angular: base32.
+    ("-", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 8),
+    // Parcel and webpack: hexadecimal.
+    (".", b"0123456789abcdef", 8),
+    (".", b"0123456789abcdef", 20),
+];
+
+/// Names with random hashes of one bundler, always the same ones.
+fn bundled((separator, alphabet, length): (&str, &[u8], usize)) -> impl Iterator<Item = String> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as usize
+    };
+    (0..100_000).map(move |_| {
+        let hash: String =
+            (0..length).map(|_| char::from(alphabet[random() % alphabet.len()])).collect();
+        format!("index{separator}{hash}.js")
+    })
+}
+
+#[test]
+fn below_directories_of_bundlers_their_hashes_are_found() {
+    for bundler in BUNDLERS {
+        let all = bundled(bundler).count();
+        let may = bundled(bundler).filter(|name| may_be_hashed(name)).count();
+        assert_eq!(may, all, "{bundler:?}");
+        let likely = |name: &String| is_hashed_asset("/assets/", name);
+        let likely = bundled(bundler).filter(likely).count();
+        // What reads like a word or a day: few, and a wrong yes would be served for a year.
+        assert!(all - likely <= all / 1_000, "{bundler:?}: {likely} of {all}");
+        assert!(bundled(bundler).all(|name| !is_hashed_asset("/site/", &name)));
+    }
+}
+
+#[test]
+fn what_bundlers_do_not_name_is_not_theirs() {
+    for (directory, path, expected) in [
+        ("/", "assets/index-DiwrgTda.js", true),
+        ("/", "a/assets/js/index-DiwrgTda.js", true),
+        ("/assets/", "index-DiwrgTda.js", true),
+        ("/a/assets/b/", "index-DiwrgTda.js", true),
+        ("/", "_astro/index.DiwrgTda.css", true),
+        ("/", "_next/static/chunks/main-3f2a9b1c5d6e7f80.js", true),
+        ("/", "assets/index-DiwrgTda.js.map", true),
+        ("/", "assets/index-a_b-c_d-.js", true),
+        ("/", "assets/logo.12345678.svg", true),
+        ("/", "index-DiwrgTda.js", false),
+        ("/", "my-assets/index-DiwrgTda.js", false),
+        ("/", "assets.d/index-DiwrgTda.js", false),
+        ("/", "x/index-DiwrgTda.js/assets", false),
+        ("/", "assets/index-DiwrgTd.js", false),
+        ("/", "assets/index-DiwrgTdab.js", false),
+        ("/", "assets/DiwrgTda.js", false),
+        ("/", "assets/-DiwrgTda.js", false),
+        ("/", "assets/index-Diwr\u{e9}Tda.js", false),
+        ("/", "assets/index-DiwrgTda.html", false),
+        ("/", "assets/data-DiwrgTda.json", false),
+        ("/", "assets/app.js", false),
+        ("/", "assets/banner-homepage.jpg", false),
+        ("/", "assets/banner-Homepage.jpg", false),
+        ("/", "assets/theme-features.css", false),
+        ("/", "assets/photo-20240102.jpg", false),
+        ("/", "assets/inter-semibold.woff2", false),
+    ] {
+        assert_eq!(is_hashed_asset(directory, path), expected, "{directory} {path}");
+    }
+    for (name, expected) in [
+        ("index-homepage.js", true),
+        ("photo-20240102.jpg", true),
+        ("main.3f2a9b1c5d6e7f80.js", true),
+        ("main.abcdefabcdef.js", true),
+        ("main.3F2A9B1C5D.js", false),
+        ("homepage.js", false),
+        ("index-DiwrgTda.txt", false),
+        ("", false),
+        ("-.js", false),
+    ] {
+        assert_eq!(may_be_hashed(name), expected, "{name}");
+    }
+}

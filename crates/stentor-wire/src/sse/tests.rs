@@ -87,10 +87,13 @@ fn bytes_are_written_in_base64() {
 fn the_start_of_a_stream() {
     let mut out = Vec::new();
     retry(&mut out, 2417);
-    assert_eq!(out, b"retry: 2417\n\n");
+    assert_eq!(out, b"retry: 2417\n");
     out.extend_from_slice(HEARTBEAT);
+    event(&mut out, None, None, "a");
     let out = String::from_utf8(out).unwrap();
-    assert_eq!(read(&out), [Item::Retry(2417), Item::Comment]);
+    // No empty line before the first event: it would be one of its own to some readers.
+    assert!(!out.strip_suffix("\n\n").unwrap().contains("\n\n"));
+    assert_eq!(read(&out), [Item::Retry(2417), Item::Comment, item(None, None, "a")]);
 }
 
 /// The examples of WHATWG HTML section 9.2.6.
@@ -239,7 +242,11 @@ fn a_block_is_lent_whole() {
         ("data\n\n", Some((None, None, true, 6))),
         ("\n", Some((None, None, false, 1))),
         ("\r\n\n", Some((None, None, false, 2))),
-        (":\n\n", Some((None, None, false, 3))),
+        (":\n\n", Some((None, None, false, 2))),
+        (":\ndata: a\n\n", Some((None, None, false, 2))),
+        (":\r\ndata: a\n\n", Some((None, None, false, 3))),
+        (": b", None),
+        ("data: a\n:\n\n", Some((None, None, true, 11))),
         ("retry: 5\n\n", Some((None, None, false, 10))),
         ("id: 7\nevent: x\n\n", Some((Some("7"), Some("x"), false, 16))),
         ("id:7\nid\ndata\n\n", Some((Some(""), None, true, 14))),

@@ -1,6 +1,6 @@
 //! Many topics on one stream: `/-/events`, its patterns and envelopes, and `stentor.v1`.
 
-use crate::support::{EventStream, Response, Server, TEXT, UPGRADE, WebSocket};
+use crate::support::{BINARY, EventStream, Response, Server, TEXT, UPGRADE, WebSocket};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::thread;
@@ -205,6 +205,103 @@ fn subscriptions_come_and_go_while_connected() {
     assert_eq!(heard(&next(&mut socket)), ("/end", "end"));
 }
 
+/// The ids of a topic and what it was sent of it, up to the message with this id.
+#[track_caller]
+fn told_until(socket: &mut WebSocket, last: &str) -> Vec<(String, String)> {
+    let mut told = Vec::new();
+    loop {
+        let next = next(socket);
+        let object = if next["delete"].is_object() { &next["delete"] } else { &next };
+        let field = |name: &str| object[name].as_str().unwrap().to_owned();
+        told.push((field("topic"), field("id")));
+        if field("id") == last {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn what_is_subscribed_to_twice_over_is_sent_once() {
+    let server = Server::start();
+    let pair = |topic: &str, id: &str| (topic.to_owned(), id.to_owned());
+    let a = server.publish("/q/a", "a1");
+    let b = server.publish("/q/b", "b1");
+    let mut socket = speaker(&server);
+    say(&mut socket, &json!({"subscribe": ["/q/a"]}));
+    assert_eq!(next(&mut socket)["id"], json!(a));
+    // A pattern that covers the name: only what is new comes, now and later.
+    say(&mut socket, &json!({"subscribe": ["/q/*"]}));
+    assert_eq!(told_until(&mut socket, &b), [pair("/q/b", &b)]);
+    let a2 = server.publish("/q/a", "a2");
+    assert_eq!(told_until(&mut socket, &a2), [pair("/q/a", &a2)]);
+    // A name, and another pattern, that are covered: nothing at all, with a cursor or without.
+    say(&mut socket, &json!({"subscribe": ["/q/b"]}));
+    say(&mut socket, &json!({"subscribe": ["/*/a"], "since": a}));
+    let c = server.publish("/other/a", "c");
+    assert_eq!(told_until(&mut socket, &c), [pair("/other/a", &c)]);
+    // The same for history: of a topic that is read already only what comes.
+    let since = server.publish("/h/x", "x1");
+    let x2 = server.publish("/h/x", "x2");
+    server.publish("/h/y", "y1");
+    let y2 = server.publish("/h/y", "y2");
+    say(&mut socket, &json!({"subscribe": ["/h/x"], "since": since}));
+    assert_eq!(next(&mut socket)["id"], json!(x2));
+    server.control.ask("DELETE", "/h/x", "", b"").expect(204);
+    assert_eq!(next(&mut socket)["delete"]["topic"], "/h/x");
+    say(&mut socket, &json!({"subscribe": ["/h/**"], "since": x2}));
+    let told = told_until(&mut socket, &y2);
+    assert!(told.iter().all(|(topic, _)| topic == "/h/y") && told.len() == 2, "{told:?}");
+    // Who leaves a name goes on by the pattern, and the other way round.
+    say(&mut socket, &json!({"unsubscribe": ["/h/x", "/q/*"]}));
+    let x3 = server.publish("/h/x", "x3");
+    let b2 = server.publish("/q/b", "b2");
+    assert_eq!(told_until(&mut socket, &b2), [pair("/h/x", &x3), pair("/q/b", &b2)]);
+    // Left and named again in one command, it begins anew.
+    say(&mut socket, &json!({"unsubscribe": ["/h/**"], "subscribe": ["/h/x"]}));
+    assert_eq!(told_until(&mut socket, &x3), [pair("/h/x", &x3)]);
+}
+
+/// The last id that was sent is the one to resume from, though it may be older than those before.
+#[test]
+fn the_last_id_of_a_socket_is_one_to_resume_from() {
+    let server = Server::start();
+    server.publish("/old", "1");
+    let live = server.publish("/live", "2");
+    let mut socket = speaker(&server);
+    say(&mut socket, &json!({"subscribe": ["/live"]}));
+    assert_eq!(next(&mut socket)["id"], json!(live));
+    // An older value follows a newer one; then comes where all of them are.
+    say(&mut socket, &json!({"subscribe": ["/old"]}));
+    assert_eq!(heard(&socket.json()), ("/old", "1"));
+    assert_eq!(socket.json(), json!({"cursor": live}));
+    // Nothing but the cursor where all is known already.
+    say(&mut socket, &json!({"subscribe": ["/*"], "since": live}));
+    assert_eq!(socket.json(), json!({"cursor": live}));
+    // From there another socket goes on, in whatever pieces it subscribes.
+    let first = server.publish("/live", "3");
+    let second = server.publish("/old", "4");
+    let mut other = speaker(&server);
+    say(&mut other, &json!({"subscribe": ["/live", "/old"], "since": live}));
+    say(&mut other, &json!({"subscribe": ["/*"], "since": live}));
+    let told = [next(&mut other), next(&mut other)];
+    assert_eq!(told.each_ref().map(|told| told["id"].as_str()), [Some(&*first), Some(&*second)]);
+    assert_eq!(other.json(), json!({"cursor": second}));
+}
+
+#[test]
+fn a_command_may_come_as_bytes() {
+    let server = Server::start();
+    let mut socket = speaker(&server);
+    socket.send(BINARY, json!({"subscribe": ["/a"]}).to_string());
+    let id = server.publish("/a", "one");
+    assert_eq!(next(&mut socket)["id"], json!(id));
+    for bytes in [&b"\xff\xfe"[..], b"", b"hello", b"{\"subscribe\":[\"/\xff\"]}"] {
+        socket.send(BINARY, bytes);
+        let told = next(&mut socket);
+        assert!(told["error"].as_str().is_some_and(|reason| reason.len() > 10), "{told}");
+    }
+}
+
 #[test]
 fn commands_that_are_not_understood_change_nothing() {
     let server = Server::configured("[streams]\ntopics_max = 10\n");
@@ -272,6 +369,38 @@ fn without_the_subprotocol_what_clients_say_means_nothing() {
         }
         assert!(before >= 1);
     }
+}
+
+/// Where nothing could ever be heard the answer says so at once.
+#[test]
+fn streams_that_would_be_silent_for_ever_are_refused() {
+    let server = Server::start();
+    server.publish("/quotes/*", "a star in a name is allowed");
+    let refused = |target: &str, fields: &str, reason: &str| {
+        let response = server.public.ask("GET", target, fields, b"").refused(400);
+        assert!(response.text().contains(reason), "{target}: {}", response.text());
+    };
+    let other = format!("{UPGRADE}Sec-WebSocket-Protocol: stentor.v2\r\n");
+    for fields in [UPGRADE, &other] {
+        for target in ["/-/events", "/-/events?", "/-/events?mode=latest"] {
+            refused(target, fields, "Say which topics");
+        }
+    }
+    let events = "Accept: text/event-stream\r\n";
+    for path in ["/quotes/*", "/**", "/*/last", "/quotes/%2a", "/a/**/b", "/*/*/*"] {
+        for fields in [UPGRADE, events, "Prefer: wait=1\r\n"] {
+            refused(path, fields, "/-/events?topic=");
+        }
+        refused(&format!("{path}?wait=1"), "", "/-/events?topic=");
+    }
+    // A star among other letters is no pattern, and a plain request asks for the topic itself.
+    EventStream::open(server.public, "/quotes/a*", "");
+    EventStream::open(server.public, "/-/events?topic=/quotes/*", "");
+    for fields in ["", "Prefer: respond-async\r\n"] {
+        let response = server.public.ask("GET", "/quotes/*", fields, b"").expect(200);
+        assert_eq!(response.text(), "a star in a name is allowed");
+    }
+    speaker(&server);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Publishing: one message, many messages, conditions, and what is refused.
 
-use crate::support::{Ending, Server};
+use crate::support::{Ending, Server, curl, tool};
 use serde_json::json;
+use std::process::Command;
 
 #[test]
 fn a_message_is_created_and_then_replaced() {
@@ -278,4 +279,88 @@ fn rules_say_how_topics_are_kept() {
         .collect();
     assert_eq!(kept, [3, 10, 1], "{topics:#}");
     assert_eq!(server.figure("messages_kept"), 14);
+}
+
+const TYPED: &str = "[[topics]]\nmatch = '/plain/*'\nhistory = 1\n[[topics]]\nmatch = '/**'\n\
+                     content_type = 'application/json'\n";
+
+#[test]
+fn a_rule_names_the_type_of_what_comes_without_one() {
+    let server = Server::configured(TYPED);
+    let types = |topic: &str, expected: &[(&str, &str)]| {
+        for (said, told) in expected {
+            let fields =
+                if said.is_empty() { String::new() } else { format!("Content-Type: {said}\r\n") };
+            server.control.ask("PUT", topic, &fields, b"{}").expect_one_of(&[200, 201]);
+            let response = server.public.get(topic).expect(200);
+            assert_eq!(response.field("content-type"), Some(*told), "{topic} {said}");
+        }
+    };
+    let json = "application/json";
+    types(
+        "/a/b",
+        &[
+            ("", json),
+            ("application/x-www-form-urlencoded", json),
+            ("Application/X-WWW-Form-Urlencoded ; charset=UTF-8", json),
+            ("text/plain;charset=UTF-8", json),
+            ("text/plain", json),
+            // What nobody says unasked is what the publisher means.
+            ("text/html", "text/html"),
+            ("text/plainer", "text/plainer"),
+            ("application/octet-stream", "application/octet-stream"),
+        ],
+    );
+    // The first rule that matches decides, though it names none.
+    let form = "application/x-www-form-urlencoded";
+    types(
+        "/plain/x",
+        &[("", "application/octet-stream"), (form, form), ("text/plain", "text/plain")],
+    );
+    let lines = [
+        r#"{"topic":"/l/string","data":"{}"}"#,
+        r#"{"topic":"/l/number","data":7}"#,
+        r#"{"topic":"/l/typed","data":"x","type":"text/plain"}"#,
+        r#"{"topic":"/plain/string","data":"x"}"#,
+    ];
+    server.control.post("/-/publish", lines.join("\n").as_bytes()).expect(200);
+    for (topic, told) in [
+        ("/l/string", json),
+        ("/l/number", json),
+        ("/l/typed", "text/plain"),
+        ("/plain/string", "text/plain; charset=utf-8"),
+    ] {
+        let response = server.public.get(topic).expect(200);
+        assert_eq!(response.field("content-type"), Some(told), "{topic}");
+    }
+}
+
+/// What clients say of a body when nobody told them what it is.
+#[test]
+fn clients_that_say_nothing_of_a_type_publish_what_the_rule_says() {
+    let server = Server::configured(TYPED);
+    let url = |topic: &str| format!("http://{}{topic}", server.control.0);
+    let told = |topic: &str| {
+        let response = server.public.get(topic).expect(200);
+        assert_eq!(response.field("content-type"), Some("application/json"), "{topic}");
+        assert_eq!(response.text(), "{\"n\":1}");
+    };
+    if let Some(output) = curl(&["-d", "{\"n\":1}", "-X", "PUT", &url("/curl")]) {
+        assert!(output.status.success(), "{output:?}");
+        told("/curl");
+    }
+    let fetch = format!("await fetch('{}', {{method: 'PUT', body: '{{\"n\":1}}'}})", url("/fetch"));
+    let urllib = format!(
+        "import urllib.request as r; r.urlopen(r.Request('{}', b'{{\"n\":1}}', method='PUT'))",
+        url("/urllib")
+    );
+    for (program, args, topic) in [
+        ("node", ["--input-type=module", "-e", &fetch], "/fetch"),
+        ("python3", ["-I", "-c", &urllib], "/urllib"),
+    ] {
+        let Some(program) = tool(program) else { continue };
+        let output = Command::new(program).args(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        told(topic);
+    }
 }

@@ -1,7 +1,10 @@
 //! Server-Sent Events on a topic: what is on the wire, for every kind of data.
 
-use crate::support::{Client, Ending, Event, EventStream, Server, curl};
+use crate::support::{
+    Child, Client, Ending, Event, EventStream, Server, curl, event_readers, eventually,
+};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::Value;
 use std::time::Duration;
 
 fn event(id: &str, data: &str) -> Event {
@@ -261,7 +264,47 @@ fn curl_reads_a_stream() {
     let Some(output) = curl(&fields) else { return };
     assert_eq!(output.status.code(), Some(28), "it timed out: {output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    let (retry, events) = text.split_once("\n\n").unwrap();
+    let (retry, events) = text.split_once('\n').unwrap();
     assert!(retry.starts_with("retry: "), "{text}");
     assert_eq!(events, format!("id: {id}\ndata: line one\ndata: line two\n\n"));
+}
+
+/// Libraries that make an event of every block, whatever is in it.
+#[test]
+fn libraries_hand_on_one_event_for_each_message() {
+    for heartbeat in ["50ms", "0s"] {
+        let toml = format!("[streams]\nheartbeat = '{heartbeat}'\ndrain_spread = '0s'\n");
+        let server = Server::configured(&toml);
+        let first = server.publish("/a", "{\"n\":1}");
+        let url = format!("http://{}/a", server.public.0);
+        let mut readers: Vec<Child> =
+            event_readers().iter_mut().map(|reader| Child::spawn(reader.arg(&url))).collect();
+        let told = |reader: &Child| -> Vec<Value> {
+            reader.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let has_told = |reader: &Child, count: usize| {
+            eventually("the library has handed on so much", || {
+                (told(reader).len() >= count).then_some(())
+            });
+        };
+        readers.iter().for_each(|reader| has_told(reader, 1));
+        std::thread::sleep(Duration::from_millis(400));
+        let second = server.publish("/a", "{\"n\":2}");
+        readers.iter().for_each(|reader| has_told(reader, 2));
+        server.child.signal("TERM");
+        for reader in &mut readers {
+            assert_eq!(reader.wait(), Some(0), "{}", reader.err());
+            let mut told = told(reader);
+            // One of them takes what stands before the end for an event: a heartbeat.
+            if heartbeat != "0s" && told.len() == 3 && told[2]["data"] == "" {
+                told.pop();
+            }
+            let ids: Vec<_> = told.iter().map(|told| told["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, [&first, &second], "{told:?}");
+            for (n, told) in (1..).zip(&told) {
+                let data: Value = serde_json::from_str(told["data"].as_str().unwrap()).unwrap();
+                assert_eq!(data, serde_json::json!({"n": n}));
+            }
+        }
+    }
 }

@@ -130,24 +130,42 @@ fn handshakes_that_are_none() {
 
 #[test]
 fn pages_of_other_origins_are_refused() {
-    let ask = |server: &Server, origin: &str| -> Response {
+    let ask_as = |server: &Server, host: &str, origin: &str| -> Response {
         let mut client = server.reader();
-        client
-            .send(format!("GET /a HTTP/1.1\r\nHost: here:80\r\n{UPGRADE}Origin: {origin}\r\n\r\n"));
+        let fields = format!("Host: {host}\r\n{UPGRADE}Origin: {origin}\r\n");
+        client.send(format!("GET /a HTTP/1.1\r\n{fields}\r\n"));
         client.bodyless_response()
     };
     let server = Server::start();
-    for (origin, status) in [
-        ("http://here:80", 101),
-        ("https://here:80", 101),
-        ("https://elsewhere", 403),
-        ("http://here:80.elsewhere", 403),
-        ("http://elsewhere/here:80", 403),
-        ("null", 403),
-        ("", 403),
+    for (host, origin, status) in [
+        ("here:80", "http://here:80", 101),
+        ("here:80", "https://here:80", 101),
+        ("here:80", "https://elsewhere", 403),
+        ("here:80", "http://here:80.elsewhere", 403),
+        ("here:80", "http://elsewhere/here:80", 403),
+        ("here:80", "null", 403),
+        ("here:80", "", 403),
+        // A proxy may name the port that browsers leave out, and write names as it likes.
+        ("here:80", "http://here", 101),
+        ("here:443", "https://here", 101),
+        ("here", "http://here:80", 101),
+        ("here:", "http://here", 101),
+        ("HERE.Example:443", "https://here.example", 101),
+        ("[::1]:80", "http://[::1]", 101),
+        ("[::1]:8080", "http://[::1]:8080", 101),
+        ("here:8080", "http://here", 403),
+        ("here", "http://here:8080", 403),
+        ("here:80", "https://here", 403),
+        ("here:443", "http://here", 403),
+        ("here", "ftp://here", 101),
+        ("here:80", "ftp://here", 403),
+        ("[::1]", "http://[::2]", 403),
+        ("[::1]:80", "http://[::1", 403),
+        ("", "http://", 403),
     ] {
-        assert_eq!(ask(&server, origin).status, status, "{origin}");
+        assert_eq!(ask_as(&server, host, origin).status, status, "{host} {origin}");
     }
+    let ask = |server: &Server, origin: &str| ask_as(server, "here:80", origin);
     let listed = Server::configured("[cors]\norigins = ['https://friend.example']\n");
     assert_eq!(ask(&listed, "https://friend.example").status, 101);
     assert_eq!(ask(&listed, "https://friend.example.org").status, 403);

@@ -188,7 +188,7 @@ impl Poller {
                 if self.plan.is_many && !draining {
                     // Where the client is, though it was told nothing yet.
                     let seq = seq_of(answer.field("ETag:").unwrap().trim_matches('"'));
-                    self.view.cursor(log, seq);
+                    self.view.told_cursor(log, seq);
                     self.last = Some(seq);
                 }
             }

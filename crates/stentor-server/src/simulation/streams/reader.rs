@@ -187,13 +187,10 @@ impl Reader {
     }
 
     fn connect(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log) {
-        let last = self.view.last_seq();
-        let resumes = last > 0 && !self.plan.commands && rng.percent(60);
-        let cursor = match resumes {
-            true => Cursor::after(last),
-            false => Cursor::random(rng, log),
-        };
-        if resumes {
+        let last = self.view.cursor().filter(|_| rng.percent(60));
+        let cursor = last.map_or_else(|| Cursor::random(rng, log), Cursor::after);
+        if last.is_some() {
+            self.plan.filters = self.view.filters.clone();
             self.view.resume();
         } else {
             let filters = self.plan.filters.clone();
@@ -279,11 +276,10 @@ impl Reader {
         let broken = sim.was_reset(connection) && !sim.was_cut(connection);
         // A stop does not wait for requests that are still on their way.
         let is_early = mood.draining && matches!(self.wire, Wire::Head);
-        assert!(
-            broken || self.has_farewell || is_early,
-            "the server cut a stream: {mood:?} {:?}",
-            self.view
-        );
+        // Nor does a stream of events have a last word.
+        let is_stopped = mood.draining && matches!(self.wire, Wire::Events(_));
+        let is_over = self.has_farewell || is_stopped && !sim.was_reset(connection);
+        assert!(broken || is_over || is_early, "the server cut a stream: {mood:?} {:?}", self.view);
         sim.finish_client(connection);
         self.connection = None;
     }
@@ -398,10 +394,9 @@ impl Reader {
 
     /// One item of an event stream.
     fn item(&mut self, log: &Log, item: Item) {
-        assert!(!self.has_farewell || matches!(item, Item::Retry(_)), "behind the end: {item:?}");
         match item {
-            // One comes at the beginning, and the last before the end.
-            Item::Retry(_) => self.has_farewell = std::mem::replace(&mut self.closes, true),
+            // It comes once, at the beginning.
+            Item::Retry(_) => assert!(!std::mem::replace(&mut self.closes, true)),
             Item::Comment => self.signs_of_life += 1,
             Item::Event { name, data, .. } if name.as_deref() == Some("gap") => {
                 self.view.gap(log, gap_of(&serde_json::from_str(&data).unwrap()), EPOCH);
@@ -474,7 +469,7 @@ impl Reader {
         }
         if let Some(cursor) = object.get("cursor") {
             assert!(self.plan.is_many);
-            return self.view.cursor(log, seq_of(cursor.as_str().unwrap()));
+            return self.view.told_cursor(log, seq_of(cursor.as_str().unwrap()));
         }
         match read_object(log, &object) {
             Object::Gap(gap) => self.view.gap(log, gap, EPOCH),

@@ -30,6 +30,9 @@ pub(super) struct View {
     /// Numbers grow over the whole stream.
     is_ordered: bool,
     last_seq: u64,
+    /// The number of the last thing that came; smaller than the one before where new subscriptions
+    /// catch up.
+    cursor: u64,
     gaps: usize,
     /// The gap that must come first.
     expected: Option<Gap>,
@@ -81,6 +84,7 @@ impl View {
             begun: None,
             is_ordered: true,
             last_seq,
+            cursor: last_seq,
             gaps: 0,
             expected: None,
             tracks: BTreeMap::new(),
@@ -105,19 +109,23 @@ impl View {
         self.begun.get_or_insert(log.seq());
     }
 
-    /// The reader comes back with the last number it has seen: what it has seen still holds.
+    /// The reader comes back with the number of the last thing that came: what it has seen up to
+    /// there still holds, and what it has seen behind that may come again.
     pub(super) fn resume(&mut self) {
-        let seq = self.last_seq;
-        // A topic of which it has seen nothing yet begins there, too.
+        let seq = self.cursor;
         self.from = From::After(seq);
-        for track in self.tracks.values_mut().filter(|track| track.last.is_none()) {
+        for track in self.tracks.values_mut() {
+            // A topic of which it has seen nothing yet begins there, too.
             track.from = From::After(seq);
+            track.last = track.last.map(|last| last.min(seq));
+            track.anew = None;
         }
     }
 
-    /// The last number seen on a stream in order.
-    pub(super) fn last_seq(&self) -> u64 {
-        self.last_seq
+    /// The number to resume from; `None` if nothing has come yet, or it may be that of something
+    /// before a command which was not obeyed.
+    pub(super) fn cursor(&self) -> Option<u64> {
+        (self.cursor > 0 && self.coming.is_none()).then_some(self.cursor)
     }
 
     /// A command was sent: the filters it leaves, and those of them that begin anew.
@@ -169,6 +177,7 @@ impl View {
             assert!(seq > self.last_seq, "{seq} after {}: out of order, or twice", self.last_seq);
         }
         self.last_seq = self.last_seq.max(seq);
+        self.cursor = seq;
         let is_coming = self.coming.as_ref().is_some_and(|coming| wants(&coming.filters, topic));
         assert!(wants(&self.filters, topic) || is_coming, "{topic} is not wanted: {self:?}");
         let (gap, conflates) = (self.gaps > 0, self.conflates(topic));
@@ -188,7 +197,6 @@ impl View {
         }
         if begun_anew.is_ok()
             && let Some(coming) = &mut self.coming
-            && (continued.is_err() || !coming.leaves_alone(topic))
         {
             coming.restarted.insert(topic.to_owned());
         }
@@ -197,13 +205,12 @@ impl View {
         self.tracks.insert(topic.to_owned(), track);
     }
 
-    /// Where the topic may begin anew, because of a command under way: once if another filter
-    /// wants it throughout. If none does, what was sent before the command was obeyed may look
-    /// like the new beginning, which then comes behind it.
+    /// Where the topic may begin anew, because of a command under way: not if another filter wants
+    /// it throughout. What was sent before the command was obeyed may look like the new beginning,
+    /// which then comes behind it.
     fn coming_for(&self, topic: &str) -> Option<From> {
         let coming = self.coming.as_ref()?;
-        let was_last = coming.leaves_alone(topic) && coming.restarted.contains(topic);
-        (wants(&coming.joined, topic) && !was_last).then_some(coming.from)
+        (wants(&coming.joined, topic) && !coming.leaves_alone(topic)).then_some(coming.from)
     }
 
     fn conflates(&self, topic: &str) -> bool {
@@ -238,11 +245,13 @@ impl View {
         assert!(has_lost || may_be_wrong, "a gap behind {since} though nothing is lost: {self:?}");
     }
 
-    /// A reader that had nothing to see was told where it is: whatever comes is newer.
-    pub(super) fn cursor(&mut self, log: &Log, seq: u64) {
+    /// A reader that had nothing to see, or saw old things behind new ones, was told where it is:
+    /// whatever comes is newer.
+    pub(super) fn told_cursor(&mut self, log: &Log, seq: u64) {
         assert!(seq <= log.seq(), "a cursor from the future");
-        assert!(!self.is_ordered || seq >= self.last_seq, "{seq} is where it was: {self:?}");
-        self.last_seq = self.last_seq.max(seq);
+        assert!(seq >= self.last_seq, "{seq} is where it was: {self:?}");
+        self.last_seq = seq;
+        self.cursor = seq;
     }
 
     /// What the reader should have seen by now and has not; `None` if nothing.

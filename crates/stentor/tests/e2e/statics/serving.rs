@@ -129,6 +129,37 @@ fn how_long_caches_may_keep_a_file() {
     }
 }
 
+/// Names of Vite, esbuild and Parcel that could be words and sizes: below directories of bundlers
+/// they hold hashes, and where a directory is said to be a bundler's.
+#[test]
+fn what_bundlers_write_is_kept_for_ever() {
+    let names = ["index-DiwrgTda.js", "chunk-HYEDPZQD.js", "logo.47120938.svg", "a-x_y-z_-b.css"];
+    let files: Vec<String> = ["", "assets/", "p/_astro/js/"]
+        .iter()
+        .flat_map(|directory| names.map(|name| format!("{directory}{name}")))
+        .chain(["assets/banner-homepage.jpg".to_owned()])
+        .collect();
+    let content: Vec<(&str, &[u8])> = files.iter().map(|name| (&**name, &b"x"[..])).collect();
+    let site = Site::of(&content);
+    for (keys, at) in
+        [("", "/"), ("immutable = 'bundled'\n", "/"), ("path = '/assets/'\n", "/assets/")]
+    {
+        let urls: Vec<String> = files.iter().map(|name| format!("{at}{name}")).collect();
+        let urls: Vec<&str> = urls.iter().map(|url| &**url).collect();
+        site.each_way(keys, &urls, |server, way| {
+            for url in &urls {
+                let is_word = url.ends_with("homepage.jpg");
+                let is_asset = url.contains("/assets/") || url.contains("/_astro/");
+                let is_kept = keys.starts_with("immutable") || is_asset && !is_word;
+                let expected = ["no-cache", "public, max-age=31536000, immutable"];
+                let expected = expected[usize::from(is_kept)];
+                let response = server.public.get(url).expect(200);
+                assert_eq!(response.field("cache-control"), Some(expected), "{keys} {way} {url}");
+            }
+        });
+    }
+}
+
 #[test]
 fn a_directory_is_its_index() {
     let site = Site::of(&[

@@ -29,10 +29,33 @@ pub(crate) fn python(program: &str) -> Option<Command> {
     if let Some(absent) = ["websockets", "wsproto"].iter().find(|name| !is_there(name)) {
         return missing(&format!("python3-{absent}"));
     }
+    Some(program_of_debians_python(program))
+}
+
+fn program_of_debians_python(program: &str) -> Command {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python").join(program);
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-u").arg(file);
-    Some(command)
+    command
+}
+
+/// A client that `cargo xtask test` puts together from the packages of another language.
+fn client(name: &str) -> Option<PathBuf> {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
+    let client = clients.join(name);
+    if client.exists() { Some(client) } else { missing(name) }
+}
+
+/// Readers of Server-Sent Events with the libraries `httpx-sse` of Python and `r3labs/sse` of Go,
+/// as far as there are any.
+pub(crate) fn event_readers() -> Vec<Command> {
+    let httpx = || {
+        let packages = client("python")?;
+        let mut command = program_of_debians_python("httpx_sse_client.py");
+        command.env("PYTHONPATH", packages);
+        Some(command)
+    };
+    [httpx(), client("r3labs-sse").map(Command::new)].into_iter().flatten().collect()
 }
 
 /// Runs curl, if there is one.
