@@ -11,10 +11,10 @@
 //! end.
 
 use crate::owned::Owned;
-use crate::socket::{Dial, dial, limit_unsent, trust_reader};
+use crate::socket::{Dial, Queue, dial, limit_unsent, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
-    Waker, monotonic_us, unix_s,
+    TurnAway, Waker, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -335,6 +335,9 @@ impl Epoll {
                 handler.accept_paused(Pause::Ceiling);
                 return Accepted::NoRoom(Pause::Ceiling);
             }
+            if listener.is_left() {
+                return Accepted::All;
+            }
             let (fd, role) = (listener.fd.as_fd(), *role);
             match net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok((accepted, peer)) => self.admit(handler, accepted, role, address_of(peer)),
@@ -421,10 +424,14 @@ impl Epoll {
     }
 
     fn resume_accepting(&mut self) {
+        // One connection in a queue that several workers have wakes one of them.
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         for (index, (listener, _)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            // If the kernel has no memory for this either, the next retry will.
-            let _ = epoll::add(&self.epoll, listener, data, EventFlags::IN);
+            if !listener.is_left() {
+                // If the kernel has no memory for this either, the next retry will.
+                let _ = epoll::add(&self.epoll, listener, data, flags);
+            }
         }
         self.accepting = Accepting::Yes;
     }
@@ -547,10 +554,16 @@ impl Backend for Epoll {
         self.close(socket);
     }
 
-    fn refuse_new(&mut self) {
-        for (listener, _) in &self.listeners {
-            listener.refuse_new();
+    fn refuse_new(&mut self, how: TurnAway) {
+        for (listener, _) in &mut self.listeners {
+            if listener.refuse_new(how) == Queue::Left {
+                let _ = epoll::delete(&self.epoll, &*listener);
+            }
         }
+    }
+
+    fn has_begun_connections(&mut self) -> bool {
+        self.listeners.iter().any(|(listener, _)| listener.has_handshakes())
     }
 
     fn close_listeners(&mut self) {

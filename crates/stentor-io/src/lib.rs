@@ -47,7 +47,9 @@ pub use process::{
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
 pub use sim::{Client, Faults, Rng, Sim};
-pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};
+pub use socket::{
+    BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
+};
 pub use thread::{lower_priority, own_file_table, pin_to_core};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
@@ -207,10 +209,24 @@ pub trait Backend {
 
     /// Lets no new connection begin; those already begun are still accepted. The first half of
     /// closing listeners without losing anybody.
-    fn refuse_new(&mut self);
+    fn refuse_new(&mut self, how: TurnAway);
+
+    /// Whether connections may have begun that are not accepted yet. Not for the data path: the
+    /// kernel is asked for all there are.
+    fn has_begun_connections(&mut self) -> bool;
 
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
+}
+
+/// What becomes of whoever asks for a connection at a listener that lets none begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnAway {
+    /// It is refused at once (RST): a proxy goes to another server.
+    Refuse,
+    /// It hears nothing (its SYN is dropped) and tries again after a second, perhaps at the next
+    /// process of this address.
+    Drop,
 }
 
 /// The server, as a backend sees it.

@@ -7,7 +7,9 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role, Sent};
+use crate::{
+    Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role, Sent, TurnAway,
+};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -415,8 +417,12 @@ impl Backend for Sim {
         self.close(socket);
     }
 
-    fn refuse_new(&mut self) {
+    fn refuse_new(&mut self, _: TurnAway) {
         self.refusing = true;
+    }
+
+    fn has_begun_connections(&mut self) -> bool {
+        self.pipes.iter().any(|pipe| !pipe.accepted && !pipe.reset)
     }
 
     fn close_listeners(&mut self) {

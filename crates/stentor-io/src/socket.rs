@@ -6,18 +6,128 @@ use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto,
     listen, socket_with, sockopt,
 };
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
+
+use crate::TurnAway;
 
 /// A bound, listening socket.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) fd: OwnedFd,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// Of this port.
+    Tcp(u16),
     /// The socket file and its inode: unlinked when the listener goes, if it still is the same.
-    file: Option<(PathBuf, u64)>,
+    File(PathBuf, u64),
+    /// Another process has it too, and has it after this one.
+    Inherited { is_left: bool },
+}
+
+/// What becomes of what waits to be accepted when a listener lets no connection begin any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queue {
+    /// It is accepted.
+    Emptied,
+    /// It is left to whoever has the listener next.
+    Left,
+}
+
+/// A listening socket that the process was started with (systemd's `LISTEN_FDS`). It is never
+/// closed by this process alone, so nobody who connects between two lives of it is refused.
+#[derive(Debug)]
+pub struct Inherited {
+    fd: OwnedFd,
+    name: SocketName,
+}
+
+/// What a listening socket is bound to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SocketName {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A socket file.
+    Unix(PathBuf),
+}
+
+impl Inherited {
+    /// All that this process was started with (sd_listen_fds(3)). To be asked for once, before
+    /// anything else is opened.
+    ///
+    /// # Errors
+    /// The environment speaks of what is not there, or of what is no listening socket.
+    pub fn all() -> io::Result<Vec<Inherited>> {
+        // SAFETY: whoever started the process gave it these files, nothing in it has opened others
+        // at their numbers, and they are taken once.
+        let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+        sd_notify::listen_fds()?.map(|fd| Inherited::new(owned(fd))).collect()
+    }
+
+    /// Takes a socket over.
+    ///
+    /// # Errors
+    /// It is no stream socket that listens at an address or a socket file.
+    fn new(fd: OwnedFd) -> io::Result<Inherited> {
+        let odd =
+            || io::Error::new(io::ErrorKind::InvalidInput, "it does not listen on TCP or Unix");
+        if !sockopt::socket_acceptconn(&fd)? || sockopt::socket_type(&fd)? != SocketType::STREAM {
+            return Err(odd());
+        }
+        let name = getsockname(&fd)?;
+        let name = match SocketAddr::try_from(name.clone()) {
+            Ok(address) => SocketName::Tcp(address),
+            Err(_) => {
+                let unix = SocketAddrUnix::try_from(name).map_err(|_| odd())?;
+                let path = unix.path().ok_or_else(odd)?;
+                SocketName::Unix(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+            }
+        };
+        Ok(Inherited { fd, name })
+    }
+
+    /// What it is bound to.
+    #[must_use]
+    pub fn name(&self) -> &SocketName {
+        &self.name
+    }
+
+    /// One worker's share of it.
+    ///
+    /// # Errors
+    /// [`BindError`] with the reason.
+    pub fn listen(&self) -> Result<Listener, BindError> {
+        let shared = || -> rustix::io::Result<OwnedFd> {
+            let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
+            rustix::io::ioctl_fionbio(&fd, true)?;
+            if let SocketName::Tcp(_) = self.name {
+                sockopt::set_tcp_nodelay(&fd, true)?;
+                set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT_BYTES);
+            }
+            Ok(fd)
+        };
+        match shared() {
+            Ok(fd) => Ok(Listener { fd, origin: Origin::Inherited { is_left: false } }),
+            Err(error) => Err(BindError { address: self.name.to_string(), error: error.into() }),
+        }
+    }
+}
+
+impl fmt::Display for SocketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SocketName::Tcp(address) => address.fmt(f),
+            SocketName::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// An address that is ours to listen on: free when asked, resolved if its port was 0.
@@ -114,7 +224,7 @@ impl Reservation {
             Ok(fd)
         };
         match bound() {
-            Ok(fd) => Ok(Listener { fd, file: None }),
+            Ok(fd) => Ok(Listener { fd, origin: Origin::Tcp(self.address.port()) }),
             Err(error) => Err(BindError { address: self.address.to_string(), error: error.into() }),
         }
     }
@@ -144,19 +254,52 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
         Ok((fd, std::fs::symlink_metadata(path)?.ino()))
     };
     match bound() {
-        Ok((fd, inode)) => Ok(Listener { fd, file: Some((path.to_owned(), inode)) }),
+        Ok((fd, inode)) => Ok(Listener { fd, origin: Origin::File(path.to_owned(), inode) }),
         Err(error) => Err(BindError { address: format!("unix:{}", path.display()), error }),
     }
 }
 
 impl Listener {
-    /// Lets the kernel drop every SYN that asks for a new connection, while handshakes under way
-    /// complete. Closing a listener resets what is in its queue; behind this filter the queue
-    /// runs dry first, and clients that come too late try again as after a lost packet.
-    pub(crate) fn refuse_new(&self) {
-        if self.file.is_some() {
-            return;
+    /// Lets no connection begin any more, while handshakes under way complete. Closing a listener
+    /// resets what is in its queue; behind this the queue runs dry first.
+    pub(crate) fn refuse_new(&mut self, how: TurnAway) -> Queue {
+        match (&mut self.origin, how) {
+            (Origin::Inherited { is_left }, _) => {
+                *is_left = true;
+                return Queue::Left;
+            }
+            // A socket file has no such filter.
+            (Origin::File(..), _) => return Queue::Emptied,
+            (Origin::Tcp(_), TurnAway::Drop) => self.drop_new(),
+            (Origin::Tcp(_), TurnAway::Refuse) => {
+                // To SYNs the listener is at home on a device where none arrives, so that the
+                // kernel refuses them as if there were none. The final packet of a handshake finds
+                // its own entry, and with it the listener.
+                let nowhere = libc::c_int::MAX;
+                set_option(&self.fd, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &nowhere);
+            }
         }
+        // Those it still keeps to itself would die with the listener.
+        defer_accept(&self.fd, 0);
+        Queue::Emptied
+    }
+
+    /// Whether it is left to another process.
+    pub(crate) fn is_left(&self) -> bool {
+        matches!(self.origin, Origin::Inherited { is_left: true })
+    }
+
+    /// Whether handshakes of this port are under way, as the kernel's table of connections says. If
+    /// that cannot be read, there may be.
+    pub(crate) fn has_handshakes(&self) -> bool {
+        let Origin::Tcp(port) = self.origin else { return false };
+        ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+            std::fs::read_to_string(table).map_or(true, |table| has_handshakes(&table, port))
+        })
+    }
+
+    /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.
+    fn drop_new(&self) {
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
         let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let program = [
@@ -169,9 +312,17 @@ impl Listener {
         let filter =
             libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set_option(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
-        // Those it still keeps to itself would die with the listener.
-        defer_accept(&self.fd, 0);
     }
+}
+
+/// Whether a table in the form of `/proc/net/tcp` (proc(5)) has a handshake of this local port.
+fn has_handshakes(table: &str, port: u16) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_ascii_whitespace().skip(1);
+        let local = columns.next().and_then(|local| local.rsplit_once(':'));
+        let is_ours = local.is_some_and(|(_, digits)| u16::from_str_radix(digits, 16) == Ok(port));
+        is_ours && columns.nth(1) == Some(SYN_RECEIVED)
+    })
 }
 
 /// A connection that is to be made.
@@ -212,7 +363,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some((path, inode)) = &self.file
+        if let Origin::File(path, inode) = &self.origin
             && std::fs::symlink_metadata(path).is_ok_and(|file| file.ino() == *inode)
         {
             let _ = std::fs::remove_file(path);
@@ -318,3 +469,24 @@ const STREAM_BUFFER_BYTES: libc::c_int = 64 * 1024;
 
 /// Asked for; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
+
+/// `TCP_SYN_RECV` as `/proc/net/tcp` writes it.
+const SYN_RECEIVED: &str = "03";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_under_way_is_told_by_its_port_and_state() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n\
+                     \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000\n\
+                     \x20  1: 0100007F:1F90 0100007F:9C40 03 00000000:00000000 01:00000064 00000000\n\
+                     \x20  2: 0100007F:1F91 0100007F:9C41 01 00000000:00000000 00:00000000 00000000";
+        assert_eq!(
+            [0x1f90, 0x1f91, 0x9c40, 3].map(|p| has_handshakes(table, p)),
+            [true, false, false, false]
+        );
+        assert!(!has_handshakes("", 80) && !has_handshakes("\n1:\nx y z 03", 80));
+    }
+}

@@ -16,16 +16,22 @@ use stentor_wire::status::{Refusal, Status};
 pub(crate) const PUBLIC: Role = 0;
 /// Connections of the control listeners: they publish, and read too.
 pub(crate) const CONTROL: Role = 1;
+/// Connections of the monitor listeners: they are told how the server is, and nothing else.
+pub(crate) const MONITOR: Role = 2;
 
 /// A kind of listener, and what it grants to whoever comes in by it.
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// Its number.
     pub(crate) role: Role,
+    /// Values, streams and files are read.
+    pub(crate) reads: bool,
     /// Messages are published and topics deleted.
     pub(crate) publishes: bool,
-    /// The pages for those who operate the server are shown, and patterns may always be read.
+    /// The names of all topics are listed, and patterns may always be read.
     pub(crate) operates: bool,
+    /// The pages that say how the server is are shown.
+    pub(crate) monitors: bool,
     /// Pages of other origins may read, as `[cors]` says.
     pub(crate) has_cors: bool,
     /// It goes by addresses and by names that are listed, and by no other.
@@ -35,21 +41,36 @@ pub(crate) struct Listener {
 }
 
 /// All kinds of listeners, each at the place of its number.
-pub(crate) static LISTENERS: [Listener; 2] = [
+pub(crate) static LISTENERS: [Listener; 3] = [
     Listener {
         role: PUBLIC,
+        reads: true,
         publishes: false,
         operates: false,
+        monitors: false,
         has_cors: true,
         checks_host: false,
         counts_addresses: true,
     },
     Listener {
         role: CONTROL,
+        reads: true,
         publishes: true,
         operates: true,
+        monitors: true,
         has_cors: false,
         checks_host: true,
+        counts_addresses: false,
+    },
+    Listener {
+        role: MONITOR,
+        reads: false,
+        publishes: false,
+        operates: false,
+        monitors: true,
+        has_cors: false,
+        // Whoever scrapes it does so under any name, and nothing there can be changed.
+        checks_host: false,
         counts_addresses: false,
     },
 ];

@@ -1,7 +1,7 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::{Act, CONTROL, LISTENERS, listener};
+use crate::access::{Act, CONTROL, LISTENERS, MONITOR, listener};
 use crate::addresses::{AddressCounts, Counted};
 use crate::budget::Budget;
 use crate::compressor::Compressor;
@@ -22,6 +22,7 @@ use crate::transport::Transport;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stentor_hub::{Applied, Entry, Event, Hub, Op, Place, Precondition, Published, Subscriber};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) workers_public: usize,
     /// Wall clock at the start, in seconds since 1970.
     pub(crate) started_unix_s: u64,
+    /// A stop was announced: this server is not ready any more.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl Shared {
@@ -338,17 +341,16 @@ impl Context {
             feeds: &self.feeds,
             now_ms: self.now_ms,
             unix_s: self.unix_s,
-            draining: self.draining,
             generation: self.generation,
         }
     }
 
     /// The counter of open connections of a role.
     pub(crate) fn connections(&self, role: Role) -> &Counter {
-        if role == CONTROL {
-            &self.stats.connections_control
-        } else {
-            &self.stats.connections_public
+        match role {
+            MONITOR => &self.stats.connections_monitor,
+            CONTROL => &self.stats.connections_control,
+            _ => &self.stats.connections_public,
         }
     }
 

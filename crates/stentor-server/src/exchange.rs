@@ -107,7 +107,6 @@ pub(crate) struct Exchange<'a> {
     pub(crate) feeds: &'a Feeds,
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
-    pub(crate) draining: bool,
     /// Changes whenever the settings may have.
     pub(crate) generation: u64,
 }

@@ -38,4 +38,4 @@ mod simulation;
 
 pub use order::CommitError;
 pub use server::{Server, StartError, start};
-pub use stentor_io::is_root;
+pub use stentor_io::{Inherited, is_root};

@@ -1,5 +1,6 @@
 //! From a request to the endpoint that answers it.
 
+use crate::access::Listener;
 use crate::config::Lookup;
 use crate::endpoint::{self, Sink};
 use crate::exchange::{Answer, Exchange};
@@ -62,17 +63,18 @@ fn is_read(method: Method) -> bool {
 }
 
 fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
-    if path == EVENTS {
+    let listener = x.listener();
+    if path == EVENTS && listener.reads {
         return match () {
             () if websocket::is_asked_for(request) => websocket::open(x, request, path, query),
             () if accepts_events(request.accept) => sse::open(x, request, path, query),
             () => long_poll::many(x, request, path, query),
         };
     }
-    if path == websocket::ECHO && x.listener().operates && websocket::is_asked_for(request) {
+    if path == websocket::ECHO && listener.operates && websocket::is_asked_for(request) {
         return websocket::open(x, request, path, query);
     }
-    if path.starts_with(b"/-/") {
+    if path.starts_with(b"/-/") || !listener.reads {
         reserved(x, request, path, query);
         return Answer::Now;
     }
@@ -102,26 +104,32 @@ fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option
     Answer::Now
 }
 
-/// The server's own pages. Those for reading are public, all others for who operates the server.
+/// The server's own pages: those that the listener grants.
 fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) {
-    match (path, x.listener().operates) {
-        (VALUES, _) => endpoint::values::many(x, request, query),
-        (b"/-/status", true) => endpoint::status::status(x, request),
-        (b"/-/metrics", true) => endpoint::metrics::metrics(x),
-        (b"/-/healthz", true) => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
-        (b"/-/readyz", true) => endpoint::status::ready(x),
-        (b"/-/topics", true) => endpoint::topics::topics(x, query),
-        (b"/-/publish", true) => not_allowed(x, path),
-        (websocket::ECHO, true) => {
+    let Listener { reads, operates, monitors, .. } = *x.listener();
+    let probes = monitors || x.settings.public_probes;
+    match path {
+        VALUES if reads => endpoint::values::many(x, request, query),
+        b"/-/status" if monitors => endpoint::status::status(x, request),
+        b"/-/metrics" if monitors => endpoint::metrics::metrics(x),
+        b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
+        b"/-/readyz" if probes => endpoint::status::ready(x),
+        b"/-/topics" if operates => endpoint::topics::topics(x, query),
+        b"/-/publish" if operates => not_allowed(x, path),
+        websocket::ECHO if operates => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
         }
         #[cfg(test)]
-        (b"/-/panic", _) => panic!("a panic for the tests"),
-        (_, true) => x.reply.refuse(
+        b"/-/panic" => panic!("a panic for the tests"),
+        _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/events, /-/publish, /-/status, /-/metrics, \
              /-/healthz, /-/readyz, /-/topics and /-/echo.",
+        ),
+        _ if monitors => x.reply.refuse(
+            Status::NOT_FOUND,
+            "No such page here; there are /-/status, /-/metrics, /-/healthz and /-/readyz.",
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,
@@ -154,6 +162,7 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
         (true, b"/-/publish") => "Lines of messages are POSTed here.",
         (_, EVENTS) => "Streams are read here, with GET.",
         (true, _) => "This method means nothing here.",
+        _ if !x.listener().reads => "The monitor listener only shows how the server is.",
         _ => "The public listener only answers reads; publish on the control listener.",
     };
     x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(publishes, path), reason);

@@ -3,7 +3,7 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
-use crate::access::{CONTROL, PUBLIC};
+use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
@@ -16,11 +16,16 @@ use crate::stats::Stats;
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use std::{fmt, io};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Op, Precondition, Published};
-use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
+use stentor_io::{
+    BindError, Epoll, Inherited, Listener, Reservation, Role, SocketName, release_memory,
+};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -30,6 +35,7 @@ pub struct Server {
     settings: Settings,
     public: Vec<SocketAddr>,
     control: Vec<ControlAddress>,
+    monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -39,6 +45,8 @@ pub struct Server {
 pub enum StartError {
     /// An address cannot be listened on.
     Bind(BindError),
+    /// The process was started with a socket that no setting names.
+    Inherited(SocketName),
     /// A directory whose files are to be served cannot be opened; the error names it.
     Files(io::Error),
     /// The host refused something else: files, threads, memory.
@@ -49,6 +57,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Bind(error) => error.fmt(f),
+            StartError::Inherited(name) => write!(
+                f,
+                "the process was given a socket that listens on {name} (LISTEN_FDS), which is none \
+                 of the addresses it is to listen on: name it in listen, control or monitor.listen"
+            ),
             StartError::Files(error) => error.fmt(f),
             StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
         }
@@ -71,12 +84,13 @@ impl From<io::Error> for StartError {
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
-struct Addresses {
-    /// Every public worker listens on each.
-    public: Vec<Reservation>,
-    /// The control worker alone does.
-    control: Vec<Reservation>,
-    unix: Vec<std::path::PathBuf>,
+struct Addresses(Vec<(Place, Role)>);
+
+#[derive(Debug)]
+enum Place {
+    Tcp(Reservation),
+    Unix(PathBuf),
+    Inherited(Inherited),
 }
 
 /// What a worker is there for.
@@ -84,7 +98,7 @@ struct Addresses {
 enum Post {
     /// One of those that have the public listeners, with its number.
     Public(usize),
-    /// The one that has the control listeners.
+    /// The one that has the control listeners and the monitor's.
     Control,
 }
 
@@ -92,7 +106,8 @@ impl Post {
     /// A worker for each post that the settings ask for.
     fn all(settings: &Settings) -> Vec<Post> {
         let public = if settings.listen.is_empty() { 0 } else { settings.workers };
-        let control = (!settings.control.is_empty()).then_some(Post::Control);
+        let operators = settings.control.len() + settings.monitor.len();
+        let control = (operators > 0).then_some(Post::Control);
         (0..public).map(Post::Public).chain(control).collect()
     }
 }
@@ -108,14 +123,15 @@ impl fmt::Display for Post {
 }
 
 /// Binds everything and starts the workers. Nothing is half started: no worker accepts before
-/// all have bound, and any error leaves no listener behind.
+/// all have bound, and any error leaves no listener behind. `inherited` are sockets that this
+/// process was started with; they take the place of listeners at their addresses.
 ///
 /// # Errors
 /// [`StartError`], which says which address or what of the host was refused.
-pub fn start(settings: Settings) -> Result<Server, StartError> {
+pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
-    let addresses = Arc::new(Addresses::reserve(&settings)?);
+    let addresses = Arc::new(Addresses::reserve(&settings, inherited)?);
     let posts = Post::all(&settings);
     let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
     // Before any worker has a file table of its own: the tables are copies, and all must hold
@@ -137,11 +153,13 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),
+        is_stopping: AtomicBool::new(false),
     });
     let mut server = Server {
         shared,
-        public: addresses.public.iter().map(Reservation::address).collect(),
-        control: addresses.control_addresses(),
+        public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
+        control: addresses.of(CONTROL).collect(),
+        monitor: addresses.of(MONITOR).collect(),
         mailboxes,
         threads: Vec::new(),
         settings,
@@ -162,6 +180,12 @@ impl Server {
     #[must_use]
     pub fn control(&self) -> &[ControlAddress] {
         &self.control
+    }
+
+    /// The monitor addresses, as they were really bound.
+    #[must_use]
+    pub fn monitor(&self) -> &[ControlAddress] {
+        &self.monitor
     }
 
     /// How many workers there are for the public addresses; one more has the control addresses.
@@ -208,6 +232,7 @@ impl Server {
         let fixed = [
             ("listen", running.listen != settings.listen),
             ("control", running.control != settings.control),
+            ("monitor.listen", running.monitor != settings.monitor),
             ("workers", running.workers != settings.workers),
             ("pin", running.pin != settings.pin),
             (
@@ -223,6 +248,7 @@ impl Server {
         let mut settings = Settings {
             listen: running.listen.clone(),
             control: running.control.clone(),
+            monitor: running.monitor.clone(),
             workers: running.workers,
             pin: running.pin,
             ..settings
@@ -244,9 +270,21 @@ impl Server {
         Ok(differ.map(|(name, _)| (*name).to_owned()).collect())
     }
 
+    /// How long a stop is to be announced before it begins.
+    #[must_use]
+    pub fn drain_announce(&self) -> Duration {
+        Duration::from_millis(self.settings.drain_announce_ms)
+    }
+
+    /// Says that a stop is coming, for those who ask whether this server is ready. It serves on.
+    pub fn announce_stop(&self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     /// Begins a graceful stop: no connection begins any more, what was asked is answered, and the
     /// workers end when their connections have, or after the drain time.
     pub fn drain(&self) {
+        self.announce_stop();
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Drain);
         }
@@ -331,42 +369,65 @@ impl Server {
 }
 
 impl Addresses {
-    fn reserve(settings: &Settings) -> Result<Addresses, BindError> {
-        let public = settings.listen.iter().map(|&address| stentor_io::reserve(address));
-        let public = public.collect::<Result<_, _>>()?;
-        let mut addresses = Addresses { public, control: vec![], unix: vec![] };
-        for control in &settings.control {
-            match control {
-                ControlAddress::Tcp(address) => {
-                    addresses.control.push(stentor_io::reserve(*address)?);
-                }
-                ControlAddress::Unix(path) => addresses.unix.push(path.clone()),
-            }
+    /// Makes sure of every address. One that the process was started with a socket for is taken
+    /// from there.
+    fn reserve(
+        settings: &Settings,
+        mut inherited: Vec<Inherited>,
+    ) -> Result<Addresses, StartError> {
+        let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
+        let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
+        let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
+        let mut places = Vec::new();
+        for (address, role) in public.chain(control).chain(monitor) {
+            let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
+            let place = match inherited.iter().position(is_it) {
+                Some(at) => Place::Inherited(inherited.swap_remove(at)),
+                None => match address {
+                    ControlAddress::Tcp(tcp) => Place::Tcp(stentor_io::reserve(tcp)?),
+                    ControlAddress::Unix(path) => Place::Unix(path),
+                },
+            };
+            places.push((place, role));
         }
-        Ok(addresses)
+        match inherited.first() {
+            Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
+            None => Ok(Addresses(places)),
+        }
     }
 
-    fn control_addresses(&self) -> Vec<ControlAddress> {
-        let tcp = self.control.iter().map(|reserved| ControlAddress::Tcp(reserved.address()));
-        tcp.chain(self.unix.iter().cloned().map(ControlAddress::Unix)).collect()
+    /// The addresses of a role, as they were really bound.
+    fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
+        let places = self.0.iter().filter(move |(_, other)| *other == role);
+        places.map(|(place, _)| match place {
+            Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
+            Place::Unix(path) => ControlAddress::Unix(path.clone()),
+            Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
+        })
     }
 
     /// One worker's listeners.
     fn listen(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
-        let (reserved, role) = match post {
-            Post::Public(_) => (&self.public, PUBLIC),
-            Post::Control => (&self.control, CONTROL),
-        };
-        let mut listeners = Vec::new();
-        for reserved in reserved {
-            listeners.push((reserved.listen()?, role));
+        let is_public = matches!(post, Post::Public(_));
+        let places = self.0.iter().filter(|(_, role)| (*role == PUBLIC) == is_public);
+        let listeners = places.map(|(place, role)| {
+            let listener = match place {
+                Place::Tcp(reserved) => reserved.listen()?,
+                Place::Unix(path) => stentor_io::listen_unix(path)?,
+                Place::Inherited(inherited) => inherited.listen()?,
+            };
+            Ok((listener, *role))
+        });
+        listeners.collect()
+    }
+}
+
+impl From<&SocketName> for ControlAddress {
+    fn from(name: &SocketName) -> ControlAddress {
+        match name {
+            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
+            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
         }
-        if let Post::Control = post {
-            for path in &self.unix {
-                listeners.push((stentor_io::listen_unix(path)?, role));
-            }
-        }
-        Ok(listeners)
     }
 }
 
@@ -468,7 +529,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::time::Duration;
 
     /// Sends a request and reads until `done`, or the end.
     fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
@@ -495,7 +555,7 @@ mod tests {
             workers: 1,
             ..Settings::default()
         };
-        let server = start(settings).unwrap();
+        let server = start(settings, vec![]).unwrap();
         let ControlAddress::Tcp(control) = server.control()[0] else { panic!("it is TCP") };
         let readers =
             || server.publish(TopicName::parse("/a").unwrap(), Draft::new(*b"x")).unwrap().readers;

@@ -129,6 +129,7 @@ impl Stats {
         let gauges = [
             &self.connections_public,
             &self.connections_control,
+            &self.connections_monitor,
             &self.connections_reading,
             &self.connections_writing,
             &self.readers_sse,
@@ -156,6 +157,8 @@ stats! {
     connections_public,
     /// Connections open on the control listeners.
     connections_control,
+    /// Connections open on the monitor listeners.
+    connections_monitor,
     /// Of the open connections, those with a request that is not complete.
     connections_reading,
     /// Of the open connections, those with an answer that waits for the peer to read.

@@ -13,8 +13,9 @@ use crate::config::Settings;
 use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
-    TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN,
+    PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN,
+    VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
@@ -51,6 +52,8 @@ enum Drain {
     No,
     /// No connection begins; those that had begun still come in until then.
     Emptying {
+        /// If nothing is left to be done, whether all has come in is looked at then.
+        look_ms: u64,
         listeners_until_ms: u64,
         until_ms: u64,
     },
@@ -104,7 +107,9 @@ impl Worker {
         }
         let drain = match self.drain {
             Drain::No => None,
-            Drain::Emptying { listeners_until_ms, .. } => Some(listeners_until_ms),
+            Drain::Emptying { look_ms, listeners_until_ms, .. } => {
+                Some(if self.open == 0 { look_ms } else { listeners_until_ms })
+            }
             Drain::Closing { .. } => Some(0),
             Drain::Ending { until_ms } => Some(until_ms),
         };
@@ -134,9 +139,15 @@ impl Worker {
         });
         self.fan_out(io);
         match self.drain {
-            Drain::Emptying { listeners_until_ms, until_ms } if listeners_until_ms <= now_ms => {
-                io.close_listeners();
-                self.drain = Drain::Closing { until_ms };
+            Drain::Emptying { look_ms, listeners_until_ms, until_ms } => {
+                let looks = self.open == 0 && look_ms <= now_ms;
+                if listeners_until_ms <= now_ms || looks && !io.has_begun_connections() {
+                    io.close_listeners();
+                    self.drain = Drain::Closing { until_ms };
+                } else if looks {
+                    let look_ms = now_ms + DRAIN_LOOK_MS;
+                    self.drain = Drain::Emptying { look_ms, listeners_until_ms, until_ms };
+                }
             }
             Drain::Closing { until_ms } => self.drain = Drain::Ending { until_ms },
             _ => {}
@@ -281,13 +292,14 @@ impl Worker {
         if self.drain != Drain::No {
             return;
         }
-        io.refuse_new();
+        io.refuse_new(self.cx.settings.drain_new);
         self.cx.draining = true;
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.unix_s());
         let drain_ms = self.cx.settings.drain_ms;
         let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
-        self.drain = Drain::Emptying { listeners_until_ms, until_ms: now_ms + drain_ms };
+        let (look_ms, until_ms) = (now_ms + DRAIN_LOOK_MS, now_ms + drain_ms);
+        self.drain = Drain::Emptying { look_ms, listeners_until_ms, until_ms };
         for index in self.connections.indices() {
             // Visiting a connection also gives it the deadline it has from now on.
             let peer = Peer::from_index(index as u32);

@@ -50,6 +50,10 @@ pub(crate) struct ServerFlags {
     /// [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     control: Vec<ControlAddress>,
+    /// Address of the monitor listener, which says how the server is: IP:PORT or unix:PATH; may be
+    /// repeated
+    #[arg(long, value_name = "ADDRESS")]
+    monitor: Vec<ControlAddress>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
@@ -68,6 +72,9 @@ impl ServerFlags {
         }
         if !self.control.is_empty() {
             settings.control.clone_from(&self.control);
+        }
+        if !self.monitor.is_empty() {
+            settings.monitor.clone_from(&self.monitor);
         }
         if let Some(workers) = self.workers {
             settings.workers = workers.into();

@@ -4,11 +4,12 @@ use std::io::{IsTerminal, stderr};
 use std::process;
 use std::thread;
 
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator;
-use stentor_server::Server;
 use stentor_server::config::Settings;
-use tracing::{Level, info};
+use stentor_server::{Inherited, Server};
+use tracing::{Level, info, warn};
 
 use crate::Failure;
 
@@ -23,9 +24,20 @@ pub(crate) fn log_to_stderr(level: Level) {
         .init();
 }
 
-/// Starts the server, or says why it cannot be.
+/// Starts the server, or says why it cannot be. It takes the sockets that the process was started
+/// with.
 pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
-    stentor_server::start(settings).map_err(|error| Failure::Failed(error.to_string()))
+    let inherited = Inherited::all().map_err(|error| {
+        Failure::Failed(format!("the sockets given by LISTEN_FDS cannot be taken: {error}"))
+    })?;
+    stentor_server::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Tells whoever supervises the process, if that wants to know (`NOTIFY_SOCKET`, sd_notify(3)).
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!("the supervisor could not be told: {error}");
+    }
 }
 
 /// What a signal told the process to do.
@@ -57,15 +69,23 @@ impl Signals {
     }
 }
 
-/// Stops gracefully: what was asked is answered. A second signal to stop ends the process at once.
+/// Stops gracefully: announces it, then answers what was asked. A second signal to stop ends the
+/// process at once.
 pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> {
-    info!("stopping: answering what was asked; a second signal ends at once");
-    server.drain();
+    notify(&[NotifyState::Stopping]);
     thread::spawn(move || {
         while signals.wait() != Told::Stop {}
         eprintln!("stentor: ended at once");
         process::exit(1);
     });
+    server.announce_stop();
+    let announce = server.drain_announce();
+    if !announce.is_zero() {
+        info!("stopping in {announce:?}: /-/readyz says so, and everything goes on until then");
+        thread::sleep(announce);
+    }
+    info!("stopping: answering what was asked; a second signal ends at once");
+    server.drain();
     server.wait().map_err(Failure::Failed)?;
     info!("stopped");
     Ok(())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sd_notify::NotifyState;
 use stentor_server::Server;
 use stentor_server::config::{ControlAddress, Mount, Settings};
 use tracing::{Level, error, info, warn};
@@ -62,10 +63,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
+    for address in server.monitor() {
+        info!("monitor listener at {address}");
+    }
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
+    lifecycle::notify(&[NotifyState::Ready]);
     while let Told::Reload = signals.wait() {
+        // Which moment it was tells the supervisor that this is the reload it asked for.
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            lifecycle::notify(&[NotifyState::Reloading, now]);
+        }
         reload(args, &mut server);
+        lifecycle::notify(&[NotifyState::Ready]);
     }
     lifecycle::stop(server, signals)
 }

@@ -14,6 +14,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
+use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 
@@ -81,6 +82,10 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "pin", false),
     ("", "server_header", false),
     ("", "drain", false),
+    ("", "drain_announce", false),
+    ("", "drain_new", false),
+    ("monitor", "listen", true),
+    ("monitor", "public_probes", false),
     ("limits", "head_timeout", false),
     ("limits", "keep_alive_timeout", false),
     ("limits", "write_timeout", false),
@@ -168,6 +173,9 @@ struct Layer {
     pin: Option<bool>,
     server_header: Option<bool>,
     drain: Option<Millis<0, HOUR>>,
+    drain_announce: Option<Millis<0, HOUR>>,
+    drain_new: Option<NewConnections>,
+    monitor: MonitorLayer,
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
@@ -176,6 +184,20 @@ struct Layer {
     lookup: Option<Tables<LookupLayer>>,
     #[serde(rename = "static")]
     mounts: Option<Tables<MountLayer>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum NewConnections {
+    Refuse,
+    Drop,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct MonitorLayer {
+    listen: Option<OneOrMany<ControlAddress>>,
+    public_probes: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -262,6 +284,13 @@ impl Layer {
         set(&mut settings.pin, self.pin, |flag| flag);
         set(&mut settings.server_header, self.server_header, |flag| flag);
         set(&mut settings.drain_ms, self.drain, |time| time.0);
+        set(&mut settings.drain_announce_ms, self.drain_announce, |time| time.0);
+        set(&mut settings.drain_new, self.drain_new, |how| match how {
+            NewConnections::Refuse => TurnAway::Refuse,
+            NewConnections::Drop => TurnAway::Drop,
+        });
+        set(&mut settings.monitor, self.monitor.listen, |many| many.0);
+        set(&mut settings.public_probes, self.monitor.public_probes, |flag| flag);
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });

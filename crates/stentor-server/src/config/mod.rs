@@ -20,6 +20,7 @@ use std::str::FromStr;
 
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
+use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 
 pub use error::ConfigError;
@@ -31,6 +32,10 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses of the control listener: publishing, status and every read.
     pub control: Vec<ControlAddress>,
+    /// Addresses of the monitor listener: how the server is, and nothing else.
+    pub monitor: Vec<ControlAddress>,
+    /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
+    pub public_probes: bool,
     /// Names that the control listener goes by, beside its addresses and `localhost`.
     pub control_hosts: Vec<String>,
     /// Worker threads of the public listener; control has one more. More than there are cores is
@@ -43,6 +48,10 @@ pub struct Settings {
     pub server_header: bool,
     /// How long a graceful stop waits for the connections to finish.
     pub drain_ms: u64,
+    /// How long a stop is announced by `/-/readyz` while everything goes on.
+    pub drain_announce_ms: u64,
+    /// What a stop has for those who want to connect.
+    pub drain_new: TurnAway,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// How streams are kept alive, and how they end.
@@ -194,7 +203,7 @@ pub struct Files {
     pub small_bytes_max: usize,
 }
 
-/// Where the control listener is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
+/// Where a listener for operators is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlAddress {
     /// An IP address and a port.
@@ -273,28 +282,7 @@ impl Settings {
     ///
     /// Which settings contradict each other, and why that matters.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        for (i, listen) in self.listen.iter().enumerate() {
-            if listen.port() != 0 && self.listen[..i].contains(listen) {
-                return Err(ConfigError::new("listen", format!("{listen} is there twice")));
-            }
-            for control in &self.control {
-                if let ControlAddress::Tcp(control) = control
-                    && overlap(*listen, *control)
-                {
-                    let reason = format!(
-                        "the public address {listen} and the control address {control} overlap: \
-                         whoever may read could also publish; give one of them another port"
-                    );
-                    return Err(ConfigError::new("listen and control", reason));
-                }
-            }
-        }
-        for (i, control) in self.control.iter().enumerate() {
-            let any_port = matches!(control, ControlAddress::Tcp(a) if a.port() == 0);
-            if !any_port && self.control[..i].contains(control) {
-                return Err(ConfigError::new("control", format!("{control} is there twice")));
-            }
-        }
+        self.check_listeners()?;
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
@@ -315,16 +303,75 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// No address may belong to two kinds of listeners, nor be there twice. With `SO_REUSEPORT` the
+    /// kernel would not refuse the second one: it would deal the connections out between the two.
+    fn check_listeners(&self) -> Result<(), ConfigError> {
+        let public: Vec<_> = self.listen.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let kinds = [("listen", &public), ("control", &self.control), ("monitor", &self.monitor)];
+        for (i, (kind, addresses)) in kinds.iter().enumerate() {
+            for (at, address) in addresses.iter().enumerate() {
+                if addresses[..at].iter().any(|other| other == address && !other.is_any_port()) {
+                    return Err(ConfigError::new(kind, format!("{address} is there twice")));
+                }
+            }
+            for (other, others) in &kinds[i + 1..] {
+                let mut pairs = addresses.iter().flat_map(|a| others.iter().map(move |b| (a, b)));
+                if let Some((address, second)) = pairs.find(|(a, b)| a.overlaps(b)) {
+                    let reason = format!(
+                        "{address} and {second} overlap: whoever may reach one would reach the \
+                         other; give one of them another port"
+                    );
+                    return Err(ConfigError::new(&format!("{kind} and {other}"), reason));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ControlAddress {
+    /// The address and port, if it is not a socket file.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            ControlAddress::Tcp(address) => Some(*address),
+            ControlAddress::Unix(_) => None,
+        }
+    }
+
+    /// Whether the kernel chooses the port.
+    fn is_any_port(&self) -> bool {
+        matches!(self, ControlAddress::Tcp(address) if address.port() == 0)
+    }
+
+    /// Whether a connection to one could arrive at the other.
+    fn overlaps(&self, other: &ControlAddress) -> bool {
+        let (ControlAddress::Tcp(a), ControlAddress::Tcp(b)) = (self, other) else {
+            return self == other;
+        };
+        // An IPv4 address is the same host when it is written as an IPv6 one.
+        let same_host = a.ip().to_canonical() == b.ip().to_canonical()
+            || a.ip().is_unspecified()
+            || b.ip().is_unspecified();
+        a.port() == b.port() && a.port() != 0 && same_host
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
+            monitor: Vec::new(),
+            public_probes: false,
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin: false,
             server_header: true,
             drain_ms: 10_000,
+            drain_announce_ms: 0,
+            drain_new: TurnAway::Refuse,
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),
@@ -432,16 +479,6 @@ impl fmt::Display for ControlAddress {
             ControlAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
-}
-
-/// Whether a connection to one address could arrive at the other. With `SO_REUSEPORT` the kernel
-/// would not refuse the second listener: it would deal the connections out between the two.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    // An IPv4 address is the same host when it is written as an IPv6 one.
-    let same_host = a.ip().to_canonical() == b.ip().to_canonical()
-        || a.ip().is_unspecified()
-        || b.ip().is_unspecified();
-    a.port() == b.port() && a.port() != 0 && same_host
 }
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);

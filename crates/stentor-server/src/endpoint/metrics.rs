@@ -27,6 +27,7 @@ fn connections(page: &mut Page, report: &Report) {
     let listeners = [
         ("{listener=\"public\"}", c.connections_public),
         ("{listener=\"control\"}", c.connections_control),
+        ("{listener=\"monitor\"}", c.connections_monitor),
     ];
     page.family("connections", "gauge", "Open connections by listener.", &listeners);
     let doing = [

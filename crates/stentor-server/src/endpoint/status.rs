@@ -4,6 +4,7 @@ use crate::exchange::Exchange;
 use crate::stats::Totals;
 use serde::Serialize;
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 use stentor_io::process_memory;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
@@ -38,13 +39,15 @@ impl Report {
         let counts = x.shared.hub.counts();
         let files = x.shared.file_cache.kept();
         let memory = process_memory();
-        let connections_open = counters.connections_public + counters.connections_control;
+        let connections_open = counters.connections_public
+            + counters.connections_control
+            + counters.connections_monitor;
         Report {
             version: env!("CARGO_PKG_VERSION"),
             epoch: x.shared.hub.epoch().to_string(),
             uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
             workers: x.shared.workers_public,
-            draining: x.draining,
+            draining: x.shared.is_stopping.load(Ordering::Relaxed),
             connections_open,
             topics: counts.topics,
             messages_published: counts.published_total,
@@ -132,7 +135,7 @@ pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
 
 /// `GET /-/readyz`: whether new connections are welcome, on every worker.
 pub(crate) fn ready(x: &mut Exchange<'_>) {
-    if x.draining {
+    if x.shared.is_stopping.load(Ordering::Relaxed) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, "Draining: this server is about to stop.");
     } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
         let reason = "A worker has broken and the others go on: restart this server.";

@@ -343,21 +343,3 @@ fn a_reader_that_is_sent_nothing_is_told_where_it_is() {
     let (_, told) = world.ask(PUBLIC, get.as_bytes());
     assert!(told.contains(&format!("id: {latest}\n")), "{told}");
 }
-
-#[test]
-fn readers_delete_nothing() {
-    let mut world = World::new(1, kind(), patient());
-    let (_, answer) = world.ask(PUBLIC, b"DELETE /small HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
-    assert!(world.shared.hub.value("/small").is_some());
-}
-
-#[test]
-fn the_answer_to_a_head_has_no_body() {
-    let mut world = World::new(1, kind(), patient());
-    for path in ["/small", "/none", "/-/status", "/-/healthz", "/-/values?topic=/small"] {
-        let head = format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n\r\n");
-        let (_, answer) = world.ask(CONTROL, head.as_bytes());
-        assert!(answer.contains("Content-Length: ") && answer.ends_with("\r\n\r\n"), "{answer}");
-    }
-}

@@ -63,6 +63,7 @@ use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 use stentor_io::{Faults, Rng};
 use stentor_wire::lookup::Template;
@@ -171,6 +172,7 @@ impl World {
             addresses: AddressCounts::new(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
+            is_stopping: AtomicBool::new(false),
             started_unix_s: 0,
         });
         let settings = Arc::new(settings);

@@ -16,7 +16,7 @@ use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::io::IoSlice;
 use std::net::IpAddr;
-use stentor_io::{Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim};
+use stentor_io::{Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim, TurnAway};
 use streams::Streams;
 
 /// A client's end of a connection, or of a stream.
@@ -309,8 +309,12 @@ impl Backend for Net {
         self.with(|io| io.abort(peer));
     }
 
-    fn refuse_new(&mut self) {
-        self.with(|io| io.refuse_new());
+    fn refuse_new(&mut self, how: TurnAway) {
+        self.with(|io| io.refuse_new(how));
+    }
+
+    fn has_begun_connections(&mut self) -> bool {
+        self.with(|io| io.has_begun_connections())
     }
 
     fn close_listeners(&mut self) {

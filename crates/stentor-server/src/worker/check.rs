@@ -5,7 +5,7 @@
 //! it while there are few.
 
 use super::Worker;
-use crate::access::{CONTROL, PUBLIC};
+use crate::access::LISTENERS;
 use crate::memory::Usage;
 use crate::stats::Activity;
 use crate::stream::feeds::{FeedId, Member};
@@ -29,7 +29,8 @@ impl Worker {
             return;
         }
         let (mut open, mut usage) = (0, Usage::default());
-        let (mut by_role, mut by_activity, mut by_transport) = ([0; 2], [0; 4], [0; 4]);
+        let mut by_role = [0; LISTENERS.len()];
+        let (mut by_activity, mut by_transport) = ([0; 4], [0; 4]);
         let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
         for index in self.connections.indices() {
             let Some(connection) = self.connections.at(index) else { continue };
@@ -54,7 +55,7 @@ impl Worker {
         }
         assert_eq!((self.open, self.cx.memory.usage), (open, usage));
         let stats = &self.cx.stats;
-        for role in [PUBLIC, CONTROL] {
+        for role in LISTENERS.iter().map(|listener| listener.role) {
             assert_eq!(self.cx.connections(role).value(), by_role[usize::from(role)], "{role}");
         }
         let counted = |activity: Activity| by_activity[activity as usize];

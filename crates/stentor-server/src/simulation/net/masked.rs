@@ -12,6 +12,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
     Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
+    TurnAway,
 };
 
 /// The mask of one direction of a flow.
@@ -303,8 +304,12 @@ impl<B: Backend> Backend for Masked<'_, B> {
         self.sessions.remove(peer);
     }
 
-    fn refuse_new(&mut self) {
-        self.io.refuse_new();
+    fn refuse_new(&mut self, how: TurnAway) {
+        self.io.refuse_new(how);
+    }
+
+    fn has_begun_connections(&mut self) -> bool {
+        self.io.has_begun_connections()
     }
 
     fn close_listeners(&mut self) {

@@ -13,6 +13,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
     Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
+    TurnAway,
 };
 
 /// What a frame says.
@@ -303,11 +304,15 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         self.free(peer);
     }
 
-    fn refuse_new(&mut self) {
+    fn refuse_new(&mut self, how: TurnAway) {
         for carrier in self.carriers.carriers.keys().copied().collect::<Vec<_>>() {
             self.control(carrier, |out| put_frame(out, 0, Kind::GoAway, &[]));
         }
-        self.io.refuse_new();
+        self.io.refuse_new(how);
+    }
+
+    fn has_begun_connections(&mut self) -> bool {
+        self.io.has_begun_connections()
     }
 
     fn close_listeners(&mut self) {

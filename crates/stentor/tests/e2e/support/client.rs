@@ -36,7 +36,7 @@ pub(crate) enum Ending {
 }
 
 /// Where to send a request that has a connection of its own.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Url(pub(crate) SocketAddr);
 
 impl Url {

@@ -2,6 +2,8 @@
 
 use super::{Client, PATIENCE, Url, eventually};
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -180,15 +182,23 @@ impl Server {
     /// With a configuration file and flags. `prelude` is shell that runs first, such as
     /// `ulimit -n 64;`.
     pub(crate) fn with(prelude: &str, toml: &str, flags: &[&str]) -> Server {
-        Server::listening("127.0.0.1:0", prelude, toml, flags)
+        Server::listening("127.0.0.1:0", prelude, toml, flags, Stdio::null())
     }
 
     /// With a configuration file, where another server was that has ended.
     pub(crate) fn again_at(address: Url, toml: &str) -> Server {
-        Server::listening(&address.0.to_string(), "", toml, &["--workers", "2"])
+        Server::listening(&address.0.to_string(), "", toml, &["--workers", "2"], Stdio::null())
     }
 
-    fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str]) -> Server {
+    /// With a public listener that it is given, as systemd gives it.
+    pub(crate) fn inheriting(listener: &TcpListener, toml: &str) -> Server {
+        let address = listener.local_addr().unwrap().to_string();
+        let prelude = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1;";
+        let stdin = OwnedFd::from(listener.try_clone().unwrap()).into();
+        Server::listening(&address, prelude, toml, &["--workers", "2"], stdin)
+    }
+
+    fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str], stdin: Stdio) -> Server {
         let dir = TempDir::new();
         let file = dir.path().join("stentor.toml");
         fs::write(&file, toml).unwrap();
@@ -197,7 +207,7 @@ impl Server {
         command.arg(env!("CARGO_BIN_EXE_stentor")).args(["serve", "-c"]).arg(&file);
         command.args(["--listen", address, "--control", "127.0.0.1:0"]).args(flags);
         without_settings(&mut command);
-        let mut child = Child::spawn(&mut command);
+        let mut child = Child::spawn(command.stdin(stdin));
         let address = |text: String| -> Url { Url(text.parse().expect("an address is logged")) };
         child.logged("ready: ");
         let public = address(child.logged("public listener at http://"));

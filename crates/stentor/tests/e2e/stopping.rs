@@ -1,0 +1,124 @@
+//! A stop as whoever wants to connect meanwhile sees it, and a restart that nobody notices.
+
+use crate::support::{Client, Server, Url, eventually};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A server, and a request that keeps it from ending.
+fn busy(toml: &str) -> (Server, Client) {
+    let server = Server::configured(toml);
+    let mut uploading = server.publisher();
+    uploading.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
+    eventually("the request has begun", || {
+        (server.figure("counters/connections_reading") >= 1).then_some(())
+    });
+    (server, uploading)
+}
+
+fn connect(address: Url) -> Option<ErrorKind> {
+    let attempt = TcpStream::connect_timeout(&address.0, Duration::from_millis(300));
+    attempt.err().map(|error| error.kind())
+}
+
+#[test]
+fn who_comes_during_a_stop_is_refused_at_once() {
+    let (mut server, mut uploading) = busy("");
+    let mut early = server.reader();
+    server.child.signal("TERM");
+    server.child.logged("stopping: ");
+    // No SYN is dropped: a proxy would wait for a second before it tries the next server.
+    eventually("new connections are refused", || match connect(server.public) {
+        None => None,
+        Some(error) => {
+            assert_eq!(error, ErrorKind::ConnectionRefused);
+            Some(())
+        }
+    });
+    assert!(server.child.is_running());
+    early.get("/none").refused(404);
+    uploading.send("x");
+    uploading.response().expect(201);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn who_comes_during_a_stop_hears_nothing_if_so_configured() {
+    let (mut server, mut uploading) = busy("drain_new = 'drop'\n");
+    server.child.signal("TERM");
+    server.child.logged("stopping: ");
+    eventually("new connections wait", || match connect(server.public) {
+        None => None,
+        Some(error) => {
+            assert_eq!(error, ErrorKind::TimedOut);
+            Some(())
+        }
+    });
+    uploading.send("x");
+    uploading.response().expect(201);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn a_stop_is_announced_while_everything_goes_on() {
+    let mut server = Server::configured("drain_announce = '1s'\n");
+    server.publish("/a", "x");
+    server.control.get("/-/readyz").expect(200);
+    server.child.signal("TERM");
+    server.child.logged("stopping in 1s");
+    assert!(server.control.get("/-/readyz").refused(503).text().contains("Draining"));
+    assert_eq!(server.control.get("/-/status").expect(200).json()["draining"], true);
+    assert_eq!(server.public.get("/a").expect(200).text(), "x");
+    server.publish("/a", "y");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+/// One request on a new connection: whether it was answered.
+fn visit(address: Url) -> Result<(), String> {
+    let mut stream = TcpStream::connect(address.0).map_err(|error| format!("connect: {error}"))?;
+    let mut answer = Vec::new();
+    let asked = stream.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let read = asked.and_then(|()| stream.read_to_end(&mut answer));
+    match answer.starts_with(b"HTTP/1.1 ") {
+        true => Ok(()),
+        false => Err(format!("{read:?}: {}", String::from_utf8_lossy(&answer))),
+    }
+}
+
+#[test]
+fn a_restart_with_a_listener_of_the_supervisor_loses_no_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Url(listener.local_addr().unwrap());
+    let (answered, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let visitors: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        visit(address)?;
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok::<(), String>(())
+                })
+            })
+            .collect();
+        for life in 1..=3 {
+            let mut server = Server::inheriting(&listener, "");
+            assert_eq!(server.public, address);
+            eventually("requests are answered", || {
+                (answered.load(Ordering::Relaxed) > life * 300).then_some(())
+            });
+            if life == 3 {
+                over.store(true, Ordering::Relaxed);
+                for visitor in visitors {
+                    visitor.join().unwrap().unwrap();
+                }
+                return;
+            }
+            server.child.signal("TERM");
+            assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+        }
+    });
+}
