@@ -57,7 +57,10 @@ fn is_installed(program: &str) -> bool {
 fn package(program: &str) -> &str {
     match program {
         "chromedriver" => "chromium-driver",
+        "dh" => "debhelper",
         "node" => "nodejs",
+        "npx" => "npm",
+        "readelf" => "binutils",
         other => other,
     }
 }
