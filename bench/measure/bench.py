@@ -129,10 +129,10 @@ def compile_c(source: str, target: Path, *flags: str) -> Path:
 
 
 def build_stentor() -> Path:
-    """Builds the release binary and returns the path that cargo itself reports."""
+    """Builds the binary as it is shipped and returns the path that cargo itself reports."""
     if not shutil.which("cargo"):
         raise MeasurementError("cargo is missing: install Rust, or name a binary with --stentor")
-    command = ["cargo", "build", "--release", "--quiet", "--package", "stentor",
+    command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "stentor",
                "--message-format", "json-render-diagnostics"]
     built = subprocess.run(command, cwd=BENCH_DIR.parent, check=True, stdout=subprocess.PIPE)
     for line in built.stdout.splitlines():

@@ -57,8 +57,11 @@ fn is_installed(program: &str) -> bool {
 fn package(program: &str) -> &str {
     match program {
         "chromedriver" => "chromium-driver",
+        "dh" => "debhelper",
         "go" => "golang-go",
         "node" => "nodejs",
+        "npx" => "npm",
+        "readelf" => "binutils",
         other => other,
     }
 }

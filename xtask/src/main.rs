@@ -1,5 +1,5 @@
 //! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`,
-//! `cargo xtask mutants`.
+//! `cargo xtask dist`, `cargo xtask mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
 //! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dist;
 mod host;
 mod mutants;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test", passed_on @ ..] => test(passed_on),
         ["ci"] => ci(),
+        ["dist", args @ ..] => dist::dist(args),
         ["mutants", passed_on @ ..] => mutants::run(&root(), passed_on),
         _ => {
             eprint!("{USAGE}");
@@ -39,6 +41,9 @@ const USAGE: &str = "\
 Usage:
   cargo xtask test [ARGUMENTS]   all tests; arguments go to cargo test
   cargo xtask ci                 all that must hold before a change goes in, tests last
+  cargo xtask dist [--check] [amd64|arm64]
+                                 what is shipped, into target/dist/packages/; --check installs
+                                 it in a root of its own and builds it again elsewhere
   cargo xtask mutants [--list] [FILTER...]
                                  break the server on purpose, in the ways that xtask/mutants/
                                  lists, and see whether its tests notice; a filter is a part of

@@ -5,6 +5,7 @@
 //! formats that look-ups imitate do not escape either.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use memchr::memchr2;
 
@@ -82,6 +83,20 @@ impl Template {
     /// Whether there is a `{value}`.
     pub fn has_value(&self) -> bool {
         self.pieces.contains(&Piece::Value)
+    }
+}
+
+/// As it would be written, holes and literal braces included.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pieces.iter().try_for_each(|piece| match piece {
+            Piece::Literal(literal) => {
+                let text = String::from_utf8_lossy(literal);
+                f.write_str(&text.replace('{', "{{").replace('}', "}}"))
+            }
+            Piece::Name => f.write_str("{name}"),
+            Piece::Value => f.write_str("{value}"),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Settings, parse_address};
 
-use crate::{Failure, bench, check, completions, demo, publish, serve, subscribe, tune};
+use crate::{Failure, bench, check, completions, config, demo, publish, serve, subscribe, tune};
 
 /// Publish once; every reader hears it.
 ///
@@ -17,7 +17,6 @@ use crate::{Failure, bench, check, completions, demo, publish, serve, subscribe,
     name = "stentor",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = EXAMPLES,
     max_term_width = 100
 )]
@@ -36,7 +35,12 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     Tune(tune::TuneArgs),
     Check(check::CheckArgs),
+    #[command(after_help = config::EXAMPLES)]
+    Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
+    #[cfg(feature = "man")]
+    #[command(hide = true)]
+    Man(crate::man::ManArgs),
 }
 
 /// Flags of every command that runs a server. A flag replaces what the other sources say.

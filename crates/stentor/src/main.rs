@@ -13,8 +13,11 @@ mod bench;
 mod check;
 mod client;
 mod completions;
+mod config;
 mod demo;
 mod lifecycle;
+#[cfg(feature = "man")]
+mod man;
 mod publish;
 mod serve;
 mod subscribe;
@@ -37,7 +40,10 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
+        #[cfg(feature = "man")]
+        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -81,7 +81,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 impl ServeArgs {
-    fn settings(&self) -> Result<Settings, Failure> {
+    /// From all sources.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = self.server.settings(self.config.as_deref())?;
         settings.pin |= self.pin;
         if let Some(root) = &self.root {
@@ -110,7 +111,7 @@ fn reload(args: &ServeArgs, server: &mut Server) {
 const EXAMPLES: &str = "\
 Examples:
   stentor serve
-  stentor serve -c /etc/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  stentor serve -c /etc/stentor/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
   stentor serve --root /srv/www                 files too, where no topic answers
   stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
   kill -HUP $(pidof stentor)                    read the configuration again";

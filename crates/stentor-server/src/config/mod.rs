@@ -12,6 +12,7 @@
 mod error;
 mod layer;
 mod quantity;
+mod show;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -81,6 +81,16 @@ impl Kind {
     }
 }
 
+/// A size as text that is read as the same.
+pub(super) fn size(bytes: u64) -> String {
+    (SIZE.show)(bytes)
+}
+
+/// A duration as text that is read as the same.
+pub(super) fn duration(ms: u64) -> String {
+    (DURATION.show)(ms)
+}
+
 /// Reads a value of a kind from an integer or a string.
 struct Reader {
     kind: &'static Kind,

@@ -16,7 +16,7 @@ fn run_with_input(args: &[&str], input: &str) -> Said {
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "demo", "pub", "sub", "check", "completions"] {
+    for command in ["serve", "demo", "pub", "sub", "check", "config", "completions"] {
         assert!(help.out.contains(&format!("\n  {command} ")), "{command}: {}", help.out);
         let own = run(&[command, "--help"]);
         assert_eq!((own.code, own.err.as_str()), (Some(0), ""), "{command}");
@@ -26,6 +26,37 @@ fn help_names_every_command() {
     assert_eq!(run(&["serev"]).code, Some(2));
     assert_eq!(run(&["serve", "--wrokers", "2"]).code, Some(2));
     assert_eq!(run(&[]).code, Some(2));
+}
+
+#[test]
+fn help_on_a_command_is_what_the_command_says_of_itself() {
+    for command in ["serve", "config", "sub"] {
+        let said = run(&["help", command]);
+        assert_eq!((said.code, said.out), (Some(0), run(&[command, "--help"]).out), "{command}");
+    }
+    assert_eq!(run(&["help", "nonsense"]).code, Some(2));
+}
+
+#[test]
+fn config_shows_what_is_set_and_can_be_read_again() {
+    let dir = TempDir::new();
+    let (file, again) = (dir.path().join("a.toml"), dir.path().join("b.toml"));
+    fs::write(&file, "drain = '3s'\nserver_header = false\nworkers = 7\n").unwrap();
+    let mut command = stentor(["config", "--workers", "999", "-c", file.to_str().unwrap()]);
+    let output = command.env("STENTOR_DRAIN", "4s").output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "drain = \"4s\"  # default: \"10s\"",
+        "server_header = false  # default: true",
+        "# head_timeout = \"10s\"",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} in {printed}");
+    }
+    assert!(printed.contains("\nworkers = 999  # default: "), "{printed}");
+    fs::write(&again, &printed).unwrap();
+    assert_eq!(run(&["config", "-c", again.to_str().unwrap()]).out, printed);
+    fs::write(&again, "workers = 0").unwrap();
+    assert_eq!(run(&["config", "-c", again.to_str().unwrap()]).code, Some(2));
 }
 
 #[test]
