@@ -479,10 +479,10 @@ mod tests {
 
     #[test]
     fn a_handshake_under_way_is_told_by_its_port_and_state() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n\
-                     \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000\n\
-                     \x20  1: 0100007F:1F90 0100007F:9C40 03 00000000:00000000 01:00000064 00000000\n\
-                     \x20  2: 0100007F:1F91 0100007F:9C41 01 00000000:00000000 00:00000000 00000000";
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n\
+                     \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n\
+                     \x20  1: 0100007F:1F90 0100007F:9C40 03 00000000:00000000 01:00000064\n\
+                     \x20  2: 0100007F:1F91 0100007F:9C41 01 00000000:00000000 00:00000000";
         assert_eq!(
             [0x1f90, 0x1f91, 0x9c40, 3].map(|p| has_handshakes(table, p)),
             [true, false, false, false]

@@ -473,8 +473,8 @@ fn settings_that_contradict_each_other() {
     for (text, expected) in [
         ("listen = ['0.0.0.0:80', '0.0.0.0:80']", "listen: 0.0.0.0:80 is there twice"),
         ("control = ['unix:/a', 'unix:/a']", "control: unix:/a is there twice"),
-        ("listen = '0.0.0.0:8081'", "listen and control: the public address 0.0.0.0:8081 and"),
-        ("listen = '127.0.0.1:8081'", "listen and control: the public address 127.0.0.1:8081"),
+        ("listen = '0.0.0.0:8081'", "listen and control: 0.0.0.0:8081 and"),
+        ("listen = '127.0.0.1:8081'", "listen and control: 127.0.0.1:8081"),
         ("[cors]\norigins = ['*', 'https://a.example']", "cors.origins: '*' already allows"),
         (
             "[[lookup]]\npath = '/a='\ntopics = '/{name}'\n\
