@@ -110,6 +110,7 @@ fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option
 fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) {
     match (path, x.listener().operates) {
         (VALUES, _) => endpoint::values::many(x, request, query),
+        (b"/-/stentor.js", _) => endpoint::client::get(x, request),
         (b"/-/status", true) => endpoint::status::status(x, request),
         (b"/-/metrics", true) => endpoint::metrics::metrics(x),
         (b"/-/healthz", true) => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
@@ -124,13 +125,13 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         (b"/-/panic", _) => panic!("a panic for the tests"),
         (_, true) => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page; there are /-/values, /-/events, /-/publish, /-/status, /-/metrics, \
-             /-/healthz, /-/readyz, /-/topics and /-/echo.",
+            "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/status, \
+             /-/metrics, /-/healthz, /-/readyz, /-/topics and /-/echo.",
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page here; /-/values and /-/events are public, all others are on the control \
-             listener.",
+            "No such page here; /-/values, /-/events and /-/stentor.js are public, all others are \
+             on the control listener.",
         ),
     }
 }

@@ -168,6 +168,7 @@ impl World {
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             file_cache,
+            client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,

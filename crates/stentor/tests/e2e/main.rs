@@ -41,3 +41,4 @@ mod sse;
 mod statics;
 mod tune;
 mod websocket;
+mod welcome;
