@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use stentor_hub::{Pattern, Rule};
 use stentor_server::Server;
 use stentor_server::config::Mount;
 use tracing::{Level, error};
@@ -55,6 +56,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     })?;
     let mut settings = args.server.settings(None)?;
     settings.mounts.push(Mount::new("/demo", site.root()));
+    // As many as the page's charts have room for.
+    let quotes =
+        Pattern::parse("/quotes/*").map_err(|reason| Failure::Failed(reason.to_string()))?;
+    settings.topics.push(Rule { history: 90, ..Rule::new(quotes) });
     let server = lifecycle::start(settings)?;
     let scene = Scene { days: days.len(), first, last, speed: args.speed };
     greet(&introduction(&base_url(&server), site.written_at(), &scene));

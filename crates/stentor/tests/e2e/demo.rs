@@ -74,6 +74,26 @@ fn the_demos_curl_lines_work_as_they_are_printed() {
     );
 }
 
+/// What an element of the page says.
+fn text(browser: &mut Browser, id: &str) -> String {
+    let script = format!("return document.getElementById('{id}').textContent");
+    browser.run(&script).as_str().unwrap().to_owned()
+}
+
+/// How many messages the page says that it was sent.
+fn messages(browser: &mut Browser) -> u64 {
+    text(browser, "messages").replace(',', "").parse().unwrap()
+}
+
+/// The number of the newest message of a quote.
+fn newest(url: Url) -> u64 {
+    let quote = url.get("/quotes/aapl");
+    if quote.status != 200 {
+        return 0;
+    }
+    quote.tag().trim_matches('"').split_once('-').unwrap().1.parse().unwrap()
+}
+
 #[test]
 fn a_browser_shows_prices_that_change() {
     let Some(mut browser) = Browser::start() else { return };
@@ -94,10 +114,6 @@ fn a_browser_shows_prices_that_change() {
         let next = prices(&mut browser);
         first.iter().zip(&next).all(|(first, next)| first != next).then_some(())
     });
-    let text = |browser: &mut Browser, id: &str| -> String {
-        let script = format!("return document.getElementById('{id}').textContent");
-        browser.run(&script).as_str().unwrap().to_owned()
-    };
     assert_eq!(text(&mut browser, "state"), "Live");
     assert!(text(&mut browser, "day").contains("20"), "the day being replayed is shown");
     let lines = browser.run(
@@ -105,8 +121,58 @@ fn a_browser_shows_prices_that_change() {
                              .filter(line => line.getAttribute('d').includes('L')).length",
     );
     assert_eq!(lines, 5, "every quote has its chart");
+    browser.run("performance.clearResourceTimings()");
     drop(child);
     eventually("the page says that the server is away", || {
         (text(&mut browser, "state") == "Reconnecting").then_some(())
     });
+    eventually("it has tried in vain, more than once", || {
+        let tries = browser.run(
+            "return performance.getEntriesByType('resource')\
+                                 .filter(({name}) => name.includes('/-/events')).length",
+        );
+        (tries.as_u64().unwrap() >= 2).then_some(())
+    });
+    assert_eq!(text(&mut browser, "reconnects"), "1", "one server was lost, once");
+}
+
+#[test]
+fn charts_begin_with_what_history_has() {
+    let Some(mut browser) = Browser::start() else { return };
+    let (_child, url, _dir) = demo(&["--speed", "4"]);
+    eventually("some days go by", || (newest(url) > 100).then_some(()));
+    let before = newest(url);
+    browser.open(&format!("http://{}/demo/", url.0));
+    let days = eventually("the chart of a quote is drawn", || {
+        let line = browser.run("return document.querySelector('.chart .line').getAttribute('d')");
+        let days = line.as_str().unwrap_or_default().matches('L').count() as u64;
+        (days > 0).then_some(days)
+    });
+    let days_since = (newest(url) - before) / 5;
+    assert!(days > days_since + 10, "{days} days are shown, {days_since} have gone by since");
+    assert_eq!(text(&mut browser, "gaps"), "0", "it has missed nothing");
+}
+
+#[test]
+fn nothing_moves_on_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    // Long and short names of days and months, and more days than there is history.
+    let (_child, url, _dir) = demo(&["--speed", "100"]);
+    for width in [390, 820, 1280, 1440] {
+        browser.resize(width, 900);
+        browser.open(&format!("http://{}/demo/", url.0));
+        browser.run(
+            "window.shifts = [];
+             new PerformanceObserver(list => shifts.push(...list.getEntries()))
+                 .observe({type: 'layout-shift', buffered: true});",
+        );
+        let enough = messages(&mut browser) + 5 * 250;
+        eventually("a year goes by", || (messages(&mut browser) > enough).then_some(()));
+        let shift = browser.run("return shifts.reduce((sum, {value}) => sum + value, 0)");
+        let what = "return shifts.map(({sources}) => sources.map(({node}) => node?.className))";
+        assert!(shift.as_f64().unwrap() <= 0.01, "{width} px: {shift} {}", browser.run(what));
+        let script = "const {scrollWidth, clientWidth} = document.documentElement;\
+                      return scrollWidth - clientWidth";
+        assert_eq!(browser.run(script), 0, "{width} px: it is as wide as the window");
+    }
 }
