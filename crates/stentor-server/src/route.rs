@@ -15,6 +15,9 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     if matches!(request.method, Method::Put | Method::Post) && x.listener().publishes {
         return endpoint::publish::begin(x, request, body);
     }
+    if let Some(topic) = endpoint::guestbook::meant(x, request) {
+        return endpoint::guestbook::begin(x, request, body, topic);
+    }
     if bodyless {
         return answer(x, request);
     }

@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod client;
 pub(crate) mod file;
+pub(crate) mod guestbook;
 pub(crate) mod listing;
 pub(crate) mod metrics;
 pub(crate) mod publish;

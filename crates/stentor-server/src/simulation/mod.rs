@@ -33,6 +33,8 @@ mod codec;
 mod commits;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod guestbook;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
 mod handover;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The demo in a real browser: real prices appear, and change.
 
-use crate::support::{Browser, Child, TempDir, Url, eventually, stentor, tool};
+use crate::support::{Browser, Child, Client, TempDir, Url, eventually, stentor, tool};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -175,4 +175,59 @@ fn nothing_moves_on_the_page() {
                       return scrollWidth - clientWidth";
         assert_eq!(browser.run(script), 0, "{width} px: it is as wide as the window");
     }
+}
+
+#[test]
+fn what_a_visitor_publishes_every_window_hears() {
+    let (Some(mut first), Some(mut second)) = (Browser::start(), Browser::start()) else { return };
+    let (_child, url, _dir) = demo(&[]);
+    for browser in [&mut first, &mut second] {
+        browser.open(&format!("http://{}/demo/", url.0));
+        eventually("it listens", || (text(browser, "state") == "Live").then_some(()));
+    }
+    // The second of them comes within the same second as a rule, and is said again.
+    for (window, words) in [(&mut first, "<b>Hello</b>"), (&mut second, "שלום 🎉")] {
+        let words = words.to_owned();
+        window.run(&format!(
+            "document.forms.say.text.value = '{words}'; document.forms.say.requestSubmit()"
+        ));
+    }
+    for window in [&mut first, &mut second] {
+        let said = eventually("both have been heard", || {
+            let script =
+                "return [...document.querySelectorAll('#said li')].map(li => li.innerText)";
+            let said = window.run(script);
+            (said[0] != "" && said[1] != "").then_some(said)
+        });
+        let mut said = [said[0].as_str().unwrap(), said[1].as_str().unwrap()];
+        said.sort_unstable();
+        assert_eq!(said, ["<b>Hello</b>", "שלום 🎉"], "text, and no markup");
+    }
+    let page = eventually("the field is empty for what comes next", || {
+        let left = first.run("return document.forms.say.text.value");
+        (left == "").then(|| text(&mut first, "told"))
+    });
+    assert!(page.contains("second"), "{page}");
+}
+
+#[test]
+fn only_the_demos_own_page_publishes() {
+    let (_child, url, _dir) = demo(&[]);
+    let own = format!("Origin: http://{}\r\n", url.0);
+    let host = url.0;
+    let ask = |target: &str, fields: &str| {
+        let mut client = Client::connect(host);
+        let head = format!("POST {target} HTTP/1.1\r\nHost: {host}\r\n{fields}");
+        client.send(format!("{head}Content-Length: 2\r\n\r\nhi"));
+        client.response()
+    };
+    for fields in ["", "Origin: http://evil.example\r\n", "Origin: null\r\n"] {
+        ask("/demo/guestbook", fields).refused(403);
+    }
+    ask("/demo/guestbook", &format!("{own}Sec-Fetch-Site: cross-site\r\n")).refused(403);
+    ask("/demo/other", &own).refused(405);
+    ask("/quotes/aapl", &own).refused(405);
+    url.get("/demo/guestbook").refused(404);
+    ask("/demo/guestbook", &own).expect(201);
+    assert_eq!(url.get("/demo/guestbook").expect(200).text(), "hi");
 }
