@@ -33,7 +33,15 @@ class Connection {
   #retry_ms = 2_000
 
   constructor(server = '', { transport = 'auto', since, mode } = {}) {
-    this.#url = new URL(server.replace(/\/$/, '') + '/-/events', globalThis.location?.href)
+    try {
+      this.#url = new URL(server.replace(/\/$/, '') + '/-/events', globalThis.location?.href)
+    } catch {} // Refused below.
+    if (!/^http/.test(this.#url?.protocol)) {
+      throw new TypeError(`No address: '${server}'. Outside of a page connect('http://HOST:PORT').`)
+    }
+    if (transport === 'websocket' && !globalThis.WebSocket) {
+      throw new TypeError('There is no WebSocket here (in Node from 22 on): use another transport.')
+    }
     if (mode) this.#url.searchParams.set('mode', mode)
     this.#auto = transport === 'auto'
     this.#transport = this.#auto ? 'sse' : transport

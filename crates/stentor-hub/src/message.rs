@@ -22,8 +22,8 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::form::{StreamForm, Streamed};
-use crate::id::Id;
-use crate::rules::Terms;
+use crate::id::{Epoch, Id};
+use crate::rules::{Rule, Terms};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.
@@ -246,6 +246,15 @@ impl Message {
             asked: AtomicU8::new(0),
             embed: AtomicU8::new(0),
         }
+    }
+
+    /// A document of the program itself, answered as values are though it is in no hub. Its id is
+    /// the number 0, which no message has that was published, of the epoch `named`: a name for
+    /// its data, so that every server that has the same tags it alike.
+    #[must_use]
+    pub fn fixed(draft: Draft, named: Epoch, now_unix_s: u64) -> Message {
+        let terms = Terms { epoch: named, generation: 0, rule: Rule::default() };
+        Message::new(draft, 0, Arc::new(terms), PublishedAt::after(None, now_unix_s))
     }
 
     /// The message that says that its topic was deleted, whose value until then was `last_seq`.

@@ -87,6 +87,8 @@ pub(crate) enum Act<'a> {
     Ask(&'a Request<'a>),
     /// To publish or delete, where that can be done at all.
     Publish(&'a Request<'a>),
+    /// To write to the guestbook, where there is one.
+    Sign(&'a Request<'a>),
     /// To read all of these as a stream.
     Read(&'a [Filter]),
     /// To open a WebSocket, from a page if the request names its origin.
@@ -104,6 +106,7 @@ impl Listener {
                 Err(MISDIRECTED)
             }
             Act::Publish(request) => refuse_pages(request),
+            Act::Sign(request) if !self.is_own_page(settings, request) => Err(NOT_OWN_PAGE),
             Act::Read(filters)
                 if !self.operates
                     && !settings.streams.public_patterns
@@ -112,7 +115,7 @@ impl Listener {
                 Err(NO_PATTERNS)
             }
             Act::Connect(request) if !self.is_open_to(request, &settings.cors) => Err(BAD_ORIGIN),
-            Act::Ask(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
+            Act::Ask(_) | Act::Sign(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
         }
     }
 
@@ -122,6 +125,14 @@ impl Listener {
         let Some(origin) = request.origin else { return true };
         let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
         is_own || self.has_cors && (cors.allows_any() || cors.lists(origin))
+    }
+
+    /// Whether it is a page of this very server that asks, and under a name that cannot be rebound:
+    /// a browser lets no other page say so.
+    fn is_own_page(&self, settings: &Settings, request: &Request<'_>) -> bool {
+        let is_own = request.origin.is_some() && self.is_open_to(request, &Cors::default());
+        let is_same_site = matches!(request.fetch_site, None | Some(b"same-origin"));
+        is_own && is_same_site && is_meant(settings, request)
     }
 
     /// The origin that a request names, if the answer is to say that its pages may read it.
@@ -195,6 +206,10 @@ const FOREIGN_PAGE: Refusal = Refusal::new(
     Status::FORBIDDEN,
     "Web pages cannot publish: what a page of another site makes a browser send is refused here \
      (Sec-Fetch-Site).",
+);
+const NOT_OWN_PAGE: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "Only a page of this server writes here, and only under an address or as localhost.",
 );
 /// Whoever reads by pattern is told the names of all topics that match.
 const NO_PATTERNS: Refusal = Refusal::new(

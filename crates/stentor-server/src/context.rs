@@ -23,7 +23,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use stentor_hub::{Applied, Entry, Event, Hub, Op, Place, Precondition, Published, Subscriber};
+use stentor_hub::{
+    Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
+};
 use stentor_io::{Counter, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) sequencer: Box<dyn Sequencer>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
+    /// The browser client, as `/-/stentor.js` is answered.
+    pub(crate) client: Arc<Message>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
     /// The counters of every worker, to be summed when asked for.

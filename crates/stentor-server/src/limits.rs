@@ -15,6 +15,9 @@ pub(crate) const SHARE_BYTES_MIN: usize = 8 * 1024;
 /// alone, and kept for it if it does not read.
 pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
 
+/// The longest message that a page writes to the guestbook.
+pub(crate) const GUESTBOOK_BYTES_MAX: u64 = 300;
+
 /// What one connection may cost a worker before the others have their turn, in bytes of bodies
 /// taken in, made or sent; a request counts too.
 pub(crate) const TURN_COST_MAX: usize = 256 * 1024;

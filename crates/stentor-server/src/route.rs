@@ -16,6 +16,9 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     if matches!(request.method, Method::Put | Method::Post) && x.listener().publishes {
         return endpoint::publish::begin(x, request, body);
     }
+    if let Some(topic) = endpoint::guestbook::meant(x, request) {
+        return endpoint::guestbook::begin(x, request, body, topic);
+    }
     if bodyless {
         return answer(x, request);
     }
@@ -110,6 +113,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
     let probes = monitors || x.settings.public_probes;
     match path {
         VALUES if reads => endpoint::values::many(x, request, query),
+        b"/-/stentor.js" if reads => endpoint::client::get(x, request),
         b"/-/status" if monitors => endpoint::status::status(x, request),
         b"/-/metrics" if monitors => endpoint::metrics::metrics(x),
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
@@ -124,8 +128,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/panic" => panic!("a panic for the tests"),
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page; there are /-/values, /-/events, /-/publish, /-/status, /-/metrics, \
-             /-/healthz, /-/readyz, /-/topics and /-/echo.",
+            "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/status, \
+             /-/metrics, /-/healthz, /-/readyz, /-/topics and /-/echo.",
         ),
         _ if monitors => x.reply.refuse(
             Status::NOT_FOUND,
@@ -133,8 +137,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page here; /-/values and /-/events are public, all others are on the control \
-             listener.",
+            "No such page here; /-/values, /-/events and /-/stentor.js are public, all others are \
+             on the control listener.",
         ),
     }
 }

@@ -8,6 +8,7 @@ use crate::addresses::AddressCounts;
 use crate::compressor::Compressor;
 use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
+use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
@@ -149,6 +150,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         sequencer: Box::new(InMemory),
         compressor: Compressor::start()?,
         file_cache: Arc::new(FileCache::new()?),
+        client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),

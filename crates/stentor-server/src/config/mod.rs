@@ -23,6 +23,7 @@ use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
+use stentor_wire::target::TopicName;
 
 pub use error::ConfigError;
 
@@ -70,6 +71,10 @@ pub struct Settings {
     pub mounts: Vec<Mount>,
     /// How files are kept in memory.
     pub files: Files,
+    /// The one topic that pages of the public listener may write to, if there is one: text, and a
+    /// message a second. Only a program that brings such a page sets it: what `serve` reads,
+    /// files, variables and flags, cannot.
+    pub guestbook: Option<TopicName<'static>>,
 }
 
 /// Bounds on what clients may ask for, and how long they may take.
@@ -381,6 +386,7 @@ impl Default for Settings {
             lookups: Vec::new(),
             mounts: Vec::new(),
             files: Files::default(),
+            guestbook: None,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What the server answers: one file for each kind of page, and the sinks for request bodies.
 
 pub(crate) mod bulk;
+pub(crate) mod client;
 pub(crate) mod file;
+pub(crate) mod guestbook;
 pub(crate) mod listing;
 pub(crate) mod metrics;
 pub(crate) mod publish;
@@ -9,6 +11,7 @@ pub(crate) mod status;
 pub(crate) mod topics;
 pub(crate) mod value;
 pub(crate) mod values;
+pub(crate) mod welcome;
 
 use crate::exchange::Exchange;
 use stentor_wire::http1::{Request, RequestBuf};

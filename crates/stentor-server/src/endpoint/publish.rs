@@ -150,6 +150,19 @@ impl Upload {
         })
     }
 
+    /// A text of so many bytes, whatever the head says of it.
+    pub(crate) fn text(topic: TopicName<'static>, condition: Precondition, bytes: u64) -> Upload {
+        Upload {
+            topic,
+            content_type: ContentType::TEXT,
+            event: None,
+            cache_control: None,
+            gzip: false,
+            condition,
+            data: Vec::with_capacity((bytes as usize).min(GATHER_BYTES)),
+        }
+    }
+
     /// The body is complete: publishes it.
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
         let bytes_max = x.settings.limits.message_bytes_max;

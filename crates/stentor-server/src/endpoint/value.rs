@@ -1,5 +1,6 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
+use super::welcome;
 use crate::exchange::Exchange;
 use std::sync::Arc;
 use stentor_hub::Message;
@@ -18,7 +19,9 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let published = shared.hub.with_value(&topic, |message| {
         message.inspect(|message| found(x, request, message)).is_some()
     });
-    if !published && x.settings.mounts.is_empty() {
+    if !published && welcome::is_asked_for(x, request, &topic) {
+        welcome::get(x, request);
+    } else if !published && x.settings.mounts.is_empty() {
         nothing(x, &topic);
     } else if !published {
         super::file::get(x, request, &topic);
@@ -39,7 +42,8 @@ fn nothing(x: &mut Exchange<'_>, topic: &str) {
     }
 }
 
-fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) {
+/// Answers with a value that there is.
+pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) {
     let encoding = match request.accept_encoding {
         Some(_) => select(x, request, message),
         None => Encoding::Identity,

@@ -33,6 +33,8 @@ mod codec;
 mod commits;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod guestbook;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
 mod handover;
 #[cfg(test)]
@@ -169,6 +171,7 @@ impl World {
             hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
             compressor,
             file_cache,
+            client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,

@@ -1,7 +1,9 @@
 //! `stentor demo`: the server with real prices replayed as live quotes, and a page to watch them.
 //!
 //! The demo is an ordinary publisher that happens to live in the server's process: a thread
-//! publishes each day's quotes, and the page is a file of a directory that is served.
+//! publishes each day's quotes, and the page is a file of a directory that is served. Visitors
+//! publish too, to one topic: the control listener refuses pages, and rightly, so the demo has the
+//! public one take texts for a guestbook, from this page alone.
 
 mod prices;
 mod replay;
@@ -14,8 +16,10 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use stentor_hub::{Pattern, Rule};
 use stentor_server::Server;
-use stentor_server::config::Mount;
+use stentor_server::config::{Mount, Settings};
+use stentor_wire::target::TopicName;
 use tracing::{Level, error};
 
 use crate::Failure;
@@ -53,9 +57,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         let directory = directory.display();
         Failure::Failed(format!("the demo's page cannot be written to {directory}: {error}"))
     })?;
-    let mut settings = args.server.settings(None)?;
-    settings.mounts.push(Mount::new("/demo", site.root()));
-    let server = lifecycle::start(settings)?;
+    let server = lifecycle::start(settings(args, &site)?)?;
     let scene = Scene { days: days.len(), first, last, speed: args.speed };
     greet(&introduction(&base_url(&server), site.written_at(), &scene));
 
@@ -73,6 +75,18 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         drop(stop);
     });
     lifecycle::stop(server, signals)
+}
+
+/// What the flags say, and what the page needs.
+fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
+    let mut settings = args.server.settings(None)?;
+    settings.mounts.push(Mount::new("/demo", site.root()));
+    let quotes = Pattern::parse("/quotes/*").map_err(Failure::Failed)?;
+    // As many as a chart has room for.
+    settings.topics.push(Rule { history: 90, ..Rule::new(quotes) });
+    let guestbook = TopicName::parse("/demo/guestbook");
+    settings.guestbook = Some(guestbook.map_err(|reason| Failure::Failed(reason.to_owned()))?);
+    Ok(settings)
 }
 
 /// What the introduction speaks of.
@@ -93,6 +107,7 @@ fn introduction(base: &str, written_at: SystemTime, scene: &Scene<'_>) -> String
 *Stentor* replays {days} days of real prices ({first} to {last}), {speed} a second.
 
   *Watch*  {base}/demo/
+         in two windows: what you publish on the page in one, both hear
 
 Try, in another terminal:
 

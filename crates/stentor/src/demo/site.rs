@@ -1,4 +1,4 @@
-//! The demo's page and script, as files: the server serves them as it would any site.
+//! The demo's page, as a file: the server serves it as it would any site.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,7 +15,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Writes the files.
+    /// Writes the page.
     ///
     /// # Errors
     /// Nothing can be written where temporary files go (`TMPDIR`).
@@ -28,7 +28,6 @@ impl Site {
         let mut site = Site { root: directory, written_at: SystemTime::UNIX_EPOCH };
         let page = site.root.join("index.html");
         fs::write(&page, PAGE)?;
-        fs::write(site.root.join("stentor.js"), CLIENT)?;
         site.written_at = fs::metadata(page)?.modified()?;
         Ok(site)
     }
@@ -50,6 +49,3 @@ impl Drop for Site {
 }
 
 pub(super) const PAGE: &str = include_str!("page.html");
-
-/// The browser client, as it is published for others.
-const CLIENT: &str = include_str!("../../../../clients/js/stentor.js");

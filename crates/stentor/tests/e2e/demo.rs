@@ -1,6 +1,6 @@
 //! The demo in a real browser: real prices appear, and change.
 
-use crate::support::{Browser, Child, TempDir, Url, eventually, stentor, tool};
+use crate::support::{Browser, Child, Client, TempDir, Url, eventually, stentor, tool};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -74,6 +74,26 @@ fn the_demos_curl_lines_work_as_they_are_printed() {
     );
 }
 
+/// What an element of the page says.
+fn text(browser: &mut Browser, id: &str) -> String {
+    let script = format!("return document.getElementById('{id}').textContent");
+    browser.run(&script).as_str().unwrap().to_owned()
+}
+
+/// How many messages the page says that it was sent.
+fn messages(browser: &mut Browser) -> u64 {
+    text(browser, "messages").replace(',', "").parse().unwrap()
+}
+
+/// The number of the newest message of a quote.
+fn newest(url: Url) -> u64 {
+    let quote = url.get("/quotes/aapl");
+    if quote.status != 200 {
+        return 0;
+    }
+    quote.tag().trim_matches('"').split_once('-').unwrap().1.parse().unwrap()
+}
+
 #[test]
 fn a_browser_shows_prices_that_change() {
     let Some(mut browser) = Browser::start() else { return };
@@ -94,10 +114,6 @@ fn a_browser_shows_prices_that_change() {
         let next = prices(&mut browser);
         first.iter().zip(&next).all(|(first, next)| first != next).then_some(())
     });
-    let text = |browser: &mut Browser, id: &str| -> String {
-        let script = format!("return document.getElementById('{id}').textContent");
-        browser.run(&script).as_str().unwrap().to_owned()
-    };
     assert_eq!(text(&mut browser, "state"), "Live");
     assert!(text(&mut browser, "day").contains("20"), "the day being replayed is shown");
     let lines = browser.run(
@@ -105,8 +121,113 @@ fn a_browser_shows_prices_that_change() {
                              .filter(line => line.getAttribute('d').includes('L')).length",
     );
     assert_eq!(lines, 5, "every quote has its chart");
+    browser.run("performance.clearResourceTimings()");
     drop(child);
     eventually("the page says that the server is away", || {
         (text(&mut browser, "state") == "Reconnecting").then_some(())
     });
+    eventually("it has tried in vain, more than once", || {
+        let tries = browser.run(
+            "return performance.getEntriesByType('resource')\
+                                 .filter(({name}) => name.includes('/-/events')).length",
+        );
+        (tries.as_u64().unwrap() >= 2).then_some(())
+    });
+    assert_eq!(text(&mut browser, "reconnects"), "1", "one server was lost, once");
+}
+
+#[test]
+fn charts_begin_with_what_history_has() {
+    let Some(mut browser) = Browser::start() else { return };
+    let (_child, url, _dir) = demo(&["--speed", "4"]);
+    eventually("some days go by", || (newest(url) > 100).then_some(()));
+    let before = newest(url);
+    browser.open(&format!("http://{}/demo/", url.0));
+    let days = eventually("the chart of a quote is drawn", || {
+        let line = browser.run("return document.querySelector('.chart .line').getAttribute('d')");
+        let days = line.as_str().unwrap_or_default().matches('L').count() as u64;
+        (days > 0).then_some(days)
+    });
+    let days_since = (newest(url) - before) / 5;
+    assert!(days > days_since + 10, "{days} days are shown, {days_since} have gone by since");
+    assert_eq!(text(&mut browser, "gaps"), "0", "it has missed nothing");
+}
+
+#[test]
+fn nothing_moves_on_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    // Long and short names of days and months, and more days than there is history.
+    let (_child, url, _dir) = demo(&["--speed", "100"]);
+    for width in [390, 820, 1280, 1440] {
+        browser.resize(width, 900);
+        browser.open(&format!("http://{}/demo/", url.0));
+        browser.run(
+            "window.shifts = [];
+             new PerformanceObserver(list => shifts.push(...list.getEntries()))
+                 .observe({type: 'layout-shift', buffered: true});",
+        );
+        let enough = messages(&mut browser) + 5 * 250;
+        eventually("a year goes by", || (messages(&mut browser) > enough).then_some(()));
+        let shift = browser.run("return shifts.reduce((sum, {value}) => sum + value, 0)");
+        let what = "return shifts.map(({sources}) => sources.map(({node}) => node?.className))";
+        assert!(shift.as_f64().unwrap() <= 0.01, "{width} px: {shift} {}", browser.run(what));
+        let script = "const {scrollWidth, clientWidth} = document.documentElement;\
+                      return scrollWidth - clientWidth";
+        assert_eq!(browser.run(script), 0, "{width} px: it is as wide as the window");
+    }
+}
+
+#[test]
+fn what_a_visitor_publishes_every_window_hears() {
+    let (Some(mut first), Some(mut second)) = (Browser::start(), Browser::start()) else { return };
+    let (_child, url, _dir) = demo(&[]);
+    for browser in [&mut first, &mut second] {
+        browser.open(&format!("http://{}/demo/", url.0));
+        eventually("it listens", || (text(browser, "state") == "Live").then_some(()));
+    }
+    // The second of them comes within the same second as a rule, and is said again.
+    for (window, words) in [(&mut first, "<b>Hello</b>"), (&mut second, "שלום 🎉")] {
+        let words = words.to_owned();
+        window.run(&format!(
+            "document.forms.say.text.value = '{words}'; document.forms.say.requestSubmit()"
+        ));
+    }
+    for window in [&mut first, &mut second] {
+        let said = eventually("both have been heard", || {
+            let script =
+                "return [...document.querySelectorAll('#said li')].map(li => li.innerText)";
+            let said = window.run(script);
+            (said[0] != "" && said[1] != "").then_some(said)
+        });
+        let mut said = [said[0].as_str().unwrap(), said[1].as_str().unwrap()];
+        said.sort_unstable();
+        assert_eq!(said, ["<b>Hello</b>", "שלום 🎉"], "text, and no markup");
+    }
+    let page = eventually("the field is empty for what comes next", || {
+        let left = first.run("return document.forms.say.text.value");
+        (left == "").then(|| text(&mut first, "told"))
+    });
+    assert!(page.contains("second"), "{page}");
+}
+
+#[test]
+fn only_the_demos_own_page_publishes() {
+    let (_child, url, _dir) = demo(&[]);
+    let own = format!("Origin: http://{}\r\n", url.0);
+    let host = url.0;
+    let ask = |target: &str, fields: &str| {
+        let mut client = Client::connect(host);
+        let head = format!("POST {target} HTTP/1.1\r\nHost: {host}\r\n{fields}");
+        client.send(format!("{head}Content-Length: 2\r\n\r\nhi"));
+        client.response()
+    };
+    for fields in ["", "Origin: http://evil.example\r\n", "Origin: null\r\n"] {
+        ask("/demo/guestbook", fields).refused(403);
+    }
+    ask("/demo/guestbook", &format!("{own}Sec-Fetch-Site: cross-site\r\n")).refused(403);
+    ask("/demo/other", &own).refused(405);
+    ask("/quotes/aapl", &own).refused(405);
+    url.get("/demo/guestbook").refused(404);
+    ask("/demo/guestbook", &own).expect(201);
+    assert_eq!(url.get("/demo/guestbook").expect(200).text(), "hi");
 }

@@ -43,3 +43,4 @@ mod statics;
 mod stopping;
 mod tune;
 mod websocket;
+mod welcome;

@@ -45,6 +45,14 @@ impl Browser {
         self.post("/url", &json!({"url": url}));
     }
 
+    /// Shows pages in so many pixels of CSS.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let command = "Emulation.setDeviceMetricsOverride";
+        self.post("/goog/cdp/execute", &json!({"cmd": command, "params": size}));
+    }
+
     /// Runs a function's body in the page, and returns what it returns.
     pub(crate) fn run(&mut self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
