@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 use std::process;
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
 use stentor_server::Server;
 use stentor_server::config::Settings;
@@ -43,17 +43,23 @@ pub(crate) struct Signals(iterator::Signals);
 
 impl Signals {
     pub(crate) fn register() -> Result<Signals, Failure> {
-        iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map(Signals)
             .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next signal that tells it something. Others are noted: by default they would
+    /// kill, and tools that rotate logs or upgrade programs send them to whatever runs.
     pub(crate) fn wait(&mut self) -> Told {
-        match self.0.forever().next() {
-            Some(SIGHUP) => Told::Reload,
-            _ => Told::Stop,
+        for signal in self.0.forever() {
+            match signal {
+                SIGHUP => return Told::Reload,
+                SIGUSR1 => info!("SIGUSR1 is ignored: there is no log file to reopen"),
+                SIGUSR2 => info!("SIGUSR2 is ignored: it is kept for upgrades"),
+                _ => return Told::Stop,
+            }
         }
+        Told::Stop
     }
 }
 
