@@ -5,7 +5,7 @@
 
 use crate::access::{CONTROL, PUBLIC};
 use crate::addresses::AddressCounts;
-use crate::compressor::Compressor;
+use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::files::{FileCache, FileLoader, check_roots};
@@ -20,7 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Op, Precondition, Published};
-use stentor_io::{BindError, Epoll, Listener, Reservation, Role, release_memory};
+use stentor_io::{BindError, Epoll, Listener, Reservation, Role, User, release_memory};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -41,6 +41,8 @@ pub enum StartError {
     Bind(BindError),
     /// A directory whose files are to be served cannot be opened; the error names it.
     Files(io::Error),
+    /// The user to run as is not there, or this process may not become it.
+    User(String),
     /// The host refused something else: files, threads, memory.
     Host(io::Error),
 }
@@ -50,6 +52,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Bind(error) => error.fmt(f),
             StartError::Files(error) => error.fmt(f),
+            StartError::User(reason) => f.write_str(reason),
             StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
         }
     }
@@ -108,13 +111,15 @@ impl fmt::Display for Post {
 }
 
 /// Binds everything and starts the workers. Nothing is half started: no worker accepts before
-/// all have bound, and any error leaves no listener behind.
+/// all have bound and no thread has a privilege left, if there is a user to run as; and any error
+/// leaves no listener behind.
 ///
 /// # Errors
 /// [`StartError`], which says which address or what of the host was refused.
 pub fn start(settings: Settings) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
+    let user = settings.user.as_deref().map(user_named).transpose()?;
     let addresses = Arc::new(Addresses::reserve(&settings)?);
     let posts = Post::all(&settings);
     let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
@@ -127,11 +132,12 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         message_bytes_max: settings.limits.message_bytes_max,
     };
     let hub = Hub::new(Epoch::random(), settings.topics.clone(), limits);
-    check_roots(&settings.mounts).map_err(StartError::Files)?;
+    check_files(&settings)?;
+    let (compressor, jobs) = Compressor::new();
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
         sequencer: Box::new(InMemory),
-        compressor: Compressor::start()?,
+        compressor,
         file_cache: Arc::new(FileCache::new()?),
         addresses: AddressCounts::new(),
         workers,
@@ -146,9 +152,63 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
         threads: Vec::new(),
         settings,
     };
-    server.start_workers(&posts, &addresses)?;
+    let starters = server.start_workers(&posts, &addresses, user.as_ref());
+    let starters = starters.and_then(|starters| {
+        server.lay_down_privileges(user.as_ref(), jobs)?;
+        Ok(starters)
+    });
+    match starters {
+        Ok(starters) => {
+            for starter in starters {
+                // A worker that has died says so at the end.
+                let _ = starter.send(());
+            }
+        }
+        Err(error) => {
+            // Those that have bound were told nothing, and end.
+            let _ = server.wait();
+            return Err(error);
+        }
+    }
     server.start_file_loader();
     Ok(server)
+}
+
+/// Who the server is to be.
+fn user_named(name: &str) -> Result<User, StartError> {
+    match User::named(name) {
+        Ok(Some(user)) if user.is_root() => Err(StartError::User(format!(
+            "user '{name}' is root, and as root it would run without this setting: name a user \
+             that owns nothing of the host"
+        ))),
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => Err(StartError::User(format!(
+            "there is no user '{name}' on this host (getent passwd lists those there are): make \
+             it (useradd --system {name}) or name another"
+        ))),
+        Err(error) => Err(StartError::User(format!("user '{name}' cannot be looked up: {error}"))),
+    }
+}
+
+/// Runs as that user from now on, on this thread and all that it starts.
+fn become_user(name: &str, user: &User) -> Result<(), StartError> {
+    user.become_for_good().map_err(|error| {
+        StartError::User(format!(
+            "this process cannot become user '{name}': {error}; start it as root, with \
+             CAP_SETUID and CAP_SETGID, or as that user"
+        ))
+    })
+}
+
+/// Whether all directories whose files are to be served can be opened.
+fn check_files(settings: &Settings) -> Result<(), StartError> {
+    check_roots(&settings.mounts).map_err(|error| match &settings.user {
+        Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let reason = format!("{error}; the server runs as user '{user}', who must be let in");
+            StartError::Files(io::Error::new(error.kind(), reason))
+        }
+        _ => StartError::Files(error),
+    })
 }
 
 impl Server {
@@ -203,13 +263,14 @@ impl Server {
     /// # Errors
     /// A directory whose files are to be served cannot be opened: nothing has changed.
     pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
-        check_roots(&settings.mounts).map_err(StartError::Files)?;
         let running = &self.settings;
+        let user = running.user.clone();
         let fixed = [
             ("listen", running.listen != settings.listen),
             ("control", running.control != settings.control),
             ("workers", running.workers != settings.workers),
             ("pin", running.pin != settings.pin),
+            ("user", user != settings.user),
             (
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
@@ -225,8 +286,10 @@ impl Server {
             control: running.control.clone(),
             workers: running.workers,
             pin: running.pin,
+            user,
             ..settings
         };
+        check_files(&settings)?;
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
@@ -279,11 +342,25 @@ impl Server {
         }
     }
 
+    /// Once all workers have bound: the rest of the process becomes its user too, and what needs
+    /// no privileges is started by it.
+    fn lay_down_privileges(&self, user: Option<&User>, jobs: Jobs) -> Result<(), StartError> {
+        if let (Some(name), Some(user)) = (&self.settings.user, user) {
+            become_user(name, user)?;
+            // Root was let in everywhere.
+            check_files(&self.settings)?;
+        }
+        Ok(jobs.start()?)
+    }
+
+    /// Has every worker bind. They accept when they are told to start, and end when whoever could
+    /// tell them is gone.
     fn start_workers(
         &mut self,
         posts: &[Post],
         addresses: &Arc<Addresses>,
-    ) -> Result<(), StartError> {
+        user: Option<&User>,
+    ) -> Result<Vec<mpsc::Sender<()>>, StartError> {
         let settings = Arc::new(self.settings.clone());
         let (bound, results) = mpsc::channel();
         let mut starters = Vec::new();
@@ -299,12 +376,14 @@ impl Server {
             let mut worker =
                 Worker::new(shared, settings_of, own_stats, Arc::clone(&mailbox), seed);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
+            let user = user.cloned();
             let bound = bound.clone();
             let thread = thread::Builder::new()
                 .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
-                    let io = prepare(post, &settings, &addresses, &mailbox, &mut worker);
+                    let user = user.as_ref();
+                    let io = prepare(post, &settings, &addresses, user, &mailbox, &mut worker);
                     let (io, result) = match io {
                         Ok(io) => (Some(io), Ok(())),
                         Err(error) => (None, Err(error)),
@@ -323,10 +402,7 @@ impl Server {
             // Every thread sends once, whatever happens.
             results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
         }
-        for starter in starters {
-            let _ = starter.send(());
-        }
-        Ok(())
+        Ok(starters)
     }
 }
 
@@ -351,7 +427,7 @@ impl Addresses {
         tcp.chain(self.unix.iter().cloned().map(ControlAddress::Unix)).collect()
     }
 
-    /// One worker's listeners.
+    /// One worker's listeners over TCP.
     fn listen(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
         let (reserved, role) = match post {
             Post::Public(_) => (&self.public, PUBLIC),
@@ -361,12 +437,13 @@ impl Addresses {
         for reserved in reserved {
             listeners.push((reserved.listen()?, role));
         }
-        if let Post::Control = post {
-            for path in &self.unix {
-                listeners.push((stentor_io::listen_unix(path)?, role));
-            }
-        }
         Ok(listeners)
+    }
+
+    /// The control worker's listeners on socket files.
+    fn listen_unix(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
+        let Post::Control = post else { return Ok(vec![]) };
+        self.unix.iter().map(|path| Ok((stentor_io::listen_unix(path)?, CONTROL))).collect()
     }
 }
 
@@ -375,6 +452,7 @@ fn prepare(
     post: Post,
     settings: &Settings,
     addresses: &Addresses,
+    user: Option<&User>,
     mailbox: &Mailbox,
     worker: &mut Worker,
 ) -> Result<Epoll, StartError> {
@@ -384,7 +462,13 @@ fn prepare(
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
-    let mut io = Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?;
+    let mut listeners = addresses.listen(post)?;
+    if let (Some(name), Some(user)) = (&settings.user, user) {
+        become_user(name, user)?;
+    }
+    // Not before: a socket file is its maker's, to connect to and to remove.
+    listeners.extend(addresses.listen_unix(post)?);
+    let mut io = Epoll::new(listeners, Arc::clone(mailbox.waker()))?;
     if let Post::Public(index) = post {
         if settings.pin
             && let Err(error) = stentor_io::pin_to_core(index)

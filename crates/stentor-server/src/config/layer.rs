@@ -19,7 +19,9 @@ use stentor_wire::target::check_file;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address};
+use super::{
+    ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address, parse_user,
+};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -77,6 +79,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "control_hosts", true),
     ("", "workers", false),
     ("", "pin", false),
+    ("", "user", false),
     ("", "server_header", false),
     ("", "drain", false),
     ("limits", "head_timeout", false),
@@ -164,6 +167,7 @@ struct Layer {
     control_hosts: Option<OneOrMany<HostName>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
+    user: Option<Text<UserName>>,
     server_header: Option<bool>,
     drain: Option<Millis<0, HOUR>>,
     limits: LimitsLayer,
@@ -257,6 +261,7 @@ impl Layer {
         });
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
+        set(&mut settings.user, self.user, |name| Some(name.0.0));
         set(&mut settings.server_header, self.server_header, |flag| flag);
         set(&mut settings.drain_ms, self.drain, |time| time.0);
         set(&mut settings.cors.origins, self.cors.origins, |many| {
@@ -462,6 +467,11 @@ text_kind!(
     /// A name that the control listener goes by.
     HostName(String),
     host_name
+);
+text_kind!(
+    /// Who the server runs as.
+    UserName(String),
+    parse_user
 );
 text_kind!(
     /// Which topics a rule is for.

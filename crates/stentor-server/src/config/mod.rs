@@ -39,6 +39,8 @@ pub struct Settings {
     pub workers: usize,
     /// Whether each worker is bound to one core.
     pub pin: bool,
+    /// Who the server runs as, once it has bound its ports. `None`: as who started it.
+    pub user: Option<String>,
     /// Whether answers carry a `Server` field.
     pub server_header: bool,
     /// How long a graceful stop waits for the connections to finish.
@@ -204,6 +206,20 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}"))
 }
 
+/// The name of a user as people write it. Whether there is one is known at the start.
+///
+/// # Errors
+///
+/// Why there can be none of that name.
+pub fn parse_user(text: &str) -> Result<String, String> {
+    let is_of_a_name = |b: u8| b.is_ascii_graphic() && !matches!(b, b':' | b'/');
+    if text.is_empty() || !text.bytes().all(is_of_a_name) {
+        let shown = text.escape_debug();
+        return Err(format!("'{shown}' is not the name of a user: write one such as stentor"));
+    }
+    Ok(text.to_owned())
+}
+
 impl Settings {
     /// The defaults, overridden by the file (if one is named) and then by those of `environment`'s
     /// variables that are ours. Rules across settings are checked by [`Settings::validate`], once
@@ -301,6 +317,7 @@ impl Default for Settings {
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin: false,
+            user: None,
             server_header: true,
             drain_ms: 10_000,
             limits: Limits::default(),

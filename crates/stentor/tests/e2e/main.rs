@@ -31,6 +31,7 @@ mod framing;
 mod lifecycle;
 mod long_poll;
 mod lookups;
+mod privileges;
 mod publishing;
 mod readers;
 mod reading;
