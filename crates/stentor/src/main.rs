@@ -17,6 +17,7 @@ mod demo;
 mod lifecycle;
 mod publish;
 mod serve;
+mod status;
 mod subscribe;
 mod tune;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
