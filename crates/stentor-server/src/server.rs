@@ -271,6 +271,7 @@ impl Server {
             ("workers", running.workers != settings.workers),
             ("pin", running.pin != settings.pin),
             ("user", user != settings.user),
+            ("log.format", running.log.format != settings.log.format),
             (
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
@@ -290,6 +291,7 @@ impl Server {
             ..settings
         };
         check_files(&settings)?;
+        settings.log.format = running.log.format;
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;

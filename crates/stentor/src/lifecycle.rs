@@ -1,26 +1,43 @@
 //! A server's life in this process: its log, its start, the signals, and the graceful stop.
 
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 use std::process;
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
 use stentor_server::Server;
-use stentor_server::config::Settings;
+use stentor_server::config::{LogFormat, Settings};
+use tracing::level_filters::LevelFilter;
 use tracing::{Level, info};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, registry, reload};
 
-use crate::Failure;
+use crate::{Failure, has_colours};
 
-/// Sends events of note to standard error, one line each.
-pub(crate) fn log_to_stderr(level: Level) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(stderr().is_terminal())
-        .with_writer(stderr)
-        .compact()
-        .init();
+/// Where events of note go: standard error, one line each.
+pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
+
+impl Log {
+    /// Has events of that level and above it logged from now on, in that form.
+    pub(crate) fn to_stderr(level: Level, format: LogFormat) -> Log {
+        let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
+        let colours = has_colours(&stderr());
+        let lines = fmt::layer().with_target(false).with_ansi(colours).with_writer(stderr);
+        let lines = match format {
+            LogFormat::Text => lines.compact().boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        };
+        registry().with(filter).with(lines).init();
+        Log(handle)
+    }
+
+    /// Goes by another level from now on.
+    pub(crate) fn set_level(&self, level: Level) {
+        // It fails only if the log is gone, and it never goes.
+        let _ = self.0.reload(LevelFilter::from_level(level));
+    }
 }
 
 /// Starts the server, or says why it cannot be.

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use stentor_server::Server;
 use stentor_server::config::{ControlAddress, Mount, Settings, parse_user};
-use tracing::{Level, error, info, warn};
+use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
-use crate::lifecycle::{self, Told};
-use crate::{Failure, lifecycle::Signals, tune};
+use crate::lifecycle::{self, Log, Signals, Told};
+use crate::{Failure, tune};
 
 /// Run the server
 ///
@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let settings = args.settings()?;
-    lifecycle::log_to_stderr(Level::INFO);
+    let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
     let workers = settings.workers;
     // Before the start: the server's own threads and memory must not count twice.
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     while let Told::Reload = signals.wait() {
-        reload(args, &mut server);
+        reload(args, &mut server, &log);
     }
     lifecycle::stop(server, signals)
 }
@@ -106,9 +106,15 @@ impl ServeArgs {
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.
-fn reload(args: &ServeArgs, server: &mut Server) {
+fn reload(args: &ServeArgs, server: &mut Server, log: &Log) {
     let settings = args.settings().map_err(|failure| failure.to_string());
-    match settings.and_then(|settings| server.reload(settings).map_err(|error| error.to_string())) {
+    let reloaded = settings.and_then(|settings| {
+        let level = settings.log.level;
+        let fixed = server.reload(settings).map_err(|error| error.to_string())?;
+        log.set_level(level);
+        Ok(fixed)
+    });
+    match reloaded {
         Err(reason) => {
             // The log has one line per event: the excerpt is for `stentor check`.
             let reason = reason.lines().next().unwrap_or_default();

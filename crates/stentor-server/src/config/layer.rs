@@ -16,11 +16,13 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
+use tracing::Level;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use super::{
-    ConfigError, ControlAddress, Lookup, Mount, PerAddress, Settings, parse_address, parse_user,
+    ConfigError, ControlAddress, LogFormat, Lookup, Mount, PerAddress, Settings, parse_address,
+    parse_user,
 };
 
 /// Overrides `settings` by the TOML document `text`.
@@ -82,6 +84,8 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "user", false),
     ("", "server_header", false),
     ("", "drain", false),
+    ("log", "level", false),
+    ("log", "format", false),
     ("limits", "head_timeout", false),
     ("limits", "keep_alive_timeout", false),
     ("limits", "write_timeout", false),
@@ -170,6 +174,7 @@ struct Layer {
     user: Option<Text<UserName>>,
     server_header: Option<bool>,
     drain: Option<Millis<0, HOUR>>,
+    log: LogLayer,
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
@@ -178,6 +183,13 @@ struct Layer {
     lookup: Option<Vec<LookupLayer>>,
     #[serde(rename = "static")]
     mounts: Option<Vec<MountLayer>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct LogLayer {
+    level: Option<Text<LevelName>>,
+    format: Option<Text<FormatName>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -276,6 +288,8 @@ impl Layer {
         set(&mut settings.mounts, self.mounts, |mounts| {
             mounts.into_iter().map(MountLayer::finish).collect()
         });
+        set(&mut settings.log.level, self.log.level, |level| level.0.0);
+        set(&mut settings.log.format, self.log.format, |format| format.0.0);
         let (limits, from) = (&mut settings.limits, self.limits);
         set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
         set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
@@ -474,6 +488,16 @@ text_kind!(
     parse_user
 );
 text_kind!(
+    /// What is logged.
+    LevelName(Level),
+    level
+);
+text_kind!(
+    /// In which form.
+    FormatName(LogFormat),
+    log_format
+);
+text_kind!(
     /// Which topics a rule is for.
     TopicPattern(Pattern),
     Pattern::parse
@@ -537,6 +561,24 @@ fn host_name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(name.to_owned())
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "error" => Ok(Level::ERROR),
+        "warn" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        _ => Err(format!("'{text}' is not a level: write 'error', 'warn', 'info' or 'debug'")),
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("'{text}' is not a format: write 'text' or 'json'")),
+    }
 }
 
 fn topic_template(text: &str) -> Result<Template, String> {

@@ -21,6 +21,7 @@ use std::str::FromStr;
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, Rule};
 use stentor_wire::lookup::Template;
+use tracing::Level;
 
 pub use error::ConfigError;
 
@@ -45,6 +46,8 @@ pub struct Settings {
     pub server_header: bool,
     /// How long a graceful stop waits for the connections to finish.
     pub drain_ms: u64,
+    /// What is logged, and in which form.
+    pub log: Log,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// How streams are kept alive, and how they end.
@@ -59,6 +62,24 @@ pub struct Settings {
     pub mounts: Vec<Mount>,
     /// How files are kept in memory.
     pub files: Files,
+}
+
+/// What is logged, and in which form.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// What is less important than that is left out.
+    pub level: Level,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of the log's lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object for each line.
+    Json,
 }
 
 /// Bounds on what clients may ask for, and how long they may take.
@@ -320,6 +341,7 @@ impl Default for Settings {
             user: None,
             server_header: true,
             drain_ms: 10_000,
+            log: Log { level: Level::INFO, format: LogFormat::Text },
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),

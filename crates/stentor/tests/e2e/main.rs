@@ -29,6 +29,7 @@ mod events;
 mod files;
 mod framing;
 mod lifecycle;
+mod log;
 mod long_poll;
 mod lookups;
 mod privileges;
