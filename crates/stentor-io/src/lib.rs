@@ -50,7 +50,7 @@ pub use process::{
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{BindError, Dial, Listener, Reservation, listen_unix, reserve};
 pub use thread::{lower_priority, own_file_table, pin_to_core};
-pub use user::User;
+pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
 

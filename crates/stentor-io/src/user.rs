@@ -4,7 +4,9 @@
 //! makes it look otherwise. So each thread lays down its own, once it has done what takes them; a
 //! thread that is started afterwards has what the one that started it still has, which is nothing.
 
-use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
+use rustix::process::{
+    DumpableBehavior, Gid, Uid, getegid, geteuid, getgid, getuid, set_dumpable_behavior,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
@@ -69,6 +71,16 @@ impl User {
         set_no_new_privs(true)?;
         Ok(())
     }
+}
+
+/// Lets the kernel show this process under `/proc` to the user it has become, and write its core
+/// dumps: both end when a thread becomes another user. Only once every thread has: until then
+/// whoever is that user could reach those that still are root through the memory they share.
+///
+/// # Errors
+/// The kernel refused.
+pub fn show_to_user() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
 /// Takes away what a program with privileges of its own could bring. Whoever may not do that has

@@ -349,6 +349,7 @@ impl Server {
     fn lay_down_privileges(&self, user: Option<&User>, jobs: Jobs) -> Result<(), StartError> {
         if let (Some(name), Some(user)) = (&self.settings.user, user) {
             become_user(name, user)?;
+            stentor_io::show_to_user()?;
             // Root was let in everywhere.
             check_files(&self.settings)?;
         }

@@ -87,6 +87,8 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     let expected = ["compressor", "control", "file-loader", "stentor", "worker-0", "worker-1"];
     assert_eq!(names, expected);
     assert!(!server.child.err().contains("running as root"), "{}", server.child.err());
+    let of_user = fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap();
+    assert_eq!(of_user.uid(), id("-u", Some(USER)), "its files can be counted");
     // And it is of use: the low port, values, files, the reading of the configuration.
     server.control.put("/a", "text/plain", b"hello").expect(201);
     assert_eq!(server.public.get("/a").text(), "hello");
