@@ -30,6 +30,7 @@ mod scratch;
 mod sim;
 mod socket;
 mod thread;
+mod user;
 mod wake;
 mod watch;
 
@@ -51,6 +52,7 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use thread::{lower_priority, own_file_table, pin_to_core};
+pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
 

@@ -27,21 +27,40 @@ pub(crate) struct Compressor {
 /// A message that nobody holds any more need not be compressed.
 type Job = (Weak<Message>, Encoding);
 
-impl Compressor {
+/// What is to be compressed. Nobody does until it is started.
+pub(crate) struct Jobs {
+    queue: mpsc::Receiver<Job>,
+    encoder: Encoder,
+}
+
+impl Jobs {
     /// Starts the thread.
     ///
     /// # Errors
     /// The host refuses another thread.
-    pub(crate) fn start() -> io::Result<Compressor> {
-        let (jobs, queue) = mpsc::sync_channel::<Job>(COMPRESS_QUEUE);
-        thread::Builder::new().name("compressor".to_owned()).spawn(move || {
+    pub(crate) fn start(mut self) -> io::Result<()> {
+        let life = move || {
             low_priority();
-            let mut encoder = Encoder::default();
-            for job in queue {
-                work(&mut encoder, &job);
+            for job in self.queue {
+                work(&mut self.encoder, &job);
             }
-        })?;
-        Ok(Compressor { jobs })
+        };
+        thread::Builder::new().name("compressor".to_owned()).spawn(life).map(drop)
+    }
+
+    /// Does the next job, if there is one: a test says when.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn run_one(&mut self) -> bool {
+        let job = self.queue.try_recv();
+        job.inspect(|job| work(&mut self.encoder, job)).is_ok()
+    }
+}
+
+impl Compressor {
+    /// The handle, and what is to be started once the process is who it is to be.
+    pub(crate) fn new() -> (Compressor, Jobs) {
+        let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);
+        (Compressor { jobs }, Jobs { queue, encoder: Encoder::default() })
     }
 
     /// A client would like `message` in `encoding`: makes it so, some time soon.
@@ -103,27 +122,6 @@ pub(crate) fn low_priority() {
 #[cfg(test)]
 const PANICS: &str = "text/x-panics";
 
-/// The queue of a compressor without a thread: a test says when a job is done.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) struct Jobs(mpsc::Receiver<Job>, Encoder);
-
-#[cfg(any(test, feature = "fuzz"))]
-impl Jobs {
-    /// Does the next job, if there is one.
-    pub(crate) fn run_one(&mut self) -> bool {
-        let job = self.0.try_recv();
-        job.inspect(|job| work(&mut self.1, job)).is_ok()
-    }
-}
-
-#[cfg(any(test, feature = "fuzz"))]
-impl Compressor {
-    pub(crate) fn by_hand() -> (Compressor, Jobs) {
-        let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);
-        (Compressor { jobs }, Jobs(queue, Encoder::default()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +138,7 @@ mod tests {
                 .unwrap()
                 .message
         };
-        let (compressor, mut jobs) = Compressor::by_hand();
+        let (compressor, mut jobs) = Compressor::new();
         let (before, bad) = (message("text/plain"), message(PANICS));
         compressor.ask(&bad, Encoding::Gzip);
         assert!(jobs.run_one());

@@ -63,6 +63,11 @@ impl Shared {
         unix_s: u64,
         back: &dyn Fn() -> ReturnAddress,
     ) -> Option<Outcome> {
+        match &op {
+            Op::Put(topic, _) => tracing::debug!("to be published: {topic}"),
+            Op::Delete(topic) => tracing::debug!("to be deleted: {topic}"),
+            Op::Rules(_) => {}
+        }
         match self.hub.admit(op, when, unix_s) {
             Ok(entry) => self.sequencer.commit(self, entry, back),
             Err(refusal) => Some(Err(refusal.into())),

@@ -232,6 +232,7 @@ impl Reply<'_> {
 
     /// A refusal that needs a further field, such as `Allow`.
     pub(crate) fn refuse_with(&mut self, status: Status, fields: &[u8], reason: &str) {
+        tracing::debug!("refused with {}: {reason}", status.0);
         let mut line = String::with_capacity(reason.len() + 1);
         line.push_str(reason);
         line.push('\n');

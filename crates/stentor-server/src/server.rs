@@ -5,7 +5,7 @@
 
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::addresses::AddressCounts;
-use crate::compressor::Compressor;
+use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Op, Precondition, Published};
 use stentor_io::{
-    BindError, Epoll, Inherited, Listener, Reservation, Role, SocketName, release_memory,
+    BindError, Epoll, Inherited, Listener, Reservation, Role, SocketName, User, release_memory,
 };
 use stentor_wire::target::TopicName;
 
@@ -50,6 +50,8 @@ pub enum StartError {
     Inherited(SocketName),
     /// A directory whose files are to be served cannot be opened; the error names it.
     Files(io::Error),
+    /// The user to run as is not there, or this process may not become it.
+    User(String),
     /// The host refused something else: files, threads, memory.
     Host(io::Error),
 }
@@ -64,6 +66,7 @@ impl fmt::Display for StartError {
                  of the addresses it is to listen on: name it in listen, control or monitor.listen"
             ),
             StartError::Files(error) => error.fmt(f),
+            StartError::User(reason) => f.write_str(reason),
             StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
         }
     }
@@ -124,14 +127,16 @@ impl fmt::Display for Post {
 }
 
 /// Binds everything and starts the workers. Nothing is half started: no worker accepts before
-/// all have bound, and any error leaves no listener behind. `inherited` are sockets that this
-/// process was started with; they take the place of listeners at their addresses.
+/// all have bound and no thread has a privilege left, if there is a user to run as; and any error
+/// leaves no listener behind. `inherited` are sockets that this process was started with; they take
+/// the place of listeners at their addresses.
 ///
 /// # Errors
 /// [`StartError`], which says which address or what of the host was refused.
 pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
+    let user = settings.user.as_deref().map(user_named).transpose()?;
     let addresses = Arc::new(Addresses::reserve(&settings, inherited)?);
     let posts = Post::all(&settings);
     let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
@@ -144,11 +149,12 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         message_bytes_max: settings.limits.message_bytes_max,
     };
     let hub = Hub::new(Epoch::random(), settings.topics.clone(), limits);
-    check_roots(&settings.mounts).map_err(StartError::Files)?;
+    check_files(&settings)?;
+    let (compressor, jobs) = Compressor::new();
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
         sequencer: Box::new(InMemory),
-        compressor: Compressor::start()?,
+        compressor,
         file_cache: Arc::new(FileCache::new()?),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
@@ -166,9 +172,63 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         threads: Vec::new(),
         settings,
     };
-    server.start_workers(&posts, &addresses)?;
+    let starters = server.start_workers(&posts, &addresses, user.as_ref());
+    let starters = starters.and_then(|starters| {
+        server.lay_down_privileges(user.as_ref(), jobs)?;
+        Ok(starters)
+    });
+    match starters {
+        Ok(starters) => {
+            for starter in starters {
+                // A worker that has died says so at the end.
+                let _ = starter.send(());
+            }
+        }
+        Err(error) => {
+            // Those that have bound were told nothing, and end.
+            let _ = server.wait();
+            return Err(error);
+        }
+    }
     server.start_file_loader();
     Ok(server)
+}
+
+/// Who the server is to be.
+fn user_named(name: &str) -> Result<User, StartError> {
+    match User::named(name) {
+        Ok(Some(user)) if user.is_root() => Err(StartError::User(format!(
+            "user '{name}' is root, and as root it would run without this setting: name a user \
+             that owns nothing of the host"
+        ))),
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => Err(StartError::User(format!(
+            "there is no user '{name}' on this host (getent passwd lists those there are): make \
+             it (useradd --system {name}) or name another"
+        ))),
+        Err(error) => Err(StartError::User(format!("user '{name}' cannot be looked up: {error}"))),
+    }
+}
+
+/// Runs as that user from now on, on this thread and all that it starts.
+fn become_user(name: &str, user: &User) -> Result<(), StartError> {
+    user.become_for_good().map_err(|error| {
+        StartError::User(format!(
+            "this process cannot become user '{name}': {error}; start it as root, with \
+             CAP_SETUID and CAP_SETGID, or as that user"
+        ))
+    })
+}
+
+/// Whether all directories whose files are to be served can be opened.
+fn check_files(settings: &Settings) -> Result<(), StartError> {
+    check_roots(&settings.mounts).map_err(|error| match &settings.user {
+        Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let reason = format!("{error}; the server runs as user '{user}', who must be let in");
+            StartError::Files(io::Error::new(error.kind(), reason))
+        }
+        _ => StartError::Files(error),
+    })
 }
 
 impl Server {
@@ -229,14 +289,16 @@ impl Server {
     /// # Errors
     /// A directory whose files are to be served cannot be opened: nothing has changed.
     pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
-        check_roots(&settings.mounts).map_err(StartError::Files)?;
         let running = &self.settings;
+        let user = running.user.clone();
         let fixed = [
             ("listen", running.listen != settings.listen),
             ("control", running.control != settings.control),
             ("monitor.listen", running.monitor != settings.monitor),
             ("workers", running.workers != settings.workers),
             ("pin", running.pin != settings.pin),
+            ("user", user != settings.user),
+            ("log.format", running.log.format != settings.log.format),
             (
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
@@ -253,8 +315,11 @@ impl Server {
             monitor: running.monitor.clone(),
             workers: running.workers,
             pin: running.pin,
+            user,
             ..settings
         };
+        check_files(&settings)?;
+        settings.log.format = running.log.format;
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
@@ -319,11 +384,26 @@ impl Server {
         }
     }
 
+    /// Once all workers have bound: the rest of the process becomes its user too, and what needs
+    /// no privileges is started by it.
+    fn lay_down_privileges(&self, user: Option<&User>, jobs: Jobs) -> Result<(), StartError> {
+        if let (Some(name), Some(user)) = (&self.settings.user, user) {
+            become_user(name, user)?;
+            stentor_io::show_to_user()?;
+            // Root was let in everywhere.
+            check_files(&self.settings)?;
+        }
+        Ok(jobs.start()?)
+    }
+
+    /// Has every worker bind. They accept when they are told to start, and end when whoever could
+    /// tell them is gone.
     fn start_workers(
         &mut self,
         posts: &[Post],
         addresses: &Arc<Addresses>,
-    ) -> Result<(), StartError> {
+        user: Option<&User>,
+    ) -> Result<Vec<mpsc::Sender<()>>, StartError> {
         let settings = Arc::new(self.settings.clone());
         let (bound, results) = mpsc::channel();
         let mut starters = Vec::new();
@@ -339,12 +419,14 @@ impl Server {
             let mut worker =
                 Worker::new(shared, settings_of, own_stats, Arc::clone(&mailbox), seed);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
+            let user = user.cloned();
             let bound = bound.clone();
             let thread = thread::Builder::new()
                 .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
-                    let io = prepare(post, &settings, &addresses, &mailbox, &mut worker);
+                    let user = user.as_ref();
+                    let io = prepare(post, &settings, &addresses, user, &mailbox, &mut worker);
                     let (io, result) = match io {
                         Ok(io) => (Some(io), Ok(())),
                         Err(error) => (None, Err(error)),
@@ -363,10 +445,7 @@ impl Server {
             // Every thread sends once, whatever happens.
             results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
         }
-        for starter in starters {
-            let _ = starter.send(());
-        }
-        Ok(())
+        Ok(starters)
     }
 }
 
@@ -408,10 +487,12 @@ impl Addresses {
         })
     }
 
-    /// One worker's listeners.
-    fn listen(&self, post: Post) -> Result<Vec<(Listener, Role)>, BindError> {
+    /// One worker's listeners: those on socket files, or all others.
+    fn listen(&self, post: Post, on_files: bool) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
-        let places = self.0.iter().filter(|(_, role)| (*role == PUBLIC) == is_public);
+        let places = self.0.iter().filter(|(place, role)| {
+            (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
+        });
         let listeners = places.map(|(place, role)| {
             let listener = match place {
                 Place::Tcp(reserved) => reserved.listen()?,
@@ -438,6 +519,7 @@ fn prepare(
     post: Post,
     settings: &Settings,
     addresses: &Addresses,
+    user: Option<&User>,
     mailbox: &Mailbox,
     worker: &mut Worker,
 ) -> Result<Epoll, StartError> {
@@ -447,7 +529,13 @@ fn prepare(
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
-    let mut io = Epoll::new(addresses.listen(post)?, Arc::clone(mailbox.waker()))?;
+    let mut listeners = addresses.listen(post, false)?;
+    if let (Some(name), Some(user)) = (&settings.user, user) {
+        become_user(name, user)?;
+    }
+    // Not before: a socket file is its maker's, to connect to and to remove.
+    listeners.extend(addresses.listen(post, true)?);
+    let mut io = Epoll::new(listeners, Arc::clone(mailbox.waker()))?;
     if let Post::Public(index) = post {
         if settings.pin
             && let Err(error) = stentor_io::pin_to_core(index)

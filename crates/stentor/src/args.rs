@@ -6,7 +6,9 @@ use std::path::Path;
 use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Settings, parse_address};
 
-use crate::{Failure, bench, check, completions, config, demo, publish, serve, subscribe, tune};
+use crate::{
+    Failure, bench, check, completions, config, demo, publish, serve, status, subscribe, tune,
+};
 
 /// Publish once; every reader hears it.
 ///
@@ -32,6 +34,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     Pub(publish::PubArgs),
     Sub(subscribe::SubArgs),
+    Status(status::StatusArgs),
     Bench(bench::BenchArgs),
     Tune(tune::TuneArgs),
     Check(check::CheckArgs),
@@ -100,6 +103,7 @@ Examples:
   stentor pub /scores/lal-bos '101:99'          publish a value
   curl http://127.0.0.1:8080/scores/lal-bos     read it
   stentor sub /scores/lal-bos                   follow it
+  stentor status                                see how the server is
 
 Every setting can also come from the environment: STENTOR_LISTEN, STENTOR_LIMITS_HEAD_TIMEOUT.
 Flags override the environment, which overrides the file.
@@ -132,6 +136,7 @@ mod tests {
             "--workers 0",
             "--workers 4097",
             "--root=",
+            "--user=",
             "--nonsense",
         ] {
             let error = parse(&format!("stentor serve {bad}")).unwrap_err();

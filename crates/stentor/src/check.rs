@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use stentor_server::config::Settings;
+use stentor_server::config::{LogFormat, Settings};
+use tracing::Level;
 
 use crate::Failure;
 use crate::args::usage;
@@ -37,6 +38,15 @@ fn summary(settings: &Settings) -> String {
     line("listen", join(&settings.listen));
     line("control", join(&settings.control));
     line("workers", settings.workers.to_string());
+    // Whether there is one is asked at the start: a file is often checked elsewhere.
+    if let Some(user) = &settings.user {
+        line("user", user.clone());
+    }
+    let (level, format) = (settings.log.level, settings.log.format);
+    if (level, format) != (Level::INFO, LogFormat::Text) {
+        let form = if format == LogFormat::Json { "JSON" } else { "text" };
+        line("log", format!("{} in {form}", level.as_str().to_ascii_lowercase()));
+    }
     if !settings.cors.origins.is_empty() {
         line("cors", join(&settings.cors.origins));
     }
@@ -52,7 +62,7 @@ fn summary(settings: &Settings) -> String {
         let form = if lookup.line.is_some() { "lines" } else { "JSON" };
         line("lookup", format!("{} in {form}", lookup.path));
     }
-    // Whether the directories exist is asked at the start: a file is often checked elsewhere.
+    // And so is whether the directories exist.
     for mount in &settings.mounts {
         line("static", format!("{} from {}", mount.path, mount.root.display()));
     }
@@ -69,15 +79,16 @@ mod tests {
 
     #[test]
     fn a_summary() {
-        let text = "listen = '127.0.0.1:80'\nworkers = 2\n[[topics]]\nmatch = '/a'\n[[lookup]]\n\
+        let text = "listen = '127.0.0.1:80'\nworkers = 2\nuser = 'www'\n[log]\nlevel = 'debug'\n\
+                    [[topics]]\nmatch = '/a'\n[[lookup]]\n\
                     path = '/list='\ntopics = '/{name}'\nline = '{value}'\n\
                     [[static]]\nroot = '/srv/www'\n[[static]]\npath = '/docs'\nroot = 'docs'";
         let settings = Settings::from_toml(text, "f").unwrap();
         assert_eq!(
             summary(&settings),
             "ok\n  listen    127.0.0.1:80\n  control   127.0.0.1:8081\n  workers   2\n  \
-             topics    1 rule\n  lookup    /list= in lines\n  \
-             static    / from /srv/www\n  static    /docs/ from docs\n"
+             user      www\n  log       debug in text\n  topics    1 rule\n  \
+             lookup    /list= in lines\n  static    / from /srv/www\n  static    /docs/ from docs\n"
         );
     }
 }

@@ -3,9 +3,14 @@
 //! Topics and ids are bytes of somebody else's choice. They enter a URL escaped, each by the rules
 //! of its place: what is harmless in a path may separate parameters in a query.
 
+mod socket_file;
+
 use std::fmt::{self, Write};
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use stentor_server::config::ControlAddress;
 
 use ureq::config::ConfigBuilder;
 use ureq::http::Response;
@@ -13,14 +18,25 @@ use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use crate::Failure;
+use socket_file::{NoNames, SocketFile};
 
-/// The base of a server's URLs: `http://127.0.0.1:8080`, without a slash at the end.
+/// A server, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BaseUrl(String);
+pub(crate) struct BaseUrl {
+    /// What its URLs begin with: `http://127.0.0.1:8080`, without a slash at the end.
+    base: String,
+    /// The socket file it listens on, if it is not reached over TCP.
+    socket: Option<PathBuf>,
+}
 
 impl BaseUrl {
-    /// Reads a URL; the scheme may be left out.
+    /// Reads a URL, whose scheme may be left out, or the `unix:PATH` of a control listener.
     pub(crate) fn parse(text: &str) -> Result<BaseUrl, String> {
+        if text.starts_with("unix:") {
+            let ControlAddress::Unix(path) = text.parse()? else { unreachable!("it is a path") };
+            // A name that control goes by, as it does on every socket file.
+            return Ok(BaseUrl { base: "http://localhost".to_owned(), socket: Some(path) });
+        }
         let bare = match text.split_once("://") {
             None => text,
             Some(("http", bare)) => bare,
@@ -29,19 +45,19 @@ impl BaseUrl {
         let host = bare.strip_suffix('/').unwrap_or(bare);
         let outside = |b: u8| !b.is_ascii_graphic() || matches!(b, b'/' | b'?' | b'#' | b'@');
         if host.is_empty() || host.bytes().any(outside) {
-            return Err(format!("'{text}' is not a server: write http://HOST:PORT"));
+            return Err(format!("'{text}' is not a server: write http://HOST:PORT, or unix:PATH"));
         }
-        Ok(BaseUrl(format!("http://{host}")))
+        Ok(BaseUrl { base: format!("http://{host}"), socket: None })
     }
 
     /// The URL of a path that needs no escaping.
     pub(crate) fn page(&self, path: &str) -> String {
-        format!("{}{path}", self.0)
+        format!("{}{path}", self.base)
     }
 
     /// The URL of a topic: every byte of its name that could be taken for syntax is escaped.
     pub(crate) fn topic(&self, topic: &str) -> String {
-        let mut url = self.0.clone();
+        let mut url = self.base.clone();
         escape(&mut url, topic, b"/-._~!$&'()*+,;=:@");
         url
     }
@@ -76,7 +92,10 @@ fn escape(url: &mut String, text: &str, plain: &[u8]) {
 
 impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match &self.socket {
+            Some(path) => write!(f, "unix:{}", path.display()),
+            None => f.write_str(&self.base),
+        }
     }
 }
 
@@ -88,16 +107,23 @@ pub(crate) fn parse_topic(text: &str) -> Result<String, String> {
     Err("a topic is a path, such as /quotes/aapl".to_owned())
 }
 
-/// A client that keeps its connections. `answer_timeout` is for all of an exchange.
-pub(crate) fn agent(answer_timeout: Option<Duration>) -> Agent {
-    config().timeout_global(answer_timeout).build().new_agent()
+/// A client of `server` that keeps its connections. `answer_timeout` is for all of an exchange.
+pub(crate) fn agent(server: &BaseUrl, answer_timeout: Option<Duration>) -> Agent {
+    agent_of(server, config().timeout_global(answer_timeout))
 }
 
 /// A client for answers that never end. The head has to come soon; after it, only a silence of
 /// `silence_max` is an error.
-pub(crate) fn stream_agent(silence_max: Duration) -> Agent {
+pub(crate) fn stream_agent(server: &BaseUrl, silence_max: Duration) -> Agent {
     let config = config().timeout_recv_response(Some(HEAD_TIMEOUT));
-    config.timeout_per_read(Some(silence_max)).build().new_agent()
+    agent_of(server, config.timeout_per_read(Some(silence_max)))
+}
+
+fn agent_of(server: &BaseUrl, config: ConfigBuilder<AgentScope>) -> Agent {
+    match &server.socket {
+        Some(path) => Agent::with_parts(config.build(), SocketFile(path.clone()), NoNames),
+        None => config.build().new_agent(),
+    }
 }
 
 /// What all clients have in common: they go straight to the server they were told, and every
@@ -153,14 +179,18 @@ mod tests {
             ("http://[::1]:8081/", Some("http://[::1]:8081")),
             ("localhost:8081", Some("http://localhost:8081")),
             ("https://example.com", None),
-            ("unix:/run/x", None),
+            ("unix:", None),
             ("http://", None),
             ("http://a/b", None),
             ("http://user@a", None),
             ("", None),
         ] {
-            assert_eq!(BaseUrl::parse(text).ok(), url.map(|url| BaseUrl(url.to_owned())), "{text}");
+            let server = BaseUrl::parse(text).ok();
+            assert_eq!(server.map(|server| server.to_string()).as_deref(), url, "{text}");
         }
+        let server = BaseUrl::parse("unix:/run/x").unwrap();
+        assert_eq!(server.to_string(), "unix:/run/x");
+        assert_eq!(server.page("/-/status"), "http://localhost/-/status");
     }
 
     #[test]

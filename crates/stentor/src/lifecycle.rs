@@ -1,27 +1,44 @@
 //! A server's life in this process: its log, its start, the signals, and the graceful stop.
 
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 use std::process;
 use std::thread;
 
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
-use stentor_server::config::Settings;
+use stentor_server::config::{LogFormat, Settings};
 use stentor_server::{Inherited, Server};
+use tracing::level_filters::LevelFilter;
 use tracing::{Level, info, warn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, registry, reload};
 
-use crate::Failure;
+use crate::{Failure, has_colours};
 
-/// Sends events of note to standard error, one line each.
-pub(crate) fn log_to_stderr(level: Level) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(stderr().is_terminal())
-        .with_writer(stderr)
-        .compact()
-        .init();
+/// Where events of note go: standard error, one line each.
+pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
+
+impl Log {
+    /// Has events of that level and above it logged from now on, in that form.
+    pub(crate) fn to_stderr(level: Level, format: LogFormat) -> Log {
+        let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
+        let colours = has_colours(&stderr());
+        let lines = fmt::layer().with_target(false).with_ansi(colours).with_writer(stderr);
+        let lines = match format {
+            LogFormat::Text => lines.compact().boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        };
+        registry().with(filter).with(lines).init();
+        Log(handle)
+    }
+
+    /// Goes by another level from now on.
+    pub(crate) fn set_level(&self, level: Level) {
+        // It fails only if the log is gone, and it never goes.
+        let _ = self.0.reload(LevelFilter::from_level(level));
+    }
 }
 
 /// Starts the server, or says why it cannot be. It takes the sockets that the process was started
@@ -55,17 +72,23 @@ pub(crate) struct Signals(iterator::Signals);
 
 impl Signals {
     pub(crate) fn register() -> Result<Signals, Failure> {
-        iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map(Signals)
             .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next signal that tells it something. Others are noted: by default they would
+    /// kill, and tools that rotate logs or upgrade programs send them to whatever runs.
     pub(crate) fn wait(&mut self) -> Told {
-        match self.0.forever().next() {
-            Some(SIGHUP) => Told::Reload,
-            _ => Told::Stop,
+        for signal in self.0.forever() {
+            match signal {
+                SIGHUP => return Told::Reload,
+                SIGUSR1 => info!("SIGUSR1 is ignored: there is no log file to reopen"),
+                SIGUSR2 => info!("SIGUSR2 is ignored: it is kept for upgrades"),
+                _ => return Told::Stop,
+            }
         }
+        Told::Stop
     }
 }
 

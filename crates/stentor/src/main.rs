@@ -20,12 +20,13 @@ mod lifecycle;
 mod man;
 mod publish;
 mod serve;
+mod status;
 mod subscribe;
 mod tune;
 
-use std::fmt;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::{env, fmt};
 
 use clap::Parser;
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
@@ -63,6 +65,12 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether what is written there is coloured: if people look, and have not said that they would
+/// rather not (no-color.org).
+fn has_colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Why a command did not do what it was asked to. Printed as it is.

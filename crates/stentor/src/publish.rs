@@ -38,8 +38,8 @@ pub(crate) struct PubArgs {
     /// Event name, for readers of event streams
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
-    /// The server's control listener
-    #[arg(long, value_name = "URL", value_parser = BaseUrl::parse,
+    /// The server's control listener: a URL, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8081")]
     control: BaseUrl,
 }
@@ -63,7 +63,7 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
             data
         }
     };
-    let agent = client::agent(Some(ANSWER_TIMEOUT));
+    let agent = client::agent(&args.control, Some(ANSWER_TIMEOUT));
     let mut request = agent.put(args.control.topic(&args.topic));
     request = request.header("Content-Type", &args.content_type);
     if let Some(event) = &args.event {
@@ -111,7 +111,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
         }
         Ok(())
     });
-    let agent = client::agent(None);
+    let agent = client::agent(&args.control, None);
     let request = agent.post(args.control.page("/-/publish"));
     let stream = SendBody::from_owned_reader(Stream::new(receiver, QUIET_MAX));
     let mut answer = request
@@ -217,6 +217,7 @@ Examples:
   stentor pub /scores/lal-bos '101:99'
   stentor pub /quotes/aapl --type application/json '{\"close\":187.2}'
   date | stentor pub /now
+  date | stentor pub /now --control unix:/run/stentor/control.sock
   tail -f access.log | stentor pub /log --lines";
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,16 +1,17 @@
 //! `stentor serve`: runs the server until it is told to stop.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use clap::Args;
 use sd_notify::NotifyState;
 use stentor_server::Server;
-use stentor_server::config::{ControlAddress, Mount, Settings};
-use tracing::{Level, error, info, warn};
+use stentor_server::config::{ControlAddress, Mount, Settings, parse_user};
+use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
-use crate::lifecycle::{self, Told};
-use crate::{Failure, lifecycle::Signals, tune};
+use crate::lifecycle::{self, Log, Signals, Told};
+use crate::{Failure, tune};
 
 /// Run the server
 ///
@@ -27,6 +28,9 @@ pub(crate) struct ServeArgs {
     /// Bind each worker to one core
     #[arg(long, help_heading = "Server")]
     pin: bool,
+    /// User to become once the ports are bound, if started as root or with capabilities
+    #[arg(long, value_name = "NAME", value_parser = parse_user, help_heading = "Server")]
+    user: Option<String>,
     /// Directory whose files are served where no topic answers
     #[arg(long, value_name = "DIR", env = "STENTOR_ROOT", help_heading = "Server")]
     root: Option<PathBuf>,
@@ -38,20 +42,25 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let settings = args.settings()?;
-    lifecycle::log_to_stderr(Level::INFO);
+    let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
     let workers = settings.workers;
     // Before the start: the server's own threads and memory must not count twice.
     if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
         warn!("{warning}");
     }
-    if stentor_server::is_root() {
+    let user = settings.user.clone();
+    if stentor_server::is_root() && user.is_none() {
         warn!(
-            "running as root, which nothing here needs: run it as a user of its own, with \
-             CAP_NET_BIND_SERVICE for ports below 1024 (docs/operating.md has a systemd unit)"
+            "running as root, which nothing here needs once ports are bound: name a user to \
+             become (--user), or run it as one (docs/operating.md has a systemd unit)"
         );
     }
     let mut server = lifecycle::start(settings)?;
+    if let Some(user) = user {
+        info!("running as user '{user}', without privileges");
+        args.check_readable(&user);
+    }
     for address in server.public() {
         info!("public listener at http://{address}");
     }
@@ -74,7 +83,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             lifecycle::notify(&[NotifyState::Reloading, now]);
         }
-        reload(args, &mut server);
+        reload(args, &mut server, &log);
         lifecycle::notify(&[NotifyState::Ready]);
     }
     lifecycle::stop(server, signals)
@@ -85,6 +94,9 @@ impl ServeArgs {
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = self.server.settings(self.config.as_deref())?;
         settings.pin |= self.pin;
+        if self.user.is_some() {
+            settings.user.clone_from(&self.user);
+        }
         if let Some(root) = &self.root {
             let mount = Mount::new("/", root);
             settings.mounts.retain(|other| other.path != mount.path);
@@ -92,12 +104,28 @@ impl ServeArgs {
         }
         Ok(settings)
     }
+
+    /// What root could read at the start, its successor must be able to read at a reload.
+    fn check_readable(&self, user: &str) {
+        if let Some(file) = &self.config
+            && let Err(error) = File::open(file)
+        {
+            let file = file.display();
+            warn!("user '{user}' cannot read {file}, so a reload will be refused: {error}");
+        }
+    }
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.
-fn reload(args: &ServeArgs, server: &mut Server) {
+fn reload(args: &ServeArgs, server: &mut Server, log: &Log) {
     let settings = args.settings().map_err(|failure| failure.to_string());
-    match settings.and_then(|settings| server.reload(settings).map_err(|error| error.to_string())) {
+    let reloaded = settings.and_then(|settings| {
+        let level = settings.log.level;
+        let fixed = server.reload(settings).map_err(|error| error.to_string())?;
+        log.set_level(level);
+        Ok(fixed)
+    });
+    match reloaded {
         Err(reason) => {
             // The log has one line per event: the excerpt is for `stentor check`.
             let reason = reason.lines().next().unwrap_or_default();
@@ -112,6 +140,7 @@ const EXAMPLES: &str = "\
 Examples:
   stentor serve
   stentor serve -c /etc/stentor/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  stentor serve --listen 0.0.0.0:80 --user www  bind as root, then run as another user
   stentor serve --root /srv/www                 files too, where no topic answers
   stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
   kill -HUP $(pidof stentor)                    read the configuration again";

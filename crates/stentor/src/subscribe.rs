@@ -49,8 +49,8 @@ pub(crate) struct SubArgs {
     /// Print JSON lines: topic, id, type, data
     #[arg(long)]
     json: bool,
-    /// The server's public (or control) listener
-    #[arg(long, value_name = "URL", value_parser = BaseUrl::parse,
+    /// The server's public (or control) listener: a URL, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8080")]
     server: BaseUrl,
 }
@@ -110,7 +110,7 @@ impl<'a, O: Write, N: Write> Follower<'a, O, N> {
         Follower {
             args,
             patience,
-            agent: client::stream_agent(patience.silence_max),
+            agent: client::stream_agent(&args.server, patience.silence_max),
             output: Output::new(out, notices, args.json, with_topic),
             cursor: args.since.clone(),
             pause_min: patience.pause_min,

@@ -3,7 +3,7 @@
 //! What is judged, and how, is in `stentor-tune`; here are the flags and what is printed.
 
 use std::fs;
-use std::io::{IsTerminal, stdout};
+use std::io::stdout;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -194,8 +194,7 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 fn style() -> Style {
-    let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if colour { Style::Coloured } else { Style::Plain }
+    if crate::has_colours(&stdout()) { Style::Coloured } else { Style::Plain }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

@@ -17,11 +17,13 @@ use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
+use tracing::Level;
 
 use super::error::nearest;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use super::{
-    ConfigError, ControlAddress, Immutable, Lookup, Mount, PerAddress, Settings, parse_address,
+    ConfigError, ControlAddress, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings,
+    parse_address, parse_user,
 };
 
 /// Overrides `settings` by the TOML document `text`.
@@ -80,12 +82,15 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "control_hosts", true),
     ("", "workers", false),
     ("", "pin", false),
+    ("", "user", false),
     ("", "server_header", false),
     ("", "drain", false),
     ("", "drain_announce", false),
     ("", "drain_new", false),
     ("monitor", "listen", true),
     ("monitor", "public_probes", false),
+    ("log", "level", false),
+    ("log", "format", false),
     ("limits", "head_timeout", false),
     ("limits", "keep_alive_timeout", false),
     ("limits", "write_timeout", false),
@@ -171,11 +176,13 @@ struct Layer {
     control_hosts: Option<OneOrMany<HostName>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
+    user: Option<Text<UserName>>,
     server_header: Option<bool>,
     drain: Option<Millis<0, HOUR>>,
     drain_announce: Option<Millis<0, HOUR>>,
     drain_new: Option<NewConnections>,
     monitor: MonitorLayer,
+    log: LogLayer,
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
@@ -198,6 +205,13 @@ enum NewConnections {
 struct MonitorLayer {
     listen: Option<OneOrMany<ControlAddress>>,
     public_probes: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct LogLayer {
+    level: Option<Text<LevelName>>,
+    format: Option<Text<FormatName>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -282,6 +296,7 @@ impl Layer {
         });
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
+        set(&mut settings.user, self.user, |name| Some(name.0.0));
         set(&mut settings.server_header, self.server_header, |flag| flag);
         set(&mut settings.drain_ms, self.drain, |time| time.0);
         set(&mut settings.drain_announce_ms, self.drain_announce, |time| time.0);
@@ -308,6 +323,8 @@ impl Layer {
         set(&mut settings.mounts, self.mounts, |mounts| {
             mounts.0.into_iter().map(MountLayer::finish).collect()
         });
+        set(&mut settings.log.level, self.log.level, |level| level.0.0);
+        set(&mut settings.log.format, self.log.format, |format| format.0.0);
         let (limits, from) = (&mut settings.limits, self.limits);
         set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
         set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
@@ -587,6 +604,21 @@ text_kind!(
     host_name
 );
 text_kind!(
+    /// Who the server runs as.
+    UserName(String),
+    parse_user
+);
+text_kind!(
+    /// What is logged.
+    LevelName(Level),
+    level
+);
+text_kind!(
+    /// In which form.
+    FormatName(LogFormat),
+    log_format
+);
+text_kind!(
     /// Which topics a rule is for.
     TopicPattern(Pattern),
     Pattern::parse
@@ -650,6 +682,24 @@ fn host_name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(name.to_owned())
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "error" => Ok(Level::ERROR),
+        "warn" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        _ => Err(format!("'{text}' is not a level: write 'error', 'warn', 'info' or 'debug'")),
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("'{text}' is not a format: write 'text' or 'json'")),
+    }
 }
 
 fn topic_template(text: &str) -> Result<Template, String> {

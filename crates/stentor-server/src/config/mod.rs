@@ -24,6 +24,7 @@ use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
 use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
+use tracing::Level;
 
 pub use error::ConfigError;
 
@@ -46,6 +47,8 @@ pub struct Settings {
     pub workers: usize,
     /// Whether each worker is bound to one core.
     pub pin: bool,
+    /// Who the server runs as, once it has bound its ports. `None`: as who started it.
+    pub user: Option<String>,
     /// Whether answers carry a `Server` field.
     pub server_header: bool,
     /// How long a graceful stop waits for the connections to finish.
@@ -54,6 +57,8 @@ pub struct Settings {
     pub drain_announce_ms: u64,
     /// What a stop has for those who want to connect.
     pub drain_new: TurnAway,
+    /// What is logged, and in which form.
+    pub log: Log,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// How streams are kept alive, and how they end.
@@ -75,6 +80,24 @@ pub struct Settings {
     /// message a second. Only a program that brings such a page sets it: what `serve` reads,
     /// files, variables and flags, cannot.
     pub guestbook: Option<TopicName<'static>>,
+}
+
+/// What is logged, and in which form.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// What is less important than that is left out.
+    pub level: Level,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of the log's lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object for each line.
+    Json,
 }
 
 /// Bounds on what clients may ask for, and how long they may take.
@@ -234,6 +257,20 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}"))
 }
 
+/// The name of a user as people write it. Whether there is one is known at the start.
+///
+/// # Errors
+///
+/// Why there can be none of that name.
+pub fn parse_user(text: &str) -> Result<String, String> {
+    let is_of_a_name = |b: u8| b.is_ascii_graphic() && !matches!(b, b':' | b'/');
+    if text.is_empty() || !text.bytes().all(is_of_a_name) {
+        let shown = text.escape_debug();
+        return Err(format!("'{shown}' is not the name of a user: write one such as stentor"));
+    }
+    Ok(text.to_owned())
+}
+
 impl Settings {
     /// The content type of a topic's messages that come without one, if its rule names one.
     #[must_use]
@@ -374,10 +411,12 @@ impl Default for Settings {
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin: false,
+            user: None,
             server_header: true,
             drain_ms: 10_000,
             drain_announce_ms: 0,
             drain_new: TurnAway::Refuse,
+            log: Log { level: Level::INFO, format: LogFormat::Text },
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),

@@ -10,7 +10,7 @@ use toml::Value;
 
 use super::layer::SCALARS;
 use super::quantity::{duration, size};
-use super::{Immutable, Lookup, Mount, PerAddress, Settings};
+use super::{Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
 use stentor_hub::{ContentType, Rule};
 use stentor_io::TurnAway;
 
@@ -55,6 +55,12 @@ impl Settings {
             ("", "control_hosts") => one_or_many(&self.control_hosts),
             ("", "workers") => number(self.workers),
             ("", "pin") => self.pin.into(),
+            ("", "user") => self.user.clone().unwrap_or_default().into(),
+            ("log", "level") => self.log.level.as_str().to_ascii_lowercase().into(),
+            ("log", "format") => match self.log.format {
+                LogFormat::Text => "text".into(),
+                LogFormat::Json => "json".into(),
+            },
             ("", "server_header") => self.server_header.into(),
             ("", "drain") => duration(self.drain_ms).into(),
             ("", "drain_announce") => duration(self.drain_announce_ms).into(),

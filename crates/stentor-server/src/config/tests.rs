@@ -26,8 +26,12 @@ fn a_whole_document() {
         control = "unix:/run/stentor.sock"
         workers = 4
         pin = true
+        user = "stentor"
         server_header = false
         drain = "2s"
+        [log]
+        level = "debug"
+        format = "json"
         [limits]
         head_timeout = "5s"
         keep_alive_timeout = 20
@@ -59,6 +63,8 @@ fn a_whole_document() {
     let settings = Settings::from_toml(text, "stentor.toml").unwrap();
     settings.validate().unwrap();
     assert_eq!(settings.listen, ["0.0.0.0:80".parse().unwrap(), "[::1]:80".parse().unwrap()]);
+    assert_eq!(settings.user.as_deref(), Some("stentor"));
+    assert_eq!((settings.log.level, settings.log.format), (Level::DEBUG, LogFormat::Json));
     assert_eq!(settings.control, [ControlAddress::Unix("/run/stentor.sock".into())]);
     assert_eq!((settings.workers, settings.pin, settings.server_header), (4, true, false));
     assert_eq!(settings.drain_ms, 2_000);
@@ -240,6 +246,12 @@ fn values_are_checked_where_they_stand() {
         ("workers = 0", "1:11: 0 is out of range: from 1 to 4096"),
         ("workers = -1", "1:11: -1 is out of range: from 1 to 4096"),
         ("workers = 'many'", "1:11: 'many' is not a number"),
+        ("user = 'a b'", "1:8: 'a b' is not the name of a user: write one such as stentor"),
+        (
+            "log.level = 'loud'",
+            "1:13: 'loud' is not a level: write 'error', 'warn', 'info' or 'debug'",
+        ),
+        ("log.format = 'xml'", "1:14: 'xml' is not a format: write 'text' or 'json'"),
         ("pin = 'yes'", "1:7: invalid type: string \"yes\", expected a boolean"),
         (
             "drain = 'soon'",

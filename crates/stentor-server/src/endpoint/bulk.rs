@@ -168,6 +168,7 @@ impl Bulk {
                 self.last_id = Some(id);
             }
             Err(error) => {
+                tracing::debug!("line {line} of /-/publish is refused: {error}");
                 self.failed += 1;
                 stats.publishes_refused.add(1);
                 if self.errors.len() < BULK_ERRORS_TOLD {

@@ -158,7 +158,7 @@ impl World {
 
     pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
         let Parts { workers, late, layers } = parts;
-        let (compressor, jobs) = Compressor::by_hand();
+        let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
         let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();

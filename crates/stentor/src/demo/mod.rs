@@ -9,7 +9,7 @@ mod prices;
 mod replay;
 mod site;
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
@@ -18,13 +18,13 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use stentor_hub::{Pattern, Rule};
 use stentor_server::Server;
-use stentor_server::config::{Mount, Settings};
+use stentor_server::config::{LogFormat, Mount, Settings};
 use stentor_wire::target::TopicName;
 use tracing::{Level, error};
 
-use crate::Failure;
 use crate::args::{ServerFlags, usage};
-use crate::lifecycle::{self, Signals, Told};
+use crate::lifecycle::{self, Log, Signals, Told};
+use crate::{Failure, has_colours};
 use prices::Day;
 use site::Site;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let (Some(first), Some(last)) = (days.first(), days.last()) else {
         return Err(usage(format!("there are no prices from {} on: they end before", args.from)));
     };
-    lifecycle::log_to_stderr(Level::WARN);
+    Log::to_stderr(Level::WARN, LogFormat::Text);
     let mut signals = Signals::register()?;
     let site = Site::write().map_err(|error| {
         let directory = std::env::temp_dir();
@@ -132,9 +132,10 @@ Ctrl-C ends it.
 /// to serve.
 fn greet(text: &str) {
     let mut out = stdout().lock();
+    let is_styled = has_colours(&out);
     let mut bold = false;
     for (i, piece) in text.split('*').enumerate() {
-        if i > 0 && out.is_terminal() {
+        if i > 0 && is_styled {
             bold = !bold;
             let _ = out.write_all(if bold { b"\x1b[1m" } else { b"\x1b[0m" });
         }

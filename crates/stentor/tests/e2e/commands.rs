@@ -16,7 +16,8 @@ fn run_with_input(args: &[&str], input: &str) -> Said {
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "demo", "pub", "sub", "check", "config", "completions"] {
+    let all = ["serve", "demo", "pub", "sub", "status", "check", "config", "completions"];
+    for command in all {
         assert!(help.out.contains(&format!("\n  {command} ")), "{command}: {}", help.out);
         let own = run(&[command, "--help"]);
         assert_eq!((own.code, own.err.as_str()), (Some(0), ""), "{command}");
@@ -262,6 +263,43 @@ fn publishing_from_the_command_line() {
     let said = run(&["pub", "--control", &public, "/a", "1"]);
     assert_eq!(said.code, Some(1));
     assert!(said.err.contains("405"), "{}", said.err);
+}
+
+#[test]
+fn commands_speak_to_a_socket_file() {
+    let dir = TempDir::new();
+    let address = format!("unix:{}", dir.path().join("control.sock").display());
+    let mut server = Server::with("", "", &["--workers", "1", "--control", &address]);
+    let said = run(&["pub", "--control", &address, "/a", "hello"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let lines = ["pub", "--control", &address, "/lines", "--lines"];
+    assert_eq!(run_with_input(&lines, &"a line\n".repeat(10_000)).code, Some(0));
+    let follower = Child::spawn(&mut stentor(["sub", "--server", &address, "/a", "/lines"]));
+    eventually("it prints the values", || {
+        (follower.out() == "/a\thello\n/lines\ta line\n").then_some(())
+    });
+    let status = run(&["status", "--server", &address]);
+    assert_eq!((status.code, status.err.as_str()), (Some(0), ""));
+    assert!(status.out.contains("\nTopics: 2 Messages: 10001 published"), "{}", status.out);
+    server.child.signal("TERM");
+    let mut follower = follower;
+    follower.logged("waiting for the server");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    let said = run(&["status", "--server", &address]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains(&format!("no answer from {address}: ")), "{}", said.err);
+}
+
+#[test]
+fn the_status_from_the_command_line() {
+    let server = Server::start();
+    let status = run(&["status", "--server", &server.control.0.to_string()]);
+    assert_eq!((status.code, status.err.as_str()), (Some(0), ""));
+    assert!(status.out.starts_with("Active connections: "), "{}", status.out);
+    // The public listener has none to give.
+    let refused = run(&["status", "--server", &server.public.0.to_string()]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""));
+    assert!(refused.err.contains("404"), "{}", refused.err);
 }
 
 #[test]

@@ -38,6 +38,9 @@ fn the_demo_replays_prices() {
     }
     assert_eq!(child.out().matches("    curl ").count(), 4, "{}", child.out());
     assert!(!child.out().contains('\u{1b}'), "no colours where nobody sees them");
+    // These two it is told and does not heed.
+    child.signal("USR1");
+    child.signal("USR2");
     child.signal("INT");
     assert_eq!(child.wait(), Some(0), "{}", child.err());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "its page goes with it");

@@ -101,6 +101,28 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(server.child.wait(), Some(1));
 }
 
+#[test]
+fn signals_that_others_send_do_not_kill() {
+    let mut server = Server::start();
+    server.child.signal("USR1");
+    server.child.logged("SIGUSR1 is ignored");
+    server.child.signal("USR2");
+    server.child.logged("SIGUSR2 is ignored: it is kept for upgrades");
+    server.public.get("/-/nothing").refused(404);
+    // Nor while it stops.
+    let mut half = server.publisher();
+    half.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    server.settled("connections_reading", 1);
+    server.child.signal("TERM");
+    server.child.logged("stopping");
+    let count = log_count(&server.child, "SIGUSR1");
+    server.child.signal("USR1");
+    eventually("it is noted", || (log_count(&server.child, "SIGUSR1") > count).then_some(()));
+    half.send("lo");
+    half.response().expect(201);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
 /// One request on a new connection. `Ok(false)`: nobody listened; an error: the connection was
 /// made, and the request sent at once, but there was no answer.
 fn visit(address: SocketAddr) -> Result<bool, String> {

@@ -1,0 +1,41 @@
+//! `stentor status`: how a running server is.
+
+use std::time::Duration;
+
+use clap::Args;
+use ureq::http::header::ACCEPT;
+
+use crate::Failure;
+use crate::client::{self, BaseUrl};
+
+/// Print how a running server is: connections, topics, readers, bytes, memory
+///
+/// What /-/status answers as text; docs/operating.md says what each figure means. Exit code 1 if
+/// the server does not answer.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct StatusArgs {
+    /// The server's control listener: a URL, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
+          default_value = "http://127.0.0.1:8081")]
+    server: BaseUrl,
+}
+
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let agent = client::agent(&args.server, Some(ANSWER_TIMEOUT));
+    let request = agent.get(args.server.page("/-/status")).header(ACCEPT, "text/plain");
+    let unanswered = |error: ureq::Error| client::unreachable(&args.server, &error);
+    let mut answer = request.call().map_err(unanswered)?;
+    if !answer.status().is_success() {
+        return Err(client::refusal(&format!("no status from {}", args.server), &mut answer));
+    }
+    let text = client::body(&mut answer).map_err(unanswered)?;
+    crate::print(&String::from_utf8_lossy(&text))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor status
+  stentor status --server unix:/run/stentor/control.sock";
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

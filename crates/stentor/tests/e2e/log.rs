@@ -1,0 +1,95 @@
+//! The log: what is in it at which level, and in which form.
+
+use crate::support::{Child, Server, TempDir, eventually, stentor, tool};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn publishes_and_refusals_are_visible_at_debug_and_reads_are_not() {
+    let mut server = Server::configured("[log]\nlevel = 'debug'\n");
+    server.control.put("/a", "text/plain", b"hello").expect(201);
+    server.child.logged("DEBUG to be published: /a");
+    server.control.ask("PUT", "/b", "If-Match: \"x-1\"\r\n", b"x").expect_one_of(&[400, 412]);
+    server.child.logged("DEBUG refused with 4");
+    server.control.post("/-/publish", b"{\"topic\":\"/c\"}\n").expect(200);
+    server.child.logged("DEBUG line 1 of /-/publish is refused: ");
+    server.control.ask("DELETE", "/a", "", b"").expect(204);
+    server.child.logged("DEBUG to be deleted: /a");
+    server.control.put("/a", "text/plain", b"again").expect(201);
+    server.public.get("/none").refused(404);
+    server.child.logged("DEBUG refused with 404: ");
+    let before = server.child.err();
+    server.public.get("/a").expect(200);
+    server.control.get("/a").expect(200);
+    assert_eq!(server.child.err(), before);
+}
+
+#[test]
+fn the_level_counts_at_once_and_the_form_from_the_next_start() {
+    let mut server = Server::configured("[log]\nlevel = 'info'\n");
+    let file = server.dir.path().join("stentor.toml");
+    fs::write(&file, "[log]\nlevel = 'debug'\nformat = 'json'\n").unwrap();
+    server.child.signal("HUP");
+    assert_eq!(server.child.logged("needs a restart to count: "), "log.format");
+    server.public.get("/none").refused(404);
+    server.child.logged("DEBUG refused with 404: ");
+    fs::write(&file, "[log]\nlevel = 'error'\n").unwrap();
+    server.child.signal("HUP");
+    // Nothing says that it is done. What says that it is not is said no more.
+    eventually("refusals are not logged any more", || {
+        let before = server.child.err().len();
+        server.public.get("/none").refused(404);
+        server.control.get("/-/healthz").expect(200);
+        (server.child.err().len() == before).then_some(())
+    });
+    fs::write(&file, "[log]\nlevel = 'loud'\n").unwrap();
+    server.child.signal("HUP");
+    server.child.logged("ERROR not reloaded");
+}
+
+#[test]
+fn a_line_of_json_for_each_event() {
+    let mut command = stentor(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
+    let mut child = Child::spawn(command.env("STENTOR_LOG_FORMAT", "json"));
+    child.logged("ready: ");
+    child.signal("TERM");
+    assert_eq!(child.wait(), Some(0), "{}", child.err());
+    let lines: Vec<Value> = child
+        .err()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let says = |text: &str| {
+        lines.iter().find(|line| line["message"].as_str().is_some_and(|said| said.contains(text)))
+    };
+    let ready = says("ready: ").expect("it says that it is ready");
+    assert_eq!(ready["level"], "INFO");
+    assert!(ready["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{ready}");
+    assert!(says("public listener at http://127.0.0.1:").is_some(), "{lines:?}");
+    assert!(says("stopped").is_some(), "{lines:?}");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_want_them() {
+    if tool("script").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    // It warns, and then does not start.
+    let line = format!(
+        "{} serve --expect 100000000 --listen 192.0.2.1:1 --control 127.0.0.1:0",
+        env!("CARGO_BIN_EXE_stentor")
+    );
+    let log = |no_color: Option<&str>| {
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).current_dir(dir.path());
+        command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("this host cannot hold"), "{text}");
+        text
+    };
+    assert!(log(None).contains('\u{1b}') && log(Some("")).contains('\u{1b}'));
+    assert!(!log(Some("1")).contains('\u{1b}'));
+}

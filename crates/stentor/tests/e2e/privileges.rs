@@ -1,0 +1,228 @@
+//! Privileges: what takes them is done first, and then no thread has any.
+//!
+//! Only root can become somebody else. Run as another user, most of these tests say so and do no
+//! more.
+
+use crate::support::{Child, Client, Server, TempDir, Url, eventually, run, stentor, tool};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// A user that every host has, and another one.
+const USER: &str = "nobody";
+const OTHER: &str = "daemon";
+
+fn is_root(test: &str) -> bool {
+    let root = id("-u", None) == 0;
+    if !root {
+        eprintln!("skipped: {test} takes root");
+    }
+    root
+}
+
+/// A number of a user: `-u` its own, `-g` that of its group.
+fn id(which: &str, user: Option<&str>) -> u32 {
+    let output = Command::new("id").arg(which).args(user).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+/// A line of a thread's status, without its name.
+fn line<'s>(status: &'s str, name: &str) -> &'s str {
+    let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found.unwrap_or_else(|| panic!("no {name} in {status}")).trim()
+}
+
+/// Checks that all threads of a process are that user and can do nothing that others cannot, and
+/// returns their names.
+#[track_caller]
+fn expect_unprivileged(process: u32, user: &str) -> Vec<String> {
+    let (uid, gid) = (id("-u", Some(user)), id("-g", Some(user)));
+    let four = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
+    let mut names = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+        // One that gives memory back may be gone.
+        let Ok(status) = fs::read_to_string(thread.unwrap().path().join("status")) else {
+            continue;
+        };
+        assert_eq!(line(&status, "Uid"), four(uid), "{status}");
+        assert_eq!(line(&status, "Gid"), four(gid), "{status}");
+        // Who is that user already keeps its groups, which may be none.
+        assert!(["", &gid.to_string()].contains(&line(&status, "Groups")), "{status}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(line(&status, set), "0000000000000000", "{set} in {status}");
+        }
+        assert_eq!(line(&status, "NoNewPrivs"), "1", "{status}");
+        names.push(line(&status, "Name").to_owned());
+    }
+    names.sort_unstable();
+    names
+}
+
+/// A port that takes privileges, free a moment ago; another one for each who asks.
+fn low_port() -> Url {
+    static NEXT: AtomicU16 = AtomicU16::new(1023);
+    loop {
+        let port = NEXT.fetch_sub(1, Ordering::Relaxed);
+        assert!(port > 700, "no low port is free");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return Url(address);
+        }
+    }
+}
+
+#[test]
+fn every_thread_is_the_user_and_has_no_privilege() {
+    if !is_root("becoming another user") {
+        return;
+    }
+    let site = TempDir::new();
+    fs::write(site.path().join("a.txt"), "a file").unwrap();
+    let toml = format!("user = '{USER}'\n[[static]]\nroot = '{}'\n", site.path().to_str().unwrap());
+    let mut server = Server::again_at(low_port(), &toml);
+    let names = expect_unprivileged(server.child.id(), USER);
+    let expected = ["compressor", "control", "file-loader", "stentor", "worker-0", "worker-1"];
+    assert_eq!(names, expected);
+    assert!(!server.child.err().contains("running as root"), "{}", server.child.err());
+    let of_user = fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap();
+    assert_eq!(of_user.uid(), id("-u", Some(USER)), "its files can be counted");
+    // And it is of use: the low port, values, files, the reading of the configuration.
+    server.control.put("/a", "text/plain", b"hello").expect(201);
+    assert_eq!(server.public.get("/a").text(), "hello");
+    // A file of somebody else's that is new is not served at once.
+    eventually("the file", || (server.public.get("/a.txt").status == 200).then_some(()));
+    fs::write(server.dir.path().join("stentor.toml"), format!("{toml}cache_control = 'no-store'"))
+        .unwrap();
+    server.child.signal("HUP");
+    server.child.logged("INFO reloaded");
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn capabilities_that_were_given_are_given_up() {
+    if !is_root("giving capabilities") {
+        return;
+    }
+    if tool("setpriv").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    let given = "+net_bind_service,+setuid,+setgid,+setpcap";
+    let (uid, gid) = (id("-u", Some(OTHER)), id("-g", Some(OTHER)));
+    let spawn = |flags: &[&str], capabilities: &[String]| {
+        let mut command = stentor(["serve", "--control", "127.0.0.1:0", "--workers", "1"]);
+        command.args(flags);
+        let mut outer = Command::new("setpriv");
+        outer.args([format!("--reuid={uid}"), format!("--regid={gid}")]).arg("--clear-groups");
+        outer.args(capabilities).arg(reachable(&dir)).args(command.get_args());
+        Child::spawn(&mut outer)
+    };
+    let capabilities = [format!("--inh-caps={given}"), format!("--ambient-caps={given}")];
+    for user in [USER, OTHER] {
+        let address = low_port().0.to_string();
+        let mut child = spawn(&["--listen", &address, "--user", user], &capabilities);
+        child.logged("ready: ");
+        expect_unprivileged(child.id(), user);
+    }
+    // Without any, it may only stay who it is.
+    let mut same = spawn(&["--listen", "127.0.0.1:0", "--user", OTHER], &[]);
+    same.logged("ready: ");
+    let status = fs::read_to_string(format!("/proc/{}/status", same.id())).unwrap();
+    assert_eq!((line(&status, "CapEff"), line(&status, "NoNewPrivs")), ("0000000000000000", "1"));
+    let mut other = spawn(&["--listen", "127.0.0.1:0", "--user", USER], &[]);
+    assert_eq!(other.wait(), Some(1));
+    let said = other.err();
+    assert!(said.contains("cannot become user 'nobody'") && said.contains("CAP_SETUID"), "{said}");
+    assert!(!said.contains("ready: "), "{said}");
+}
+
+/// The command where every user can reach it.
+fn reachable(dir: &TempDir) -> std::path::PathBuf {
+    let copy = dir.path().join("stentor");
+    if !copy.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_stentor"), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_socket_file_is_its_users() {
+    if !is_root("a socket file of another user") {
+        return;
+    }
+    let dir = TempDir::new();
+    let path = dir.path().join("control.sock");
+    let address = format!("unix:{}", path.display());
+    let flags = ["--workers", "1", "--user", USER, "--control", &address];
+    // Where the user may not write there can be no socket file of its own.
+    let refused = run(&[&["serve", "--listen", "127.0.0.1:0"], &flags[..]].concat());
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains(&address) && refused.err.contains("writable"), "{}", refused.err);
+    assert!(!path.exists());
+    chown(dir.path(), Some(id("-u", Some(USER))), None).unwrap();
+    let mut server = Server::with("", "", &flags);
+    assert_eq!(fs::metadata(&path).unwrap().uid(), id("-u", Some(USER)));
+    Client::connect_unix(&path).get("/-/healthz").expect(200);
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    assert!(!path.exists(), "it goes with its server");
+}
+
+#[test]
+fn a_user_that_is_of_no_use_is_refused_in_a_sentence() {
+    for (user, told) in [
+        ("stentr-none", "there is no user 'stentr-none' on this host"),
+        ("root", "user 'root' is root"),
+    ] {
+        let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+        let said = run(&[&["serve", "--user", user], &ports[..]].concat());
+        assert_eq!(said.code, Some(1), "{}", said.err);
+        let last = said.err.lines().last().unwrap_or_default();
+        assert!(last.starts_with("stentor: ") && last.contains(told), "{}", said.err);
+        assert!(!said.err.contains("listener at"), "{}", said.err);
+    }
+    assert_eq!(run(&["serve", "--user", "a:b"]).code, Some(2));
+}
+
+fn close(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn what_only_root_may_read_is_told_at_the_start_and_at_a_reload() {
+    if !is_root("what only root may read") {
+        return;
+    }
+    let dir = TempDir::new();
+    let (open, closed) = (dir.path().join("open"), dir.path().join("closed"));
+    fs::create_dir(&open).unwrap();
+    fs::create_dir(&closed).unwrap();
+    close(&closed);
+    let root = |path: &Path| format!("[[static]]\nroot = '{}'\n", path.display());
+    let toml = dir.path().join("stentor.toml");
+    fs::write(&toml, root(&closed)).unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+    let flags = ["serve", "--user", USER, "-c", toml.to_str().unwrap()];
+    let said = run(&[&flags[..], &ports[..]].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let told = "runs as user 'nobody', who must be let in";
+    assert!(said.err.contains(told), "{}", said.err);
+    let mut server = Server::with("", &root(&open), &["--workers", "1", "--user", USER]);
+    let config = server.dir.path().join("stentor.toml");
+    fs::write(&config, root(&closed)).unwrap();
+    server.child.signal("HUP");
+    let reason = server.child.logged("not reloaded");
+    assert!(reason.contains(told), "{reason}");
+    close(&config);
+    server.child.signal("HUP");
+    server.child.logged("cannot be read: Permission denied");
+    fs::write(&toml, "").unwrap();
+    close(&toml);
+    let mut other = Child::spawn(stentor(flags).args(ports));
+    other.logged("so a reload will be refused");
+}
