@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct ProcessMemory {
     /// Resident set: what is in RAM, files mapped into it included.
     pub resident: u64,
+    /// What is mapped, whether or not it is in RAM.
+    pub mapped: u64,
     /// The part of the resident set that is the process's own: heap and stacks.
     pub anonymous: u64,
 }
@@ -31,9 +33,13 @@ pub fn process_memory_of(pid: u32) -> io::Result<ProcessMemory> {
 fn memory(text: &str) -> ProcessMemory {
     let mut pages = text.split_ascii_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
     let page = rustix::param::page_size() as u64;
-    let resident = pages.nth(1).unwrap_or(0);
-    let shared = pages.next().unwrap_or(0);
-    ProcessMemory { resident: resident * page, anonymous: resident.saturating_sub(shared) * page }
+    let mut next = || pages.next().unwrap_or(0);
+    let (mapped, resident, shared) = (next(), next(), next());
+    ProcessMemory {
+        mapped: mapped * page,
+        resident: resident * page,
+        anonymous: resident.saturating_sub(shared) * page,
+    }
 }
 
 /// How many files one file table of this process may hold now.

@@ -4,14 +4,16 @@ use crate::endpoint::status::Report;
 use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, Times};
 use std::fmt::Write;
+use stentor_io::{open_files_limit, process_cpu, process_memory};
 
 /// `GET /-/metrics`
 pub(crate) fn metrics(x: &mut Exchange<'_>) {
     let report = Report::now(x);
-    x.reply.fresh("text/plain; version=0.0.4; charset=utf-8", text(&report).as_bytes());
+    let text = text(&report, x.shared.started_unix_s);
+    x.reply.fresh("text/plain; version=0.0.4; charset=utf-8", text.as_bytes());
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report, started_unix_s: u64) -> String {
     let mut page = Page(String::with_capacity(4096));
     connections(&mut page, report);
     answers(&mut page, report);
@@ -19,6 +21,7 @@ fn text(report: &Report) -> String {
     files(&mut page, report);
     streams(&mut page, report);
     process(&mut page, report);
+    standard(&mut page, started_unix_s);
     page.0
 }
 
@@ -148,6 +151,23 @@ fn process(page: &mut Page, report: &Report) {
     page.gauge("memory_anonymous_bytes", help, report.memory_anonymous_bytes);
 }
 
+/// What any program is to say of itself, under the names that Prometheus gives it. The open files
+/// are not among it: each worker has a table of its own, and to count them costs as much as there
+/// are connections.
+fn standard(page: &mut Page, started_unix_s: u64) {
+    let cpu_s = process_cpu(std::process::id()).unwrap_or_default().as_secs_f64();
+    let memory = process_memory();
+    page.standard("cpu_seconds_total", "counter", "Processor time used, in seconds.", cpu_s);
+    let help = "Start of the process in seconds since 1970.";
+    page.standard("start_time_seconds", "gauge", help, started_unix_s as f64);
+    let help = "Memory that is in RAM.";
+    page.standard("resident_memory_bytes", "gauge", help, memory.resident as f64);
+    let help = "Memory that is mapped.";
+    page.standard("virtual_memory_bytes", "gauge", help, memory.mapped as f64);
+    let help = "Open files that one worker may have.";
+    page.standard("max_fds", "gauge", help, open_files_limit() as f64);
+}
+
 struct Page(String);
 
 impl Page {
@@ -175,6 +195,15 @@ impl Page {
             self.0,
             "stentor_{name}_bucket{{le=\"+Inf\"}} {count}\nstentor_{name}_sum {sum_s}\n\
              stentor_{name}_count {count}"
+        );
+    }
+
+    /// A metric of the process under its standard name.
+    fn standard(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            self.0,
+            "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}"
         );
     }
 

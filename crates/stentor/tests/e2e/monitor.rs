@@ -17,6 +17,9 @@ fn it_says_how_the_server_is() {
     assert_eq!(monitor.get("/-/readyz").expect(200).text(), "ready\n");
     let metrics = monitor.get("/-/metrics").expect(200);
     assert!(metrics.text().contains("\nstentor_connections{listener=\"monitor\"} "));
+    for name in ["cpu_seconds_total", "start_time_seconds", "resident_memory_bytes", "max_fds"] {
+        assert!(metrics.text().contains(&format!("\nprocess_{name} ")), "{name}");
+    }
     // Whoever scrapes it may call it what they like.
     let status = monitor.ask("GET", "/-/status", "Host: any.name\r\n", b"");
     let status = if status.status == 400 { monitor.get("/-/status") } else { status };
