@@ -420,7 +420,9 @@ impl Connection {
         let reads_more = extra.reads_more();
         let Some(replay) = &mut extra.replay else { return };
         replay.advance(upto_seq, messages);
-        if replay.is_over() {
+        // A message may have been cut short: where the reader is then, it is told behind the rest.
+        let tells_later = reads_more && messages > 0;
+        if replay.is_over() && !tells_later {
             let (since_seq, knows_cursor) = (replay.since_seq(), replay.has_told_cursor());
             self.reader.cursor = self.reader.cursor.max(since_seq);
             extra.replay = None;
