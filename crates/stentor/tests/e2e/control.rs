@@ -142,7 +142,7 @@ fn metrics_are_well_formed_and_count() {
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
     let families = families(response.text());
     for (name, family) in &families {
-        assert!(name.starts_with("stentor_"), "{name}");
+        assert!(name.starts_with("stentor_") || name.starts_with("process_"), "{name}");
         assert!(family.help && !family.kind.is_empty() && !family.samples.is_empty(), "{name}");
         let counter = family.kind == "counter";
         assert_eq!(name.ends_with("_total"), counter, "{name}");

@@ -280,7 +280,8 @@ fn the_kernel_keeps_little_for_clients_that_do_not_read() {
         .collect();
     server.settled("connections_writing", 40);
     let queued = queued_bytes(server.public.0.port());
-    assert_eq!(queued.len(), 40);
+    // Clients of other servers may have a port of the same number.
+    assert!(queued.len() >= 40, "{}", queued.len());
     // 128 KiB unsent, and what the last send took beyond it.
     let most = queued.into_iter().max();
     assert!(most < Some(400_000), "{most:?} bytes are kept for one client");
