@@ -83,9 +83,11 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     fs::write(site.path().join("a.txt"), "a file").unwrap();
     let toml = format!("user = '{USER}'\n[[static]]\nroot = '{}'\n", site.path().to_str().unwrap());
     let mut server = Server::again_at(low_port(), &toml);
-    let names = expect_unprivileged(server.child.id(), USER);
     let expected = ["compressor", "control", "file-loader", "stentor", "worker-0", "worker-1"];
-    assert_eq!(names, expected);
+    // A thread takes its name a moment after it has begun.
+    eventually("all threads have their names", || {
+        (expect_unprivileged(server.child.id(), USER) == expected).then_some(())
+    });
     assert!(!server.child.err().contains("running as root"), "{}", server.child.err());
     let of_user = fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap();
     assert_eq!(of_user.uid(), id("-u", Some(USER)), "its files can be counted");
