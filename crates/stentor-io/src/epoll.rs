@@ -11,7 +11,7 @@
 //! end.
 
 use crate::owned::Owned;
-use crate::socket::{Dial, Queue, dial, limit_unsent, trust_reader};
+use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
     TurnAway, Waker, monotonic_us, unix_s,
@@ -556,7 +556,8 @@ impl Backend for Epoll {
 
     fn refuse_new(&mut self, how: TurnAway) {
         for (listener, _) in &mut self.listeners {
-            if listener.refuse_new(how) == Queue::Left {
+            listener.refuse_new(how);
+            if listener.is_left() {
                 let _ = epoll::delete(&self.epoll, &*listener);
             }
         }

@@ -33,15 +33,6 @@ enum Origin {
     Inherited { is_left: bool },
 }
 
-/// What becomes of what waits to be accepted when a listener lets no connection begin any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Queue {
-    /// It is accepted.
-    Emptied,
-    /// It is left to whoever has the listener next.
-    Left,
-}
-
 /// A listening socket that the process was started with (systemd's `LISTEN_FDS`). It is never
 /// closed by this process alone, so nobody who connects between two lives of it is refused.
 #[derive(Debug)]
@@ -261,15 +252,16 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
 
 impl Listener {
     /// Lets no connection begin any more, while handshakes under way complete. Closing a listener
-    /// resets what is in its queue; behind this the queue runs dry first.
-    pub(crate) fn refuse_new(&mut self, how: TurnAway) -> Queue {
+    /// resets what is in its queue; behind this the queue runs dry first. That of an inherited one
+    /// is left to whoever has it next.
+    pub(crate) fn refuse_new(&mut self, how: TurnAway) {
         match (&mut self.origin, how) {
             (Origin::Inherited { is_left }, _) => {
                 *is_left = true;
-                return Queue::Left;
+                return;
             }
             // A socket file has no such filter.
-            (Origin::File(..), _) => return Queue::Emptied,
+            (Origin::File(..), _) => return,
             (Origin::Tcp(_), TurnAway::Drop) => self.drop_new(),
             (Origin::Tcp(_), TurnAway::Refuse) => {
                 // To SYNs the listener is at home on a device where none arrives, so that the
@@ -281,7 +273,6 @@ impl Listener {
         }
         // Those it still keeps to itself would die with the listener.
         defer_accept(&self.fd, 0);
-        Queue::Emptied
     }
 
     /// Whether it is left to another process.

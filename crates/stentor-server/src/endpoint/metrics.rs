@@ -4,16 +4,15 @@ use crate::endpoint::status::Report;
 use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, Times};
 use std::fmt::Write;
-use stentor_io::{open_files_limit, process_cpu, process_memory};
+use stentor_io::{open_files_limit, process_cpu};
 
 /// `GET /-/metrics`
 pub(crate) fn metrics(x: &mut Exchange<'_>) {
     let report = Report::now(x);
-    let text = text(&report, x.shared.started_unix_s);
-    x.reply.fresh("text/plain; version=0.0.4; charset=utf-8", text.as_bytes());
+    x.reply.fresh("text/plain; version=0.0.4; charset=utf-8", text(&report).as_bytes());
 }
 
-fn text(report: &Report, started_unix_s: u64) -> String {
+fn text(report: &Report) -> String {
     let mut page = Page(String::with_capacity(4096));
     connections(&mut page, report);
     answers(&mut page, report);
@@ -21,7 +20,7 @@ fn text(report: &Report, started_unix_s: u64) -> String {
     files(&mut page, report);
     streams(&mut page, report);
     process(&mut page, report);
-    standard(&mut page, started_unix_s);
+    standard(&mut page, report);
     page.0
 }
 
@@ -154,16 +153,15 @@ fn process(page: &mut Page, report: &Report) {
 /// What any program is to say of itself, under the names that Prometheus gives it. The open files
 /// are not among it: each worker has a table of its own, and to count them costs as much as there
 /// are connections.
-fn standard(page: &mut Page, started_unix_s: u64) {
+fn standard(page: &mut Page, report: &Report) {
     let cpu_s = process_cpu(std::process::id()).unwrap_or_default().as_secs_f64();
-    let memory = process_memory();
     page.standard("cpu_seconds_total", "counter", "Processor time used, in seconds.", cpu_s);
     let help = "Start of the process in seconds since 1970.";
-    page.standard("start_time_seconds", "gauge", help, started_unix_s as f64);
+    page.standard("start_time_seconds", "gauge", help, report.started_unix_s as f64);
     let help = "Memory that is in RAM.";
-    page.standard("resident_memory_bytes", "gauge", help, memory.resident as f64);
+    page.standard("resident_memory_bytes", "gauge", help, report.memory_resident_bytes as f64);
     let help = "Memory that is mapped.";
-    page.standard("virtual_memory_bytes", "gauge", help, memory.mapped as f64);
+    page.standard("virtual_memory_bytes", "gauge", help, report.memory_mapped_bytes as f64);
     let help = "Open files that one worker may have.";
     page.standard("max_fds", "gauge", help, open_files_limit() as f64);
 }

@@ -28,6 +28,11 @@ pub(crate) struct Report {
     pub(crate) files_evicted: u64,
     pub(crate) memory_resident_bytes: u64,
     pub(crate) memory_anonymous_bytes: u64,
+    /// Only Prometheus has a name for these two.
+    #[serde(skip)]
+    pub(crate) memory_mapped_bytes: u64,
+    #[serde(skip)]
+    pub(crate) started_unix_s: u64,
     /// The process's own memory, values included, shared out over the open connections.
     pub(crate) memory_per_connection_bytes: Option<u64>,
     pub(crate) counters: Totals,
@@ -58,6 +63,8 @@ impl Report {
             files_evicted: files.evictions,
             memory_resident_bytes: memory.resident,
             memory_anonymous_bytes: memory.anonymous,
+            memory_mapped_bytes: memory.mapped,
+            started_unix_s: x.shared.started_unix_s,
             memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
             counters,
         }

@@ -18,9 +18,13 @@ fn busy(toml: &str) -> (Server, Client) {
     (server, uploading)
 }
 
-fn connect(address: Url) -> Option<ErrorKind> {
-    let attempt = TcpStream::connect_timeout(&address.0, Duration::from_millis(300));
-    attempt.err().map(|error| error.kind())
+/// How newcomers are turned away, once they are.
+#[track_caller]
+fn turned_away(address: Url) -> ErrorKind {
+    eventually("newcomers are turned away", || {
+        let attempt = TcpStream::connect_timeout(&address.0, Duration::from_millis(300));
+        attempt.err().map(|error| error.kind())
+    })
 }
 
 #[test]
@@ -30,13 +34,7 @@ fn who_comes_during_a_stop_is_refused_at_once() {
     server.child.signal("TERM");
     server.child.logged("stopping: ");
     // No SYN is dropped: a proxy would wait for a second before it tries the next server.
-    eventually("new connections are refused", || match connect(server.public) {
-        None => None,
-        Some(error) => {
-            assert_eq!(error, ErrorKind::ConnectionRefused);
-            Some(())
-        }
-    });
+    assert_eq!(turned_away(server.public), ErrorKind::ConnectionRefused);
     assert!(server.child.is_running());
     early.get("/none").refused(404);
     uploading.send("x");
@@ -49,13 +47,7 @@ fn who_comes_during_a_stop_hears_nothing_if_so_configured() {
     let (mut server, mut uploading) = busy("drain_new = 'drop'\n");
     server.child.signal("TERM");
     server.child.logged("stopping: ");
-    eventually("new connections wait", || match connect(server.public) {
-        None => None,
-        Some(error) => {
-            assert_eq!(error, ErrorKind::TimedOut);
-            Some(())
-        }
-    });
+    assert_eq!(turned_away(server.public), ErrorKind::TimedOut);
     uploading.send("x");
     uploading.response().expect(201);
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
