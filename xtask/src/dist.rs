@@ -6,13 +6,15 @@
 //!
 //! The tools come from where they are kept well: Debian's `debhelper` makes the package, `zig`
 //! compiles and links C for both architectures, `npm` packs. An image is a few JSON documents and
-//! two archives, and needs no tool but `tar`.
+//! two archives, and needs no tool but `tar`. What was made is tried with `--check`, and made
+//! again elsewhere with `--reproduce`.
 
 mod binary;
 mod check;
 mod debian;
 mod image;
 mod manual;
+mod reproduce;
 mod tarball;
 
 use std::env;
@@ -48,10 +50,11 @@ pub(crate) struct Release {
     epoch: String,
 }
 
-/// Makes all of it, or that of the architectures that are named; with `--check` it tries them too.
+/// Makes all of it, or that of the architectures that are named; with `--check` it tries them too,
+/// with `--reproduce` it makes them once more.
 pub(crate) fn dist(args: &[&str]) -> Result<(), String> {
-    let checked = args.contains(&"--check");
-    let named: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--check").collect();
+    let (options, named): (Vec<&str>, Vec<&str>) =
+        args.iter().partition(|arg| ["--check", "--reproduce"].contains(*arg));
     if let Some(unknown) = named.iter().find(|arg| ARCHES.iter().all(|arch| arch.name != **arg)) {
         return Err(format!("{unknown} is no architecture here: name amd64 or arm64"));
     }
@@ -68,10 +71,13 @@ pub(crate) fn dist(args: &[&str]) -> Result<(), String> {
     }
     let pack = ["pack", "--silent", "--pack-destination"];
     run(Command::new("npm").args(pack).arg(&release.out).current_dir(root().join("clients/js")))?;
-    if checked {
+    println!("made in {}", release.out.display());
+    if options.contains(&"--check") {
         check::all(&release)?;
     }
-    println!("made in {}", release.out.display());
+    if options.contains(&"--reproduce") {
+        reproduce::all(&release, &named)?;
+    }
     Ok(())
 }
 
@@ -102,13 +108,14 @@ impl Release {
     }
 
     /// Packs a directory so that the same files make the same bytes: in the order of their names,
-    /// of nobody in particular, and of one date.
+    /// of nobody in particular, to be read by all, and of one date.
     fn tar(&self, dir: &Path, members: &[&str], archive: &Path) -> Result<(), String> {
         let date = format!("--mtime=@{}", self.epoch);
         let same = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"];
+        let readable = "--mode=u=rwX,go=rX";
         run(Command::new("tar")
             .args(same)
-            .args([&date, "--create", "--file"])
+            .args([&date, readable, "--create", "--file"])
             .arg(archive)
             .arg("--directory")
             .arg(dir)

@@ -59,9 +59,12 @@ fn package(program: &str) -> &str {
         "chromedriver" => "chromium-driver",
         "dh" => "debhelper",
         "go" => "golang-go",
+        "ip" => "iproute2",
         "node" => "nodejs",
         "npx" => "npm",
+        "qemu-aarch64-static" => "qemu-user-static",
         "readelf" => "binutils",
+        "systemd-nspawn" => "systemd-container",
         other => other,
     }
 }

@@ -41,9 +41,10 @@ const USAGE: &str = "\
 Usage:
   cargo xtask test [ARGUMENTS]   all tests; arguments go to cargo test
   cargo xtask ci                 all that must hold before a change goes in, tests last
-  cargo xtask dist [--check] [amd64|arm64]
-                                 what is shipped, into target/dist/packages/; --check installs
-                                 it in a root of its own and builds it again elsewhere
+  cargo xtask dist [--check] [--reproduce] [amd64|arm64]
+                                 what is shipped, into target/dist/packages/; --check tries it
+                                 in roots of its own; --reproduce makes it again elsewhere, which
+                                 must give the same bytes
   cargo xtask mutants [--list] [FILTER...]
                                  break the server on purpose, in the ways that xtask/mutants/
                                  lists, and see whether its tests notice; a filter is a part of

@@ -7,25 +7,16 @@ use std::process::Command;
 use super::{Arch, Release};
 use crate::{cargo, host, root, run};
 
-/// Builds the command for an architecture.
+/// Builds the command for an architecture. Zig brings a C compiler, a linker and musl for each of
+/// them; the versions are named, for others would make other bytes.
 pub(super) fn build(release: &Release, arch: &Arch) -> Result<PathBuf, String> {
-    build_in(release, arch, &root(), &release.kept.join("cargo"))
-}
-
-/// Builds it of the sources at `root`. Zig brings a C compiler, a linker and musl for each of the
-/// architectures; the versions are named, for others would make other bytes.
-pub(super) fn build_in(
-    release: &Release,
-    arch: &Arch,
-    root: &Path,
-    target_dir: &Path,
-) -> Result<PathBuf, String> {
+    let (root, target_dir) = (root(), release.kept.join("cargo"));
     let tools = tools(release)?;
     if host::find("rustup").is_some() {
-        run(Command::new("rustup").args(["target", "add", arch.target]).current_dir(root))?;
+        run(Command::new("rustup").args(["target", "add", arch.target]).current_dir(&root))?;
     }
     let home = cargo_home();
-    let places = [(root, "/stentor"), (home.as_path(), "/cargo")];
+    let places = [(root.as_path(), "/stentor"), (home.as_path(), "/cargo")];
     let flags = |option: &str| {
         let each = places.map(|(place, name)| format!("{option}={}={name}", place.display()));
         each.join(" ")
@@ -35,8 +26,8 @@ pub(super) fn build_in(
         .map_err(|error| error.to_string())?;
     run(cargo(&["zigbuild", "--locked", "--package", "stentor", "--profile", "dist"])
         .args(["--target", arch.target, "--target-dir"])
-        .arg(target_dir)
-        .current_dir(root)
+        .arg(&target_dir)
+        .current_dir(&root)
         .env("PATH", path)
         .env("RUSTFLAGS", flags("--remap-path-prefix"))
         .env("CFLAGS", flags("-ffile-prefix-map"))
@@ -47,7 +38,7 @@ pub(super) fn build_in(
 }
 
 /// The cross compiler, in an environment of Python that is kept beside the builds.
-fn tools(release: &Release) -> Result<PathBuf, String> {
+pub(super) fn tools(release: &Release) -> Result<PathBuf, String> {
     let dir = release.kept.join("tools");
     if !dir.join("bin/cargo-zigbuild").is_file() {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;

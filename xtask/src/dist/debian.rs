@@ -1,6 +1,8 @@
 //! The Debian package, by debhelper: it knows how a unit, a configuration file and the pages of a
 //! manual are installed, upgraded, removed and purged. The user is the unit's `DynamicUser`.
+//! Who maintains it is said in `packaging/debian/control` alone.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,9 +33,13 @@ pub(super) fn make(release: &Release, arch: &Arch, binary: &Path) -> Result<(), 
 fn changelog(release: &Release) -> Result<String, String> {
     let at = format!("--date=@{}", release.epoch);
     let date = output(Command::new("date").args(["--utc", "--rfc-email", &at]))?;
+    let control = root().join("packaging/debian/control");
+    let control = fs::read_to_string(&control).map_err(|error| error.to_string())?;
+    let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
+    let maintainer = maintainer.ok_or("packaging/debian/control names no maintainer")?;
     Ok(format!(
         "stentor ({}-1) unstable; urgency=medium\n\n  * What has changed is in changelog.gz.\n\n \
-         -- The Stentor project <stentor@example.org>  {date}\n",
+         -- {maintainer}  {date}\n",
         release.version
     ))
 }

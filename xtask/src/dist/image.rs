@@ -36,7 +36,7 @@ pub(super) fn make(release: &Release, arch: &Arch, binary: &Path) -> Result<(), 
         r#"{{"schemaVersion":2,"mediaType":"{MANIFEST}","config":{config},"layers":[{layer}]}}"#
     );
     let manifest = layout.keep_text(&dir.join("manifest.json"), &manifest, MANIFEST)?;
-    let name = format!(r#"{{"org.opencontainers.image.ref.name":"{}"}}"#, release.version);
+    let name = format!(r#"{{"org.opencontainers.image.ref.name":"stentor:{}"}}"#, release.version);
     let platform = format!(r#"{{"architecture":"{}","os":"linux"}}"#, arch.name);
     let manifest = manifest.trim_end_matches('}');
     let index = format!(
