@@ -87,6 +87,14 @@ class Bench:
         return compile_c("downloads.c", OUT_DIR / "downloads")
 
     @cached_property
+    def publishers(self) -> Path:
+        return compile_c("publishers.c", OUT_DIR / "publishers")
+
+    @cached_property
+    def syncs(self) -> Path:
+        return compile_c("syncs.c", OUT_DIR / "syncs")
+
+    @cached_property
     def malloc_count(self) -> Path:
         return compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
 

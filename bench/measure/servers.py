@@ -133,9 +133,13 @@ class Stentor(Server):
     def put_many(self, values: Iterable[tuple[str, str]]) -> None:
         """Publishes (topic, text) pairs in bulk."""
         lines = [json.dumps({"topic": topic, "data": data}) + "\n" for topic, data in values]
-        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=30)
+        self.put_lines("".join(lines).encode())
+
+    def put_lines(self, lines: bytes) -> None:
+        """Publishes NDJSON as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=60)
         try:
-            connection.request("POST", "/-/publish", "".join(lines).encode(),
+            connection.request("POST", "/-/publish", lines,
                                {"Content-Type": "application/x-ndjson"})
             answer = connection.getresponse()
             if answer.status != 200:

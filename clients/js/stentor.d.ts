@@ -17,9 +17,10 @@ export interface Message<T = unknown> {
 export interface Gap {
   /**
    * `history`: too long away. `epoch`: the server began anew. `future`, `malformed`: the cursor
-   * is not one of this server. `many`: too many topics to replay.
+   * is not one of this server. `rolled-back`: its message was lost in a crash before it was kept.
+   * `many`: too many topics to replay.
    */
-  reason: 'history' | 'epoch' | 'future' | 'malformed' | 'many'
+  reason: 'history' | 'epoch' | 'future' | 'rolled-back' | 'malformed' | 'many'
   /** The cursor that could not be served. */
   since?: Id
 }

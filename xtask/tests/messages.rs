@@ -204,8 +204,6 @@ const OTHER_FILES: &[&str] = &[
 
 /// Sentences that no client is answered.
 const NOT_ANSWERED: &[&str] = &[
-    // Of what is committed late; so far nothing is, outside of the simulator.
-    "It is not known whether the change was kept: look at the value, and try again.",
     // Of `stentor sub --since`; a server passes over a cursor that is none.
     "An id is eight hexadecimal digits, a hyphen and a number, like 5f3a09c1-42.",
     // A head is parsed only when all of it is there, and paths have begun with a slash by then.

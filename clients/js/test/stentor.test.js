@@ -108,7 +108,8 @@ each('many watches are one connection', async (server, live) => {
   for (let i = 0; i < 50; i++) server.publish(`/t/${i}`, i)
   await until(() => kept.every(({ values }, i) => values[0] === i))
   await quiet()
-  assert.equal(server.streams.size, 1)
+  // One that is being replaced may end a moment later, and a poll begins anew.
+  await until(() => server.streams.size === 1)
   if (kept[0].states.at(-1).transport !== 'poll') assert.equal(server.requests.length, 1)
 })
 

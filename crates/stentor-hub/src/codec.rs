@@ -14,7 +14,7 @@
 //! | put, delete | the name; the tags of the condition, if it has one |
 //! | delete | the number of the topic's last value, if it was applied before |
 //! | put | a byte of flags; the type; what the flags say; the data |
-//! | rules | their count; of each the pattern, history, bytes, and Cache-Control or nothing |
+//! | rules | their count; of each the pattern, history, bytes, Cache-Control or nothing, keeping |
 //!
 //! A varint has seven bits in each byte, the lowest first, and a high bit that says "and more".
 //! Texts and data have their length before them, as a varint.
@@ -26,7 +26,7 @@ use crate::event::Event;
 use crate::field::{CacheControl, ContentType, EventName};
 use crate::message::{Draft, Parts};
 use crate::pattern::Pattern;
-use crate::rules::Rule;
+use crate::rules::{Keep, LeaveOut, Rule};
 
 /// Appends an entry and its place.
 pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
@@ -48,11 +48,7 @@ pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
             tags.iter().for_each(|tags| put_bytes(out, tags));
             place.past().iter().for_each(|past| put_varint(out, past.last_seq));
         }
-        Op::Rules(rules) => {
-            put_start(out, RULES, place, entry.unix_s);
-            put_varint(out, rules.len() as u64);
-            rules.iter().for_each(|rule| put_rule(out, rule));
-        }
+        Op::Rules(rules) => put_rules(out, place, entry.unix_s, rules),
     }
 }
 
@@ -68,6 +64,12 @@ pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
         true => put_varint(out, last_seq),
         false => put_parts(out, &message.parts()),
     }
+}
+
+/// Appends a change of rules as the entry that it was.
+pub fn encode_rules(generation: u64, rules: &[Rule], out: &mut Vec<u8>) {
+    let past = Past { number: generation, shares_second: false, last_seq: 0 };
+    put_rules(out, Place::Was(past), 0, rules);
 }
 
 /// Reads an entry and its place. Takes no more memory than some ten times what is read.
@@ -138,6 +140,12 @@ fn put_start(out: &mut Vec<u8>, kind: u8, place: Place, unix_s: u64) {
     put_varint(out, unix_s);
 }
 
+fn put_rules(out: &mut Vec<u8>, place: Place, unix_s: u64, rules: &[Rule]) {
+    put_start(out, RULES, place, unix_s);
+    put_varint(out, rules.len() as u64);
+    rules.iter().for_each(|rule| put_rule(out, rule));
+}
+
 pub(crate) fn put_parts(out: &mut Vec<u8>, parts: &Parts<'_>) {
     let optional =
         [parts.event.map(str::as_bytes), parts.cache_control.map(str::as_bytes), parts.gzip];
@@ -154,6 +162,11 @@ pub(crate) fn put_rule(out: &mut Vec<u8>, rule: &Rule) {
     put_varint(out, rule.history_bytes as u64);
     // No directive is empty: that stands for none.
     put_bytes(out, rule.cache_control.as_ref().map_or(b"", |text| text.as_str().as_bytes()));
+    let LeaveOut { last_modified, cache_control, vary } = rule.leave_out;
+    let flags = [last_modified, cache_control, vary];
+    out.push(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
+    let keep = KEEPS.iter().position(|keep| *keep == rule.keep);
+    out.push(keep.expect("the list has all") as u8);
 }
 
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -249,7 +262,17 @@ impl<'a> Reader<'a> {
             "" => None,
             text => Some(CacheControl::parse(text)?),
         };
-        Ok(Rule { pattern, history, history_bytes, cache_control })
+        let flags = self.byte()?;
+        if flags >= 1 << 3 {
+            return Err(MALFORMED);
+        }
+        let leave_out = LeaveOut {
+            last_modified: flags & 1 != 0,
+            cache_control: flags & 2 != 0,
+            vary: flags & 4 != 0,
+        };
+        let keep = *KEEPS.get(usize::from(self.byte()?)).ok_or(MALFORMED)?;
+        Ok(Rule { pattern, history, history_bytes, cache_control, leave_out, keep })
     }
 
     pub(crate) fn end(&self) -> Result<(), &'static str> {
@@ -261,6 +284,10 @@ pub(crate) const TRUNCATED: &str = "The bytes end before their time.";
 pub(crate) const MALFORMED: &str = "These bytes are nothing that was written here.";
 
 const VERSION: u8 = 1;
+
+/// What a rule may say of keeping, each by its place.
+const KEEPS: [Option<Keep>; 5] =
+    [None, Some(Keep::None), Some(Keep::Memory), Some(Keep::Written), Some(Keep::Synced)];
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;

@@ -29,8 +29,8 @@ pub enum Op<'a> {
     Rules(Vec<Rule>),
 }
 
-/// A change that was admitted, and what it hangs on. Made by [`Hub::admit`](crate::Hub::admit) and
-/// by [`decode_entry`](crate::decode_entry) only.
+/// A change that was admitted, and what it hangs on. Made by [`Hub::admit`](crate::Hub::admit), by
+/// [`decode_entry`](crate::decode_entry), and of what was admitted elsewhere, [`Entry::past`].
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub(crate) op: Op<'a>,
@@ -39,7 +39,22 @@ pub struct Entry<'a> {
     pub(crate) unix_s: u64,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// A change that took place in another hub, at this time. Its place is a [`Place::Was`].
+    #[must_use]
+    pub fn past(op: Op<'a>, unix_s: u64) -> Entry<'a> {
+        Entry { op, when: Precondition::None, unix_s }
+    }
+
+    /// The topic that it changes; a change of rules changes none.
+    #[must_use]
+    pub fn topic(&self) -> Option<&TopicName<'_>> {
+        match &self.op {
+            Op::Put(topic, _) | Op::Delete(topic) => Some(topic),
+            Op::Rules(_) => None,
+        }
+    }
+
     /// The same entry with a name of its own, for one that has to wait.
     #[must_use]
     pub fn into_owned(self) -> Entry<'static> {

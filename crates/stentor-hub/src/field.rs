@@ -165,11 +165,28 @@ impl CacheControl {
         Ok(CacheControl(text.into()))
     }
 
+    /// Whether every cache has to ask before it uses what it keeps, or may keep nothing.
+    #[must_use]
+    pub fn asks_first(&self) -> bool {
+        asks_first(&self.0)
+    }
+
     /// As published.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether a `Cache-Control` has every cache ask before it uses what it keeps, or keep nothing: by
+/// one of the two directives without a list of fields. Where anything is quoted, this does not look
+/// closer.
+pub(crate) fn asks_first(cache_control: &str) -> bool {
+    let is_one = |directive: &str| {
+        let directive = directive.trim_matches([' ', '\t']);
+        ["no-cache", "no-store"].iter().any(|one| directive.eq_ignore_ascii_case(one))
+    };
+    !cache_control.contains('"') && cache_control.split(',').any(is_one)
 }
 
 fn printable(text: &str) -> bool {
@@ -279,6 +296,16 @@ mod tests {
         }
         for free in ["Gap", "deleted", "base64 ", "message"] {
             assert_eq!(EventName::parse(free).unwrap().as_str(), free);
+        }
+    }
+
+    #[test]
+    fn caches_that_ask_first() {
+        for yes in ["no-cache", "max-age=1, NO-Store", "private,\tno-cache ,x"] {
+            assert!(asks_first(yes), "{yes}");
+        }
+        for no in ["max-age=0", "no-cache=x", "no-cache=\"a, b\"", "x=\"a, no-store ,b\"", "no"] {
+            assert!(!asks_first(no), "{no}");
         }
     }
 

@@ -42,7 +42,9 @@ pub enum StreamForm {
 }
 
 impl StreamForm {
-    fn is_deflated(self) -> bool {
+    /// Whether its payload is compressed.
+    #[must_use]
+    pub fn is_deflated(self) -> bool {
         matches!(self, StreamForm::FrameDeflated | StreamForm::EnvelopeFrameDeflated)
     }
 }

@@ -9,15 +9,17 @@
 //! names, a topic's, changes.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
+use crate::entry::Place;
+use crate::event::Event;
 use crate::filter::Filter;
 use crate::id::{Epoch, Id};
 use crate::interleave;
 use crate::message::Message;
-use crate::rules::{Rule, Rules};
+use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
 use crate::tombstones::Tombstones;
 use crate::topic::{ByName, Topic};
@@ -42,6 +44,8 @@ pub struct Hub {
     /// tombstones agree.
     tombstones: RwLock<Tombstones>,
     changes: Mutex<Changes>,
+    /// Numbers that were given to messages which are no more, in their order.
+    rolled_back: RwLock<Vec<RangeInclusive<u64>>>,
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
     /// Topics in the table. Written at the sequencing point only.
@@ -49,22 +53,6 @@ pub struct Hub {
     sequence: Mutex<Sequence>,
     /// Held while the topics are held to other rules.
     sweep: Mutex<()>,
-}
-
-/// Where a hub begins: the life of its sequence, and the number before its first message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// Names this life of the sequence.
-    pub epoch: Epoch,
-    /// The first message or deletion has the number after this one.
-    pub seq: u64,
-}
-
-impl From<Epoch> for Origin {
-    /// A new life begins with number 1.
-    fn from(epoch: Epoch) -> Origin {
-        Origin { epoch, seq: 0 }
-    }
 }
 
 /// What the sequencing point guards.
@@ -83,32 +71,98 @@ impl Hub {
     /// A hub without topics. The first of `rules` that matches a topic holds for it;
     /// [`Rule::default`] does if none matches.
     #[must_use]
-    pub fn new(origin: impl Into<Origin>, rules: Vec<Rule>, limits: Limits) -> Hub {
-        let origin = origin.into();
-        Hub::with_rules(origin, Rules::new(origin.epoch, 0, rules), limits)
-    }
-
-    fn with_rules(origin: Origin, rules: Rules, limits: Limits) -> Hub {
-        let Origin { epoch, seq } = origin;
+    pub fn new(epoch: Epoch, rules: Vec<Rule>, limits: Limits) -> Hub {
         Hub {
             epoch,
             limits,
             table: papaya::HashSet::default(),
             names: RwLock::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
-            changes: Mutex::new(Changes::after(seq)),
-            seq: AtomicU64::new(seq),
+            changes: Mutex::new(Changes::after(0)),
+            rolled_back: RwLock::default(),
+            seq: AtomicU64::new(0),
             topics: AtomicUsize::new(0),
             sequence: Mutex::new(Sequence {
-                seq,
+                seq: 0,
                 published: 0,
-                rules,
+                rules: Rules::new(epoch, 0, rules),
                 subscribers: Subscribers::default(),
                 messages_kept: 0,
                 bytes_kept: 0,
             }),
             sweep: Mutex::default(),
         }
+    }
+
+    /// Goes by these rules from now on, in a hub that was made again. They take the place of those
+    /// it goes by, if they are others, or if topics follow those of the generation `upto`, which
+    /// came later.
+    pub fn continue_by(&self, rules: &[Rule], upto_generation: u64) {
+        let sequence = self.sequence();
+        let (all, generation) = (sequence.rules.all(), sequence.rules.generation());
+        let are_same = all.len() == rules.len() + 1
+            && all.iter().zip(rules).all(|(own, rule)| own.rule == *rule);
+        drop(sequence);
+        if !are_same || generation < upto_generation {
+            let next = generation.max(upto_generation) + 1;
+            self.replace_rules(rules.to_vec(), Place::At(next));
+        }
+    }
+
+    /// Forgets the topics of which nothing is stored, by the rules in force, in a hub that is made
+    /// again: what it has of them is older than what readers saw. Up to the number `seq` all of
+    /// theirs is lost, and readers whose cursor is older are told so. `keep` is what holds where no
+    /// rule says what is stored.
+    pub fn forget_unstored(&self, seq: u64, keep: Keep) {
+        let mut sequence = self.sequence();
+        let is_stored = |terms: &Terms| terms.rule.keep.unwrap_or(keep) != Keep::None;
+        if sequence.rules.all().iter().all(|terms| is_stored(terms)) {
+            return;
+        }
+        sequence.seq = sequence.seq.max(seq);
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let mut unstored: Vec<Arc<Topic>> =
+            names.iter().map(|ByName(topic)| Arc::clone(topic)).collect();
+        drop(names);
+        unstored.retain(|topic| !is_stored(&sequence.hold_to_rules(topic).0));
+        let mut tombstones = self.tombstones_mut();
+        tombstones.forget(sequence.seq, |topic| !is_stored(sequence.rules.terms(topic)));
+        for topic in unstored {
+            self.names_mut().remove(topic.name());
+            self.table.pin().remove(topic.name());
+            self.topics.fetch_sub(1, Ordering::Relaxed);
+            sequence.subtract(&topic.clear());
+        }
+        *self.changes() = Changes::after(sequence.seq);
+        self.seq.store(sequence.seq, Ordering::Release);
+    }
+
+    /// What the rule of a topic says of storing it. Takes the lock.
+    #[must_use]
+    pub fn keep(&self, topic: &str) -> Option<Keep> {
+        self.sequence().rules.terms(topic).rule.keep
+    }
+
+    /// Goes on after the number `seq`, in a life of the sequence that began in another process:
+    /// the next message or deletion has the number behind it. What had the numbers of `rolled_back`
+    /// is no more, though readers may have seen it.
+    pub fn continue_after(&self, seq: u64, rolled_back: Vec<RangeInclusive<u64>>) {
+        let mut sequence = self.sequence();
+        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
+        if sequence.seq == 0 {
+            *self.changes() = Changes::after(seq);
+        }
+        sequence.seq = sequence.seq.max(seq);
+        self.seq.store(sequence.seq, Ordering::Release);
+    }
+
+    /// Whether this number was given to something that was taken back before anybody had promised
+    /// that it would be kept: a reader whose cursor it is has seen what is no more.
+    #[must_use]
+    pub fn was_rolled_back(&self, seq: u64) -> bool {
+        let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
+        let next = ranges.partition_point(|range| *range.end() < seq);
+        ranges.get(next).is_some_and(|range| range.contains(&seq))
     }
 
     /// The life of this hub's sequence.
@@ -186,6 +240,22 @@ impl Hub {
         drop(names);
         interleave::point();
         found.iter().filter_map(|topic| TopicInfo::of(topic)).collect()
+    }
+
+    /// All messages that are kept and all deletions that are remembered, in their order.
+    #[must_use]
+    pub fn kept(&self) -> Vec<Event> {
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let mut kept: Vec<Event> = tombstones.deletions().cloned().collect();
+        drop(tombstones);
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        for ByName(topic) in names.iter() {
+            let (_, _, messages) = topic.export();
+            kept.extend(messages.into_iter().map(|message| Event::new(Arc::clone(topic), message)));
+        }
+        drop(names);
+        kept.sort_unstable_by_key(Event::seq);
+        kept
     }
 
     /// What the hub holds.

@@ -25,6 +25,18 @@ impl Epoch {
         Epoch(getrandom::u32().expect("the kernel gives random numbers once it has booted"))
     }
 
+    /// The epoch of this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Epoch {
+        Epoch(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// An epoch as it was written: exactly eight lower-case hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Epoch> {

@@ -46,7 +46,7 @@ mod topic;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use codec::{decode_entry, encode_entry, encode_event};
+pub use codec::{decode_entry, encode_entry, encode_event, encode_rules};
 pub use encode::{Encoder, GzipError};
 pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
 pub use event::{Event, Mode, Span};
@@ -54,11 +54,11 @@ pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use form::{DEFLATE_BYTES_MAX, StreamForm};
 pub use hub::snapshot::{Restore, Restored, Snapshot};
-pub use hub::{Counts, Hub, Limits, Missed, Origin, Page, Share, TopicInfo};
+pub use hub::{Counts, Hub, Limits, Missed, Page, Share, TopicInfo};
 pub use id::{Epoch, Id, IdText, InvalidId};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
-pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message};
+pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message, OwnFields};
 pub use pattern::Pattern;
-pub use rules::Rule;
+pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

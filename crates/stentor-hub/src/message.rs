@@ -14,8 +14,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use httpdate::HttpDate;
 use serde::de::IgnoredAny;
 use stentor_wire::deflate::Inflater;
+use stentor_wire::http1::HeadPart;
 use stentor_wire::lookup::{json_string, json_string_len};
 use stentor_wire::negotiate::{Encoding, Encodings};
 
@@ -23,7 +25,7 @@ use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::form::{StreamForm, Streamed};
 use crate::id::{Epoch, Id};
-use crate::rules::{Rule, Terms};
+use crate::rules::{Keep, Rule, Terms};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.
@@ -187,7 +189,7 @@ pub struct Message {
     data: Box<[u8]>,
     extras: Option<Box<Extras>>,
     /// The head of the identity form.
-    head: OnceLock<Box<[u8]>>,
+    head: OnceLock<Head>,
     rare: OnceLock<Box<Rare>>,
     /// Unix seconds; good until 2106.
     published_at: u32,
@@ -209,11 +211,61 @@ const _: () = assert!(size_of::<Message>() == 88);
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
     /// The fields that are the message's own, each ending in CRLF, and the empty line:
-    /// Content-Type, Content-Length, Content-Encoding, ETag, Last-Modified, Cache-Control, Vary.
+    /// those of [`OwnFields::PARTS`], in that order.
     pub head: &'a [u8],
+    /// How long each of them is.
+    pub fields: OwnFields,
     /// The content, `Content-Length` bytes.
     pub body: &'a [u8],
 }
+
+/// How many bytes each field of a message's own takes in a head, with name and line end; 0 if it is
+/// not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnFields(pub [u16; OwnFields::PARTS.len()]);
+
+impl OwnFields {
+    /// The fields, in their order.
+    pub const PARTS: [HeadPart; 8] = [
+        HeadPart::ContentType,
+        HeadPart::NoSniff,
+        HeadPart::ContentLength,
+        HeadPart::ContentEncoding,
+        HeadPart::ETag,
+        HeadPart::LastModified,
+        HeadPart::CacheControl,
+        HeadPart::Vary,
+    ];
+
+    /// Reads what [`Head`] has in front of its bytes.
+    fn read(packed: &[u8]) -> OwnFields {
+        let (lengths, _) = packed.as_chunks::<2>();
+        OwnFields(std::array::from_fn(|at| u16::from_le_bytes(lengths[at])))
+    }
+
+    /// Where the fields begin from the given one on.
+    fn start(&self, at: usize) -> usize {
+        self.0[..at].iter().map(|length| usize::from(*length)).sum()
+    }
+}
+
+impl<'a> Form<'a> {
+    /// What a 304 says of it: what a 200 would say, but for what only describes content (RFC 9110
+    /// section 15.4.5). Two stretches of the head, and how long their fields are.
+    #[must_use]
+    pub fn unchanged(&self) -> ([&'a [u8]; 2], OwnFields) {
+        let [tag, date, caching] = [0, 1, 2].map(|at| self.fields.start(TAG_AT + at));
+        let mut fields = self.fields;
+        fields.0[..TAG_AT].fill(0);
+        fields.0[TAG_AT + 1] = 0;
+        ([&self.head[tag..date], &self.head[caching..]], fields)
+    }
+}
+
+/// Where the tag stands among the fields; the date of the value, which a 304 does not say, is next.
+const TAG_AT: usize = 4;
+const _: () = assert!(matches!(OwnFields::PARTS[TAG_AT], HeadPart::ETag));
+const _: () = assert!(matches!(OwnFields::PARTS[TAG_AT + 1], HeadPart::LastModified));
 
 /// How a message's data goes into a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -277,6 +329,12 @@ impl Message {
         self.seq
     }
 
+    /// What becomes of it when the process ends, if its topic's rule says so.
+    #[must_use]
+    pub fn keep(&self) -> Option<Keep> {
+        self.terms().rule.keep
+    }
+
     /// Whether it says that its topic was deleted: then it has no data.
     #[must_use]
     pub fn is_deletion(&self) -> bool {
@@ -295,7 +353,8 @@ impl Message {
     }
 
     /// Of a deletion: the number of the topic's last value. 0 for any other message.
-    pub(crate) fn last_seq(&self) -> u64 {
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
         self.extras.as_ref().map_or(0, |extras| extras.last_seq)
     }
 
@@ -326,12 +385,20 @@ impl Message {
         Some(self.extras.as_ref()?.event.as_ref()?.as_str())
     }
 
-    /// As published, else as the topic's rule says, else `no-cache`.
+    /// The Cache-Control it was published with.
     #[must_use]
-    pub fn cache_control(&self) -> &str {
-        let published = self.extras.as_ref().and_then(|extras| extras.cache_control.as_ref());
-        let chosen = published.or(self.terms.rule.cache_control.as_ref());
-        chosen.map_or("no-cache", CacheControl::as_str)
+    pub fn own_cache_control(&self) -> Option<&str> {
+        Some(self.extras.as_ref()?.cache_control.as_ref()?.as_str())
+    }
+
+    /// As published, else as the topic's rule says, else `no-cache`; `None` if the rule leaves that
+    /// out.
+    #[must_use]
+    pub fn cache_control(&self) -> Option<&str> {
+        let rule = &self.terms.rule;
+        let default = || (!rule.leave_out.cache_control).then_some("no-cache");
+        let of_rule = || rule.cache_control.as_ref().map(CacheControl::as_str);
+        self.own_cache_control().or_else(of_rule).or_else(default)
     }
 
     /// The data, never compressed.
@@ -346,12 +413,12 @@ impl Message {
     pub fn form(&self, encoding: Encoding) -> Option<Form<'_>> {
         if encoding == Encoding::Identity {
             let head = self.head.get_or_init(|| self.render_head(encoding, self.data.len()));
-            return Some(Form { head, body: &self.data });
+            return Some(head.form(&self.data));
         }
         let coding = &self.coded()?[slot(encoding)];
         let body = coding.body.get()?;
         let head = coding.head.get_or_init(|| self.render_head(encoding, body.len()));
-        Some(Form { head, body })
+        Some(head.form(body))
     }
 
     /// The encodings that [`Message::form`] has by now.
@@ -517,29 +584,49 @@ impl Message {
         }
     }
 
-    fn render_head(&self, encoding: Encoding, content_length: usize) -> Box<[u8]> {
-        let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
-        let mut line = |arguments: fmt::Arguments<'_>| {
-            // Writing to a vector cannot fail.
-            let _ = head.write_fmt(arguments);
-            head.extend_from_slice(b"\r\n");
-        };
-        line(format_args!("Content-Type: {}", self.content_type()));
-        // What a publisher sent is never taken for more than it says.
-        line(format_args!("X-Content-Type-Options: nosniff"));
-        line(format_args!("Content-Length: {content_length}"));
-        if encoding != Encoding::Identity {
-            line(format_args!("Content-Encoding: {}", encoding.token()));
-        }
-        line(format_args!("ETag: \"{}{}\"", self.id(), encoding.suffix()));
+    fn render_head(&self, encoding: Encoding, content_length: usize) -> Head {
+        let leave_out = self.terms.rule.leave_out;
+        let encoded = encoding != Encoding::Identity;
         let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
-        line(format_args!("Last-Modified: {}", httpdate::HttpDate::from(published_at)));
-        line(format_args!("Cache-Control: {}", self.cache_control()));
         // With `Accept: text/event-stream` the same address answers with a stream.
         let also = if self.varies() { ", Accept-Encoding" } else { "" };
-        line(format_args!("Vary: Accept{also}"));
-        line(format_args!(""));
-        head.into_boxed_slice()
+        let mut head = vec![0; FIELDS_BYTES];
+        head.reserve_exact(HEAD_BYTES_USUAL);
+        for (at, part) in OwnFields::PARTS.into_iter().enumerate() {
+            let before = head.len();
+            // Writing to a vector cannot fail.
+            let _ = match part {
+                HeadPart::ContentType => write!(head, "Content-Type: {}\r\n", self.content_type()),
+                // What a publisher sent is never taken for more than it says.
+                HeadPart::NoSniff => write!(head, "X-Content-Type-Options: nosniff\r\n"),
+                HeadPart::ContentLength => write!(head, "Content-Length: {content_length}\r\n"),
+                HeadPart::ContentEncoding if encoded => {
+                    write!(head, "Content-Encoding: {}\r\n", encoding.token())
+                }
+                HeadPart::ETag => write!(head, "ETag: \"{}{}\"\r\n", self.id(), encoding.suffix()),
+                HeadPart::LastModified if !leave_out.last_modified => {
+                    write!(head, "Last-Modified: {}\r\n", HttpDate::from(published_at))
+                }
+                HeadPart::CacheControl => match self.cache_control() {
+                    Some(directives) => write!(head, "Cache-Control: {directives}\r\n"),
+                    None => Ok(()),
+                },
+                HeadPart::Vary if self.says_vary() => write!(head, "Vary: Accept{also}\r\n"),
+                _ => Ok(()),
+            };
+            let length = (head.len() - before) as u16;
+            head[at * 2..][..2].copy_from_slice(&length.to_le_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        Head(head.into_boxed_slice())
+    }
+
+    /// Whether a head says what the answer depends on. A rule may leave that out, and is heeded
+    /// only where no cache can give one client what is meant for another: where there is one
+    /// encoding, and caches ask before each use. A client that wants a stream is then sent one.
+    fn says_vary(&self) -> bool {
+        let asks_first = || self.cache_control().is_some_and(field::asks_first);
+        !self.terms.rule.leave_out.vary || self.varies() || !asks_first()
     }
 
     /// Whether the answer may depend on Accept-Encoding: it must say so in every form, even
@@ -590,9 +677,22 @@ type Coded = [Coding; COMPRESSED.len()];
 /// One content coding: its body, and the head once somebody wanted it.
 #[derive(Debug, Default)]
 struct Coding {
-    head: OnceLock<Box<[u8]>>,
+    head: OnceLock<Head>,
     body: OnceLock<Box<[u8]>>,
 }
+
+/// A rendered head in one piece of memory: [`OwnFields`], two bytes each, and the head itself.
+#[derive(Debug)]
+struct Head(Box<[u8]>);
+
+impl Head {
+    fn form<'a>(&'a self, body: &'a [u8]) -> Form<'a> {
+        let (fields, head) = self.0.split_at(FIELDS_BYTES);
+        Form { head, fields: OwnFields::read(fields), body }
+    }
+}
+
+const FIELDS_BYTES: usize = size_of::<OwnFields>();
 
 /// Where a compressed encoding has its place in [`Coded`].
 fn slot(encoding: Encoding) -> usize {

@@ -21,6 +21,37 @@ pub struct Rule {
     pub history_bytes: usize,
     /// The Cache-Control of messages published without one. `None` means `no-cache`.
     pub cache_control: Option<CacheControl>,
+    /// What answers with a value do without.
+    pub leave_out: LeaveOut,
+    /// What becomes of the messages when the process ends. `None`: what the server does unless a
+    /// rule says otherwise.
+    pub keep: Option<Keep>,
+}
+
+/// What becomes of a message when the process ends, and what its publisher is promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// It is never stored.
+    None,
+    /// It is stored when its time comes: a publisher is answered at once.
+    Memory,
+    /// It is in the kernel's hands before the publisher is answered: it outlives the process.
+    Written,
+    /// It is on the disk before the publisher is answered: it outlives a loss of power.
+    Synced,
+}
+
+/// Fields that the answers with a value may do without. HTTP needs none of them; what is lost
+/// differs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LeaveOut {
+    /// `Last-Modified`: then only tags tell a client whether it has the value.
+    pub last_modified: bool,
+    /// `Cache-Control`, where neither the publisher nor the rule chose one: then caches may guess
+    /// how long a value is good.
+    pub cache_control: bool,
+    /// `Vary`, where a cache without it still hands nobody what is meant for another.
+    pub vary: bool,
 }
 
 impl Rule {
@@ -32,6 +63,8 @@ impl Rule {
             history: HISTORY_DEFAULT,
             history_bytes: HISTORY_BYTES_DEFAULT,
             cache_control: None,
+            leave_out: LeaveOut::default(),
+            keep: None,
         }
     }
 }

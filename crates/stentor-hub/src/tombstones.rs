@@ -74,6 +74,14 @@ impl Tombstones {
         (self.floor, self.undone)
     }
 
+    /// Forgets the deletions of these topics, and says so of all up to this number.
+    pub(crate) fn forget(&mut self, seq: u64, is_meant: impl Fn(&str) -> bool) {
+        let Tombstones { by_name, by_seq, floor, .. } = self;
+        *floor = seq.max(*floor);
+        by_seq.retain(|_, ByName(topic)| !is_meant(topic.name()));
+        by_name.retain(|ByName(topic), _| !is_meant(topic.name()));
+    }
+
     /// All deletions that are remembered, in their order.
     pub(crate) fn deletions(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.by_seq.values().filter_map(|named| Some(&self.by_name.get(named)?.deletion))

@@ -28,7 +28,7 @@ use rustix::time::{
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One worker's network: its epoll instance, its listeners, its receive buffer.
 pub struct Epoll {
@@ -52,7 +52,8 @@ pub struct Epoll {
     /// once, so this outlives a turn that a panic cut short.
     events: Vec<Event>,
     handled: usize,
-    born: Instant,
+    born_us: u64,
+    turn_us: u64,
     now_ms: u64,
     unix_s: u64,
 }
@@ -101,7 +102,8 @@ impl Epoll {
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
             handled: 0,
-            born: Instant::now(),
+            born_us: monotonic_us(),
+            turn_us: 0,
             now_ms: 0,
             unix_s: 0,
         };
@@ -248,7 +250,8 @@ impl Epoll {
     }
 
     fn read_clocks(&mut self) {
-        self.now_ms = self.born.elapsed().as_millis() as u64;
+        self.turn_us = monotonic_us();
+        self.now_ms = (self.turn_us - self.born_us) / 1000;
         self.unix_s = unix_s();
     }
 
@@ -476,6 +479,10 @@ impl Epoll {
 impl Backend for Epoll {
     fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    fn turn_us(&self) -> u64 {
+        self.turn_us
     }
 
     fn unix_s(&self) -> u64 {

@@ -18,9 +18,13 @@
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
 //!
+//! A third trait, [`Disk`], is a directory of files that outlive the process; [`HostDisk`] is a
+//! real one. What simulates one is beside the store that is tested with it.
+//!
 //! This is the only crate with `unsafe`, and the only one that makes system calls.
 
 mod counter;
+mod disk;
 mod epoll;
 mod file;
 mod owned;
@@ -38,6 +42,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 
 pub use counter::Counter;
+pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile};
 pub use epoll::Epoll;
 pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
@@ -152,6 +157,9 @@ impl From<Gone> for FileSendError {
 pub trait Backend {
     /// Monotonic time in milliseconds, read once per turn.
     fn now_ms(&self) -> u64;
+
+    /// The same moment on the clock of [`Backend::now_us`]: when the turn began.
+    fn turn_us(&self) -> u64;
 
     /// Wall clock in seconds since 1970, read once per turn.
     fn unix_s(&self) -> u64;

@@ -333,6 +333,10 @@ impl Backend for Sim {
         self.now_ms
     }
 
+    fn turn_us(&self) -> u64 {
+        self.now_us()
+    }
+
     fn unix_s(&self) -> u64 {
         EPOCH_S + self.now_ms / 1000
     }
@@ -414,6 +418,8 @@ impl Backend for Sim {
         let pipe = self.pipe_of(socket);
         pipe.cut |= !pipe.reset;
         pipe.reset = true;
+        // What has not arrived yet is thrown away.
+        pipe.downstream.clear();
         self.close(socket);
     }
 

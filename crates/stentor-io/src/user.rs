@@ -45,6 +45,11 @@ impl User {
         self.id.is_root()
     }
 
+    /// Its number, and that of the group that its files have.
+    pub(crate) fn ids(&self) -> (Uid, Gid) {
+        (self.id, self.group)
+    }
+
     /// Makes the calling thread, and every thread it starts from now on, run as this user, without
     /// any capability and without a way to gain one.
     ///

@@ -24,6 +24,8 @@ pub(crate) const MONITOR: Role = 2;
 pub(crate) struct Listener {
     /// Its number.
     pub(crate) role: Role,
+    /// What operators call it.
+    pub(crate) name: &'static str,
     /// Values, streams and files are read.
     pub(crate) reads: bool,
     /// Messages are published and topics deleted.
@@ -44,6 +46,7 @@ pub(crate) struct Listener {
 pub(crate) static LISTENERS: [Listener; 3] = [
     Listener {
         role: PUBLIC,
+        name: "public",
         reads: true,
         publishes: false,
         operates: false,
@@ -54,6 +57,7 @@ pub(crate) static LISTENERS: [Listener; 3] = [
     },
     Listener {
         role: CONTROL,
+        name: "control",
         reads: true,
         publishes: true,
         operates: true,
@@ -64,6 +68,7 @@ pub(crate) static LISTENERS: [Listener; 3] = [
     },
     Listener {
         role: MONITOR,
+        name: "monitor",
         reads: false,
         publishes: false,
         operates: false,

@@ -40,7 +40,7 @@ impl Jobs {
     /// The host refuses another thread.
     pub(crate) fn start(mut self) -> io::Result<()> {
         let life = move || {
-            low_priority();
+            low_priority("compression runs");
             for job in self.queue {
                 work(&mut self.encoder, &job);
             }
@@ -111,10 +111,10 @@ pub(crate) fn outlive<T>(
     done.ok()
 }
 
-/// Lets the workers go before the thread that calls this.
-pub(crate) fn low_priority() {
+/// Lets the workers go before the thread that calls this, whose work is named.
+pub(crate) fn low_priority(work: &str) {
     if let Err(error) = lower_priority() {
-        tracing::warn!("compression runs at the priority of the workers: {error}");
+        tracing::warn!("{work} at the priority of the workers: {error}");
     }
 }
 

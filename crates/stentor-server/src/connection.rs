@@ -9,8 +9,9 @@
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
 mod check;
+mod ending;
 mod handover;
-mod pending;
+pub(crate) mod pending;
 mod reader;
 mod websocket;
 mod work;
@@ -21,7 +22,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::{Answer, Exchange, Persistence};
-use crate::limits::{DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
 use crate::memory::{Pins, Usage};
 use crate::order::Ticket;
 use crate::output::Backlog;
@@ -32,7 +33,7 @@ use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::status::Refusal;
 use work::{Incoming, Work};
 
 /// The record of a connection.
@@ -67,6 +68,8 @@ enum Phase {
     Refusing,
     /// Our side has ended; what the peer sends is thrown away.
     Lingering,
+    /// The last answer has left, and is to be acknowledged: then the socket is reset.
+    Delivering,
 }
 
 /// What the deadline is for.
@@ -86,6 +89,8 @@ enum Wait {
     Pending,
     /// The end of a WebSocket's frame or message.
     Frame,
+    /// That the peer acknowledges the last answer.
+    Acknowledgement,
     /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
     Heartbeat,
     /// The time to see whether the peer is alive.
@@ -227,6 +232,7 @@ impl Connection {
 
     /// There is room to write, or another turn: sends what waits, then goes on with the input.
     pub(crate) fn go_on<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        let is_reset_at_end = self.is_reset_at_end(cx);
         let Some(work) = &mut self.work else { return };
         if let Some(backlog) = &mut work.backlog {
             match backlog.send(io, peer, &cx.stats) {
@@ -235,7 +241,7 @@ impl Connection {
                     work.backlog = None;
                     // The peer was not listened to meanwhile: should it have sent something,
                     // closing now would be a reset, and cost it what it has not read yet.
-                    if self.phase == Phase::Closing {
+                    if self.phase == Phase::Closing && !is_reset_at_end {
                         self.phase = Phase::Refusing;
                     }
                 }
@@ -243,6 +249,7 @@ impl Connection {
             }
         }
         work.line = None;
+        cx.answers.go_on(work.since_us.take());
         let input = std::mem::take(&mut work.input);
         if cx.draining {
             self.end_bulk(cx, io, peer);
@@ -289,34 +296,6 @@ impl Connection {
         }
     }
 
-    /// The deadline has come: tells a client that was in the middle of a request, and ends.
-    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let reason = match (self.phase, self.wait) {
-            (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
-                "The request head took too long to arrive."
-            }
-            (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
-            (Phase::Streaming, wait) if wait != Wait::Room => {
-                return self.expire_stream(cx, io, peer);
-            }
-            (Phase::Pending, Wait::Pending | Wait::Farewell) => {
-                self.wait = Wait::Request;
-                return self.go_on_pending(cx, io, peer);
-            }
-            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, peer) => return,
-            (_, Wait::Room) => {
-                cx.stats.timeouts.add(1);
-                return self.abort(cx, io, peer);
-            }
-            _ => return self.close(cx, io, peer),
-        };
-        cx.stats.timeouts.add(1);
-        self.refuse(cx, peer, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
-        let result = self.flush(cx, io, peer).map(drop);
-        // Nothing more is read, so there is nothing to pause or resume.
-        let _ = self.settle(cx, io, peer, result);
-    }
-
     /// Whether the peer takes what it is sent, if slowly.
     fn is_being_read<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
         let backlog = self.work.as_mut().and_then(|work| work.backlog.as_mut());
@@ -331,6 +310,7 @@ impl Connection {
         let (wait, deadline_ms) = match (self.phase, self.work.as_deref()) {
             (Phase::Free, _) => return None,
             (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
+            (Phase::Delivering, _) => (Wait::Acknowledgement, now_ms + ACKNOWLEDGE_MS),
             (Phase::Streaming, _) => self.stream_deadline(cx),
             (Phase::Pending, _) => self.pending_deadline(cx),
             (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
@@ -346,12 +326,6 @@ impl Connection {
         (renews || wait != before).then_some(deadline_ms)
     }
 
-    /// Closes the socket and frees the record.
-    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx);
-        io.close(peer);
-    }
-
     /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
     /// to it by itself. A held request with so much behind it that nothing more is read would not:
     /// a long-poll whose client has ended is over, as it is when the end is read.
@@ -359,22 +333,6 @@ impl Connection {
         if self.holds_too_much() && !self.waits() {
             self.close(cx, io, peer);
         }
-    }
-
-    /// Closes with a reset: what was not delivered is thrown away.
-    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx);
-        io.abort(peer);
-    }
-
-    /// The timer stays as it is: the wheel finds the record free, or in use again.
-    fn free(&mut self, cx: &mut Context) {
-        cx.connections(self.role).sub(1);
-        cx.shared.addresses.leave(self.counted);
-        self.leave_stream(cx);
-        self.extra = None;
-        self.work = None;
-        self.phase = Phase::Free;
     }
 
     /// Whether more than stray empty lines, which some clients send after a body, has arrived.
@@ -512,6 +470,7 @@ impl Connection {
                 Progress::Starved(0)
             }
             Err(refusal) => {
+                cx.note_asked(input);
                 self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
@@ -524,6 +483,7 @@ impl Connection {
     fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
         let used = Progress::Used(bytes.len());
         cx.cost += REQUEST_COST;
+        cx.note_asked(bytes);
         let mut slots = FieldSlots::new();
         let Head { request, framing } = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
@@ -545,8 +505,14 @@ impl Connection {
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
             return used;
         }
+        if let Err(refusal) = cx.shared.may_answer(&request) {
+            cx.stats.requests.add(1);
+            self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
+            return used;
+        }
         let is_large = route::is_large(&request, &cx.settings.lookups);
         if is_large && !cx.budget.has_room(Kind::Requests) {
+            cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
         let cost_before = cx.cost;
@@ -569,6 +535,7 @@ impl Connection {
             Answer::AfterBody(sink) => {
                 let incoming = Box::new(Incoming {
                     body: http1::Body::new(framing.body),
+                    asked: cx.answers.put_by(),
                     sink,
                     persistence: Persistence { keep_alive: framing.keep_alive, http10 },
                     continue_due: framing.expect_continue,
@@ -596,7 +563,10 @@ impl Connection {
                 cx.cost += incoming.sink.cost(data.len());
                 match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
-                    Err(refusal) => self.refuse(cx, peer, &refusal),
+                    Err(refusal) => {
+                        cx.answers.asked = incoming.asked;
+                        self.refuse(cx, peer, &refusal);
+                    }
                 }
                 Progress::Used(used)
             }
@@ -611,6 +581,7 @@ impl Connection {
                 Progress::Answer(used, self.finish_body(cx, peer, *incoming, used == input.len()))
             }
             Err(refusal) => {
+                cx.answers.asked = incoming.asked;
                 self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
@@ -630,6 +601,7 @@ impl Connection {
             self.phase = Phase::Closing;
         }
         let persistence = Persistence { keep_alive, ..incoming.persistence };
+        cx.answers.asked = incoming.asked;
         match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
@@ -733,6 +705,8 @@ impl Connection {
         peer: Peer,
         result: Result<(), Gone>,
     ) -> Flow {
+        let since_us = cx.answers.since_us();
+        cx.settle_answers(io, self.role, peer);
         if result == Err(Gone) {
             cx.out.clear();
             self.close(cx, io, peer);
@@ -743,10 +717,7 @@ impl Connection {
             return Flow::Pause;
         }
         match self.phase {
-            Phase::Closing => {
-                self.close(cx, io, peer);
-                return Flow::Closed;
-            }
+            Phase::Closing => return self.end(cx, io, peer),
             Phase::Refusing => {
                 self.phase = Phase::Lingering;
                 self.work = None;
@@ -754,12 +725,14 @@ impl Connection {
                 io.resume(peer);
             }
             Phase::Free => return Flow::Closed,
-            Phase::Open | Phase::Streaming | Phase::Pending | Phase::Lingering => {}
+            Phase::Open | Phase::Streaming | Phase::Pending => {}
+            Phase::Lingering | Phase::Delivering => {}
         }
         if let Some(work) = &mut self.work
             && let Some(line) = work.line
         {
             if !std::mem::replace(&mut work.is_in_line, true) {
+                work.since_us = Some(since_us);
                 cx.budget.wait(line, peer);
             }
             return Flow::Pause;

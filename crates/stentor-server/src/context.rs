@@ -2,7 +2,9 @@
 //! again so that answering a request allocates nothing.
 
 use crate::access::{Act, CONTROL, LISTENERS, MONITOR, listener};
+use crate::access_log::{AccessLog, Lines, Text};
 use crate::addresses::{AddressCounts, Counted};
+use crate::answers::Answers;
 use crate::budget::Budget;
 use crate::compressor::Compressor;
 use crate::config::Settings;
@@ -14,8 +16,10 @@ use crate::memory::Memory;
 use crate::order::{Outcome, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
-use crate::stats::{Activity, Stats};
-use crate::stream::batch::Batches;
+use crate::route;
+use crate::stats::{Activity, Route, Stats};
+use crate::store::StoreState;
+use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
@@ -26,19 +30,23 @@ use std::sync::atomic::AtomicBool;
 use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
-use stentor_io::{Counter, Rng, Role};
+use stentor_io::{Backend, Counter, Peer, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
-use stentor_wire::status::Refusal;
+use stentor_wire::status::{Refusal, Status};
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     /// Who gives changes their places in the order.
     pub(crate) sequencer: Box<dyn Sequencer>,
+    /// How it is with the store, if there is one.
+    pub(crate) store: Option<Arc<StoreState>>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
+    /// Where answers are logged, if they are.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
     /// The browser client, as `/-/stentor.js` is answered.
     pub(crate) client: Arc<Message>,
     /// Connections of the public listeners by their addresses.
@@ -54,6 +62,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Whether a request can be answered yet: while the store is being read, only those that ask
+    /// how the server is.
+    ///
+    /// # Errors
+    /// The answer to others.
+    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        match &self.store {
+            Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
+                let reason = "The store is being read: try again in a while.";
+                Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has a change made. `None` if it takes a while until it is known what came of it: then `back`
     /// is told.
     pub(crate) fn commit(
@@ -90,7 +113,13 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Arc<Stats>,
+    /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
+    routes: Vec<Arc<Route>>,
     pub(crate) out: Output,
+    /// What the visit to a connection has answered.
+    pub(crate) answers: Answers,
+    /// Where they are logged, if they are.
+    lines: Option<Lines>,
     pub(crate) scratch: Scratch,
     files: OpenFiles,
     preambles: [Preamble; LISTENERS.len()],
@@ -146,6 +175,7 @@ impl Context {
         let mut budget = Budget::default();
         budget.begin_turn(false);
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
+        let lines = shared.access_log.as_ref().map(AccessLog::lines);
         Context {
             feeds: Feeds::new(subscriber),
             batches: Batches::default(),
@@ -161,9 +191,12 @@ impl Context {
             orders: VecDeque::new(),
             rng: Rng::new(seed),
             shared,
+            routes: stats.routes.renew(&settings.lookups),
             settings,
             stats,
             out: Output::new(),
+            answers: Answers::default(),
+            lines,
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
             files: OpenFiles::default(),
             preambles: Preamble::all(),
@@ -189,11 +222,52 @@ impl Context {
     }
 
     /// The clocks of this turn.
-    pub(crate) fn tick(&mut self, now_ms: u64, unix_s: u64) {
+    pub(crate) fn tick(&mut self, now_ms: u64, turn_us: u64, unix_s: u64) {
         self.now_ms = now_ms;
+        self.answers.begin_turn(turn_us);
         if self.unix_s != unix_s {
             self.unix_s = unix_s;
             self.renew();
+        }
+    }
+
+    /// A connection begins.
+    pub(crate) fn begin_connection(&mut self, peer: Peer, address: Option<IpAddr>) {
+        if let Some(lines) = &mut self.lines {
+            lines.begin(peer.index(), address);
+        }
+    }
+
+    /// The request that is about to be answered begins with these bytes: keeps what is to be logged
+    /// of it.
+    pub(crate) fn note_asked(&mut self, bytes: &[u8]) {
+        if self.lines.is_none() {
+            return;
+        }
+        let one_of = self.settings.log.access_sample;
+        if one_of == 1 || self.rng.below(one_of) == 0 {
+            self.answers.asked.text = Some(Box::new(Text::of(bytes)));
+        }
+    }
+
+    /// The visit to a connection is over: whatever it answered has left, or waits to.
+    pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
+        if !self.answers.is_settled() {
+            let Context { answers, lines, stats, unix_s, .. } = self;
+            answers.settle(stats, io.now_us(), |answered| {
+                if let Some(lines) = lines {
+                    let (listener, dropped) = (listener(role).name, &stats.access_log_dropped);
+                    lines.push(peer.index(), listener, answered, *unix_s, dropped);
+                }
+            });
+        }
+        self.answers.go_on(None);
+    }
+
+    /// The turn is over: its lines are to be written.
+    pub(crate) fn hand_over_lines(&mut self) {
+        if let Some(lines) = &mut self.lines {
+            lines.hand_over(&self.stats.access_log_dropped);
         }
     }
 
@@ -232,6 +306,7 @@ impl Context {
     /// lost by it, every reader is to look at history, so that nothing is lost in silence.
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
+        self.answers.clear();
         if outside | std::mem::take(&mut self.is_logging) {
             self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
@@ -243,9 +318,10 @@ impl Context {
         let Context {
             stats, feeds, budget,
             // The next worker is given its own.
-            shared: _, settings: _, mailbox: _, rng: _, connections_max: _,
+            shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
             // Empty between two turns.
-            out: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _, cost: _,
+            out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
+            cost: _, lines: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
             inflater: _, generation: _, draining: _,
@@ -282,6 +358,7 @@ impl Context {
 
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
+        self.routes = self.stats.routes.renew(&settings.lookups);
         self.settings = settings;
         self.generation += 1;
         self.open_roots();
@@ -299,11 +376,19 @@ impl Context {
         }
     }
 
-    /// Takes note of what a stream was sent in one go.
-    pub(crate) fn count_stream(&mut self, bytes: usize, messages: usize) {
-        self.cost += bytes + SEND_COST;
-        self.stats.bytes_streams.add(bytes as u64);
-        self.stats.deliveries.add(messages as u64);
+    /// Where the look-ups of a route are counted: 0 is `/-/values`.
+    pub(crate) fn route(&self, index: usize) -> &Route {
+        &self.routes[index]
+    }
+
+    /// Takes note of what a stream was sent in one go, of which so many bytes have left. The rest
+    /// of a message that was cut will: it counts with its beginning.
+    pub(crate) fn count_stream(&mut self, left: usize, sent: &Sent) {
+        self.cost += left + SEND_COST;
+        self.stats.bytes_streams.add(sent.shares.bytes);
+        self.stats.bytes_streams_data.add(sent.shares.data);
+        self.stats.bytes_streams_deflated.add(sent.shares.deflated);
+        self.stats.deliveries.add(sent.messages as u64);
     }
 
     /// Whether somebody who came in by that listener may do something.
@@ -332,6 +417,7 @@ impl Context {
     pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>, ticket: Ticket) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
+            answers: &mut self.answers,
             preamble: &self.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
             cost: &mut self.cost,
@@ -343,6 +429,7 @@ impl Context {
             mailbox: &self.mailbox,
             ticket,
             settings: &self.settings,
+            routes: &self.routes,
             scratch: &mut self.scratch,
             files: &mut self.files,
             inflater: &mut self.inflater,

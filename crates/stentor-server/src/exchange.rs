@@ -4,6 +4,7 @@
 //! writes its answer. An endpoint says with [`Answer`] what has become of the request.
 
 use crate::access::Listener;
+use crate::answers::Asked;
 use crate::config::Settings;
 use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
@@ -12,6 +13,7 @@ use crate::files::OpenFiles;
 use crate::mailbox::Mailbox;
 use crate::order::{Outcome, ReturnAddress, Ticket};
 use crate::response::Reply;
+use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
 use std::sync::Arc;
@@ -41,6 +43,7 @@ pub(crate) enum Answer {
 /// An answer that comes later. Nothing behind its request is looked at before.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    pub(crate) asked: Asked,
     pub(crate) persistence: Persistence,
     pub(crate) awaits: Awaits,
 }
@@ -57,7 +60,7 @@ pub(crate) enum Awaits {
     Commits(Box<Bulk>),
 }
 
-packed!(struct Pending { persistence, awaits });
+packed!(struct Pending { asked, persistence, awaits });
 packed!(struct Persistence { keep_alive, http10 });
 
 impl Packed for Awaits {
@@ -88,7 +91,7 @@ impl Pending {
             Awaits::Change { request, .. } => request.own_bytes(),
             Awaits::Commit { .. } | Awaits::Commits(_) => 0,
         };
-        size_of::<Pending>() + of_request
+        size_of::<Pending>() + of_request + self.asked.own_bytes()
     }
 }
 
@@ -100,6 +103,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) mailbox: &'a Arc<Mailbox>,
     pub(crate) ticket: Ticket,
     pub(crate) settings: &'a Settings,
+    /// Where look-ups are counted.
+    pub(crate) routes: &'a [Arc<Route>],
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) files: &'a mut OpenFiles,
     pub(crate) inflater: &'a mut Inflater,
@@ -132,9 +137,14 @@ impl Exchange<'_> {
     }
 
     /// The request is answered when what it awaits is there.
-    pub(crate) fn answer_later(&self, awaits: Awaits) -> Answer {
-        let pending = Pending { persistence: self.reply.shape.persistence, awaits };
-        Answer::Later(Box::new(pending), None)
+    pub(crate) fn answer_later(&mut self, awaits: Awaits) -> Answer {
+        Answer::Later(self.hold(awaits), None)
+    }
+
+    /// What is kept of the request until what it awaits is there.
+    pub(crate) fn hold(&mut self, awaits: Awaits) -> Box<Pending> {
+        let persistence = self.reply.shape.persistence;
+        Box::new(Pending { asked: self.reply.answers.hold(), persistence, awaits })
     }
 
     /// Refuses a request for a stream: the status, and the reason.

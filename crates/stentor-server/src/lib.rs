@@ -7,12 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod access_log;
 mod addresses;
+mod answers;
 mod budget;
 mod compressor;
 pub mod config;
 mod connection;
 mod context;
+pub mod cost;
 mod endpoint;
 mod exchange;
 mod files;
@@ -26,6 +29,7 @@ mod route;
 mod server;
 mod slab;
 mod stats;
+mod store;
 mod stream;
 mod timers;
 mod transport;
@@ -37,5 +41,6 @@ pub mod fuzz;
 mod simulation;
 
 pub use order::CommitError;
-pub use server::{Server, StartError, start};
+pub use server::{LogFiles, Server, StartError, start};
 pub use stentor_io::{Inherited, is_root};
+pub use store::offline;

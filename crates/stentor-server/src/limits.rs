@@ -50,12 +50,24 @@ pub(crate) const NAME_COST: usize = 64;
 pub(crate) const RELEASE_BYTES_MIN: usize = 8 * 1024 * 1024;
 pub(crate) const RELEASE_AFTER_MS: u64 = 5_000;
 
+/// What one worker leaves to the writer of the access log, in bytes: some 20,000 lines. If the
+/// disk or the pipe has stood still for so long, further ones are dropped.
+pub(crate) const ACCESS_LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long the writer of the access log rests after it has written: lines gather meanwhile, and
+/// no worker has to wake it.
+pub(crate) const ACCESS_LOG_REST_MS: u64 = 10;
+
 /// Deadlines a worker sees to in one turn.
 pub(crate) const EXPIRIES_PER_TURN: usize = 64;
 
 /// How long a connection that was refused may go on sending before it is cut: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.
 pub(crate) const LINGER_MS: u64 = 2_000;
+
+/// How long a client's kernel may take to acknowledge the last answer before its connection is
+/// closed without the reset that was asked for: more than an acknowledgement is ever put off.
+pub(crate) const ACKNOWLEDGE_MS: u64 = 100;
 
 /// While draining: how long a connection that asks nothing is kept for a request under way.
 pub(crate) const DRAIN_IDLE_MS: u64 = 500;

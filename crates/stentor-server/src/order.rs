@@ -22,7 +22,13 @@ pub(crate) type Outcome = Result<Applied, CommitError>;
 pub enum CommitError {
     /// It was refused, where it was admitted or at its place in the order. Nothing has changed.
     Refused(Refusal),
-    /// It could not be committed. Nobody has seen it here; whether it is kept is not known.
+    /// It was not taken, since there is no room on the disk to keep it.
+    DiskFull,
+    /// It was not taken, since the disk that is to keep it does not work.
+    DiskFailed,
+    /// It was not taken, since too much waits for the disk.
+    DiskBehind,
+    /// It is not known whether it is kept: where it was on its way failed.
     Failed,
 }
 
@@ -34,7 +40,10 @@ impl CommitError {
             CommitError::Refused(Refusal::TooManyTopics { .. }) => Status::INSUFFICIENT_STORAGE,
             CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
             CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
-            CommitError::Failed => Status::SERVICE_UNAVAILABLE,
+            CommitError::DiskFull => Status::INSUFFICIENT_STORAGE,
+            CommitError::DiskFailed | CommitError::DiskBehind | CommitError::Failed => {
+                Status::SERVICE_UNAVAILABLE
+            }
         }
     }
 }
@@ -49,6 +58,16 @@ impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommitError::Refused(refusal) => refusal.fmt(f),
+            CommitError::DiskFull => f.write_str(
+                "The disk is full: nothing is published until there is room on it again.",
+            ),
+            CommitError::DiskFailed => f.write_str(
+                "The disk failed: nothing is published until it works again; /-/readyz says what \
+                 it said.",
+            ),
+            CommitError::DiskBehind => {
+                f.write_str("The disk is slower than what is published: try again in a while.")
+            }
             CommitError::Failed => f.write_str(
                 "It is not known whether the change was kept: look at the value, and try again.",
             ),
@@ -61,7 +80,8 @@ impl std::error::Error for CommitError {}
 /// Whoever gives changes their places.
 pub(crate) trait Sequencer: Send + Sync {
     /// Has an admitted entry committed and applied. `None` if that takes a while: then `back` is
-    /// told what came of it, once. Whoever asks for several is told in the order it asked.
+    /// told what came of it, once. Whoever asks for several may be told in any order: not all are
+    /// promised the same.
     fn commit(
         &self,
         shared: &Shared,
@@ -94,7 +114,6 @@ pub(crate) struct Ticket {
     pub(crate) line: u64,
 }
 
-#[cfg(any(test, feature = "fuzz"))]
 impl Ticket {
     /// Of a request that came from nowhere.
     pub(crate) fn of_nobody() -> Ticket {
@@ -113,10 +132,6 @@ pub(crate) enum ReturnAddress {
 
 impl ReturnAddress {
     /// Tells what came of it. If nobody waits any more, nobody is told.
-    #[cfg_attr(
-        not(any(test, feature = "fuzz")),
-        expect(dead_code, reason = "only what is kept is committed late, and so far nothing is")
-    )]
     pub(crate) fn tell(self, outcome: Outcome) {
         match self {
             ReturnAddress::Worker(mailbox, ticket) => {

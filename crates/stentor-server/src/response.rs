@@ -1,9 +1,10 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
 use crate::access::{LISTENERS, Listener};
+use crate::answers::Answers;
 use crate::config::{Cors, Settings};
 use crate::exchange::Persistence;
-use crate::files::CachedFile;
+use crate::files::{CachedFile, Head as FileHead};
 use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
 use crate::stats::Stats;
@@ -11,6 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_io::File;
+use stentor_wire::http1::{HeadPart, HeadShares};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
 
@@ -22,6 +24,8 @@ pub(crate) struct Preamble {
     ok: Vec<u8>,
     /// `Server`, `Date` and, on the public listener, what the CORS protocol has to say always.
     fields: Vec<u8>,
+    /// What these fields are.
+    shares: HeadShares,
 }
 
 impl Preamble {
@@ -31,6 +35,7 @@ impl Preamble {
             listener,
             ok: Vec::new(),
             fields: Vec::new(),
+            shares: HeadShares::default(),
         })
     }
 
@@ -46,6 +51,7 @@ impl Preamble {
         if self.listener.has_cors {
             self.fields.extend_from_slice(settings.cors.constant_fields());
         }
+        self.shares = HeadShares::of(&self.fields);
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
         self.ok.extend_from_slice(&self.fields);
@@ -99,6 +105,7 @@ pub(crate) enum Part<'a> {
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Output,
+    pub(crate) answers: &'a mut Answers,
     pub(crate) preamble: &'a Preamble,
     pub(crate) stats: &'a Stats,
     /// What the connection has cost in this turn: bytes of bodies, made or sent.
@@ -112,20 +119,36 @@ impl Reply<'_> {
         let Some(form) = message.form(encoding) else { return };
         self.begin(Status::OK);
         self.out.bytes().extend_from_slice(form.head);
-        self.stats.bytes_heads.add(form.head.len() as u64);
+        self.stats.heads.add_own(form.fields);
         if !self.shape.head_only {
             *self.cost += form.body.len();
             self.out.body(message, encoding, form.body);
-            self.stats.bytes_bodies.add(form.body.len() as u64);
+            self.count_body(form.body.len() as u64);
         }
     }
 
-    /// The head of a file's answer: fields that are ready, the last with the empty line.
-    pub(crate) fn file(&mut self, status: Status, fields: &[&[u8]]) {
-        self.begin(status);
+    /// 304 with the fields of a value that a 200 would have had, RFC 9110 section 15.4.5.
+    pub(crate) fn unchanged(&mut self, message: &Message, encoding: Encoding) {
+        let Some(form) = message.form(encoding) else { return };
+        self.begin(Status::NOT_MODIFIED);
+        let (lines, fields) = form.unchanged();
+        lines.iter().for_each(|lines| self.out.bytes().extend_from_slice(lines));
+        self.stats.heads.add_own(fields);
+    }
+
+    /// The head of a whole file.
+    pub(crate) fn file(&mut self, head: &FileHead) {
+        self.begin(Status::OK);
+        self.out.bytes().extend_from_slice(head.whole());
+        self.stats.heads.add_shares(head.shares());
+    }
+
+    /// The head of some of a file: fields that are ready, the last with the empty line.
+    pub(crate) fn partial(&mut self, fields: &[&[u8]]) {
+        self.begin(Status::PARTIAL_CONTENT);
         for fields in fields {
             self.out.bytes().extend_from_slice(fields);
-            self.stats.bytes_heads.add(fields.len() as u64);
+            self.stats.heads.add_lines(fields);
         }
     }
 
@@ -146,11 +169,12 @@ impl Reply<'_> {
             // What leaves of it is counted when it does.
             Part::Stored { file, from, length } => {
                 *self.cost += length.min(TURN_COST_MAX as u64) as usize;
+                self.answers.add_body(length);
                 return self.out.stored(file, from, length);
             }
         };
         *self.cost += bytes;
-        self.stats.bytes_bodies.add(bytes as u64);
+        self.count_body(bytes as u64);
     }
 
     /// A body made for this request. `fields` are further header lines, each with its CRLF.
@@ -170,7 +194,7 @@ impl Reply<'_> {
     pub(crate) fn body(&mut self, body: &[u8]) {
         if !self.shape.head_only {
             self.out.bytes().extend_from_slice(body);
-            self.stats.bytes_bodies.add(body.len() as u64);
+            self.count_body(body.len() as u64);
         }
     }
 
@@ -191,7 +215,7 @@ impl Reply<'_> {
         out.extend_from_slice(b"\r\nContent-Length: ");
         decimal(out, content_length as u64);
         out.extend_from_slice(b"\r\n\r\n");
-        self.stats.bytes_heads.add((out.len() - from) as u64);
+        self.stats.heads.add_lines(&out[from..]);
     }
 
     /// A document that is different every time it is asked for.
@@ -203,9 +227,10 @@ impl Reply<'_> {
     pub(crate) fn empty(&mut self, status: Status, fields: &[u8]) {
         self.begin(status);
         let out = self.out.bytes();
+        let from = out.len();
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.bytes_heads.add(fields.len() as u64 + 2);
+        self.stats.heads.add_lines(&out[from..]);
     }
 
     /// The head of an answer that goes on until the connection ends.
@@ -216,13 +241,14 @@ impl Reply<'_> {
 
     /// The head after which the connection speaks another protocol (RFC 9110 section 15.2.2).
     pub(crate) fn switch(&mut self, fields: &[u8]) {
+        self.answers.begin(Status::SWITCHING_PROTOCOLS);
         let out = self.out.bytes();
         let from = out.len();
         out.extend_from_slice(Status::SWITCHING_PROTOCOLS.line());
         out.extend_from_slice(&self.preamble.fields);
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.bytes_heads.add((out.len() - from) as u64);
+        self.stats.heads.add_lines(&out[from..]);
     }
 
     /// A refusal: the status and one line that says what was wrong.
@@ -239,9 +265,18 @@ impl Reply<'_> {
         self.content(status, "text/plain; charset=utf-8", fields, line.as_bytes());
     }
 
+    fn count_body(&mut self, bytes: u64) {
+        self.stats.bytes_bodies.add(bytes);
+        self.answers.add_body(bytes);
+    }
+
     fn begin(&mut self, status: Status) {
-        let out = self.out.bytes();
-        let from = out.len();
+        self.answers.begin(status);
+        let (out, heads) = (self.out.bytes(), &self.stats.heads);
+        heads.add(HeadPart::Status, status.line().len());
+        for part in [HeadPart::Server, HeadPart::Date, HeadPart::Cors, HeadPart::Vary] {
+            heads.add(part, usize::from(self.preamble.shares.0[part as usize]));
+        }
         if status == Status::OK {
             out.extend_from_slice(&self.preamble.ok);
         } else {
@@ -249,6 +284,7 @@ impl Reply<'_> {
             out.extend_from_slice(&self.preamble.fields);
         }
         let Persistence { keep_alive, http10 } = self.shape.persistence;
+        let more = out.len();
         if !keep_alive {
             out.extend_from_slice(b"Connection: close\r\n");
         } else if http10 {
@@ -259,7 +295,7 @@ impl Reply<'_> {
             out.extend_from_slice(origin);
             out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: Content-Range, ETag\r\n");
         }
-        self.stats.bytes_heads.add((out.len() - from) as u64);
+        heads.add_lines(&out[more..]);
         let answers = match status.0 {
             301 => &self.stats.answers_301,
             304 => &self.stats.answers_304,
@@ -284,4 +320,60 @@ pub(crate) fn decimal(out: &mut Vec<u8>, mut n: u64) {
         }
     }
     out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{CONTROL, PUBLIC};
+    use crate::config::Settings;
+    use crate::order::Ticket;
+    use crate::route;
+    use crate::simulation::{World, kind, patient};
+    use crate::stats::{HeadTotals, Totals};
+    use stentor_wire::http1::{FieldSlots, parse};
+
+    #[test]
+    fn every_byte_of_every_head_counts_as_what_it_is() {
+        let world = World::new(1, kind(), patient());
+        let cors = Cors { origins: vec!["http://a".to_owned()] };
+        let mut cx = world.context(Settings { cors, ..patient() });
+        cx.configure(Arc::new(Settings { server_header: false, ..(*cx.settings).clone() }));
+        let mut expected = HeadTotals::default();
+        let tag = "If-None-Match: \"0badcafe-1\"\r\n";
+        for (role, start, fields) in [
+            (PUBLIC, "GET /small", ""),
+            (PUBLIC, "GET /small", "Origin: http://a\r\n"),
+            (CONTROL, "GET /small", ""),
+            (PUBLIC, "HEAD /small", ""),
+            (PUBLIC, "GET /small", tag),
+            (PUBLIC, "GET /large", ""),
+            (PUBLIC, "GET /none", ""),
+            (PUBLIC, "GET /list=small", ""),
+            (PUBLIC, "GET /-/values?topic=/small", ""),
+            (PUBLIC, "OPTIONS /small", ""),
+            (PUBLIC, "GET /small", "Accept: text/event-stream\r\n"),
+            (CONTROL, "GET /-/status", ""),
+        ] {
+            for persistence in [(true, false), (true, true), (false, false)] {
+                let request = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+                let mut slots = FieldSlots::new();
+                let request = parse(request.as_bytes(), &mut slots).unwrap().request;
+                let (keep_alive, http10) = persistence;
+                let persistence = Persistence { keep_alive, http10 };
+                let mut x = cx.exchange(role, &request, persistence, Ticket::of_nobody());
+                drop(route::answer(&mut x, &request));
+                let answer = cx.out.bytes().clone();
+                cx.out.clear();
+                let end = memchr::memmem::find(&answer, b"\r\n\r\n").unwrap() + 4;
+                let shares = HeadShares::of(&answer[..end]).0;
+                for (total, bytes) in expected.0.iter_mut().zip(shares) {
+                    *total += u64::from(bytes);
+                }
+                let totals = Totals::sum([&*cx.stats]);
+                assert_eq!(totals.heads, expected, "{start}");
+                assert_eq!(totals.bytes_heads, expected.sum());
+            }
+        }
+    }
 }

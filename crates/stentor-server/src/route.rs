@@ -1,9 +1,11 @@
 //! From a request to the endpoint that answers it.
 
 use crate::access::Listener;
+use crate::answers::RequestKind;
 use crate::config::Lookup;
 use crate::endpoint::{self, Sink};
 use crate::exchange::{Answer, Exchange};
+use crate::stats::VALUES_PATH;
 use crate::transport::{EVENTS, long_poll, sse, websocket};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::accepts_events;
@@ -61,6 +63,13 @@ pub(crate) fn is_large(request: &Request<'_>, lookups: &[Lookup]) -> bool {
         || lookups.iter().any(|lookup| target.starts_with(lookup.path.as_bytes()))
 }
 
+/// Whether a request only asks how the server is.
+pub(crate) fn is_probe(request: &Request<'_>) -> bool {
+    let (path, _) = target::split(request.target);
+    let probes: [&[u8]; 4] = [b"/-/healthz", b"/-/readyz", b"/-/status", b"/-/metrics"];
+    is_read(request.method) && probes.contains(&path)
+}
+
 fn is_read(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
@@ -68,6 +77,7 @@ fn is_read(method: Method) -> bool {
 fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
     let listener = x.listener();
     if path == EVENTS && listener.reads {
+        x.reply.answers.asked.kind = RequestKind::Stream;
         return match () {
             () if websocket::is_asked_for(request) => websocket::open(x, request, path, query),
             () if accepts_events(request.accept) => sse::open(x, request, path, query),
@@ -75,15 +85,16 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
         };
     }
     if path == websocket::ECHO && listener.operates && websocket::is_asked_for(request) {
+        x.reply.answers.asked.kind = RequestKind::Stream;
         return websocket::open(x, request, path, query);
     }
     if path.starts_with(b"/-/") || !listener.reads {
         reserved(x, request, path, query);
         return Answer::Now;
     }
-    for lookup in &x.settings.lookups {
+    for (index, lookup) in x.settings.lookups.iter().enumerate() {
         if let Some(names) = request.target.strip_prefix(lookup.path.as_bytes()) {
-            endpoint::values::lookup(x, request, lookup, names);
+            endpoint::values::lookup(x, request, index, names);
             return Answer::Now;
         }
     }
@@ -92,12 +103,14 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
 
 /// GET or HEAD of a topic, which says what it is to be: a stream, a long-poll, or the value.
 fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
+    x.reply.answers.asked.kind = RequestKind::Stream;
     if websocket::is_asked_for(request) {
         return websocket::open(x, request, path, query);
     }
     if accepts_events(request.accept) {
         return sse::open(x, request, path, query);
     }
+    x.reply.answers.asked.kind = RequestKind::Value;
     if long_poll::may_be_asked_for(request, query)
         && let Some(held) = long_poll::hold(x, request, path, query)
     {
@@ -182,7 +195,7 @@ fn allow(publishes: bool, path: &[u8]) -> &'static [u8] {
     }
 }
 
-const VALUES: &[u8] = b"/-/values";
+const VALUES: &[u8] = VALUES_PATH.as_bytes();
 
 /// A request for streams that is longer than this may name many topics.
 const LARGE_TARGET_BYTES: usize = 512;

@@ -4,6 +4,7 @@
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
 use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
@@ -12,8 +13,9 @@ use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::limits::{FILES_RESERVED, PANICS_MAX};
 use crate::mailbox::{Mailbox, Order};
-use crate::order::{CommitError, InMemory, Outcome, ReturnAddress};
+use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::stats::Stats;
+use crate::store::{Loaded, StoreState, Writer, load};
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
@@ -23,10 +25,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
-use stentor_hub::{Applied, Draft, Epoch, Hub, Op, Precondition, Published};
+use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
 use stentor_io::{
-    BindError, Epoll, Inherited, Listener, Reservation, Role, SocketName, User, release_memory,
+    BindError, Epoll, HostDisk, Inherited, Listener, Reservation, Role, SocketName, User,
+    release_memory,
 };
+use stentor_store::{OpenError, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -39,6 +43,19 @@ pub struct Server {
     monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The one that writes to the store, if there is one.
+    writer: Option<JoinHandle<()>>,
+}
+
+/// The log files of a running server.
+#[derive(Clone, Debug)]
+pub struct LogFiles(Arc<AccessLog>);
+
+impl LogFiles {
+    /// Has them opened anew by their names.
+    pub fn reopen(&self) {
+        self.0.reopen();
+    }
 }
 
 /// Why the server did not start. Nothing of it is left.
@@ -50,8 +67,12 @@ pub enum StartError {
     Inherited(SocketName),
     /// A directory whose files are to be served cannot be opened; the error names it.
     Files(io::Error),
+    /// The file of the access log cannot be opened, or nobody can be had to write it.
+    AccessLog(String),
     /// The user to run as is not there, or this process may not become it.
     User(String),
+    /// The store in this directory cannot be read, or not be written to.
+    Store(PathBuf, OpenError),
     /// The host refused something else: files, threads, memory.
     Host(io::Error),
 }
@@ -66,7 +87,19 @@ impl fmt::Display for StartError {
                  of the addresses it is to listen on: name it in listen, control or monitor.listen"
             ),
             StartError::Files(error) => error.fmt(f),
-            StartError::User(reason) => f.write_str(reason),
+            StartError::User(reason) | StartError::AccessLog(reason) => f.write_str(reason),
+            StartError::Store(path, error) => {
+                let path = path.display();
+                write!(f, "the store in {path}: {error}")?;
+                match error {
+                    OpenError::Damaged(_) | OpenError::Refused { .. } => write!(
+                        f,
+                        "; stentor store check {path} lists all that is damaged, and stentor store \
+                         repair {path} keeps what is not"
+                    ),
+                    OpenError::Disk(_) | OpenError::Version { .. } => Ok(()),
+                }
+            }
             StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
         }
     }
@@ -114,6 +147,10 @@ impl Post {
         let control = (operators > 0).then_some(Post::Control);
         (0..public).map(Post::Public).chain(control).collect()
     }
+
+    fn is_public(self) -> bool {
+        matches!(self, Post::Public(_))
+    }
 }
 
 /// The name of the worker's thread.
@@ -144,18 +181,19 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
     // every worker's waker.
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-    let limits = stentor_hub::Limits {
-        topics_max: settings.limits.topics_max,
-        message_bytes_max: settings.limits.message_bytes_max,
-    };
-    let hub = Hub::new(Epoch::random(), settings.topics.clone(), limits);
+    let (recovery, epoch) = open_store(&settings, user.as_ref())?;
+    let hub = empty_hub(&settings, epoch, recovery.is_some());
+    let store = recovery.is_some().then(|| Arc::new(StoreState::new(settings.store.keep)));
     check_files(&settings)?;
     let (compressor, jobs) = Compressor::new();
+    let access = settings.log.access.as_ref();
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
-        sequencer: Box::new(InMemory),
+        sequencer: sequencer(store.as_deref()),
+        store,
         compressor,
         file_cache: Arc::new(FileCache::new()?),
+        access_log: access.map(|_| Arc::new(AccessLog::new(settings.log.access_format))),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
         workers,
@@ -170,28 +208,64 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         monitor: addresses.of(MONITOR).collect(),
         mailboxes,
         threads: Vec::new(),
+        writer: None,
         settings,
     };
     let starters = server.start_workers(&posts, &addresses, user.as_ref());
     let starters = starters.and_then(|starters| {
         server.lay_down_privileges(user.as_ref(), jobs)?;
+        if let Some(recovery) = recovery {
+            // Operators are answered meanwhile.
+            let operators = posts.iter().zip(&starters).filter(|(post, _)| !post.is_public());
+            operators.for_each(|(_, starter)| starter.send(()).unwrap_or_default());
+            server.read_store(recovery)?;
+        }
         Ok(starters)
     });
     match starters {
-        Ok(starters) => {
-            for starter in starters {
-                // A worker that has died says so at the end.
-                let _ = starter.send(());
-            }
-        }
+        // A worker that has died says so at the end; one that was told is told again.
+        Ok(starters) => starters.iter().for_each(|starter| starter.send(()).unwrap_or_default()),
         Err(error) => {
-            // Those that have bound were told nothing, and end.
+            // Those that have bound were told nothing, and end; or they serve operators.
+            server.drain();
             let _ = server.wait();
             return Err(error);
         }
     }
     server.start_file_loader();
     Ok(server)
+}
+
+/// The hub, before anything is read into it.
+fn empty_hub(settings: &Settings, epoch: Epoch, is_stored: bool) -> Hub {
+    let limits = stentor_hub::Limits {
+        topics_max: settings.limits.topics_max,
+        message_bytes_max: settings.limits.message_bytes_max,
+    };
+    // A store has the rules of its time, too.
+    let rules = if is_stored { Vec::new() } else { settings.topics.clone() };
+    Hub::new(epoch, rules, limits)
+}
+
+/// Opens the store, if there is one, and says which life of the sequence it goes on with.
+fn open_store(
+    settings: &Settings,
+    user: Option<&User>,
+) -> Result<(Option<Recovery<HostDisk>>, Epoch), StartError> {
+    let Some(path) = &settings.store.path else { return Ok((None, Epoch::random())) };
+    let told = |error| StartError::Store(path.clone(), error);
+    let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
+    let recovery = Recovery::open(disk).map_err(told)?;
+    let epoch = recovery.epoch().map_or_else(Epoch::random, Epoch::from_number);
+    Ok((Some(recovery), epoch))
+}
+
+/// Who gives changes their places.
+fn sequencer(store: Option<&StoreState>) -> Box<dyn Sequencer> {
+    match store {
+        Some(store) => Box::new(Arc::clone(&store.intake)),
+        None => Box::new(InMemory),
+    }
 }
 
 /// Who the server is to be.
@@ -256,6 +330,12 @@ impl Server {
         self.shared.workers_public
     }
 
+    /// The value of a topic.
+    #[must_use]
+    pub fn value(&self, topic: &TopicName<'_>) -> Option<Arc<Message>> {
+        self.shared.hub.value(topic.as_str())
+    }
+
     /// Publishes from within the process.
     ///
     /// # Errors
@@ -298,7 +378,11 @@ impl Server {
             ("workers", running.workers != settings.workers),
             ("pin", running.pin != settings.pin),
             ("user", user != settings.user),
+            ("store.path", running.store.path != settings.store.path),
+            ("store.keep", running.store.keep != settings.store.keep),
             ("log.format", running.log.format != settings.log.format),
+            ("log.access", running.log.access != settings.log.access),
+            ("log.access_format", running.log.access_format != settings.log.access_format),
             (
                 "limits.message_bytes_max",
                 running.limits.message_bytes_max != settings.limits.message_bytes_max,
@@ -316,10 +400,13 @@ impl Server {
             workers: running.workers,
             pin: running.pin,
             user,
+            store: running.store.clone(),
             ..settings
         };
         check_files(&settings)?;
         settings.log.format = running.log.format;
+        settings.log.access.clone_from(&running.log.access);
+        settings.log.access_format = running.log.access_format;
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
@@ -335,6 +422,12 @@ impl Server {
         }
         let differ = fixed.iter().filter(|(_, differs)| *differs);
         Ok(differ.map(|(name, _)| (*name).to_owned()).collect())
+    }
+
+    /// What opens log files anew, once they were renamed. `None`: there are none.
+    #[must_use]
+    pub fn log_files(&self) -> Option<LogFiles> {
+        self.shared.access_log.clone().map(LogFiles)
     }
 
     /// How long a stop is to be announced before it begins.
@@ -361,9 +454,9 @@ impl Server {
     ///
     /// # Errors
     /// A worker broke; the others went on without it.
-    pub fn wait(self) -> Result<(), String> {
+    pub fn wait(mut self) -> Result<(), String> {
         let mut result = Ok(());
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             let name = thread.thread().name().unwrap_or("worker").to_owned();
             match thread.join() {
                 Ok(Ok(())) => {}
@@ -371,7 +464,63 @@ impl Server {
                 Err(_) => result = Err(format!("{name} panicked")),
             }
         }
+        if let Some(log) = &self.shared.access_log {
+            log.close();
+        }
+        // Nothing is published any more.
+        if let (Some(writer), Some(store)) = (self.writer.take(), &self.shared.store) {
+            store.intake.end();
+            if writer.join().is_err() {
+                result = Err("the thread of the store panicked".to_owned());
+            }
+        }
         result
+    }
+
+    /// Fills the hub from the store, and has what is published from now on written to it.
+    fn read_store(&mut self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
+        let Some(store) = self.shared.store.clone() else { return Ok(()) };
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        let hub = &self.shared.hub;
+        let since_us = stentor_io::monotonic_us();
+        let mut told_us = since_us;
+        let loaded = load(recovery, hub, self.settings.store.keep, |progress| {
+            store.reading.note(progress);
+            let now_us = stentor_io::monotonic_us();
+            if now_us - told_us > READING_LOG_US {
+                told_us = now_us;
+                tracing::info!("{}", store.reading);
+            }
+        });
+        let told = |error| match (error, &self.settings.user) {
+            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
+                "the store in {}: {error}; the directory and its files must belong to user \
+                 '{user}', as whom the server runs",
+                path.display()
+            )),
+            (error, _) => StartError::Store(path.clone(), error),
+        };
+        let Loaded { recovered, upto_generation } = loaded.map_err(told)?;
+        if let Some((file, offset)) = &recovered.torn {
+            tracing::warn!(
+                "{file} ends at offset {offset} with something unfinished, which nobody was \
+                 promised: it is left out"
+            );
+        }
+        let took_ms = (stentor_io::monotonic_us() - since_us) / 1_000;
+        let topics = hub.counts().topics;
+        tracing::info!("the store in {} was read in {took_ms} ms: {topics} topics", path.display());
+        let begun =
+            stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+        if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
+            return Err(told(error.clone().into()));
+        }
+        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
+        store.attach(hub);
+        hub.continue_by(&self.settings.topics, upto_generation);
+        self.writer = Some(Writer::new(begun, intake, Arc::clone(hub), stats).start()?);
+        store.reading.end();
+        Ok(())
     }
 
     /// Once there are files to be kept, there is somebody who keeps them. Without, they are served
@@ -393,7 +542,27 @@ impl Server {
             // Root was let in everywhere.
             check_files(&self.settings)?;
         }
+        self.start_access_log()?;
         Ok(jobs.start()?)
+    }
+
+    /// Opens the access log, and has it written by whom the server runs as: it is opened again as
+    /// that user.
+    fn start_access_log(&self) -> Result<(), StartError> {
+        let (Some(log), Some(target)) = (&self.shared.access_log, &self.settings.log.access) else {
+            return Ok(());
+        };
+        log.start(target).map_err(|error| {
+            let hint = match &self.settings.user {
+                Some(user) if error.kind() == io::ErrorKind::PermissionDenied => format!(
+                    "; the server runs as user '{user}', who must be able to write to its directory"
+                ),
+                _ => String::new(),
+            };
+            StartError::AccessLog(format!(
+                "the access log {target} cannot be opened: {error}{hint}"
+            ))
+        })
     }
 
     /// Has every worker bind. They accept when they are told to start, and end when whoever could
@@ -513,6 +682,9 @@ impl From<&SocketName> for ControlAddress {
         }
     }
 }
+
+/// How often it is said how far the store has been read.
+const READING_LOG_US: u64 = 1_000_000;
 
 /// What a worker does on its own thread before it may accept.
 fn prepare(

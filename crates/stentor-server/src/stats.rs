@@ -3,8 +3,15 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
+use crate::answers::RequestKind;
+use crate::config::Lookup;
+use serde::ser::{SerializeMap, Serializer};
+use std::sync::{Arc, Mutex, PoisonError};
+use stentor_hub::OwnFields;
 use stentor_io::Counter;
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
+use stentor_wire::lookup::LineShares;
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// How long something took, counted by how long: with one writer.
 #[derive(Debug, Default)]
@@ -19,6 +26,23 @@ impl Histogram {
         self.buckets[BOUNDS_US.partition_point(|&bound| bound < us)].add(1);
         self.sum_us.add(us);
     }
+
+    fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.buckets.iter().chain([&self.sum_us])
+    }
+
+    fn pack(&self, out: &mut Packer) {
+        self.counters().map(Counter::value).collect::<Vec<_>>().pack(out);
+    }
+
+    fn unpack(&self, input: &mut Unpacker<'_>) -> Unpacked<()> {
+        let values = Vec::<u64>::unpack(input)?;
+        if values.len() != self.counters().count() {
+            return Err(MISFIT);
+        }
+        self.counters().zip(values).for_each(|(counter, value)| counter.set(value));
+        Ok(())
+    }
 }
 
 /// The sum of histograms at one moment.
@@ -30,6 +54,18 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// One histogram as it is now.
+    pub(crate) fn of(histogram: &Histogram) -> Times {
+        let mut times = Times::default();
+        times.add(histogram);
+        times
+    }
+
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
     fn add(&mut self, histogram: &Histogram) {
         for (total, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
             *total = total.wrapping_add(bucket.value());
@@ -38,9 +74,189 @@ impl Times {
     }
 }
 
-/// The bounds of a histogram's buckets, in microseconds: a tenth of a millisecond to ten seconds.
-pub(crate) const BOUNDS_US: [u64; 11] =
-    [100, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000, 10_000_000];
+/// The bounds of a histogram's buckets, in microseconds: what a request takes at an idle server, to
+/// ten seconds.
+#[rustfmt::skip]
+pub(crate) const BOUNDS_US: [u64; 14] = [
+    25, 50, 100, 250, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000,
+    10_000_000,
+];
+
+/// Bytes of response heads by what they are, each part at the place of its number.
+#[derive(Debug, Default)]
+pub(crate) struct Heads([Counter; HEAD_PARTS]);
+
+impl Heads {
+    /// Counts bytes of one part.
+    pub(crate) fn add(&self, part: HeadPart, bytes: usize) {
+        self.0[part as usize].add(bytes as u64);
+    }
+
+    /// Counts the fields of a message, whose lengths are known, and the empty line behind them.
+    pub(crate) fn add_own(&self, fields: OwnFields) {
+        self.add(HeadPart::End, b"\r\n".len());
+        for (part, bytes) in OwnFields::PARTS.into_iter().zip(fields.0) {
+            self.add(part, usize::from(bytes));
+        }
+    }
+
+    /// Counts what was taken apart when it was made.
+    pub(crate) fn add_shares(&self, shares: &HeadShares) {
+        for (counter, bytes) in self.0.iter().zip(shares.0) {
+            counter.add(u64::from(bytes));
+        }
+    }
+
+    /// Counts lines that were made for one answer.
+    pub(crate) fn add_lines(&self, lines: &[u8]) {
+        head_lines(lines).for_each(|(part, line)| self.add(part, line.len()));
+    }
+}
+
+/// The sum of heads at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadTotals(pub(crate) [u64; HEAD_PARTS]);
+
+impl HeadTotals {
+    fn add(&mut self, heads: &Heads) {
+        for (total, counter) in self.0.iter_mut().zip(&heads.0) {
+            *total = total.wrapping_add(counter.value());
+        }
+    }
+
+    /// The parts by their names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        HeadPart::ALL.into_iter().zip(self.0).map(|(part, bytes)| (part.name(), bytes))
+    }
+
+    /// All of them.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, bytes| sum.wrapping_add(*bytes))
+    }
+}
+
+impl serde::Serialize for HeadTotals {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(HEAD_PARTS))?;
+        for (name, bytes) in self.named() {
+            map.serialize_entry(name, &bytes)?;
+        }
+        map.end()
+    }
+}
+
+/// What one worker counts of a route that answers several values.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Route {
+    /// What its path begins with.
+    path: String,
+    requests: Counter,
+    names: Counter,
+    values: Counter,
+    name_bytes: Counter,
+    template: Counter,
+}
+
+impl Route {
+    pub(crate) fn new(path: &str) -> Route {
+        let [requests, names, values, name_bytes, template] = Default::default();
+        Route { path: path.to_owned(), requests, names, values, name_bytes, template }
+    }
+
+    /// Takes note of a request for so many names.
+    pub(crate) fn count(&self, names: usize) {
+        self.requests.add(1);
+        self.names.add(names as u64);
+    }
+
+    /// Takes note of an answer that was sent.
+    pub(crate) fn count_body(&self, shares: LineShares) {
+        self.values.add(shares.values as u64);
+        self.name_bytes.add(shares.names as u64);
+        self.template.add(shares.template as u64);
+    }
+
+    /// What the bodies were that were sent so far.
+    pub(crate) fn counted(&self) -> LineShares {
+        let [values, names, template] = [&self.values, &self.name_bytes, &self.template]
+            .map(|counter| usize::try_from(counter.value()).unwrap_or(usize::MAX));
+        LineShares { values, names, template }
+    }
+
+    fn counters(&self) -> [&Counter; 5] {
+        [&self.requests, &self.names, &self.values, &self.name_bytes, &self.template]
+    }
+}
+
+/// The sum of what workers have counted of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct RouteTotals {
+    /// What its path begins with.
+    pub(crate) path: String,
+    /// Requests that were answered, 304 and refusals of what was too much included.
+    pub(crate) requests: u64,
+    /// Names that were asked for.
+    pub(crate) names: u64,
+    /// Of the bodies, bytes that are values.
+    pub(crate) bytes_values: u64,
+    /// Bytes that are names.
+    pub(crate) bytes_names: u64,
+    /// All others.
+    pub(crate) bytes_template: u64,
+}
+
+/// The routes of a worker, as others see them. The worker has the same ones at hand, and takes this
+/// lock only when the settings change.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Mutex<Vec<Arc<Route>>>);
+
+impl Routes {
+    /// Goes by these look-ups from now on: the page of many values first, then a route for each, in
+    /// their order. A path that was there goes on counting.
+    pub(crate) fn renew(&self, lookups: &[Lookup]) -> Vec<Arc<Route>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths =
+            [VALUES_PATH].into_iter().chain(lookups.iter().map(|route| route.path.as_str()));
+        let renewed = paths.map(|path| {
+            let known = all.iter().find(|route| route.path == path);
+            known.map_or_else(|| Arc::new(Route::new(path)), Arc::clone)
+        });
+        *all = renewed.collect();
+        all.clone()
+    }
+
+    fn all(&self) -> Vec<Arc<Route>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What all workers have counted, route by route, in the order of the settings.
+    pub(crate) fn sum<'a>(workers: impl IntoIterator<Item = &'a Stats>) -> Vec<RouteTotals> {
+        let mut totals: Vec<RouteTotals> = Vec::new();
+        for route in workers.into_iter().flat_map(|worker| worker.routes.all()) {
+            let at = totals.iter().position(|total| total.path == route.path);
+            let at = at.unwrap_or_else(|| {
+                totals.push(RouteTotals { path: route.path.clone(), ..RouteTotals::default() });
+                totals.len() - 1
+            });
+            let total = &mut totals[at];
+            let sums = [
+                &mut total.requests,
+                &mut total.names,
+                &mut total.bytes_values,
+                &mut total.bytes_names,
+                &mut total.bytes_template,
+            ];
+            for (sum, counter) in sums.into_iter().zip(route.counters()) {
+                *sum = sum.wrapping_add(counter.value());
+            }
+        }
+        totals
+    }
+}
+
+/// The path of the page of many values.
+pub(crate) const VALUES_PATH: &str = "/-/values";
 
 macro_rules! stats {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -52,12 +268,21 @@ macro_rules! stats {
             /// From the publishing of a message until the last of its readers on this worker was
             /// visited.
             pub(crate) fan_outs: Histogram,
+            /// From when a request was whole until its answer had left, by the kinds of requests.
+            pub(crate) requests_by_kind: [Histogram; RequestKind::ALL.len()],
+            /// Bytes of response heads.
+            pub(crate) heads: Heads,
+            /// Look-ups by route.
+            pub(crate) routes: Routes,
         }
 
         impl Stats {
-            /// All counters with their names, but those of the histogram.
-            fn counters(&self) -> Vec<(&'static str, &Counter)> {
-                vec![$((stringify!($name), &self.$name),)*]
+            /// All counters with their names, but those of histograms and of routes.
+            fn counters(&self) -> Vec<(String, &Counter)> {
+                let heads = HeadPart::ALL.into_iter().zip(&self.heads.0);
+                let heads = heads.map(|(part, bytes)| (format!("heads.{}", part.name()), bytes));
+                let all = vec![$((stringify!($name).to_owned(), &self.$name),)*];
+                all.into_iter().chain(heads).collect()
             }
         }
 
@@ -65,8 +290,14 @@ macro_rules! stats {
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
         pub(crate) struct Totals {
             $($(#[doc = $doc])+ pub(crate) $name: u64,)+
+            /// Bytes of response heads.
+            pub(crate) bytes_heads: u64,
             #[serde(skip)]
             pub(crate) fan_outs: Times,
+            #[serde(skip)]
+            pub(crate) requests_by_kind: [Times; RequestKind::ALL.len()],
+            #[serde(skip)]
+            pub(crate) heads: HeadTotals,
         }
 
         impl Totals {
@@ -76,7 +307,14 @@ macro_rules! stats {
                 for worker in workers {
                     $(totals.$name = totals.$name.wrapping_add(worker.$name.value());)+
                     totals.fan_outs.add(&worker.fan_outs);
+                    for (times, histogram) in
+                        totals.requests_by_kind.iter_mut().zip(&worker.requests_by_kind)
+                    {
+                        times.add(histogram);
+                    }
+                    totals.heads.add(&worker.heads);
                 }
+                totals.bytes_heads = totals.heads.sum();
                 totals
             }
         }
@@ -84,17 +322,25 @@ macro_rules! stats {
 }
 
 impl Stats {
+    fn histograms(&self) -> impl Iterator<Item = &Histogram> {
+        [&self.fan_outs].into_iter().chain(&self.requests_by_kind)
+    }
+
     /// What was counted so far, each counter by its name.
     pub(crate) fn pack(&self, out: &mut Packer) {
-        let Histogram { buckets, sum_us } = &self.fan_outs;
         let counters = self.counters();
         (counters.len() as u32).pack(out);
         for (name, counter) in counters {
-            name.to_owned().pack(out);
+            name.pack(out);
             counter.value().pack(out);
         }
-        buckets.each_ref().map(Counter::value).pack(out);
-        sum_us.value().pack(out);
+        let routes = self.routes.all();
+        (routes.len() as u32).pack(out);
+        for route in routes {
+            route.path.pack(out);
+            route.counters().map(Counter::value).pack(out);
+        }
+        self.histograms().for_each(|histogram| histogram.pack(out));
     }
 
     /// Goes on where another worker ended, without connections yet. Counters that are not known
@@ -103,14 +349,21 @@ impl Stats {
         let counters = self.counters();
         for _ in 0..u32::unpack(input)? {
             let (name, value) = (String::unpack(input)?, u64::unpack(input)?);
-            if let Some((_, counter)) = counters.iter().find(|(known, _)| **known == name) {
+            if let Some((_, counter)) = counters.iter().find(|(known, _)| *known == name) {
                 counter.set(value);
             }
         }
-        let Histogram { buckets, sum_us } = &self.fan_outs;
-        let values = <[u64; BOUNDS_US.len() + 1]>::unpack(input)?;
-        buckets.iter().zip(values).for_each(|(bucket, value)| bucket.set(value));
-        sum_us.set(u64::unpack(input)?);
+        let routes = self.routes.all();
+        for _ in 0..u32::unpack(input)? {
+            let (path, values) = (String::unpack(input)?, <[u64; 5]>::unpack(input)?);
+            if let Some(route) = routes.iter().find(|route| route.path == path) {
+                let counters = route.counters().into_iter().zip(values);
+                counters.for_each(|(counter, value)| counter.set(value));
+            }
+        }
+        for histogram in self.histograms() {
+            histogram.unpack(input)?;
+        }
         self.close(false);
         Ok(())
     }
@@ -118,9 +371,9 @@ impl Stats {
     /// As if nothing had been counted yet.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn forget(&self) {
-        let Histogram { buckets, sum_us } = &self.fan_outs;
         let counters = self.counters().into_iter().map(|(_, counter)| counter);
-        counters.chain(buckets).chain([sum_us]).for_each(|counter| counter.set(0));
+        counters.chain(self.histograms().flat_map(Histogram::counters)).for_each(|c| c.set(0));
+        self.routes.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The worker has ended: none of its connections is there any more. `is_lost` says that it
@@ -177,8 +430,13 @@ stats! {
     conflated,
     /// Readers told that messages are missing.
     gaps,
-    /// Bytes of streams, heads excepted.
+    /// Bytes of streams, heads excepted: messages in the forms they are sent in.
     bytes_streams,
+    /// Of these, bytes of the messages' data. A form that is deflated has none that could be told
+    /// from the rest.
+    bytes_streams_data,
+    /// Of these, bytes of deflated forms.
+    bytes_streams_deflated,
     /// Bytes that connections own: input that is not complete, answers they do not read,
     /// subscriptions.
     readers_bytes,
@@ -241,10 +499,10 @@ stats! {
     publishes_refused,
     /// Connections ended in the middle of a request or an answer because a deadline passed.
     timeouts,
+    /// Lines of the access log that were dropped, since it was not written fast enough.
+    access_log_dropped,
     /// Bytes received.
     bytes_in,
-    /// Bytes of response heads.
-    bytes_heads,
     /// Bytes of response bodies.
     bytes_bodies,
 }

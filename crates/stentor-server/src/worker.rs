@@ -122,7 +122,7 @@ impl Worker {
     /// fan-out, the graceful stop.
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
-        self.cx.tick(now_ms, io.unix_s());
+        self.cx.tick(now_ms, io.turn_us(), io.unix_s());
         for _ in 0..EXPIRIES_PER_TURN {
             let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
             let peer = Peer::from_index(index as u32);
@@ -154,6 +154,7 @@ impl Worker {
         }
         self.relieve(io);
         self.measure();
+        self.cx.hand_over_lines();
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
@@ -295,7 +296,7 @@ impl Worker {
         io.refuse_new(self.cx.settings.drain_new);
         self.cx.draining = true;
         let now_ms = io.now_ms();
-        self.cx.tick(now_ms, io.unix_s());
+        self.cx.tick(now_ms, io.turn_us(), io.unix_s());
         let drain_ms = self.cx.settings.drain_ms;
         let listeners_until_ms = now_ms + drain_ms.min(DRAIN_ACCEPT_MS);
         let (look_ms, until_ms) = (now_ms + DRAIN_LOOK_MS, now_ms + drain_ms);
@@ -355,7 +356,7 @@ impl<B: Backend> Handler<B> for Worker {
         role: Role,
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
-        self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
         let Some(counted) = self.cx.count_in(role, address) else {
@@ -364,6 +365,7 @@ impl<B: Backend> Handler<B> for Worker {
         };
         self.cx.connections(role).add(1);
         self.open += 1;
+        self.cx.begin_connection(peer, address);
         self.connections.grow(peer.index()).open(role, address.is_some(), counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,
@@ -378,14 +380,14 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.begin_visit();
         let Some(connection) = self.connections.at(peer.index()) else { return false };
         if writable && connection.is_blocked() {
-            self.cx.tick(io.now_ms(), io.unix_s());
+            self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
             self.with(peer, |connection, cx| connection.go_on(cx, io, peer));
         }
         self.connections.at(peer.index()).is_some_and(|connection| connection.reads())
     }
 
     fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
-        self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         self.cx.stats.bytes_in.add(bytes.len() as u64);
         self.with(peer, |connection, cx| connection.receive(cx, io, peer, bytes))
             .unwrap_or(Flow::Closed)

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::AddAssign;
 
 use memchr::memchr2;
 
@@ -56,23 +57,33 @@ impl Template {
 
     /// Appends the template with its holes filled to `out`.
     pub fn write(&self, out: &mut Vec<u8>, name: &str, value: &[u8]) {
-        for piece in &self.pieces {
-            out.extend_from_slice(match piece {
-                Piece::Literal(literal) => literal,
-                Piece::Name => name.as_bytes(),
-                Piece::Value => value,
-            });
-        }
+        self.filled(name, value).for_each(|(_, bytes)| out.extend_from_slice(bytes));
     }
 
-    /// How many bytes [`Template::write`] appends.
-    pub fn written_len(&self, name: &str, value: &[u8]) -> usize {
-        let len = |piece: &Piece| match piece {
-            Piece::Literal(literal) => literal.len(),
-            Piece::Name => name.len(),
-            Piece::Value => value.len(),
-        };
-        self.pieces.iter().map(len).sum()
+    /// What [`Template::write`] appends, piece by piece.
+    pub fn filled<'a>(
+        &'a self,
+        name: &'a str,
+        value: &'a [u8],
+    ) -> impl Iterator<Item = (PieceKind, &'a [u8])> {
+        self.pieces.iter().map(move |piece| match piece {
+            Piece::Literal(literal) => (PieceKind::Literal, &literal[..]),
+            Piece::Name => (PieceKind::Name, name.as_bytes()),
+            Piece::Value => (PieceKind::Value, value),
+        })
+    }
+
+    /// How many bytes [`Template::write`] appends, by what they are.
+    pub fn written_len(&self, name: &str, value: &[u8]) -> LineShares {
+        let mut shares = LineShares::default();
+        for (kind, bytes) in self.filled(name, value) {
+            *match kind {
+                PieceKind::Literal => &mut shares.template,
+                PieceKind::Name => &mut shares.names,
+                PieceKind::Value => &mut shares.values,
+            } += bytes.len();
+        }
+        shares
     }
 
     /// Whether there is a `{name}`.
@@ -97,6 +108,43 @@ impl fmt::Display for Template {
             Piece::Name => f.write_str("{name}"),
             Piece::Value => f.write_str("{value}"),
         })
+    }
+}
+
+/// What a piece of a line is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PieceKind {
+    /// As the template says.
+    Literal,
+    /// The name that was asked for.
+    Name,
+    /// The value.
+    Value,
+}
+
+/// How many bytes of a look-up's answer are what.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LineShares {
+    /// Values, in JSON with what it takes to write them in it.
+    pub values: usize,
+    /// Names, in JSON with their quotes.
+    pub names: usize,
+    /// All that is neither: the template, and what stands between.
+    pub template: usize,
+}
+
+impl LineShares {
+    /// All of them.
+    pub fn sum(self) -> usize {
+        self.values + self.names + self.template
+    }
+}
+
+impl AddAssign for LineShares {
+    fn add_assign(&mut self, more: LineShares) {
+        self.values += more.values;
+        self.names += more.names;
+        self.template += more.template;
     }
 }
 

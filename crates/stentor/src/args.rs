@@ -1,13 +1,14 @@
 //! The command line: the list of commands, and how settings are put together from all sources.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Settings, parse_address};
 
 use crate::{
-    Failure, bench, check, completions, config, demo, publish, serve, status, subscribe, tune,
+    Failure, bench, check, completions, config, demo, publish, serve, status, store, subscribe,
+    tune,
 };
 
 /// Publish once; every reader hears it.
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
+    Store(store::StoreArgs),
     Completions(completions::CompletionsArgs),
     #[cfg(feature = "man")]
     #[command(hide = true)]
@@ -61,6 +63,9 @@ pub(crate) struct ServerFlags {
     /// repeated
     #[arg(long, value_name = "ADDRESS")]
     monitor: Vec<ControlAddress>,
+    /// Directory of the store, by which values and history outlive the process
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
@@ -82,6 +87,9 @@ impl ServerFlags {
         }
         if !self.monitor.is_empty() {
             settings.monitor.clone_from(&self.monitor);
+        }
+        if self.data.is_some() {
+            settings.store.path.clone_from(&self.data);
         }
         if let Some(workers) = self.workers {
             settings.workers = workers.into();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stentor_server::config::{LogFormat, Settings};
+use stentor_server::cost::{Account, accounts};
 use tracing::Level;
 
 use crate::Failure;
@@ -14,10 +15,24 @@ use crate::args::usage;
 ///
 /// Prints what the file comes to, with the defaults for what it leaves out. The environment is
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
+///
+/// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
+/// file, byte by byte, and what each part costs: docs/cost.md says how to read it.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     /// Configuration file (TOML)
     file: PathBuf,
+    /// Show what every byte that is sent is for, in Mbit/s and GB a month
+    #[arg(long)]
+    cost: bool,
+    /// How many of each are sent a second, for --cost
+    #[arg(long, value_name = "N", requires = "cost", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: u64,
+    /// Bytes of a value, for --cost
+    #[arg(long, value_name = "N", requires = "cost", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(..=MIB))]
+    bytes: u64,
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
@@ -25,8 +40,64 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     settings
         .validate()
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
-    crate::print(&summary(&settings))
+    let mut text = summary(&settings);
+    if args.cost {
+        let bytes = usize::try_from(args.bytes).unwrap_or(usize::MAX);
+        let accounts = accounts(&settings, bytes)
+            .map_err(|error| Failure::Failed(format!("nothing can be shown: {error}")))?;
+        text += &costs(&accounts, args.rate, args.bytes);
+    }
+    crate::print(&text)
 }
+
+/// A table for each account: bytes, their share, and what they cost at that rate.
+fn costs(accounts: &[Account], rate: u64, bytes: u64) -> String {
+    let mut text = format!(
+        "\nWhat it costs: values of {bytes} bytes, {rate} of each kind a second.\n\
+         1 Mbit/s is 1,000,000 bits a second, 1 GB is 1,000,000,000 bytes, a month has 30 days.\n\
+         TCP, IP and Ethernet are not in it: 66 bytes more for each packet, which holds up to \
+         1,448.\n"
+    );
+    for account in accounts {
+        let all = account.bytes();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "\n{}\n  {:<LABEL_WIDTH$} {:>7} {:>6} {:>9} {:>10}",
+            account.title, "", "bytes", "%", "Mbit/s", "GB/month"
+        );
+        let mut line = |label: &str, bytes: usize| {
+            let a_second = bytes as f64 * rate as f64;
+            let _ = writeln!(
+                text,
+                "  {:<LABEL_WIDTH$} {bytes:>7} {:>6.1} {:>9.2} {:>10.1}",
+                shortened(label),
+                bytes as f64 * 100.0 / all.max(1) as f64,
+                a_second * 8.0 / 1e6,
+                a_second * SECONDS_A_MONTH / 1e9,
+            );
+        };
+        account.rows.iter().for_each(|row| line(&row.label, row.bytes));
+        line("all", all);
+    }
+    text
+}
+
+/// As much of a label as there is room for.
+fn shortened(label: &str) -> String {
+    if label.chars().count() <= LABEL_WIDTH {
+        return label.to_owned();
+    }
+    let mut short: String = label.chars().take(LABEL_WIDTH - 1).collect();
+    short.push('…');
+    short
+}
+
+const LABEL_WIDTH: usize = 47;
+
+const SECONDS_A_MONTH: f64 = 30.0 * 86_400.0;
+
+const MIB: u64 = 1 << 20;
 
 /// "ok", and a line for each thing of note.
 fn summary(settings: &Settings) -> String {
@@ -46,6 +117,11 @@ fn summary(settings: &Settings) -> String {
     if (level, format) != (Level::INFO, LogFormat::Text) {
         let form = if format == LogFormat::Json { "JSON" } else { "text" };
         line("log", format!("{} in {form}", level.as_str().to_ascii_lowercase()));
+    }
+    if let Some(target) = &settings.log.access {
+        let (format, one_of) = (settings.log.access_format.name(), settings.log.access_sample);
+        let sample = if one_of == 1 { String::new() } else { format!(", 1 of {one_of}") };
+        line("access", format!("to {target}, {format}{sample}"));
     }
     if !settings.cors.origins.is_empty() {
         line("cors", join(&settings.cors.origins));
@@ -76,10 +152,12 @@ fn join<T: ToString>(items: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_server::cost::Row;
 
     #[test]
     fn a_summary() {
         let text = "listen = '127.0.0.1:80'\nworkers = 2\nuser = 'www'\n[log]\nlevel = 'debug'\n\
+                    access = './access.log'\naccess_sample = 9\n\
                     [[topics]]\nmatch = '/a'\n[[lookup]]\n\
                     path = '/list='\ntopics = '/{name}'\nline = '{value}'\n\
                     [[static]]\nroot = '/srv/www'\n[[static]]\npath = '/docs'\nroot = 'docs'";
@@ -87,8 +165,25 @@ mod tests {
         assert_eq!(
             summary(&settings),
             "ok\n  listen    127.0.0.1:80\n  control   127.0.0.1:8081\n  workers   2\n  \
-             user      www\n  log       debug in text\n  topics    1 rule\n  \
+             user      www\n  log       debug in text\n  \
+             access    to ./access.log, combined, 1 of 9\n  topics    1 rule\n  \
              lookup    /list= in lines\n  static    / from /srv/www\n  static    /docs/ from docs\n"
         );
+    }
+
+    #[test]
+    fn what_a_byte_costs() {
+        let row = |label: &str, bytes| Row { label: label.to_owned(), bytes };
+        let rows = vec![row("hq_str_", 7), row(&"x".repeat(60), 93)];
+        let account = Account { title: "a line".to_owned(), rows };
+        // The finance pages: 7 bytes a line cost 106.8 Mbit/s, that is with 1.9 million lines.
+        let text = costs(&[account], 1_907_143, 93);
+        let lines: Vec<&str> = text.lines().skip(5).collect();
+        let title = format!("  {:47}   bytes      %    Mbit/s   GB/month", "");
+        assert_eq!(lines[..2], ["a line", &title]);
+        assert_eq!(lines[2], format!("  {:47}       7    7.0    106.80    34603.2", "hq_str_"));
+        let long = format!("{}…", "x".repeat(46));
+        assert_eq!(lines[3], format!("  {long}      93   93.0   1418.91   459728.3"));
+        assert!(lines[4].starts_with("  all  ") && lines.len() == 5, "{text}");
     }
 }

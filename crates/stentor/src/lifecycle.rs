@@ -8,7 +8,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
 use stentor_server::config::{LogFormat, Settings};
-use stentor_server::{Inherited, Server};
+use stentor_server::{Inherited, LogFiles, Server};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, info, warn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -64,6 +64,8 @@ pub(crate) enum Told {
     Stop,
     /// SIGHUP
     Reload,
+    /// SIGUSR1
+    Reopen,
 }
 
 /// The signals this process listens to. Register them before the server starts: from then on none
@@ -83,7 +85,7 @@ impl Signals {
         for signal in self.0.forever() {
             match signal {
                 SIGHUP => return Told::Reload,
-                SIGUSR1 => info!("SIGUSR1 is ignored: there is no log file to reopen"),
+                SIGUSR1 => return Told::Reopen,
                 SIGUSR2 => info!("SIGUSR2 is ignored: it is kept for upgrades"),
                 _ => return Told::Stop,
             }
@@ -92,12 +94,27 @@ impl Signals {
     }
 }
 
+/// Opens log files anew: a tool that rotates them has renamed them.
+pub(crate) fn reopen(files: Option<&LogFiles>) {
+    match files {
+        Some(files) => files.reopen(),
+        None => info!("SIGUSR1 is ignored: there is no log file to reopen"),
+    }
+}
+
 /// Stops gracefully: announces it, then answers what was asked. A second signal to stop ends the
 /// process at once.
 pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> {
     notify(&[NotifyState::Stopping]);
+    let files = server.log_files();
     thread::spawn(move || {
-        while signals.wait() != Told::Stop {}
+        loop {
+            match signals.wait() {
+                Told::Stop => break,
+                Told::Reload => {}
+                Told::Reopen => reopen(files.as_ref()),
+            }
+        }
         eprintln!("stentor: ended at once");
         process::exit(1);
     });

@@ -21,6 +21,7 @@ mod man;
 mod publish;
 mod serve;
 mod status;
+mod store;
 mod subscribe;
 mod tune;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Completions(args) => completions::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
@@ -59,7 +61,12 @@ fn main() -> ExitCode {
 /// Prints to standard output. A reader that has gone away is no failure; a full disk is.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output.
+fn written(result: std::io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Failed(format!("standard output cannot be written: {error}")))
         }

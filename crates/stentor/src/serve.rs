@@ -16,7 +16,8 @@ use crate::{Failure, tune};
 /// Run the server
 ///
 /// SIGTERM and SIGINT stop it gracefully: no new connections, what was asked is answered, and it
-/// ends within the drain time; a second one ends it at once. SIGHUP reads the configuration again.
+/// ends within the drain time; a second one ends it at once. SIGHUP reads the configuration again,
+/// SIGUSR1 opens the access log again.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
@@ -78,15 +79,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     lifecycle::notify(&[NotifyState::Ready]);
-    while let Told::Reload = signals.wait() {
-        // Which moment it was tells the supervisor that this is the reload it asked for.
-        if let Ok(now) = NotifyState::monotonic_usec_now() {
-            lifecycle::notify(&[NotifyState::Reloading, now]);
+    loop {
+        match signals.wait() {
+            Told::Stop => return lifecycle::stop(server, signals),
+            Told::Reopen => lifecycle::reopen(server.log_files().as_ref()),
+            Told::Reload => {
+                // Which moment it was tells the supervisor that this is the reload it asked for.
+                if let Ok(now) = NotifyState::monotonic_usec_now() {
+                    lifecycle::notify(&[NotifyState::Reloading, now]);
+                }
+                reload(args, &mut server, &log);
+                lifecycle::notify(&[NotifyState::Ready]);
+            }
         }
-        reload(args, &mut server, &log);
-        lifecycle::notify(&[NotifyState::Ready]);
     }
-    lifecycle::stop(server, signals)
 }
 
 impl ServeArgs {
@@ -143,7 +149,8 @@ Examples:
   stentor serve --listen 0.0.0.0:80 --user www  bind as root, then run as another user
   stentor serve --root /srv/www                 files too, where no topic answers
   stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
-  kill -HUP $(pidof stentor)                    read the configuration again";
+  kill -HUP $(pidof stentor)                    read the configuration again
+  kill -USR1 $(pidof stentor)                   open the access log again, once it was renamed";
 
 #[cfg(test)]
 mod tests {

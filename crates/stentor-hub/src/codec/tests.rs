@@ -36,12 +36,20 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let control = proptest::option::of("[a-z=0-9]{1,20}");
-    ("(/[a-c*]){1,3}(/\\*\\*)?", any::<u32>(), any::<usize>(), control).prop_map(
-        |(pattern, history, history_bytes, control)| Rule {
+    let (leave_out, keep) = (any::<[bool; 3]>(), (0..KEEPS.len()).prop_map(|index| KEEPS[index]));
+    let kept = (any::<u32>(), any::<usize>(), keep);
+    ("(/[a-c*]){1,3}(/\\*\\*)?", kept, control, leave_out).prop_map(
+        |(pattern, (history, history_bytes, keep), control, left_out)| Rule {
             pattern: Pattern::parse(&pattern).unwrap(),
             history,
             history_bytes,
             cache_control: control.map(|text| CacheControl::parse(&text).unwrap()),
+            leave_out: LeaveOut {
+                last_modified: left_out[0],
+                cache_control: left_out[1],
+                vary: left_out[2],
+            },
+            keep,
         },
     )
 }

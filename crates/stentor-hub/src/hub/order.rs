@@ -239,7 +239,7 @@ impl Hub {
         Ok(Applied::Deleted(deletion))
     }
 
-    fn replace_rules(&self, rules: Vec<Rule>, place: Place) -> Applied {
+    pub(super) fn replace_rules(&self, rules: Vec<Rule>, place: Place) -> Applied {
         // Every topic goes through every change of rules: what is trimmed by one, and not by the
         // next, must be trimmed however slowly the sweep goes.
         let _sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
@@ -353,7 +353,7 @@ impl Sequence {
         self.bytes_kept += message.data().len();
     }
 
-    fn subtract(&mut self, evicted: &Evicted) {
+    pub(super) fn subtract(&mut self, evicted: &Evicted) {
         self.messages_kept -= evicted.len();
         self.bytes_kept -= evicted.iter().map(|message| message.data().len()).sum::<usize>();
     }

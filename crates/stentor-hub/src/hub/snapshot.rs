@@ -1,4 +1,4 @@
-//! A hub as bytes, written while it is published to, and a hub made of them.
+//! A hub as bytes, written while it is published to, and an empty hub filled with them.
 //!
 //! A snapshot is written in slices, in the order of names, and nobody waits meanwhile. So it is of
 //! no one moment: its beginning (the numbers, the rules, the deletions that are remembered) is of
@@ -9,21 +9,22 @@
 //!
 //! Behind the magic bytes come sections, each with its length (four bytes, little-endian) and a
 //! byte that says what it is: `B` the beginning, `R` terms, `D` a deletion, `T` a topic, `E` the
-//! end. Terms are written when something first refers to them, and referred to by their index. The
+//! end. Terms are written with an index when something first refers to them by it. The
 //! first are the rules that were in force. Numbers and texts are as in `codec.rs`.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use stentor_wire::target::TopicName;
 
-use super::{Hub, Limits, Origin, Sequence};
+use super::Hub;
+use super::changes::Changes;
 use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule, put_varint};
 use crate::event::Event;
 use crate::id::Epoch;
 use crate::message::{Message, PublishedAt};
-use crate::rules::{Rules, Terms};
-use crate::tombstones::Tombstones;
+use crate::rules::{Keep, Rules, Terms};
 use crate::topic::{ByName, Topic};
 
 /// A snapshot that is being written.
@@ -36,6 +37,9 @@ pub struct Snapshot {
     terms: HashMap<usize, (u64, Arc<Terms>)>,
     /// A section under construction.
     section: Vec<u8>,
+    /// Topics that are not stored are left out: what holds where no rule says so, and the
+    /// generation of the rules in force when it began.
+    unstored: Option<(Keep, u64)>,
 }
 
 impl Snapshot {
@@ -43,8 +47,13 @@ impl Snapshot {
     /// behind it.
     #[must_use]
     pub fn begin(hub: &Hub, out: &mut Vec<u8>) -> Snapshot {
-        let mut snapshot =
-            Snapshot { after: None, topics: 0, terms: HashMap::new(), section: Vec::new() };
+        let mut snapshot = Snapshot {
+            after: None,
+            topics: 0,
+            terms: HashMap::new(),
+            section: Vec::new(),
+            unstored: None,
+        };
         let sequence = hub.sequence();
         let (seq, published) = (sequence.seq, sequence.published);
         let rules = sequence.rules.all().to_vec();
@@ -71,6 +80,14 @@ impl Snapshot {
             snapshot.put_section(DELETION, out);
         }
         snapshot
+    }
+
+    /// Leaves out the topics whose rule says that they are not stored. `keep` is what holds where
+    /// no rule says so.
+    #[must_use]
+    pub fn of_what_is_stored(mut self, hub: &Hub, keep: Keep) -> Snapshot {
+        self.unstored = Some((keep, hub.sequence().rules.generation()));
+        self
     }
 
     /// Writes the next slice: whole sections, of about a megabyte unless one topic has more. False
@@ -101,7 +118,11 @@ impl Snapshot {
 
     fn put_topic(&mut self, topic: &Topic, out: &mut Vec<u8>) {
         let (terms, lost_seq, messages) = topic.export();
-        if messages.is_empty() {
+        // A topic to which the sweep has not come may be stored by now.
+        let is_unstored = self.unstored.is_some_and(|(keep, generation)| {
+            terms.generation >= generation && terms.rule.keep.unwrap_or(keep) == Keep::None
+        });
+        if messages.is_empty() || is_unstored {
             return;
         }
         let terms = self.index_of(&terms, out);
@@ -134,6 +155,7 @@ impl Snapshot {
             return *index;
         }
         self.terms.insert(address, (index, Arc::clone(terms)));
+        put_varint(&mut self.section, index);
         put_varint(&mut self.section, terms.generation);
         put_rule(&mut self.section, &terms.rule);
         self.put_section(TERMS, out);
@@ -148,14 +170,16 @@ impl Snapshot {
     }
 }
 
-/// A snapshot that is being read.
-pub struct Restore {
-    limits: Limits,
+/// A snapshot that is being read into a hub.
+pub struct Restore<'h> {
+    hub: &'h Hub,
     magic_was_read: bool,
+    /// Pieces of the snapshot are missing.
+    has_holes: bool,
     begin: Option<Begin>,
-    terms: Vec<Arc<Terms>>,
-    /// Once the rules in force are known.
-    hub: Option<Hub>,
+    terms: HashMap<u64, Arc<Terms>>,
+    /// The rules in force are known, and the hub goes by them.
+    has_rules: bool,
     /// In the order of their names.
     topics: Vec<Arc<Topic>>,
     end: Option<(u64, u64)>,
@@ -163,7 +187,7 @@ pub struct Restore {
 
 /// What a snapshot begins with.
 struct Begin {
-    origin: Origin,
+    seq: u64,
     published: u64,
     /// Those of the tombstones.
     floor: u64,
@@ -172,32 +196,35 @@ struct Begin {
     rules: u64,
 }
 
-/// A hub from a snapshot.
+/// What is missing of a hub that was filled from a snapshot. It is as it was when the snapshot
+/// began, or later: entries with numbers above [`Hub::seq`] belong behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restored {
-    /// As it was when the snapshot began, or later: entries with numbers above [`Hub::seq`] belong
-    /// behind it.
-    pub hub: Hub,
     /// Nobody may read before the entries up to this number were applied,
     pub upto_seq: u64,
     /// and the changes of rules up to this generation.
     pub upto_generation: u64,
 }
 
-impl Restore {
-    /// Begins to read a snapshot.
+impl Hub {
+    /// Begins to fill this hub, which has no topics and no readers, from a snapshot. Its epoch
+    /// stays what it is: a history of which something was lost goes on under another one.
     #[must_use]
-    pub fn new(limits: Limits) -> Restore {
+    pub fn restore(&self) -> Restore<'_> {
         Restore {
-            limits,
+            hub: self,
             magic_was_read: false,
+            has_holes: false,
             begin: None,
-            terms: Vec::new(),
-            hub: None,
+            terms: HashMap::new(),
+            has_rules: false,
             topics: Vec::new(),
             end: None,
         }
     }
+}
 
+impl Restore<'_> {
     /// Takes whole sections from the beginning of `bytes`, and returns how many bytes they have:
     /// the rest is to be given again, with more behind it.
     ///
@@ -225,19 +252,30 @@ impl Restore {
         Ok(bytes.len() - rest.len())
     }
 
-    /// The hub, once the snapshot was read to its end.
+    /// Ends it, once the snapshot was read to its end.
     ///
     /// # Errors
     ///
-    /// If the end is missing.
+    /// If the end is missing. The hub is of no use then.
     pub fn finish(self) -> Result<Restored, &'static str> {
-        let (Some(mut hub), Some((upto_seq, upto_generation))) = (self.hub, self.end) else {
-            return Err(TRUNCATED);
+        let end = self.end.filter(|_| self.has_rules);
+        let (upto_seq, upto_generation) = match end {
+            Some(end) => end,
+            None if self.has_holes => (0, 0),
+            None => return Err(TRUNCATED),
         };
-        *hub.topics.get_mut() = self.topics.len();
-        *hub.names.get_mut().unwrap_or_else(PoisonError::into_inner) =
-            self.topics.into_iter().map(ByName).collect();
-        Ok(Restored { hub, upto_seq, upto_generation })
+        self.hub.topics.store(self.topics.len(), Ordering::Relaxed);
+        *self.hub.names_mut() = self.topics.into_iter().map(ByName).collect();
+        Ok(Restored { upto_seq, upto_generation })
+    }
+
+    /// A piece of the snapshot is missing here; what comes next begins with a section. What was in
+    /// it is left out, so the hub must be of another epoch: cursors of before would know no gap.
+    pub fn skip(&mut self) {
+        self.magic_was_read = true;
+        self.has_holes = true;
+        // If the beginning is missing, the topics that are left follow the rules of this hub.
+        self.has_rules = true;
     }
 
     fn read_section(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
@@ -245,14 +283,14 @@ impl Restore {
             return Err(MALFORMED);
         }
         match reader.byte()? {
-            BEGIN if self.begin.is_none() => self.read_begin(reader),
+            BEGIN if self.begin.is_none() && !self.has_holes => self.read_begin(reader),
             TERMS => self.read_terms(reader),
             DELETION => self.read_deletion(reader),
             TOPIC => self.read_topic(reader),
             END => {
                 let [seq, generation, topics] = reader.varints()?;
                 self.end = Some((seq, generation));
-                let is_whole = topics == self.topics.len() as u64;
+                let is_whole = self.has_holes || topics == self.topics.len() as u64;
                 if is_whole { Ok(()) } else { Err("Something of the snapshot is missing.") }
             }
             _ => Err(MALFORMED),
@@ -260,37 +298,46 @@ impl Restore {
     }
 
     fn read_begin(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        let epoch = Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
+        Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
         let [seq, published, floor, undone, rules] = reader.varints()?;
-        let origin = Origin { epoch, seq };
-        self.begin = Some(Begin { origin, published, floor, undone, rules });
+        self.begin = Some(Begin { seq, published, floor, undone, rules });
         Ok(())
     }
 
     fn read_terms(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        let Begin { origin, published, floor, undone, rules } =
-            self.begin.as_ref().ok_or(MALFORMED)?;
-        let generation = reader.varint()?;
-        let terms = Terms { epoch: origin.epoch, generation, rule: reader.rule()? };
-        self.terms.push(Arc::new(terms));
-        if self.terms.len() as u64 == *rules {
-            let rules = Rules::restored(self.terms.clone()).ok_or(MALFORMED)?;
-            let mut hub = Hub::with_rules(*origin, rules, self.limits);
-            sequence_mut(&mut hub).published = *published;
-            tombstones_mut(&mut hub).set_marks(*floor, *undone);
-            self.hub = Some(hub);
+        let lost = Begin { seq: 0, published: 0, floor: 0, undone: 0, rules: 0 };
+        let Begin { seq, published, floor, undone, rules } = match &self.begin {
+            Some(begin) => begin,
+            None if self.has_holes => &lost,
+            None => return Err(MALFORMED),
+        };
+        let [index, generation] = reader.varints()?;
+        let terms = Terms { epoch: self.hub.epoch, generation, rule: reader.rule()? };
+        if self.terms.insert(index, Arc::new(terms)).is_some() {
+            return Err(MALFORMED);
+        }
+        if self.terms.len() as u64 == *rules && !self.has_holes {
+            let in_force = (0..*rules).map(|index| self.terms.get(&index).cloned());
+            let in_force = in_force.collect::<Option<_>>().ok_or(MALFORMED)?;
+            let mut sequence = self.hub.sequence();
+            sequence.rules = Rules::restored(in_force).ok_or(MALFORMED)?;
+            sequence.published = *published;
+            sequence.seq = *seq;
+            self.hub.seq.store(*seq, Ordering::Release);
+            *self.hub.changes() = Changes::after(*seq);
+            self.hub.tombstones_mut().set_marks(*floor, *undone);
+            self.has_rules = true;
         }
         Ok(())
     }
 
     fn read_deletion(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
-        let (terms, seq, at) = self.read_message(reader)?;
+        let (terms, seq, at) = self.read_message(&name, reader)?;
         let last_seq = reader.varint()?;
-        let hub = self.hub.as_mut().ok_or(MALFORMED)?;
         let topic = Arc::new(Topic::deleted(&name, Arc::clone(&terms), seq));
         let message = Message::deletion(seq, terms, at, last_seq);
-        let tombstones = tombstones_mut(hub);
+        let mut tombstones = self.filling()?.tombstones_mut();
         let is_in_order = tombstones.deletions().next_back().is_none_or(|last| last.seq() < seq);
         if !is_in_order || tombstones.tombstone(&name).is_some() || tombstones.is_full() {
             return Err(MALFORMED);
@@ -302,10 +349,10 @@ impl Restore {
     fn read_topic(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
         let [terms, lost_seq, count] = reader.varints()?;
-        let terms = self.terms_at(terms)?;
+        let terms = self.terms_at(terms, &name)?;
         let (mut messages, mut latest_seq) = (Vec::new(), lost_seq);
         for _ in 0..count {
-            let (terms, seq, at) = self.read_message(reader)?;
+            let (terms, seq, at) = self.read_message(&name, reader)?;
             if seq <= latest_seq {
                 return Err(MALFORMED);
             }
@@ -313,24 +360,31 @@ impl Restore {
             messages.push(Arc::new(Message::new(reader.draft()?, seq, terms, at)));
         }
         let is_next = self.topics.last().is_none_or(|last| last.name() < name.as_str());
-        let hub = self.hub.as_mut().ok_or(MALFORMED)?;
+        let hub = self.filling()?;
         if messages.is_empty() || !is_next {
             return Err(MALFORMED);
         }
-        let sequence = sequence_mut(hub);
+        let mut sequence = hub.sequence();
         sequence.messages_kept += messages.len();
         sequence.bytes_kept += messages.iter().map(|message| message.data().len()).sum::<usize>();
         let topic = Arc::new(Topic::restored(&name, terms, lost_seq, messages));
         // The sweep may not have come to it when it was written.
         sequence.hold_to_rules(&topic);
+        drop(sequence);
         hub.table.pin().insert(ByName(Arc::clone(&topic)));
         self.topics.push(topic);
         Ok(())
     }
 
+    /// The hub, once it has its rules.
+    fn filling(&self) -> Result<&Hub, &'static str> {
+        if self.has_rules { Ok(self.hub) } else { Err(MALFORMED) }
+    }
+
     /// What [`Snapshot::put_message`] wrote.
     fn read_message(
         &self,
+        topic: &str,
         reader: &mut Reader<'_>,
     ) -> Result<(Arc<Terms>, u64, PublishedAt), &'static str> {
         let [terms, seq, unix_s] = reader.varints()?;
@@ -340,21 +394,17 @@ impl Restore {
             1 => true,
             _ => return Err(MALFORMED),
         };
-        Ok((self.terms_at(terms)?, seq, PublishedAt { unix_s, shares_second }))
+        Ok((self.terms_at(terms, topic)?, seq, PublishedAt { unix_s, shares_second }))
     }
 
-    fn terms_at(&self, index: u64) -> Result<Arc<Terms>, &'static str> {
-        let terms = usize::try_from(index).ok().and_then(|index| self.terms.get(index));
-        terms.cloned().ok_or(MALFORMED)
+    /// Terms by their index; if they are missing, those that are in force for the topic.
+    fn terms_at(&self, index: u64, topic: &str) -> Result<Arc<Terms>, &'static str> {
+        match self.terms.get(&index) {
+            Some(terms) => Ok(Arc::clone(terms)),
+            None if self.has_holes => Ok(Arc::clone(self.hub.sequence().rules.terms(topic))),
+            None => Err(MALFORMED),
+        }
     }
-}
-
-fn sequence_mut(hub: &mut Hub) -> &mut Sequence {
-    hub.sequence.get_mut().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn tombstones_mut(hub: &mut Hub) -> &mut Tombstones {
-    hub.tombstones.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a snapshot begins with; the last byte is the version.

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use stentor_wire::target::TopicName;
 
 use super::*;
-use crate::CacheControl;
 use crate::entry::{Precondition, Published, Refusal};
 use crate::message::Draft;
 use crate::pattern::Pattern;
+use crate::{CacheControl, Mode, Span};
 
 fn hub() -> Hub {
     hub_with(vec![])
@@ -269,7 +269,7 @@ fn a_message_follows_the_new_rules_before_the_sweep_has_come_to_its_topic() {
     let rules = vec![Rule { cache_control, ..rule("/t", 2, 1000) }];
     let own = std::sync::Arc::clone(&hub);
     let publish_meanwhile = move || {
-        assert_eq!(publish(&own, "/t", "4").message.cache_control(), "max-age=9");
+        assert_eq!(publish(&own, "/t", "4").message.cache_control(), Some("max-age=9"));
         assert_eq!(history(&own, "/t"), 2);
     };
     interleave::with_hook(publish_meanwhile, || hub.set_rules(rules));
@@ -503,4 +503,45 @@ fn a_read_takes_no_lock() {
         hub.with_values(["/a", "/b"].into_iter(), |value| seen.push(data(value)));
     });
     assert_eq!((seen, hub.seq()), (vec![Some(b"1".to_vec()), Some(b"1".to_vec()), None], 1));
+}
+
+#[test]
+fn a_hub_forgets_what_was_not_stored() {
+    let none = Rule { keep: Some(Keep::None), ..rule("/none/*", 32, 1000) };
+    let hub = hub_with(vec![none]);
+    for topic in ["/none/a", "/kept", "/none/b", "/none/c"] {
+        publish(&hub, topic, "x");
+    }
+    hub.delete(name("/none/c"), Precondition::None, 0).unwrap();
+    hub.forget_unstored(10, Keep::Synced);
+    hub.check();
+    assert_eq!(names(&hub.topics("", None, 9)), ["/kept"]);
+    assert_eq!((hub.seq(), hub.counts().topics, hub.counts().messages_kept), (10, 1, 1));
+    let lost = |topic, since| {
+        let span = Span { since, upto: hub.seq(), mode: Mode::All };
+        hub.missed(topic, span, usize::MAX, &mut Vec::new()).lost_seq
+    };
+    assert_eq!((lost("/none/a", 1), lost("/kept", 1)), (10, 0));
+    for topic in ["/none/a", "/none/c"] {
+        publish(&hub, topic, "y");
+        assert_eq!(lost(topic, 6), 10, "{topic}");
+    }
+    let all = hub_with(vec![]);
+    publish(&all, "/a", "x");
+    all.forget_unstored(10, Keep::Synced);
+    assert_eq!((all.seq(), all.counts().topics), (1, 1), "everything is stored");
+    all.forget_unstored(10, Keep::None);
+    assert_eq!((all.seq(), all.counts().topics), (10, 0), "nothing is, unless a rule says so");
+}
+
+#[test]
+fn a_hub_that_goes_on_goes_by_the_rules_it_is_given() {
+    let hub = hub_with(vec![rule("/a", 5, 1000)]);
+    let generation = |hub: &Hub| hub.sequence().rules.generation();
+    hub.continue_by(&[rule("/a", 5, 1000)], 0);
+    assert_eq!(generation(&hub), 0, "they are the same");
+    hub.continue_by(&[rule("/a", 5, 1000)], 3);
+    assert_eq!(generation(&hub), 4, "topics may follow others of generation 3");
+    hub.continue_by(&[rule("/a", 6, 1000)], 3);
+    assert_eq!(generation(&hub), 5);
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::id::Epoch;
 use crate::pattern::Pattern;
-use crate::rules::Rule;
+use crate::rules::{LeaveOut, Rule};
+use stentor_wire::http1::HeadShares;
 
 /// 1994-11-06 08:49:37 GMT, the date in the RFC's examples.
 const NOW: u64 = 784_111_777;
@@ -97,13 +98,90 @@ fn cache_control_is_as_published_or_as_ruled() {
         || Draft::new(*b"x").with_cache_control(CacheControl::parse("max-age=60").unwrap());
     let ruled =
         Message::new(Draft::new(*b"x"), 1, terms(Some("max-age=1")), PublishedAt::after(None, NOW));
-    assert_eq!(ruled.cache_control(), "max-age=1");
+    assert_eq!(ruled.cache_control(), Some("max-age=1"));
     let both =
         Message::new(published(), 1, terms(Some("max-age=1")), PublishedAt::after(None, NOW));
-    assert_eq!(both.cache_control(), "max-age=60");
+    assert_eq!(both.cache_control(), Some("max-age=60"));
     assert!(head(&both, Encoding::Identity).contains("\r\nCache-Control: max-age=60\r\n"));
-    assert_eq!(message(published()).cache_control(), "max-age=60");
-    assert_eq!(message(Draft::new(*b"x")).cache_control(), "no-cache");
+    assert_eq!(message(published()).cache_control(), Some("max-age=60"));
+    assert_eq!(message(Draft::new(*b"x")).cache_control(), Some("no-cache"));
+}
+
+/// A message under a rule that leaves out what `set` says.
+fn without(draft: Draft, set: impl FnOnce(&mut Rule)) -> Message {
+    let mut rule = Rule::default();
+    set(&mut rule);
+    let terms = Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), generation: 0, rule };
+    Message::new(draft, 42, Arc::new(terms), PublishedAt::after(None, NOW))
+}
+
+#[test]
+fn a_rule_leaves_out_what_http_does_not_need() {
+    let small = || Draft::new(*b"12.5").with_content_type(ContentType::TEXT);
+    let bare = without(small(), |rule| {
+        rule.leave_out = LeaveOut { last_modified: true, vary: true, cache_control: false };
+    });
+    assert_eq!(
+        head(&bare, Encoding::Identity),
+        "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Length: 4\r\nETag: \"5f3a09c1-42\"\r\nCache-Control: no-cache\r\n\r\n"
+    );
+    let leave_out_default = |rule: &mut Rule| rule.leave_out.cache_control = true;
+    let silent = without(small(), leave_out_default);
+    assert!(!head(&silent, Encoding::Identity).contains("Cache-Control"));
+    // What somebody chose is no default.
+    let chosen = small().with_cache_control(CacheControl::parse("no-store").unwrap());
+    assert!(head(&without(chosen, leave_out_default), Encoding::Identity).contains("no-store"));
+}
+
+#[test]
+fn what_the_answer_depends_on_is_said_where_a_cache_could_mix_it_up() {
+    let says_vary = |draft: Draft, cache_control: bool| {
+        let leave_out = LeaveOut { vary: true, cache_control, ..LeaveOut::default() };
+        let message = without(draft, |rule| rule.leave_out = leave_out);
+        head(&message, Encoding::Identity).contains("\r\nVary: Accept")
+    };
+    let small = || Draft::new(*b"12.5").with_content_type(ContentType::TEXT);
+    let cached = |text| small().with_cache_control(CacheControl::parse(text).unwrap());
+    assert!(!says_vary(small(), false));
+    assert!(!says_vary(cached("no-store"), false) && !says_vary(cached("no-store"), true));
+    // A cache would give the value to one who asks for a stream.
+    assert!(says_vary(cached("max-age=60"), false) && says_vary(small(), true));
+    // It would give what is compressed to one who cannot unpack it: its tag is as good as any.
+    let long = "hello ".repeat(100);
+    assert!(says_vary(Draft::new(long.as_bytes()).with_content_type(ContentType::TEXT), false));
+    let packed = Encoder::default().encode(Encoding::Gzip, long.as_bytes()).unwrap().to_vec();
+    let packed = Draft::from_gzip(&mut Inflater::default(), packed, 1000).unwrap();
+    assert!(says_vary(packed, false));
+}
+
+#[test]
+fn how_long_each_field_is_is_known_and_so_is_what_a_304_says() {
+    let long = text(&"hello ".repeat(100));
+    long.compress(&mut Encoder::default(), Encoding::Gzip);
+    let bare = without(Draft::new(*b"1"), |rule| rule.leave_out.last_modified = true);
+    for (message, encoding) in
+        [(&long, Encoding::Identity), (&long, Encoding::Gzip), (&bare, Encoding::Identity)]
+    {
+        let form = message.form(encoding).unwrap();
+        let shares = HeadShares::of(form.head);
+        for (part, length) in OwnFields::PARTS.into_iter().zip(form.fields.0) {
+            assert_eq!(shares.0[part as usize], length, "{part:?}");
+        }
+        let (unchanged, fields) = form.unchanged();
+        let shares = HeadShares::of(&unchanged.concat());
+        let all: u16 = fields.0.iter().sum();
+        assert_eq!(usize::from(all) + 2, unchanged.concat().len());
+        for (part, length) in OwnFields::PARTS.into_iter().zip(fields.0) {
+            assert_eq!(shares.0[part as usize], length, "{part:?}");
+        }
+    }
+    let (unchanged, _) = long.form(Encoding::Gzip).unwrap().unchanged();
+    assert_eq!(
+        String::from_utf8_lossy(&unchanged.concat()),
+        "ETag: \"5f3a09c1-42.gz\"\r\nCache-Control: no-cache\r\n\
+         Vary: Accept, Accept-Encoding\r\n\r\n"
+    );
 }
 
 #[test]

@@ -5,26 +5,20 @@
 //! The environment speaks the same grammar: `STENTOR_LIMITS_HEAD_TIMEOUT=5s` is read as the
 //! document `[limits]`, `head_timeout = "5s"` would be.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
-use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
+use stentor_hub::Rule;
 use stentor_io::TurnAway;
-use stentor_wire::lookup::Template;
-use stentor_wire::target::check_file;
-use tracing::Level;
 
 use super::error::nearest;
-use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::{
-    ConfigError, ControlAddress, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings,
-    parse_address, parse_user,
+use super::forms::{
+    AccessName, AutoOrCount, BoolOrBundled, Caching, Directory, FilePath, FormatName, HostName,
+    Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath, OneOrMany, Origin,
+    Repeated, RoutePath, StorePath, Tables, Text, TopicPattern, TopicTemplate, UserName,
+    ValueField,
 };
+use super::leave_out;
+use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use super::{AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -91,6 +85,9 @@ pub(super) const SCALARS: &[Path] = &[
     ("monitor", "public_probes", false),
     ("log", "level", false),
     ("log", "format", false),
+    ("log", "access", false),
+    ("log", "access_format", false),
+    ("log", "access_sample", false),
     ("limits", "head_timeout", false),
     ("limits", "keep_alive_timeout", false),
     ("limits", "write_timeout", false),
@@ -101,6 +98,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "readers_bytes_max", false),
     ("limits", "connections_max", false),
     ("limits", "connections_per_address", false),
+    ("limits", "close", false),
     ("streams", "heartbeat", false),
     ("streams", "ping", false),
     ("streams", "retry", false),
@@ -109,6 +107,8 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "topics_max", false),
     ("streams", "public_patterns", false),
     ("cors", "origins", true),
+    ("store", "path", false),
+    ("store", "keep", false),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
 ];
@@ -186,6 +186,7 @@ struct Layer {
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
+    store: StoreLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
@@ -212,6 +213,9 @@ struct MonitorLayer {
 struct LogLayer {
     level: Option<Text<LevelName>>,
     format: Option<Text<FormatName>>,
+    access: Option<Text<AccessName>>,
+    access_format: Option<Text<AccessFormat>>,
+    access_sample: Option<Count<1, 1_000_000>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -227,6 +231,7 @@ struct LimitsLayer {
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
     connections_max: Option<Count<0, 100_000_000>>,
     connections_per_address: Option<AutoOrCount>,
+    close: Option<Close>,
 }
 
 #[derive(Deserialize, Default)]
@@ -249,6 +254,13 @@ struct CorsLayer {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
+struct StoreLayer {
+    path: Option<Text<StorePath>>,
+    keep: Option<Text<Keeping>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 struct FilesLayer {
     cache_bytes_max: Option<Bytes<0, { 64 * GIB }>>,
     small_bytes_max: Option<Bytes<0, { 16 * MIB }>>,
@@ -263,6 +275,8 @@ struct RuleLayer {
     history_bytes: Option<Bytes<1, GIB>>,
     cache_control: Option<Text<Caching>>,
     content_type: Option<Text<MediaType>>,
+    keep: Option<Text<Keeping>>,
+    leave_out: Option<OneOrMany<ValueField>>,
 }
 
 #[derive(Deserialize)]
@@ -272,6 +286,7 @@ struct LookupLayer {
     topics: Text<TopicTemplate>,
     line: Option<Text<LineTemplate>>,
     content_type: Option<Text<MediaType>>,
+    leave_out: Option<OneOrMany<LookupField>>,
 }
 
 #[derive(Deserialize)]
@@ -309,6 +324,8 @@ impl Layer {
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });
+        set(&mut settings.store.path, self.store.path, |path| path.0.0);
+        set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
         if let Some(Tables(rules)) = self.topics {
             let of = |rule: &RuleLayer| {
                 let content_type = rule.content_type.as_ref().map(|kind| kind.0.0.clone());
@@ -323,8 +340,12 @@ impl Layer {
         set(&mut settings.mounts, self.mounts, |mounts| {
             mounts.0.into_iter().map(MountLayer::finish).collect()
         });
-        set(&mut settings.log.level, self.log.level, |level| level.0.0);
-        set(&mut settings.log.format, self.log.format, |format| format.0.0);
+        let (log, from) = (&mut settings.log, self.log);
+        set(&mut log.level, from.level, |level| level.0.0);
+        set(&mut log.format, from.format, |format| format.0.0);
+        set(&mut log.access, from.access, |target| target.0.0);
+        set(&mut log.access_format, from.access_format, |format| format.0);
+        set(&mut log.access_sample, from.access_sample, |count| to_usize(count.0));
         let (limits, from) = (&mut settings.limits, self.limits);
         set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
         set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
@@ -336,6 +357,7 @@ impl Layer {
         set(&mut limits.readers_bytes_max, from.readers_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.connections_max, from.connections_max, |count| to_usize(count.0));
         set(&mut limits.connections_per_address, from.connections_per_address, |many| many.0);
+        set(&mut limits.close, from.close, |how| how);
         let (streams, from) = (&mut settings.streams, self.streams);
         set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
         set(&mut streams.ping_ms, from.ping, |time| time.0);
@@ -367,6 +389,10 @@ impl RuleLayer {
         set(&mut rule.history, self.history, |count| u32::try_from(count.0).unwrap_or(u32::MAX));
         set(&mut rule.history_bytes, self.history_bytes, |bytes| to_usize(bytes.0));
         set(&mut rule.cache_control, self.cache_control, |value| Some(value.0.0));
+        set(&mut rule.keep, self.keep, |keep| Some(keep.0.0));
+        set(&mut rule.leave_out, self.leave_out, |fields| {
+            leave_out::of_names(fields.0.iter().map(|field| field.0))
+        });
         rule
     }
 }
@@ -383,6 +409,9 @@ impl LookupLayer {
                 .as_ref()
                 .map_or(default, |kind| kind.0.0.as_str())
                 .to_owned(),
+            leaves_out_cache_control: self.leave_out.is_some_and(|fields| {
+                leave_out::of_names(fields.0.iter().map(|field| field.0)).cache_control
+            }),
         }
     }
 }
@@ -402,75 +431,6 @@ impl MountLayer {
 
 const JSON: &str = "application/json";
 
-/// A value written as text; what is wrong with it is found while its place is still known.
-struct Text<T>(T);
-
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_str(TextVisitor(PhantomData)).map(Text)
-    }
-}
-
-/// Parses inside the visit: only there does the parser know the place of an item of a list.
-struct TextVisitor<T>(PhantomData<T>);
-
-impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-}
-
-/// A list, or a single value that stands for a list of one.
-struct OneOrMany<T>(Vec<T>);
-
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(OneOrManyVisitor(PhantomData)).map(OneOrMany)
-    }
-}
-
-struct OneOrManyVisitor<T>(PhantomData<T>);
-
-impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or a list of strings")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-        text.parse().map(|value| vec![value]).map_err(E::custom)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-        let mut values = Vec::new();
-        while let Some(Text(value)) = items.next_element()? {
-            values.push(value);
-        }
-        Ok(values)
-    }
-}
-
-/// Tables of one kind, each under a header in double brackets.
-struct Tables<T>(Vec<T>);
-
-impl<'de, T: Deserialize<'de> + Repeated> Deserialize<'de> for Tables<T> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(TablesVisitor(PhantomData)).map(Tables)
-    }
-}
-
-/// A kind of table of which there may be several.
-trait Repeated {
-    const NAME: &str;
-}
-
 impl Repeated for RuleLayer {
     const NAME: &str = "topics";
 }
@@ -481,292 +441,4 @@ impl Repeated for LookupLayer {
 
 impl Repeated for MountLayer {
     const NAME: &str = "static";
-}
-
-struct TablesVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de> + Repeated> Visitor<'de> for TablesVisitor<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tables under [[{}]]", T::NAME)
-    }
-
-    /// Single brackets make one table, which cannot be told from all others of its kind.
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Vec<T>, A::Error> {
-        let name = T::NAME;
-        Err(de::Error::custom(format!(
-            "write [[{name}]], in double brackets: there may be several of these tables"
-        )))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-        let mut tables = Vec::new();
-        while let Some(table) = items.next_element()? {
-            tables.push(table);
-        }
-        Ok(tables)
-    }
-}
-
-/// A number, or "auto".
-struct AutoOrCount(PerAddress);
-
-impl<'de> Deserialize<'de> for AutoOrCount {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(AutoOrCountVisitor).map(AutoOrCount)
-    }
-}
-
-struct AutoOrCountVisitor;
-
-impl Visitor<'_> for AutoOrCountVisitor {
-    type Value = PerAddress;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number or \"auto\"")
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PerAddress, E> {
-        match u32::try_from(number) {
-            Ok(count) if count <= PER_ADDRESS_MAX => Ok(PerAddress::Count(count)),
-            _ => Err(E::custom(format!("{number} is out of range: from 0 to {PER_ADDRESS_MAX}"))),
-        }
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<PerAddress, E> {
-        match text {
-            "auto" => Ok(PerAddress::Auto),
-            _ => match text.parse() {
-                Ok(number) => self.visit_i64(number),
-                Err(_) => Err(E::custom(format!("'{text}' is not a number or \"auto\""))),
-            },
-        }
-    }
-}
-
-const PER_ADDRESS_MAX: u32 = 100_000_000;
-
-/// A flag, or "bundled".
-struct BoolOrBundled(Immutable);
-
-impl<'de> Deserialize<'de> for BoolOrBundled {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(BoolOrBundledVisitor).map(BoolOrBundled)
-    }
-}
-
-struct BoolOrBundledVisitor;
-
-impl Visitor<'_> for BoolOrBundledVisitor {
-    type Value = Immutable;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("true, false or \"bundled\"")
-    }
-
-    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Immutable, E> {
-        Ok(if flag { Immutable::Hashed } else { Immutable::Never })
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Immutable, E> {
-        match text {
-            "bundled" => Ok(Immutable::Bundled),
-            _ => Err(E::custom(format!("'{text}' is not true, false or \"bundled\""))),
-        }
-    }
-}
-
-/// Declares a kind of text: the type it becomes, and the check that makes it so.
-macro_rules! text_kind {
-    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr) => {
-        $(#[$doc])*
-        struct $name($inner);
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                $parse(text).map($name)
-            }
-        }
-    };
-}
-
-text_kind!(
-    /// An address of the public listener.
-    Listen(SocketAddr),
-    parse_address
-);
-text_kind!(
-    /// A name that the control listener goes by.
-    HostName(String),
-    host_name
-);
-text_kind!(
-    /// Who the server runs as.
-    UserName(String),
-    parse_user
-);
-text_kind!(
-    /// What is logged.
-    LevelName(Level),
-    level
-);
-text_kind!(
-    /// In which form.
-    FormatName(LogFormat),
-    log_format
-);
-text_kind!(
-    /// Which topics a rule is for.
-    TopicPattern(Pattern),
-    Pattern::parse
-);
-text_kind!(
-    /// Which topic a name of a look-up stands for.
-    TopicTemplate(Template),
-    topic_template
-);
-text_kind!(
-    /// A line of a look-up's answer.
-    LineTemplate(Template),
-    Template::parse
-);
-text_kind!(
-    /// The beginning of a look-up's path.
-    RoutePath(String),
-    route_path
-);
-text_kind!(
-    /// What the paths of a directory's files begin with.
-    MountPath(String),
-    mount_path
-);
-text_kind!(
-    /// A directory with files to serve.
-    Directory(PathBuf),
-    directory
-);
-text_kind!(
-    /// A file, named from its root on.
-    FilePath(String),
-    file_path
-);
-text_kind!(
-    /// The Cache-Control of answers.
-    Caching(CacheControl),
-    |text| CacheControl::parse(text).map_err(str::to_owned)
-);
-text_kind!(
-    /// The content type of a look-up's answers, or of messages.
-    MediaType(ContentType),
-    |text| ContentType::parse(text).map_err(str::to_owned)
-);
-text_kind!(
-    /// An origin as the `Origin` field of a request spells it (RFC 6454 section 6.2), or `*`.
-    Origin(String),
-    origin
-);
-
-/// A name as the `Host` field has it; a port behind it does not matter.
-fn host_name(text: &str) -> Result<String, String> {
-    let name = match text.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => text,
-    };
-    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-    if name.is_empty() || !name.bytes().all(is_of_a_name) {
-        return Err(format!(
-            "'{text}' is not the name of a host: write one such as stentor.internal"
-        ));
-    }
-    Ok(name.to_owned())
-}
-
-fn level(text: &str) -> Result<Level, String> {
-    match text {
-        "error" => Ok(Level::ERROR),
-        "warn" => Ok(Level::WARN),
-        "info" => Ok(Level::INFO),
-        "debug" => Ok(Level::DEBUG),
-        _ => Err(format!("'{text}' is not a level: write 'error', 'warn', 'info' or 'debug'")),
-    }
-}
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err(format!("'{text}' is not a format: write 'text' or 'json'")),
-    }
-}
-
-fn topic_template(text: &str) -> Result<Template, String> {
-    let template = Template::parse(text)?;
-    if template.has_value() || !template.has_name() || !text.starts_with('/') {
-        return Err(format!(
-            "'{text}' is not a topic for a name: it is a path with {{name}} in it"
-        ));
-    }
-    Ok(template)
-}
-
-fn route_path(text: &str) -> Result<String, String> {
-    let visible = text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'%'));
-    let reserved = ["/-/", "/.well-known/"].iter().any(|prefix| text.starts_with(prefix));
-    if text.len() < 2 || !text.starts_with('/') || !visible || reserved {
-        return Err(format!(
-            "'{text}' cannot begin a path of its own: write something like '/list=', in visible \
-             ASCII without '?', '#' and '%', and not under '/-/' or '/.well-known/'"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-fn mount_path(text: &str) -> Result<String, String> {
-    // Escapes are decoded before a directory is looked for: one that is written with them would
-    // never be found.
-    let foreign = text.contains(['%', '?', '#']);
-    if foreign || check_file(text).is_err() {
-        return Err(format!(
-            "'{}' cannot begin the paths of files: write something like '/docs/', without '%', \
-             '?', '#', '\\' and segments that are empty or begin with a dot, and not under '/-/'",
-            text.escape_debug()
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-fn directory(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(format!("'{}' is not a directory", text.escape_debug()));
-    }
-    Ok(PathBuf::from(text))
-}
-
-fn file_path(text: &str) -> Result<String, String> {
-    let path = format!("/{text}");
-    if path.ends_with('/') || check_file(&path).is_err() {
-        return Err(format!(
-            "'{}' is not a file beneath the root: write something like 'index.html', without a \
-             leading slash, '\\' and segments that are empty or begin with a dot",
-            text.escape_debug()
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-fn origin(text: &str) -> Result<String, String> {
-    let authority = text.split_once("://").map(|(_, authority)| authority);
-    let good = authority.is_some_and(|authority| {
-        let outside = |b: u8| matches!(b, b'/' | b'?' | b'#' | b'@' | b'*' | b',');
-        !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && !outside(b))
-    });
-    if text == "*" || good {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "'{text}' is not an origin: write SCHEME://HOST, such as https://example.com, or *"
-    ))
 }

@@ -10,7 +10,9 @@
 //! either wholly good or refused; nothing is ever half applied.
 
 mod error;
+mod forms;
 mod layer;
+mod leave_out;
 mod quantity;
 mod show;
 
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::stream::feeds::Room;
-use stentor_hub::{CacheControl, ContentType, Pattern, Rule};
+use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
 use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub streams: Streams,
     /// Which web pages of other origins may read.
     pub cors: Cors,
+    /// Where messages are stored, to outlive the process.
+    pub store: Store,
     /// How topics are kept; the first rule whose pattern matches is used.
     pub topics: Vec<Rule>,
     /// The content types of messages that come without one, by the patterns of the rules: the first
@@ -82,6 +86,15 @@ pub struct Settings {
     pub guestbook: Option<TopicName<'static>>,
 }
 
+/// Where messages are stored, to outlive the process.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The directory. `None`: values end with the process.
+    pub path: Option<PathBuf>,
+    /// What a publisher is promised where no rule of the topic says so.
+    pub keep: Keep,
+}
+
 /// What is logged, and in which form.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -89,6 +102,94 @@ pub struct Log {
     pub level: Level,
     /// The form of a line.
     pub format: LogFormat,
+    /// Where a line for each answer is written to. `None`: nowhere.
+    pub access: Option<AccessTarget>,
+    /// The form of such a line.
+    pub access_format: AccessFormat,
+    /// One request of so many is logged there, by chance.
+    pub access_sample: usize,
+}
+
+/// Where the access log goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AccessTarget {
+    /// To the end of this file.
+    File(PathBuf),
+    /// To standard output.
+    Stdout,
+    /// To standard error, between the lines of the log itself.
+    Stderr,
+}
+
+/// The form of the access log's lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessFormat {
+    /// The combined format of NCSA, as nginx writes it.
+    Combined,
+    /// An object for each line.
+    Json,
+}
+
+impl fmt::Display for AccessTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AccessTarget::File(path) => path.display().fmt(f),
+            AccessTarget::Stdout => f.write_str("stdout"),
+            AccessTarget::Stderr => f.write_str("stderr"),
+        }
+    }
+}
+
+impl AccessFormat {
+    /// Its name, as it is configured.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            AccessFormat::Combined => "combined",
+            AccessFormat::Json => "json",
+        }
+    }
+}
+
+/// Where an access log goes, as people write it: `off`, `stdout`, `stderr` or the path of a file. A
+/// name without a slash is a mistake rather than a file in whatever directory this is.
+fn parse_access(text: &str) -> Result<Option<AccessTarget>, String> {
+    match text {
+        "off" => Ok(None),
+        "stdout" => Ok(Some(AccessTarget::Stdout)),
+        "stderr" => Ok(Some(AccessTarget::Stderr)),
+        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
+            Ok(Some(AccessTarget::File(PathBuf::from(path))))
+        }
+        _ => Err(format!(
+            "'{}' is no place for an access log: write 'off', 'stdout', 'stderr', or the path of \
+             a file such as /var/log/stentor/access.log",
+            text.escape_debug()
+        )),
+    }
+}
+
+impl FromStr for AccessFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AccessFormat, String> {
+        let all = [AccessFormat::Combined, AccessFormat::Json];
+        all.into_iter()
+            .find(|format| format.name() == text)
+            .ok_or_else(|| format!("'{text}' is not a format: write 'combined' or 'json'"))
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            level: Level::INFO,
+            format: LogFormat::Text,
+            access: None,
+            access_format: AccessFormat::Combined,
+            access_sample: 1,
+        }
+    }
 }
 
 /// The form of the log's lines.
@@ -124,6 +225,19 @@ pub struct Limits {
     pub connections_max: usize,
     /// How many of them one address may have.
     pub connections_per_address: PerAddress,
+    /// How a connection ends whose last request was answered.
+    pub close: Close,
+}
+
+/// How a connection over TCP ends whose client asked for no more than what it was answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Close {
+    /// As TCP means it: the kernel remembers the connection for a minute (`TIME_WAIT`).
+    Graceful,
+    /// With a reset, as soon as the client's kernel has acknowledged the whole answer: both sides
+    /// forget the connection at once. Some clients take that for an error.
+    Reset,
 }
 
 /// How many connections one address may have: an IPv4 address, or a network of 64 bits of IPv6.
@@ -188,6 +302,8 @@ pub struct Lookup {
     pub line: Option<Template>,
     /// Content type of the answer.
     pub content_type: String,
+    /// Whether answers say nothing to caches.
+    pub leaves_out_cache_control: bool,
 }
 
 /// A directory whose files are served where no topic answers.
@@ -336,6 +452,12 @@ impl Settings {
                 return Err(ConfigError::new("lookup", reason));
             }
         }
+        for rule in &self.topics {
+            if let Some(reason) = leave_out::contradiction(rule) {
+                let reason = format!("the rule of {}: {reason}", rule.pattern.as_str());
+                return Err(ConfigError::new("topics", reason));
+            }
+        }
         for (i, mount) in self.mounts.iter().enumerate() {
             if self.mounts[..i].iter().any(|other| other.path == mount.path) {
                 let reason = format!("two directories are mounted at {}", mount.path);
@@ -416,10 +538,11 @@ impl Default for Settings {
             drain_ms: 10_000,
             drain_announce_ms: 0,
             drain_new: TurnAway::Refuse,
-            log: Log { level: Level::INFO, format: LogFormat::Text },
+            log: Log::default(),
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),
+            store: Store { path: None, keep: Keep::Synced },
             topics: Vec::new(),
             content_types: Vec::new(),
             lookups: Vec::new(),
@@ -444,6 +567,7 @@ impl Default for Limits {
             readers_bytes_max: 128 * 1024 * 1024,
             connections_max: 0,
             connections_per_address: PerAddress::Auto,
+            close: Close::Graceful,
         }
     }
 }

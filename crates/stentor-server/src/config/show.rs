@@ -8,10 +8,12 @@ use std::fmt::Write;
 
 use toml::Value;
 
+use super::forms::KEEPS;
 use super::layer::SCALARS;
+use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
-use super::{Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
-use stentor_hub::{ContentType, Rule};
+use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
+use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
 
 impl Settings {
@@ -61,6 +63,12 @@ impl Settings {
                 LogFormat::Text => "text".into(),
                 LogFormat::Json => "json".into(),
             },
+            ("log", "access") => match &self.log.access {
+                Some(target) => target.to_string().into(),
+                None => "off".into(),
+            },
+            ("log", "access_format") => self.log.access_format.name().into(),
+            ("log", "access_sample") => number(self.log.access_sample),
             ("", "server_header") => self.server_header.into(),
             ("", "drain") => duration(self.drain_ms).into(),
             ("", "drain_announce") => duration(self.drain_announce_ms).into(),
@@ -83,6 +91,10 @@ impl Settings {
                 PerAddress::Auto => "auto".into(),
                 PerAddress::Count(count) => number(count),
             },
+            ("limits", "close") => match limits.close {
+                Close::Graceful => "graceful".into(),
+                Close::Reset => "reset".into(),
+            },
             ("streams", "heartbeat") => duration(streams.heartbeat_ms).into(),
             ("streams", "ping") => duration(streams.ping_ms).into(),
             ("streams", "retry") => duration(streams.retry_ms).into(),
@@ -90,6 +102,11 @@ impl Settings {
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),
+            ("store", "path") => match &self.store.path {
+                Some(path) => path.display().to_string().into(),
+                None => "".into(),
+            },
+            ("store", "keep") => keep_name(self.store.keep).into(),
             ("cors", "origins") => one_or_many(&self.cors.origins),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
             ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
@@ -122,6 +139,13 @@ fn rule((rule, content_type): (&Rule, Option<&ContentType>)) -> Table {
     if let Some(value) = content_type {
         table.push(("content_type", value.as_str().into()));
     }
+    if let Some(keep) = rule.keep {
+        table.push(("keep", keep_name(keep).into()));
+    }
+    let left_out = leave_out::names(rule.leave_out);
+    if !left_out.is_empty() {
+        table.push(("leave_out", one_or_many(&left_out)));
+    }
     table
 }
 
@@ -133,6 +157,9 @@ fn lookup(lookup: &Lookup) -> Table {
     ];
     if let Some(line) = &lookup.line {
         table.push(("line", line.to_string().into()));
+    }
+    if lookup.leaves_out_cache_control {
+        table.push(("leave_out", CACHE_CONTROL.into()));
     }
     table
 }
@@ -150,6 +177,10 @@ fn mount(mount: &Mount) -> Table {
         table.push(("fallback", file.as_str().into()));
     }
     table
+}
+
+fn keep_name(keep: Keep) -> &'static str {
+    KEEPS.iter().find(|(_, other)| *other == keep).map_or("", |(name, _)| name)
 }
 
 fn immutable(which: Immutable) -> Value {
@@ -204,11 +235,13 @@ mod tests {
         let text = "listen = ['127.0.0.1:80', '[::1]:80']\ncontrol = []\nworkers = 3\ndrain = 90\n\
             control_hosts = 'a.example'\n\
             [limits]\nconnections_per_address = 7\nmessage_bytes_max = 1000\n\
-            [streams]\nping = 0\n[cors]\norigins = '*'\n\
+            [streams]\nping = 0\n[store]\npath = '/s'\nkeep = 'written'\n[cors]\norigins = '*'\n\
             [[topics]]\nmatch = '/a/*'\nhistory = 1\ncache_control = 'max-age=1'\n\
-            [[topics]]\nmatch = '/**'\n\
+            keep = 'memory'\nleave_out = 'last-modified'\n\
+            [[topics]]\nmatch = '/**'\nleave_out = ['vary', 'last-modified']\n\
             [[lookup]]\npath = '/list='\ntopics = '/a/{name}'\nline = '{{{name}=\"{value}\"\\n'\n\
             [[lookup]]\npath = '/json='\ntopics = '/a/{name}'\n\
+            leave_out = 'cache-control'\n\
             [[static]]\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
         let settings = Settings::from_toml(text, "f").unwrap();
         let printed = settings.to_toml();

@@ -42,6 +42,7 @@ fn a_whole_document() {
         names_max = 5
         connections_max = 100000
         connections_per_address = 50
+        close = "reset"
         [cors]
         origins = ["https://example.com"]
         [[topics]]
@@ -76,6 +77,7 @@ fn a_whole_document() {
     assert_eq!((settings.limits.topics_max, settings.limits.names_max), (10, 5));
     assert_eq!(settings.limits.connections_max, 100_000);
     assert_eq!(settings.limits.connections_per_address, PerAddress::Count(50));
+    assert_eq!(settings.limits.close, Close::Reset);
     assert_eq!(settings.cors.origins, ["https://example.com"]);
     assert_eq!(settings.topics.len(), 2);
     let content_type = |topic| settings.content_type(topic).map(ContentType::as_str);
@@ -133,6 +135,28 @@ fn an_empty_document_is_the_defaults() {
     let settings = Settings::from_toml("", "stentor.toml").unwrap();
     settings.validate().unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+}
+
+#[test]
+fn what_is_kept() {
+    let text = "[store]\npath = '/var/lib/stentor'\nkeep = 'written'\n\
+                [[topics]]\nmatch = '/a'\nkeep = 'none'\n[[topics]]\nmatch = '/b'";
+    let settings = Settings::from_toml(text, "f").unwrap();
+    assert_eq!(settings.store.path.as_deref(), Some(Path::new("/var/lib/stentor")));
+    assert_eq!(settings.store.keep, Keep::Written);
+    assert_eq!(settings.topics[0].keep, Some(Keep::None));
+    assert_eq!(settings.topics[1].keep, None);
+    let from = |text| Settings::from_toml(text, "f").unwrap().store;
+    assert_eq!((from("").path, from("").keep), (None, Keep::Synced));
+    assert_eq!(from("[store]\npath = ''").path, None);
+    for (name, keep) in [("synced", Keep::Synced), ("memory", Keep::Memory)] {
+        assert_eq!(environment(&[("STENTOR_STORE_KEEP", name)]).unwrap().store.keep, keep);
+    }
+    check(&[(
+        "[store]\nkeep = 'disk'",
+        "2:8: 'disk' is not a way to keep messages: write 'synced', 'written', 'memory' or \
+         'none'",
+    )]);
 }
 
 #[test]

@@ -49,6 +49,7 @@ impl Connection {
             (Phase::Open, Wait::Room) => waits,
             (Phase::Closing | Phase::Refusing, Wait::Room) => self.is_blocked(),
             (Phase::Lingering, Wait::Linger) => work.is_none(),
+            (Phase::Delivering, Wait::Acknowledgement) => work.is_none(),
             (Phase::Pending, Wait::Pending) => !waits,
             (Phase::Pending, Wait::Room) => waits,
             (Phase::Pending, Wait::Farewell) => true,

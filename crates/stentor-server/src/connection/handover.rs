@@ -21,21 +21,22 @@ packed!(struct Connection { role, is_tcp, phase, wait, reader, extra, work }
     without { timer, counted });
 packed!(enum Phase {
     0 => Free, 1 => Open, 2 => Streaming, 3 => Pending, 4 => Closing, 5 => Refusing,
-    6 => Lingering,
+    6 => Lingering, 7 => Delivering,
 });
 packed!(enum Wait {
     0 => Request, 1 => Head, 2 => Body, 3 => Room, 4 => Linger, 5 => Pending, 6 => Frame,
-    7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave,
+    7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 11 => Acknowledgement,
 });
-packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line });
+packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
 packed!(struct Extra { subscriptions, joining, replay, decoder, pending, gap });
 packed!(struct Subscription { feed, stamp });
 packed!(struct Joining { subscriptions, start, seq });
 
 impl Packed for Incoming {
     fn pack(&self, out: &mut Packer) {
-        let Incoming { body, sink, persistence, continue_due, began_ms, bytes } = self;
+        let Incoming { body, asked, sink, persistence, continue_due, began_ms, bytes } = self;
         body.pack(out);
+        asked.pack(out);
         sink.pack(out);
         persistence.pack(out);
         continue_due.pack(out);
@@ -46,6 +47,7 @@ impl Packed for Incoming {
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Incoming> {
         Ok(Incoming {
             body: Packed::unpack(input)?,
+            asked: Packed::unpack(input)?,
             sink: Packed::unpack(input)?,
             persistence: Packed::unpack(input)?,
             continue_due: Packed::unpack(input)?,

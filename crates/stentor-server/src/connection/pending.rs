@@ -92,7 +92,8 @@ impl Connection {
         };
         let extra = self.extra.as_deref_mut();
         let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_known)) else { return };
-        let Pending { mut persistence, awaits } = *pending;
+        let Pending { asked, mut persistence, awaits } = *pending;
+        cx.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
         self.phase = if persistence.keep_alive { Phase::Open } else { Phase::Closing };
         let mut x = self.exchange(cx, peer, persistence);
@@ -222,8 +223,9 @@ impl Connection {
         let extra = self.extra.take();
         let Some(mut extra) = extra else { return };
         let Some(pending) = extra.pending.take() else { return };
-        let Pending { persistence, awaits } = *pending;
+        let Pending { asked, persistence, awaits } = *pending;
         let Awaits::Change { request, expects_value, .. } = awaits else { return };
+        cx.answers.asked = asked;
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
@@ -257,7 +259,12 @@ fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) {
 
 /// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
 /// up to which the client has then seen everything: `upto_seq`, if it is sent all.
-fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[Event], upto_seq: u64) -> u64 {
+pub(crate) fn write_array(
+    body: &mut Vec<u8>,
+    gap: Option<&Gap>,
+    found: &[Event],
+    upto_seq: u64,
+) -> u64 {
     body.push(b'[');
     if let Some(gap) = gap {
         body.extend_from_slice(gap.object().as_bytes());
@@ -281,7 +288,7 @@ fn write_array(body: &mut Vec<u8>, gap: Option<&Gap>, found: &[Event], upto_seq:
 
 /// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
 /// message, and after a gap there need be none.
-fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
+pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
     let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
     x.reply.content(Status::OK, "application/json", &fields, &x.scratch.body);
     x.scratch.body.clear();

@@ -370,7 +370,7 @@ impl Connection {
         };
         let prefix = batch.prefix();
         cx.cost += cost;
-        cx.count_stream(bytes.saturating_sub(prefix), sent.messages);
+        cx.count_stream(bytes.saturating_sub(prefix), &sent);
         cx.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
         if full {
@@ -471,7 +471,7 @@ impl Connection {
         // What was left out counts once what was sent instead has begun to leave.
         let conflated = if sent.messages == batch.messages() { batch.conflated() } else { 0 };
         cx.stats.conflated.add(conflated);
-        cx.count_stream(bytes, sent.messages);
+        cx.count_stream(bytes, &sent);
         if !is_whole && let Some(cursor) = sent.cursor {
             self.reader.cursor = cursor;
         }

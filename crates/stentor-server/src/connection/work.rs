@@ -1,6 +1,7 @@
 //! What is unfinished about a connection: its input, a body on its way in, and an answer that the
 //! socket refused.
 
+use crate::answers::Asked;
 use crate::budget::Kind;
 use crate::endpoint::Sink;
 use crate::exchange::Persistence;
@@ -21,12 +22,15 @@ pub(super) struct Work {
     pub(super) line: Option<Kind>,
     /// It has its place there.
     pub(super) is_in_line: bool,
+    /// Since when its input has been there, if it goes on with it from a line.
+    pub(super) since_us: Option<u64>,
 }
 
 /// A request body on its way in.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) body: http1::Body,
+    pub(super) asked: Asked,
     pub(super) sink: Sink,
     pub(super) persistence: Persistence,
     /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
@@ -42,7 +46,7 @@ impl Work {
     }
 
     pub(super) fn own_bytes(&self) -> usize {
-        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.sink.own_bytes());
+        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.own_bytes());
         let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
         size_of::<Work>() + self.input.capacity() + incoming + backlog
     }
@@ -54,6 +58,10 @@ impl Work {
 }
 
 impl Incoming {
+    fn own_bytes(&self) -> usize {
+        self.sink.own_bytes() + self.asked.own_bytes()
+    }
+
     /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
     /// be slow, but not silent.
     pub(super) fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {

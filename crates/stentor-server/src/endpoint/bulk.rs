@@ -165,14 +165,17 @@ impl Bulk {
         match outcome {
             Ok(id) => {
                 self.published += 1;
-                self.last_id = Some(id);
+                // Lines that are promised less are told of before others.
+                let is_latest = self.last_id.is_none_or(|last| last.seq < id.seq);
+                self.last_id = if is_latest { Some(id) } else { self.last_id };
             }
             Err(error) => {
                 tracing::debug!("line {line} of /-/publish is refused: {error}");
                 self.failed += 1;
                 stats.publishes_refused.add(1);
                 if self.errors.len() < BULK_ERRORS_TOLD {
-                    self.errors.push(LineError { line, error });
+                    let at = self.errors.partition_point(|told| told.line < line);
+                    self.errors.insert(at, LineError { line, error });
                 }
             }
         }

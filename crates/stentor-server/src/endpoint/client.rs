@@ -4,6 +4,7 @@
 //! those of values.
 
 use super::value;
+use crate::answers::RequestKind;
 use crate::exchange::Exchange;
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Epoch, Message};
@@ -24,6 +25,7 @@ pub(crate) fn module(now_unix_s: u64) -> Arc<Message> {
 
 /// Answers with the module.
 pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>) {
+    x.reply.answers.asked.kind = RequestKind::File;
     let shared = x.shared;
     value::found(x, request, &shared.client);
 }

@@ -422,7 +422,7 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
     };
     match wanted {
         Ranges::Whole => {
-            x.reply.file(Status::OK, &[file.head.whole()]);
+            x.reply.file(file.head);
             if file.head.is_encoded() {
                 x.reply.stats.answers_compressed.add(1);
             }
@@ -454,7 +454,7 @@ fn one_part(x: &mut Exchange<'_>, file: &Representation<'_>, part: ByteRange, le
         "Content-Range: bytes {first}-{last}/{length}\r\nContent-Length: {}\r\n\r\n",
         part.length()
     );
-    x.reply.file(Status::PARTIAL_CONTENT, &[file.head.fields(), fields.as_bytes()]);
+    x.reply.partial(&[file.head.fields(), fields.as_bytes()]);
     x.reply.part(file.body.part(first, part.length()));
 }
 
@@ -480,7 +480,7 @@ fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRang
          X-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nContent-Length: {}\r\n\r\n",
         bytes + (heads_bytes + end.len()) as u64
     );
-    x.reply.file(Status::PARTIAL_CONTENT, &[file.head.validators(), fields.as_bytes()]);
+    x.reply.partial(&[file.head.validators(), fields.as_bytes()]);
     for (head, part) in heads.iter().zip(parts) {
         x.reply.part(Part::Bytes(head.as_bytes()));
         x.reply.part(file.body.part(part.first, part.length()));

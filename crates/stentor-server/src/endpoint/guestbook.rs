@@ -6,6 +6,7 @@
 //! the value that was there when its head came, so that of many at once one is taken.
 
 use crate::access::Act;
+use crate::answers::RequestKind;
 use crate::endpoint::Sink;
 use crate::endpoint::publish::Upload;
 use crate::exchange::{Answer, Exchange};
@@ -29,6 +30,7 @@ pub(crate) fn begin(
     body: BodyLength,
     topic: &TopicName<'static>,
 ) -> Answer {
+    x.reply.answers.asked.kind = RequestKind::Publish;
     match check(x, request, body, topic) {
         Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {

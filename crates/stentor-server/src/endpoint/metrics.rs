@@ -1,8 +1,9 @@
 //! `/-/metrics`: the Prometheus text format (version 0.0.4), written by hand from the counters.
 
-use crate::endpoint::status::Report;
+use crate::answers::RequestKind;
+use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
-use crate::stats::{BOUNDS_US, Times};
+use crate::stats::{BOUNDS_US, RouteTotals, Times};
 use std::fmt::Write;
 use stentor_io::{open_files_limit, process_cpu};
 
@@ -16,9 +17,13 @@ fn text(report: &Report) -> String {
     let mut page = Page(String::with_capacity(4096));
     connections(&mut page, report);
     answers(&mut page, report);
+    lookups(&mut page, report);
     values(&mut page, report);
     files(&mut page, report);
     streams(&mut page, report);
+    if let Some(store) = &report.store {
+        stored(&mut page, store);
+    }
     process(&mut page, report);
     standard(&mut page, report);
     page.0
@@ -83,6 +88,8 @@ fn answers(page: &mut Page, report: &Report) {
     page.family("responses_total", "counter", "Responses by class of status.", &codes);
     let help = "Values served in a compressed form.";
     page.counter("responses_compressed_total", help, c.answers_compressed);
+    let help = "Lines of the access log that were dropped or could not be written.";
+    page.counter("access_log_dropped_total", help, c.access_log_dropped);
     page.counter("lookups_total", "Names looked up many at a time.", c.lookups);
     page.counter("received_bytes_total", "Bytes received.", c.bytes_in);
     let kinds = [
@@ -92,6 +99,43 @@ fn answers(page: &mut Page, report: &Report) {
         ("{kind=\"sendfile\"}", c.bytes_sendfile),
     ];
     page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
+    let help = "From when a request was whole until its answer had left, by kinds of requests.";
+    let times = RequestKind::ALL.iter().zip(&c.requests_by_kind);
+    let times = times.map(|((_, kind), times)| (format!("kind=\"{kind}\""), times));
+    page.histograms("request_duration_seconds", help, &times.collect::<Vec<_>>());
+    let fields = report.heads.named().map(|(name, bytes)| (format!("{{field=\"{name}\"}}"), bytes));
+    let help = "Bytes of response heads by what they are.";
+    page.family_of("head_bytes_total", "counter", help, &fields.collect::<Vec<_>>());
+}
+
+/// Look-ups by the routes that are configured. Metrics of a route that is not any more are gone.
+fn lookups(page: &mut Page, report: &Report) {
+    let by_route = |of: fn(&RouteTotals) -> u64| {
+        let label = |route: &RouteTotals| format!("{{route=\"{}\"}}", escaped(&route.path));
+        report.lookups.iter().map(|route| (label(route), of(route))).collect::<Vec<_>>()
+    };
+    let help = "Requests for several values by route.";
+    let requests = by_route(|route| route.requests);
+    page.family_of("lookup_requests_total", "counter", help, &requests);
+    let help = "Names looked up by route.";
+    page.family_of("lookup_names_total", "counter", help, &by_route(|route| route.names));
+    let parts = |route: &RouteTotals| {
+        let path = escaped(&route.path);
+        let parts = [
+            ("values", route.bytes_values),
+            ("names", route.bytes_names),
+            ("template", route.bytes_template),
+        ];
+        parts.map(|(part, bytes)| (format!("{{route=\"{path}\",part=\"{part}\"}}"), bytes))
+    };
+    let bytes: Vec<_> = report.lookups.iter().flat_map(parts).collect();
+    let help = "Bytes of the answers to look-ups by what they are.";
+    page.family_of("lookup_bytes_total", "counter", help, &bytes);
+}
+
+/// A path as the value of a label.
+fn escaped(path: &str) -> String {
+    path.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 fn values(page: &mut Page, report: &Report) {
@@ -130,11 +174,37 @@ fn streams(page: &mut Page, report: &Report) {
     page.gauge("readers_behind", help, c.readers_behind);
     let help = "Messages sent to readers, each counted once for each reader.";
     page.counter("deliveries_total", help, c.deliveries);
+    let parts = [
+        ("{part=\"data\"}", c.bytes_streams_data),
+        ("{part=\"framing\"}", report.bytes_streams_framing()),
+        ("{part=\"deflated\"}", c.bytes_streams_deflated),
+    ];
+    let help = "Bytes of messages sent to readers by what they are.";
+    page.family("stream_bytes_total", "counter", help, &parts);
     let help = "Messages left out since a newer one of the topic was sent instead.";
     page.counter("conflated_total", help, c.conflated);
     page.counter("gaps_total", "Times readers were told that messages are missing.", c.gaps);
     let help = "From the publishing of a message until the last reader of a worker was visited.";
-    page.histogram("fan_out_seconds", help, &c.fan_outs);
+    page.histograms("fan_out_seconds", help, &[(String::new(), &c.fan_outs)]);
+}
+
+/// Only where there is a store.
+fn stored(page: &mut Page, store: &StoreReport) {
+    let help = "Whether the store takes messages: 0 while its disk is full or has failed.";
+    page.gauge("store_up", help, u64::from(store.failure.is_none()));
+    page.counter("store_entries_total", "Messages and deletions stored.", store.entries);
+    let help = "Bytes written to the log of the store, without snapshots.";
+    page.counter("store_written_bytes_total", help, store.bytes_written);
+    let help = "Of the latest messages and deletions, those that are not on the disk yet.";
+    page.gauge("store_unsynced", help, store.unsynced);
+    page.counter("store_errors_total", "Failures of the store's disk.", store.errors);
+    let help = "Bytes of the log behind the last snapshot.";
+    page.gauge("store_log_bytes", help, store.log_bytes);
+    page.gauge("store_snapshot_bytes", "Bytes of the last snapshot.", store.snapshot_bytes);
+    let help = "When the last snapshot was made, in seconds since 1970; 0: not since the start.";
+    page.gauge("store_snapshot_timestamp_seconds", help, store.snapshot_unix_s);
+    let help = "How long it took to bring a batch of messages to the disk.";
+    page.histograms("store_sync_seconds", help, &[(String::new(), &store.sync_times)]);
 }
 
 fn process(page: &mut Page, report: &Report) {
@@ -177,22 +247,32 @@ impl Page {
         self.family(name, "gauge", help, &[("", value)]);
     }
 
-    /// A histogram of times: cumulative buckets, sum and count.
-    fn histogram(&mut self, name: &str, help: &str, times: &Times) {
-        let mut count = 0;
+    /// Histograms of times, each with its label: cumulative buckets, sum and count.
+    fn histograms(&mut self, name: &str, help: &str, all: &[(String, &Times)]) {
         // Writing to a string does not fail.
         let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} histogram");
+        for (label, times) in all {
+            self.histogram(name, label, times);
+        }
+    }
+
+    fn histogram(&mut self, name: &str, label: &str, times: &Times) {
+        let mut count = 0;
+        let (comma, braces) = match label {
+            "" => ("", String::new()),
+            label => (",", format!("{{{label}}}")),
+        };
         for (bucket, bound_us) in times.buckets.iter().zip(BOUNDS_US) {
             count += bucket;
-            let bound_s = bound_us as f64 / 1e6;
-            let _ = writeln!(self.0, "stentor_{name}_bucket{{le=\"{bound_s}\"}} {count}");
+            let le = bound_us as f64 / 1e6;
+            let _ = writeln!(self.0, "stentor_{name}_bucket{{{label}{comma}le=\"{le}\"}} {count}");
         }
         count += times.buckets[BOUNDS_US.len()];
         let sum_s = times.sum_us as f64 / 1e6;
         let _ = writeln!(
             self.0,
-            "stentor_{name}_bucket{{le=\"+Inf\"}} {count}\nstentor_{name}_sum {sum_s}\n\
-             stentor_{name}_count {count}"
+            "stentor_{name}_bucket{{{label}{comma}le=\"+Inf\"}} {count}\n\
+             stentor_{name}_sum{braces} {sum_s}\nstentor_{name}_count{braces} {count}"
         );
     }
 
@@ -203,6 +283,12 @@ impl Page {
             self.0,
             "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}"
         );
+    }
+
+    /// The same with labels that were made for it.
+    fn family_of(&mut self, name: &str, kind: &str, help: &str, samples: &[(String, u64)]) {
+        let samples: Vec<_> = samples.iter().map(|(labels, value)| (&**labels, *value)).collect();
+        self.family(name, kind, help, &samples);
     }
 
     /// One metric with its samples: labels in braces, value.

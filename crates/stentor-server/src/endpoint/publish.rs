@@ -1,6 +1,7 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
 use crate::access::Act;
+use crate::answers::RequestKind;
 use crate::config::Settings;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
@@ -51,6 +52,10 @@ fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
 /// byte of the body is read.
 pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
     let (path, _) = target::split(request.target);
+    x.reply.answers.asked.kind = match path {
+        b"/-/publish" => RequestKind::Bulk,
+        _ => RequestKind::Publish,
+    };
     match check(x, request, body, path) {
         Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {
@@ -255,6 +260,7 @@ fn field<T>(
 
 /// `DELETE /topic`
 pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) -> Answer {
+    x.reply.answers.asked.kind = RequestKind::Publish;
     let condition = match may_publish(x, request).and_then(|()| precondition(request)) {
         Ok(condition) => condition,
         Err((status, reason)) => {

@@ -1,7 +1,8 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
 use crate::exchange::Exchange;
-use crate::stats::Totals;
+use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
+use crate::store::StoreState;
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -36,11 +37,60 @@ pub(crate) struct Report {
     /// The process's own memory, values included, shared out over the open connections.
     pub(crate) memory_per_connection_bytes: Option<u64>,
     pub(crate) counters: Totals,
+    /// Bytes of response heads by what they are.
+    pub(crate) heads: HeadTotals,
+    /// Look-ups by route.
+    pub(crate) lookups: Vec<RouteTotals>,
+    /// `null`: there is none.
+    pub(crate) store: Option<StoreReport>,
+}
+
+/// How the store is.
+#[derive(Debug, Serialize)]
+pub(crate) struct StoreReport {
+    /// Why it takes nothing now; `null`: it does.
+    pub(crate) failure: Option<String>,
+    /// Messages and deletions that were stored since the start.
+    pub(crate) entries: u64,
+    /// Bytes of the log that they took.
+    pub(crate) bytes_written: u64,
+    /// Of the latest numbers, so many are not on the disk yet.
+    pub(crate) unsynced: u64,
+    pub(crate) syncs: u64,
+    pub(crate) errors: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) snapshot_bytes: u64,
+    /// When the last snapshot was made; 0: not since the start.
+    pub(crate) snapshot_unix_s: u64,
+    #[serde(skip)]
+    pub(crate) sync_times: Times,
+}
+
+impl StoreReport {
+    fn of(store: &StoreState, latest_seq: u64) -> StoreReport {
+        let stats = &store.stats;
+        let sync_times = Times::of(&stats.syncs);
+        StoreReport {
+            failure: stats.failure(),
+            entries: stats.entries.value(),
+            bytes_written: stats.bytes.value(),
+            unsynced: latest_seq.saturating_sub(store.intake.synced_seq()),
+            syncs: sync_times.count(),
+            errors: stats.errors.value(),
+            log_bytes: stats.log_bytes.value(),
+            snapshot_bytes: stats.snapshot_bytes.value(),
+            snapshot_unix_s: stats.snapshot_unix_s.value(),
+            sync_times,
+        }
+    }
 }
 
 impl Report {
     pub(crate) fn now(x: &Exchange<'_>) -> Report {
-        let counters = Totals::sum(x.shared.workers.iter().map(AsRef::as_ref));
+        let workers = || x.shared.workers.iter().map(AsRef::as_ref);
+        let mut counters = Totals::sum(workers());
+        let lost = x.shared.access_log.as_ref().map_or(0, |log| log.lost());
+        counters.access_log_dropped += lost;
         let counts = x.shared.hub.counts();
         let files = x.shared.file_cache.kept();
         let memory = process_memory();
@@ -67,7 +117,16 @@ impl Report {
             started_unix_s: x.shared.started_unix_s,
             memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
             counters,
+            heads: counters.heads,
+            lookups: Routes::sum(workers()),
+            store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
         }
+    }
+
+    /// Of what streams were sent, what is neither data nor deflated.
+    pub(crate) fn bytes_streams_framing(&self) -> u64 {
+        let c = &self.counters;
+        c.bytes_streams.saturating_sub(c.bytes_streams_data + c.bytes_streams_deflated)
     }
 
     /// Connections that wait for their next request.
@@ -120,7 +179,51 @@ impl Report {
             self.memory_resident_bytes,
             self.memory_anonymous_bytes,
         );
+        self.write_shares(&mut text);
+        if let Some(store) = &self.store {
+            let _ = writeln!(
+                text,
+                "Store: {} stored, {} not synced yet, {} syncs, {} errors, log {} bytes, snapshot \
+                 {} bytes{}",
+                store.entries,
+                store.unsynced,
+                store.syncs,
+                store.errors,
+                store.log_bytes,
+                store.snapshot_bytes,
+                store.failure.as_ref().map_or_else(String::new, |why| format!("; {why}")),
+            );
+        }
         text
+    }
+
+    /// What the bytes were that were sent, in lines of their own.
+    fn write_shares(&self, text: &mut String) {
+        let c = &self.counters;
+        let all = self.heads.sum().max(1) as f64;
+        let share = |(name, bytes): (&str, u64)| {
+            let percent = bytes as f64 * 100.0 / all;
+            (bytes > 0).then(|| format!("{name} {percent:.1} %"))
+        };
+        let shares: Vec<String> = self.heads.named().filter_map(share).collect();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "Heads: {}\nStreams: {} data, {} framing, {} deflated",
+            shares.join(", "),
+            c.bytes_streams_data,
+            self.bytes_streams_framing(),
+            c.bytes_streams_deflated,
+        );
+        for route in &self.lookups {
+            let RouteTotals { path, requests, names, .. } = route;
+            let _ = writeln!(
+                text,
+                "Look-ups at {path}: {requests} requests, {names} names, {} bytes of values, {} of \
+                 names, {} of template",
+                route.bytes_values, route.bytes_names, route.bytes_template,
+            );
+        }
     }
 }
 
@@ -147,6 +250,8 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
     } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
         let reason = "A worker has broken and the others go on: restart this server.";
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
+    } else if let Some(reason) = x.shared.store.as_ref().and_then(|store| store.complaint()) {
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else {
         x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
     }

@@ -1,6 +1,7 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
 use super::welcome;
+use crate::answers::RequestKind;
 use crate::exchange::Exchange;
 use std::sync::Arc;
 use stentor_hub::Message;
@@ -19,11 +20,21 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let published = shared.hub.with_value(&topic, |message| {
         message.inspect(|message| found(x, request, message)).is_some()
     });
-    if !published && welcome::is_asked_for(x, request, &topic) {
+    if published {
+        return;
+    }
+    let is_welcome = welcome::is_asked_for(x, request, &topic);
+    if !is_welcome && x.settings.mounts.is_empty() {
+        return nothing(x, &topic);
+    }
+    // A long-poll stays one, whatever it ends with.
+    let kind = &mut x.reply.answers.asked.kind;
+    if *kind == RequestKind::Value {
+        *kind = RequestKind::File;
+    }
+    if is_welcome {
         welcome::get(x, request);
-    } else if !published && x.settings.mounts.is_empty() {
-        nothing(x, &topic);
-    } else if !published {
+    } else {
         super::file::get(x, request, &topic);
     }
 }
@@ -62,7 +73,7 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
             }
             x.reply.message(message, encoding);
         }
-        Verdict::NotModified(_) => not_modified(x, message, encoding),
+        Verdict::NotModified(_) => x.reply.unchanged(message, encoding),
         Verdict::Mismatch => {
             let reason = "The value is another one by now (If-Match).";
             x.reply.refuse(Status::PRECONDITION_FAILED, reason);
@@ -84,21 +95,4 @@ fn select(x: &Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) -> En
         x.shared.compressor.ask(message, wanted);
     }
     acceptable.best(message.available()).unwrap_or(Encoding::Identity)
-}
-
-/// 304 with the fields that a 200 would have had, RFC 9110 section 15.4.5.
-fn not_modified(x: &mut Exchange<'_>, message: &Message, encoding: Encoding) {
-    let fields = &mut x.scratch.name;
-    fields.clear();
-    fields.extend_from_slice(b"ETag: \"");
-    fields.extend_from_slice(message.id().text().as_bytes());
-    fields.extend_from_slice(encoding.suffix().as_bytes());
-    fields.extend_from_slice(b"\"\r\nCache-Control: ");
-    fields.extend_from_slice(message.cache_control().as_bytes());
-    fields.extend_from_slice(b"\r\n");
-    fields.extend_from_slice(match message.varies() {
-        true => &b"Vary: Accept, Accept-Encoding\r\n"[..],
-        false => b"Vary: Accept\r\n",
-    });
-    x.reply.empty(Status::NOT_MODIFIED, fields);
 }

@@ -7,6 +7,7 @@
 //! the values before one of them is written; how long a value will be is known before it is, so
 //! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
+use crate::answers::RequestKind;
 use crate::config::Lookup;
 use crate::context::Shared;
 use crate::exchange::Exchange;
@@ -16,7 +17,7 @@ use std::cell::Cell;
 use std::io::Write;
 use stentor_hub::Message;
 use stentor_wire::http1::Request;
-use stentor_wire::lookup::{Template, json_string, json_string_len, names};
+use stentor_wire::lookup::{LineShares, Template, json_string, json_string_len, names};
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::status::Status;
 use stentor_wire::target;
@@ -24,14 +25,32 @@ use stentor_wire::target;
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
 pub(crate) fn many(x: &mut Exchange<'_>, request: &Request<'_>, query: Option<&[u8]>) {
     let query = query.unwrap_or_default();
-    answer(x, request, Format::Json, "application/json", |wanted| wanted.by_query(query));
+    let plan = Plan { format: Format::Json, content_type: JSON, caching: CACHING, route: 0 };
+    answer(x, request, &plan, |wanted| wanted.by_query(query));
 }
 
 /// `GET /list=a,b,c` of a configured route: its own line format, or JSON.
-pub(crate) fn lookup(x: &mut Exchange<'_>, request: &Request<'_>, lookup: &Lookup, list: &[u8]) {
+pub(crate) fn lookup(x: &mut Exchange<'_>, request: &Request<'_>, index: usize, list: &[u8]) {
     let (list, _) = target::split(list);
-    let format = lookup.line.as_ref().map_or(Format::Json, Format::Lines);
-    answer(x, request, format, &lookup.content_type, |wanted| wanted.by_list(lookup, list));
+    let settings = x.settings;
+    let lookup = &settings.lookups[index];
+    let plan = Plan {
+        format: lookup.line.as_ref().map_or(Format::Json, Format::Lines),
+        content_type: &lookup.content_type,
+        caching: if lookup.leaves_out_cache_control { b"" } else { CACHING },
+        route: index + 1,
+    };
+    answer(x, request, &plan, |wanted| wanted.by_list(lookup, list));
+}
+
+/// How a route answers.
+struct Plan<'a> {
+    format: Format<'a>,
+    content_type: &'a str,
+    /// What it says to caches: a field, or nothing.
+    caching: &'static [u8],
+    /// Where it is counted.
+    route: usize,
 }
 
 /// What an answer looks like.
@@ -132,33 +151,37 @@ const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle 
 fn answer<'q>(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
-    format: Format<'_>,
-    content_type: &str,
+    plan: &Plan<'_>,
     read: impl FnOnce(&mut Wanted<'q>) -> Result<(), String>,
 ) {
+    x.reply.answers.asked.kind = RequestKind::Values;
     let mut wanted = Wanted {
         names: Vec::with_capacity(NAMES_USUAL),
         topics: std::mem::take(&mut x.scratch.name),
         names_max: x.settings.limits.names_max,
-        harmless: matches!(format, Format::Lines(_)),
+        harmless: matches!(plan.format, Format::Lines(_)),
     };
     wanted.topics.clear();
-    let found = read(&mut wanted).and_then(|()| look_up(x, request, format, &wanted));
+    let found = read(&mut wanted).and_then(|()| look_up(x, request, plan, &wanted));
     x.scratch.name = wanted.topics;
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
         Ok(found) => {
             let fields = &mut x.scratch.name;
             fields.clear();
-            fields.extend_from_slice(b"Cache-Control: no-cache\r\nETag: \"");
+            fields.extend_from_slice(plan.caching);
+            fields.extend_from_slice(b"ETag: \"");
             write_tag(fields, x.shared, found.fingerprint);
             fields.extend_from_slice(b"\"\r\n");
-            match found.length {
+            match found.body {
                 None => x.reply.empty(Status::NOT_MODIFIED, fields),
-                Some(length) => {
+                Some(shares) => {
                     fields.extend_from_slice(NO_SNIFFING);
-                    x.reply.content_head(Status::OK, content_type, fields, length);
+                    x.reply.content_head(Status::OK, plan.content_type, fields, shares.sum());
                     x.reply.body(&x.scratch.body);
+                    if !x.reply.shape.head_only {
+                        x.routes[plan.route].count_body(shares);
+                    }
                 }
             }
         }
@@ -172,17 +195,19 @@ fn answer<'q>(
 /// What a look-up came to.
 struct Found {
     fingerprint: u64,
-    /// Bytes of the answer; `None` if the client has it already.
-    length: Option<usize>,
+    /// What the bytes of the answer are; `None` if the client has it already.
+    body: Option<LineShares>,
 }
 
 /// Looks up all that is wanted, and makes the answer in the scratch body if it is to be sent.
 fn look_up(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
-    format: Format<'_>,
+    plan: &Plan<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<Found, String> {
+    let Plan { format, route, .. } = *plan;
+    x.routes[route].count(wanted.names.len());
     if let Some(tags) = request.if_none_match {
         let mut fingerprint = Fingerprint::new(x.generation);
         let topics = wanted.topics();
@@ -193,7 +218,7 @@ fn look_up(
         let unchanged = tag_matches(tags, tag);
         tag.clear();
         if unchanged {
-            return Ok(Found { fingerprint: fingerprint.0, length: None });
+            return Ok(Found { fingerprint: fingerprint.0, body: None });
         }
     }
     // Values may have changed meanwhile: the tag is of those that are sent.
@@ -201,7 +226,10 @@ fn look_up(
     let body = &mut x.scratch.body;
     let renders = !x.reply.shape.head_only;
     let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
-    let mut length = format.before().len() + format.after().len();
+    let around = format.before().len() + format.after().len();
+    let mut shares = LineShares { template: around, ..LineShares::default() };
+    // Of values that did not fit, and were looked through.
+    let mut overlong = 0;
     if renders {
         body.extend_from_slice(format.before());
     }
@@ -212,10 +240,10 @@ fn look_up(
         fingerprint.add(message);
         looked += 1;
         let (false, Some((index, name))) = (too_much.get(), names.next()) else { return };
-        let room = MANY_BYTES_MAX.saturating_sub(length);
+        let room = MANY_BYTES_MAX.saturating_sub(shares.sum());
         match format.len(index, name, message, room) {
             Some(len) => {
-                length += len;
+                shares += len;
                 if renders {
                     format.write(body, index, name, message);
                 }
@@ -224,7 +252,7 @@ fn look_up(
                 too_much.set(true);
                 // It was looked through, unless its data alone were too long.
                 let data_len = message.map_or(0, |message| message.data().len());
-                length += if data_len > room { 0 } else { data_len };
+                overlong = if data_len > room { 0 } else { data_len };
             }
         }
     });
@@ -232,13 +260,13 @@ fn look_up(
         body.extend_from_slice(format.after());
     }
     // What was measured counts, and what was made does, whether it is sent or not.
-    *x.reply.cost += length + body.len();
+    *x.reply.cost += shares.sum() + overlong + body.len();
     count(x, looked);
     if too_much.get() {
         let max = MANY_BYTES_MAX / 1024;
         return Err(format!("The values are more than {max} KiB together: ask for fewer."));
     }
-    Ok(Found { fingerprint: fingerprint.0, length: Some(length) })
+    Ok(Found { fingerprint: fingerprint.0, body: Some(shares) })
 }
 
 /// Takes note of so many names that were looked at.
@@ -278,26 +306,29 @@ impl Format<'_> {
         if matches!(self, Format::Json) { b"}" } else { b"" }
     }
 
-    /// How many bytes [`Format::write`] appends; `None` if they are more than `room`. What a value
-    /// takes at least is known at once; its bytes are looked at only if that fits.
+    /// How many bytes [`Format::write`] appends, by what they are; `None` if they are more than
+    /// `room`. What a value takes at least is known at once; its bytes are looked at only if that
+    /// fits.
     fn len(
         self,
         index: usize,
         name: &str,
         message: Option<&Message>,
         room: usize,
-    ) -> Option<usize> {
+    ) -> Option<LineShares> {
         let between = usize::from(index > 0);
         let data = message.map_or(&[][..], Message::data);
-        let len = match self {
+        let mut shares = match self {
             Format::Json if data.len() > room => return None,
-            Format::Json => {
-                let value = message.map_or(b"null".len(), Message::json_len);
-                between + json_string_len(name) + 1 + value
-            }
-            Format::Lines(line) => between + line.written_len(name, data),
+            Format::Json => LineShares {
+                values: message.map_or(b"null".len(), Message::json_len),
+                names: json_string_len(name),
+                template: 1,
+            },
+            Format::Lines(line) => line.written_len(name, data),
         };
-        (len <= room).then_some(len)
+        shares.template += between;
+        (shares.sum() <= room).then_some(shares)
     }
 
     fn write(self, body: &mut Vec<u8>, index: usize, name: &str, message: Option<&Message>) {
@@ -326,6 +357,11 @@ impl Format<'_> {
 /// What others published is never taken for more than its type says.
 pub(crate) const NO_SNIFFING: &[u8] = b"X-Content-Type-Options: nosniff\r\n";
 
+/// What answers say to caches, unless a route leaves it out.
+const CACHING: &[u8] = b"Cache-Control: no-cache\r\n";
+
+const JSON: &str = "application/json";
+
 /// Room for the names of most requests.
 const NAMES_USUAL: usize = 16;
 
@@ -338,6 +374,7 @@ mod tests {
     use crate::exchange::Persistence;
     use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
+    use crate::stats::Routes;
     use std::sync::Arc;
     use stentor_hub::ContentType;
     use stentor_wire::http1::{FieldSlots, parse};
@@ -365,7 +402,11 @@ mod tests {
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
         match path.strip_prefix(b"/list=") {
-            Some(list) => lookup(&mut x, &request, &settings.lookups[0], list),
+            Some(list) => {
+                let routes = &settings.lookups;
+                let index = routes.iter().position(|route| route.path == "/list=").unwrap();
+                lookup(&mut x, &request, index, list)
+            }
             None => many(&mut x, &request, query),
         }
         let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
@@ -407,14 +448,52 @@ mod tests {
             topics: Template::parse("/{name}").unwrap(),
             line: Some(line),
             content_type: "text/javascript".to_owned(),
+            leaves_out_cache_control: false,
         };
-        cx.settings = Arc::new(Settings { lookups: vec![lookup], ..patient() });
+        cx.configure(Arc::new(Settings { lookups: vec![lookup], ..patient() }));
         let (answer, ..) = ask(&mut cx, &get("/list=small"));
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("%\";"), "{answer}");
         for name in ["%22", "%27", "%60", "%5C", "%3C", "%3E", "%0A"] {
             let (answer, ..) = ask(&mut cx, &get(&format!("/list=small,a{name}b")));
             assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(HARMFUL), "{answer}");
         }
+    }
+
+    #[test]
+    fn what_the_bytes_of_a_body_are_is_counted_by_route() {
+        let (_world, mut cx) = setting();
+        for (target, route) in
+            [("/list=small,none", 1), ("/-/values?topic=/small&topic=/none&topic=/large", 0)]
+        {
+            let before = Routes::sum([&*cx.stats])[route].clone();
+            let (whole, ..) = ask(&mut cx, &get(target));
+            let after = Routes::sum([&*cx.stats])[route].clone();
+            let body = whole.split_once("\r\n\r\n").unwrap().1;
+            let shares = [after.bytes_values, after.bytes_names, after.bytes_template];
+            assert_eq!(shares.iter().sum::<u64>(), body.len() as u64);
+            let names = target.matches(['/', ',']).count() as u64 - if route == 0 { 2 } else { 0 };
+            assert_eq!((after.requests, after.names), (before.requests + 1, names));
+            // Neither a HEAD nor what the client has sends any of them.
+            ask(&mut cx, &format!("HEAD {target} HTTP/1.1\r\nHost: h"));
+            ask(&mut cx, &format!("{}\r\nIf-None-Match: {}", get(target), tag(&whole)));
+            let last = Routes::sum([&*cx.stats])[route].clone();
+            assert_eq!((last.requests, last.names), (after.requests + 2, 3 * names));
+            assert_eq!([last.bytes_values, last.bytes_names, last.bytes_template], shares);
+        }
+        // Two lines of 15 bytes of template, a line end between them, and the names.
+        let route = &Routes::sum([&*cx.stats])[1];
+        assert_eq!((route.bytes_names, route.bytes_template), (9, 31));
+        // What stays goes on counting, and what is new begins.
+        let mut lookups = cx.settings.lookups.clone();
+        lookups.insert(0, Lookup { path: "/new=".to_owned(), ..lookups[0].clone() });
+        cx.configure(Arc::new(Settings { lookups, ..patient() }));
+        ask(&mut cx, &get("/list=small"));
+        let routes = Routes::sum([&*cx.stats]);
+        assert_eq!(
+            routes.iter().map(|route| &*route.path).collect::<Vec<_>>()[1..],
+            ["/new=", "/list="]
+        );
+        assert_eq!((routes[1].requests, routes[2].requests), (0, 4));
     }
 
     #[test]

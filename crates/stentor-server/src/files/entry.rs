@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 use stentor_io::FileStatus;
+use stentor_wire::http1::HeadShares;
 use stentor_wire::negotiate::{Encoding, Encodings};
 use twox_hash::XxHash3_64;
 
@@ -82,6 +83,8 @@ pub(crate) struct Outline<'a> {
 #[derive(Debug)]
 pub(crate) struct Head {
     bytes: Box<[u8]>,
+    /// What of it is which field.
+    shares: HeadShares,
     tag: Tag,
     content_type: &'static str,
     encoding: Encoding,
@@ -116,7 +119,8 @@ impl Outline<'_> {
         let _ = write!(bytes, "Content-Length: {}\r\n\r\n", self.length);
         let Outline { tag, content_type, encoding, .. } = *self;
         let bytes = bytes.into_boxed_slice();
-        Head { bytes, tag, content_type, encoding, validators_end, fields_end }
+        let shares = HeadShares::of(&bytes);
+        Head { bytes, shares, tag, content_type, encoding, validators_end, fields_end }
     }
 }
 
@@ -124,6 +128,11 @@ impl Head {
     /// All of it, with the empty line.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What of all of it is which field.
+    pub(crate) fn shares(&self) -> &HeadShares {
+        &self.shares
     }
 
     /// All but the length and the empty line.

@@ -105,7 +105,7 @@ impl FileLoader {
     /// The host refuses another thread.
     pub(crate) fn start(mut self) -> io::Result<()> {
         let life = move || {
-            low_priority();
+            low_priority("files are read");
             loop {
                 match self.turn() {
                     Ok(true) => {}

@@ -47,6 +47,7 @@ impl Script {
             3 => script.bad("GET /small HTTP/1.1\nHost: h\n\n", 400),
             _ => {}
         }
+        script.requests.iter_mut().for_each(|request| sign(request, number));
         script
     }
 
@@ -183,6 +184,14 @@ impl Script {
     }
 }
 
+/// Has a request say whose it is, behind its first line.
+fn sign(request: &mut Vec<u8>, number: usize) {
+    let end = memchr::memchr(b'\n', request).expect("a request has a line") + 1;
+    let line_end = if request[end - 2] == b'\r' { "\r\n" } else { "\n" };
+    let field = format!("User-Agent: {number}{line_end}");
+    request.splice(end..end, field.into_bytes());
+}
+
 /// A client on its way through its script.
 #[derive(Debug)]
 pub(super) struct Scripted {
@@ -192,6 +201,8 @@ pub(super) struct Scripted {
     received: Vec<u8>,
     /// Answers seen whole.
     answered: usize,
+    /// Their statuses, and the bytes of their bodies.
+    seen: Vec<(u16, usize)>,
     stalled: bool,
     reset: bool,
 }
@@ -205,6 +216,7 @@ impl Scripted {
             written: 0,
             received,
             answered: 0,
+            seen: Vec::new(),
             stalled: false,
             reset: false,
         }
@@ -240,10 +252,29 @@ impl Scripted {
         }
     }
 
-    /// What was received and not understood must be the beginning of an answer, or nothing.
-    pub(super) fn check(&self, seed: u64) {
+    /// What was received and not understood must be the beginning of an answer, or nothing; and
+    /// nothing may be missing unless the network cuts connections.
+    pub(super) fn check(&self, seed: u64, are_cut: bool) {
+        let is_whole = self.answered == self.script.answers.len();
+        assert!(is_whole || are_cut, "seed {seed}: answers are missing: {self:#?}");
         let rest = self.received.is_empty() || self.reset;
         assert!(rest, "seed {seed}: more than was asked for: {self:#?}");
+    }
+
+    /// What was logged of its requests must be what it has seen, in that order, and behind that
+    /// what it would have seen. Of a last one that was refused it may not be known whose it was.
+    /// Returns whether that one is missing.
+    pub(super) fn check_log(&self, seed: u64, logged: &[(u16, usize)]) -> bool {
+        let seen = &self.seen[..logged.len().min(self.seen.len())];
+        let answers = self.script.answers.get(..logged.len());
+        let are_expected = answers.is_some_and(|answers| {
+            answers.iter().zip(logged).all(|(answer, (status, _))| answer.status == *status)
+        });
+        let is_good = logged.starts_with(seen) && are_expected;
+        let missing = &self.seen[seen.len()..];
+        let is_all = matches!(missing, [] | [(400, _)]);
+        assert!(is_good && is_all, "seed {seed}: the log has {logged:?} of {self:#?}");
+        !missing.is_empty()
     }
 
     /// Takes one whole answer off the front, if there is one, and compares it.
@@ -272,6 +303,7 @@ impl Scripted {
             assert!(&body == expected, "answer {} has a wrong body: {head}", self.answered);
         }
         self.received.drain(..end + 4 + length);
+        self.seen.push((status, length));
         true
     }
 }

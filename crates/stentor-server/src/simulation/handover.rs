@@ -6,6 +6,7 @@
 
 use super::World;
 use crate::mailbox::Mailbox;
+use crate::stats::Totals;
 use crate::worker::Worker;
 use std::sync::Arc;
 use stentor_io::Rng;
@@ -40,7 +41,7 @@ impl World {
     pub(crate) fn hand_over(&mut self, index: usize) -> bool {
         let published = self.shared.hub.seq();
         let Ok(bytes) = self.worker.pack(&self.sim) else { return false };
-        let before = self.totals();
+        let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();
         let mailbox = Arc::new(Mailbox::new().unwrap());
@@ -58,7 +59,11 @@ impl World {
         assert_eq!(before.connections_reading, after.connections_reading);
         assert_eq!(before.connections_writing, after.connections_writing);
         assert_eq!(before.requests, after.requests);
+        assert_eq!(before.heads, after.heads);
+        assert_eq!(routes, self.routes());
         assert_eq!(before.fan_outs.buckets, after.fan_outs.buckets);
+        let by_kind = |totals: &Totals| totals.requests_by_kind.map(|times| times.buckets);
+        assert_eq!(by_kind(&before), by_kind(&after));
         let nobody_missed_anything = before.readers_behind == after.readers_behind;
         let again = self.worker.pack(&self.sim).unwrap();
         if nobody_missed_anything && published == self.shared.hub.seq() {

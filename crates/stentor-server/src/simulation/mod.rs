@@ -18,11 +18,13 @@
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
-//! and `STENTOR_SIM=requests`, `=streams` or `=hostile` only one of the three.
+//! and `STENTOR_SIM=requests`, `=streams`, `=hostile` or `=store` only one of the four.
 
 // All of it is for tests and for fuzzing.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(test)]
+mod answers;
 #[cfg(test)]
 mod carriers;
 #[cfg(test)]
@@ -31,6 +33,8 @@ mod client;
 mod codec;
 #[cfg(test)]
 mod commits;
+#[cfg(test)]
+mod endings;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -41,6 +45,8 @@ mod handover;
 mod holding;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod kept;
 mod late;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 pub(crate) mod net;
@@ -49,10 +55,13 @@ mod races;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod streams;
 
 #[cfg(test)]
 use crate::access::{CONTROL, PUBLIC};
+use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
@@ -60,7 +69,8 @@ use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
 use crate::mailbox::Mailbox;
 use crate::order::{InMemory, Sequencer};
-use crate::stats::{Stats, Totals};
+use crate::stats::{RouteTotals, Routes, Stats, Totals};
+use crate::store::StoreState;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
@@ -101,11 +111,14 @@ pub(crate) struct Parts {
     pub(crate) late: Option<Arc<Late>>,
     /// What there is between the networks and the workers.
     pub(crate) layers: Layers,
+    /// The hub and its store, if there is one.
+    pub(crate) kept: Option<(Arc<Hub>, Arc<StoreState>)>,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { workers: 1, late: None, layers: Layers::asked().unwrap_or(Layers::Plain) }
+        let layers = Layers::asked().unwrap_or(Layers::Plain);
+        Parts { workers: 1, late: None, layers, kept: None }
     }
 }
 
@@ -122,6 +135,7 @@ impl Parts {
             workers: 1 + rng.below(3),
             late: rng.percent(50).then(|| Late::new(fails_percent)),
             layers: Layers::of_seed(seed),
+            kept: None,
         }
     }
 }
@@ -157,18 +171,30 @@ impl World {
     }
 
     pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
-        let Parts { workers, late, layers } = parts;
+        let Parts { workers, late, layers, kept } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
         let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
-        let sequencer: Box<dyn Sequencer> = match &late {
-            Some(late) => Box::new(Arc::clone(late)),
-            None => Box::new(InMemory),
+        let (hub, store) = match kept {
+            Some((hub, store)) => (hub, Some(store)),
+            None => {
+                let limits = stentor_hub::Limits::default();
+                (Arc::new(Hub::new(epoch, settings.topics.clone(), limits)), None)
+            }
         };
+        let sequencer: Box<dyn Sequencer> = match (&late, &store) {
+            (Some(late), _) => Box::new(Arc::clone(late)),
+            (None, Some(store)) => Box::new(Arc::clone(&store.intake)),
+            (None, None) => Box::new(InMemory),
+        };
+        let log = &settings.log;
+        let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let shared = Arc::new(Shared {
             sequencer,
-            hub: Arc::new(Hub::new(epoch, settings.topics.clone(), stentor_hub::Limits::default())),
+            store,
+            access_log,
+            hub,
             compressor,
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
@@ -187,6 +213,9 @@ impl World {
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
         };
+        if world.shared.store.is_some() {
+            return world;
+        }
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
         world.publish("/large", large(), ContentType::OCTETS);
         world.publish("/text", text(), ContentType::TEXT);
@@ -199,7 +228,7 @@ impl World {
         let stats = Arc::new(Stats::default());
         let shared = Arc::clone(&self.shared);
         let mut cx = Context::new(shared, Arc::new(settings), stats, mailbox, 1);
-        cx.tick(0, NOW_S);
+        cx.tick(0, 0, NOW_S);
         cx
     }
 
@@ -276,6 +305,11 @@ impl World {
 
     pub(crate) fn totals(&self) -> Totals {
         Totals::sum(self.shared.workers.iter().map(AsRef::as_ref))
+    }
+
+    /// What they have counted by look-up route.
+    pub(crate) fn routes(&self) -> Vec<RouteTotals> {
+        Routes::sum(self.shared.workers.iter().map(AsRef::as_ref))
     }
 
     /// Connections that the workers hold.
@@ -363,6 +397,7 @@ pub(crate) fn patient() -> Settings {
         path: "/list=".to_owned(),
         topics: Template::parse("/{name}").unwrap(),
         line: Some(Template::parse("var hq_str_{name}=\"{value}\";").unwrap()),
+        leaves_out_cache_control: false,
         content_type: "text/javascript".to_owned(),
     });
     settings

@@ -258,6 +258,10 @@ impl Backend for Net {
         self.wire.sim.now_ms()
     }
 
+    fn turn_us(&self) -> u64 {
+        self.wire.sim.turn_us()
+    }
+
     fn unix_s(&self) -> u64 {
         self.wire.sim.unix_s()
     }

@@ -2,8 +2,10 @@
 
 use super::client::{Script, Scripted};
 use super::handover::HandOvers;
-use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, hostile, patient, streams};
-use crate::config::Mount;
+use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, hostile, patient, store, streams};
+use crate::config::{AccessFormat, AccessTarget, Close, Mount};
+use serde_json::Value;
+use std::net::Ipv4Addr;
 use stentor_io::{Faults, Rng};
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -27,14 +29,22 @@ fn run(seed: u64) {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
+    settings.log.access = Some(AccessTarget::Stdout);
+    settings.log.access_format = AccessFormat::Json;
     let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
     let faults = faults(&mut rng);
+    let are_cut = faults.reset_per_10_000 > 0;
+    if rng.percent(30) {
+        settings.limits.close = Close::Reset;
+    }
     let mut world = World::of(parts, seed ^ 0x5eed, faults, settings);
     let mut clients: Vec<Scripted> = (0..1 + rng.below(5))
         .map(|number| {
             let role = if rng.percent(50) { CONTROL } else { PUBLIC };
             let script = Script::random(&mut rng, role, number);
-            Scripted::new(world.sim.connect(role), script)
+            let is_tcp = role == PUBLIC && rng.percent(50);
+            let address = is_tcp.then_some(Ipv4Addr::LOCALHOST.into());
+            Scripted::new(world.sim.connect_from(role, address), script)
         })
         .collect();
     let mut hand_overs = HandOvers::new(seed);
@@ -54,7 +64,7 @@ fn run(seed: u64) {
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
     for client in &clients {
-        client.check(seed);
+        client.check(seed, are_cut);
         world.sim.stall(client.connection(), false);
         world.sim.finish_client(client.connection());
     }
@@ -62,6 +72,31 @@ fn run(seed: u64) {
     world.sim.sleep(PATIENCE_MS);
     world.settle();
     world.check_nothing_is_left();
+    check_log(&world, &clients, seed);
+}
+
+/// Every answer is in the access log once, in the order of its connection, with its status and the
+/// length of its body.
+fn check_log(world: &World, clients: &[Scripted], seed: u64) {
+    let mut logged = vec![Vec::new(); clients.len()];
+    let mut of_nobody = 0;
+    for line in world.shared.access_log.as_ref().unwrap().read().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let number = |name: &str| line[name].as_u64().unwrap();
+        match line["user_agent"].as_str().and_then(|text| text.parse::<usize>().ok()) {
+            Some(client) => {
+                logged[client].push((number("status") as u16, number("body_bytes") as usize));
+            }
+            None => of_nobody += 1,
+        }
+    }
+    let is_missing = |(client, logged): &(&Scripted, &Vec<_>)| client.check_log(seed, logged);
+    let missing = clients.iter().zip(&logged).filter(is_missing).count();
+    assert!(missing <= of_nobody, "seed {seed}: answers are not logged");
+    let totals = world.totals();
+    let answers = totals.requests_by_kind.map(|times| times.buckets.iter().sum::<u64>());
+    let lines = logged.iter().map(Vec::len).sum::<usize>() + of_nobody;
+    assert_eq!(lines as u64, answers.iter().sum::<u64>(), "seed {seed}");
 }
 
 /// Runs many seeds, or the one that is asked for.
@@ -97,4 +132,9 @@ fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() 
 #[test]
 fn whatever_attackers_do_others_are_served_and_memory_is_bounded() {
     run_seeds("hostile", hostile::run, 60);
+}
+
+#[test]
+fn what_is_acknowledged_outlives_kills_power_cuts_and_bad_disks() {
+    run_seeds("store", store::run, 3_000);
 }

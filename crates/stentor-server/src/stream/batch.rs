@@ -50,6 +50,19 @@ struct Mark {
     end: usize,
     event: Event,
     form: StreamForm,
+    /// What all bytes of messages are up to here.
+    shares: StreamShares,
+}
+
+/// What the bytes of messages are.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct StreamShares {
+    /// All of them.
+    pub(crate) bytes: u64,
+    /// Data, where it can be told from the rest.
+    pub(crate) data: u64,
+    /// Deflated forms, data and all.
+    pub(crate) deflated: u64,
 }
 
 /// How far a reader got with a batch.
@@ -59,6 +72,8 @@ pub(crate) struct Sent {
     pub(crate) messages: usize,
     /// The number of the last of them.
     pub(crate) cursor: Option<u64>,
+    /// What the bytes of these messages are, the rest of the last one included.
+    pub(crate) shares: StreamShares,
     /// What is left of the last, or of the prefix.
     pub(crate) rest: Option<Rest>,
 }
@@ -136,7 +151,20 @@ impl Batch {
     }
 
     fn mark(&mut self, event: &Event, form: StreamForm) {
-        self.marks.push(Mark { end: self.bytes.len(), event: event.clone(), form });
+        let (begin, mut shares) = match self.marks.last() {
+            Some(mark) => (mark.end, mark.shares),
+            None => (self.prefix, StreamShares::default()),
+        };
+        let end = self.bytes.len();
+        let bytes = (end - begin) as u64;
+        shares.bytes += bytes;
+        if form.is_deflated() {
+            shares.deflated += bytes;
+        } else {
+            // No form is shorter than what it carries.
+            shares.data += event.message.data().len() as u64;
+        }
+        self.marks.push(Mark { end, event: event.clone(), form, shares });
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -167,17 +195,26 @@ impl Batch {
         let whole = self.marks.partition_point(|mark| mark.end <= sent);
         let begin = if whole == 0 { self.prefix } else { self.marks[whole - 1].end };
         let seq_before = |n: usize| n.checked_sub(1).map(|n| self.marks[n].event.seq());
+        let shares =
+            |n: usize| n.checked_sub(1).map_or_else(Default::default, |n| self.marks[n].shares);
         if sent < begin {
             let piece = Piece::Own(self.bytes[sent..begin].into());
-            return Sent { messages: 0, cursor: None, rest: Some(Rest { piece, offset: 0 }) };
+            let rest = Some(Rest { piece, offset: 0 });
+            return Sent { messages: 0, cursor: None, shares: shares(0), rest };
         }
         match self.marks.get(whole) {
             Some(mark) if sent > begin => {
                 let body = Body::Streamed { event: mark.event.clone(), form: mark.form };
                 let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
-                Sent { messages: whole + 1, cursor: seq_before(whole + 1), rest: Some(rest) }
+                let (messages, rest) = (whole + 1, Some(rest));
+                Sent { messages, cursor: seq_before(messages), shares: shares(messages), rest }
             }
-            _ => Sent { messages: whole, cursor: seq_before(whole), rest: None },
+            _ => Sent {
+                messages: whole,
+                cursor: seq_before(whole),
+                shares: shares(whole),
+                rest: None,
+            },
         }
     }
 

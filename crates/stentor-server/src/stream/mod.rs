@@ -75,7 +75,7 @@ const WINDOW_BITS: u8 = 15;
 const EARLIEST: &[u8] = b"earliest";
 
 /// All reasons of gaps.
-const REASONS: [&str; 5] = ["malformed", "epoch", "future", "history", "many"];
+const REASONS: [&str; 6] = ["malformed", "epoch", "future", "rolled-back", "history", "many"];
 
 /// Stands for more than one feed, or none.
 pub(crate) const MANY: FeedId = FeedId::MAX;
@@ -147,6 +147,9 @@ impl Start {
             // lock knows.
             Some(id) if id.seq > hub.seq() && id.seq > hub.notified_seq() => {
                 Start::Gap(Gap { reason: "future", since: Some(id) })
+            }
+            Some(id) if hub.was_rolled_back(id.seq) => {
+                Start::Gap(Gap { reason: "rolled-back", since: Some(id) })
             }
             Some(id) => Start::After(id.seq),
         }

@@ -3,6 +3,7 @@
 //! The request is held as it is. When the time has come it is answered as any other GET is, so
 //! there is no second way to write an answer.
 
+use crate::answers::RequestKind;
 use crate::exchange::{Answer, Awaits, Exchange, Pending};
 use crate::limits::HELD_MS_MAX;
 use crate::stream::{Reader, Start};
@@ -62,11 +63,16 @@ pub(crate) fn many(
     Answer::Later(held, Some(wanted.opening(Reader::new(Transport::LongPoll))))
 }
 
-fn held(x: &Exchange<'_>, request: &Request<'_>, wait_s: u64, expects_value: bool) -> Box<Pending> {
+fn held(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    wait_s: u64,
+    expects_value: bool,
+) -> Box<Pending> {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
     let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
-    let awaits = Awaits::Change { request, deadline_ms, expects_value };
-    Box::new(Pending { persistence: x.reply.shape.persistence, awaits })
+    x.reply.answers.asked.kind = RequestKind::LongPoll;
+    x.hold(Awaits::Change { request, deadline_ms, expects_value })
 }
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor

@@ -34,7 +34,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     "Messages in the log that history has lost: whoever has not seen them is told of a gap.",
     "Walks over names begin anew, and a gap that one had found may be told again.",
     "Bodies that a connection shares with others go over as bytes, and are then its own.",
-    "Connections that come over count for no address.",
+    "Connections that come over count for no address, and are logged without one.",
     "Messages being compressed, and files kept in memory, are made again when asked for.",
     "When something was last logged, and when memory was last given back, is forgotten.",
 ];
@@ -114,7 +114,7 @@ impl Worker {
     ///
     /// One sentence, if these bytes are not what [`Worker::pack`] makes.
     pub(crate) fn unpack<B: Backend>(&mut self, io: &B, bytes: &[u8]) -> Result<(), &'static str> {
-        self.cx.tick(io.now_ms(), io.unix_s());
+        self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         let mut input = Unpacker::new(bytes, io.now_ms());
         if input.take(MAGIC.len())? != MAGIC {
             return Err("This is no worker that was packed.");

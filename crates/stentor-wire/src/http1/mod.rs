@@ -10,11 +10,15 @@
 
 mod body;
 mod head;
+mod outline;
 mod request;
 pub mod response;
+mod shares;
 
 pub use body::{Body, Step};
 pub use head::{
     BodyLength, FIELDS_MAX, FieldSlots, Framing, HEAD_BYTES_MAX, Head, Scan, Version, parse, scan,
 };
+pub use outline::{Outline, outline, without_secrets};
 pub use request::{Method, Request, RequestBuf};
+pub use shares::{HEAD_PARTS, HeadPart, HeadShares, head_lines};

@@ -32,6 +32,8 @@ use site::Site;
 ///
 /// Daily prices of five companies, 2000 to 2013, one trading day after the other, at /quotes/aapl,
 /// /quotes/fb, /quotes/goog, /quotes/ibm and /quotes/msft; the page is at /demo/.
+///
+/// With --data it goes on where it was, and the page's guestbook is still there, however it ended.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
@@ -71,7 +73,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
                 error!("the replay has stopped: {reason}");
             }
         });
-        while signals.wait() != Told::Stop {}
+        loop {
+            match signals.wait() {
+                Told::Stop => break,
+                Told::Reload => {}
+                Told::Reopen => lifecycle::reopen(server.log_files().as_ref()),
+            }
+        }
         drop(stop);
     });
     lifecycle::stop(server, signals)
@@ -181,6 +189,7 @@ const EXAMPLES: &str = "\
 Examples:
   stentor demo
   stentor demo --speed 20 --from 2008-09-01     the autumn of 2008, quickly
+  stentor demo --data /tmp/stentor-demo         end it, even by kill -9, and start it again
   stentor demo --listen 127.0.0.1:9000          if another program has the port";
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use stentor_wire::target::TopicName;
 use super::prices::{Day, Quote};
 
 /// Publishes day after day, `pause` apart, from the beginning again after the last, until the
-/// sender of `stopped` is dropped.
+/// sender of `stopped` is dropped. Quotes that are there already, from a store, are gone on behind.
 pub(super) fn run(
     server: &Server,
     days: &[Day],
     pause: Duration,
     stopped: &Receiver<()>,
 ) -> Result<(), String> {
-    for step in steps(days) {
+    for step in steps(days).skip(steps_made(server, days)?) {
         for topic in step.unlisted {
             // Not having been there is as good.
             let _ = server.delete(topic_name(&topic)?);
@@ -34,6 +34,21 @@ pub(super) fn run(
         }
     }
     Ok(())
+}
+
+/// How many steps led to the quotes that are there.
+fn steps_made(server: &Server, days: &[Day]) -> Result<usize, String> {
+    // Of a day it is published last.
+    let Some(quote) = days.last().and_then(|day| day.quotes.last()) else { return Ok(0) };
+    let value = server.value(&topic_name(&topic(quote))?);
+    Ok(value.map_or(0, |value| steps_to(value.data(), days)))
+}
+
+/// How many steps lead to this quote; 0 if it is of none of these days.
+fn steps_to(quote: &[u8], days: &[Day]) -> usize {
+    let quote: serde_json::Value = serde_json::from_slice(quote).unwrap_or_default();
+    let day = days.iter().position(|day| quote["date"] == day.date.as_str());
+    day.map_or(0, |index| index + 1)
 }
 
 fn topic_name(topic: &str) -> Result<TopicName<'_>, String> {
@@ -76,6 +91,15 @@ mod tests {
         let dates: Vec<_> = steps(&days).take(5).map(|step| step.day.date.clone()).collect();
         let expected = ["2013-02-27", "2013-02-28", "2013-03-01", "2013-02-27", "2013-02-28"];
         assert_eq!(dates, expected);
+    }
+
+    #[test]
+    fn going_on_behind_a_quote() {
+        let days = prices::days("2013-02-27").unwrap();
+        let steps = |quote: &str| steps_to(quote.as_bytes(), &days);
+        assert_eq!(steps(&days[1].quotes[0].json()), 2);
+        assert_eq!(steps("{\"date\":\"2000-01-03\"}"), 0);
+        assert_eq!((steps("{}"), steps("no quote")), (0, 0));
     }
 
     #[test]

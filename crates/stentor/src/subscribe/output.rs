@@ -142,6 +142,7 @@ impl Gap<'_> {
             "history" => format!("messages after {since} are lost: history is shorter"),
             "epoch" => format!("messages after {since} are lost: the server has begun anew"),
             "future" => format!("messages may be lost: {since} was not published yet"),
+            "rolled-back" => format!("{since} is no more: the server ended before it was kept"),
             "malformed" => "messages may be lost: what to go on after is no id".to_owned(),
             "many" => format!("messages after {since} are lost: too many topics to go back for"),
             reason => format!("messages after {since} are lost: {}", reason.escape_debug()),

@@ -238,6 +238,7 @@ fn gaps_and_deletions_are_sentences_on_standard_error() {
         gap(r#"{"reason":"history","since":"e-1"}"#),
         gap(r#"{"reason":"epoch","since":"e-1"}"#),
         gap(r#"{"reason":"future","since":"e-1"}"#),
+        gap(r#"{"reason":"rolled-back","since":"e-1"}"#),
         gap(r#"{"reason":"malformed"}"#),
         gap(r#"{"reason":"many","since":"e-1"}"#),
         gap(r#"{"reason":"new\nreason"}"#),
@@ -250,12 +251,13 @@ fn gaps_and_deletions_are_sentences_on_standard_error() {
         "messages after e-1 are lost: history is shorter",
         "messages after e-1 are lost: the server has begun anew",
         "messages may be lost: e-1 was not published yet",
+        "e-1 is no more: the server ended before it was kept",
         "messages may be lost: what to go on after is no id",
         "messages after e-1 are lost: too many topics to go back for",
         "messages after the start are lost: new\\nreason",
         "/a was deleted",
     ];
-    assert_eq!(lines[..7], expected.map(|text| format!("stentor: {text}")));
+    assert_eq!(lines[..8], expected.map(|text| format!("stentor: {text}")));
 }
 
 #[test]

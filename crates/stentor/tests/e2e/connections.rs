@@ -1,7 +1,9 @@
 //! Connections: kept, closed, pipelined; versions and methods.
 
 use crate::support::{Client, Ending, Server};
+use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
 #[test]
 fn ten_thousand_pipelined_requests_are_answered_in_order() {
@@ -38,6 +40,59 @@ fn a_client_that_pipelines_and_then_closes_gets_its_answers() {
         assert_eq!(client.response().expect(200).body.len(), 50_000);
     }
     assert_eq!(client.ending(), Ending::Closed);
+}
+
+#[test]
+fn a_close_by_reset_loses_nothing_and_leaves_nothing_behind() {
+    let server = Server::configured("limits.close = 'reset'\n");
+    server.control.put("/a", "text/plain", &[b'x'; 300_000]).expect(201);
+    let last = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let mut ports = Vec::new();
+    for _ in 0..20 {
+        let (mut client, port) = connect(&server);
+        ports.push(port);
+        client.send(last);
+        // The answer waits in the client's kernel when the reset comes.
+        thread::sleep(Duration::from_millis(10));
+        assert_eq!(client.response().expect(200).body.len(), 300_000);
+        assert_eq!(client.ending(), Ending::Reset);
+    }
+    assert_eq!(remembered(&server, &ports), 0, "connections in TIME_WAIT");
+    let mut client = server.reader();
+    client.send("GET / HTTP/1.1\n\n");
+    client.response().expect(400);
+    assert_eq!(client.ending(), Ending::Closed, "a refusal is not cut");
+    let server = Server::start();
+    server.control.put("/a", "text/plain", b"x").expect(201);
+    let (mut client, port) = connect(&server);
+    client.send(last);
+    client.response().expect(200);
+    assert_eq!(client.ending(), Ending::Closed);
+    drop(client);
+    assert!(remembered(&server, &[port]) > 0, "the usual end");
+}
+
+/// A client and its port.
+fn connect(server: &Server) -> (Client, u16) {
+    let stream = TcpStream::connect(server.public.0).unwrap();
+    let port = stream.local_addr().unwrap().port();
+    (Client::over(stream), port)
+}
+
+/// How many connections from these ports to the server the kernel remembers (`TIME_WAIT`).
+fn remembered(server: &Server, ports: &[u16]) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let port = |address: &str| {
+        let hex = address.rsplit(':').next().unwrap();
+        u16::from_str_radix(hex, 16).unwrap()
+    };
+    let to = server.public.0.port();
+    let is_one = |a: u16, b: u16| a == to && ports.contains(&b);
+    rows.filter(|row| row[3] == "06")
+        .map(|row| (port(row[1]), port(row[2])))
+        .filter(|&(a, b)| is_one(a, b) || is_one(b, a))
+        .count()
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! The control pages: status, metrics, health, topics; and the socket file.
 
-use crate::support::{Child, Client, Ending, Server, TempDir, eventually, figure, run, stentor};
-use std::collections::HashMap;
+use crate::support::{
+    Child, Client, Ending, Server, TempDir, eventually, figure, run, stentor, tool,
+};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 #[test]
 fn status_in_json() {
@@ -162,6 +166,68 @@ fn metrics_are_well_formed_and_count() {
     assert!(sum("stentor_sent_bytes_total") > 100.0);
     assert!(sum("stentor_memory_resident_bytes") > 1e6);
     assert!(!response.text().contains("/a"), "no labels of topics");
+}
+
+/// What the files for Grafana and Prometheus ask for is there, under these names.
+#[test]
+fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
+    let dashboard = include_str!("../../../../packaging/grafana.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let mut asked = Vec::new();
+    expressions(&dashboard, &mut asked);
+    assert!(asked.len() > 30, "{} expressions", asked.len());
+    let alerts = include_str!("../../../../packaging/alerts.yaml").lines();
+    asked.extend(alerts.filter_map(|line| line.trim().strip_prefix("expr: ")).map(str::to_owned));
+    let server = Server::start();
+    let metrics = server.control.get("/-/metrics").expect(200);
+    let families = families(metrics.text());
+    let names = families.iter().flat_map(|(name, family)| {
+        let parts = match family.kind.as_str() {
+            "histogram" => &["_bucket", "_sum", "_count"][..],
+            _ => &[""],
+        };
+        parts.iter().map(move |part| format!("{name}{part}"))
+    });
+    let names: HashSet<String> = names.collect();
+    for expression in &asked {
+        let mut words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let is_name = |word: &&str| word.starts_with("stentor_") || word.starts_with("process_");
+        let mut found = words.by_ref().filter(is_name).peekable();
+        assert!(found.peek().is_some(), "{expression} asks for nothing");
+        found.for_each(|name| assert!(names.contains(name), "no {name}: {expression}"));
+    }
+    check_with_promtool(&asked);
+}
+
+/// All that is asked of Prometheus below a value.
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| match value.as_str() {
+            Some(text) if name == "expr" => found.push(text.to_owned()),
+            _ => expressions(value, found),
+        }),
+        _ => {}
+    }
+}
+
+/// Prometheus' own parser understands them, as rules.
+fn check_with_promtool(expressions: &[String]) {
+    let Some(promtool) = tool("promtool") else { return };
+    let rules = expressions.iter().enumerate().map(|(n, expr)| {
+        let expr = expr.replace("$__rate_interval", "5m");
+        serde_json::json!({ "record": format!("rule:{n}"), "expr": expr })
+    });
+    let rules: Vec<Value> = rules.collect();
+    // JSON is YAML.
+    let rules = serde_json::json!({ "groups": [{ "name": "all", "rules": rules }] });
+    let dir = TempDir::new();
+    let file = dir.path().join("rules.yaml");
+    fs::write(&file, rules.to_string()).unwrap();
+    let alerts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/alerts.yaml");
+    let mut check = Command::new(promtool);
+    let output = check.args(["check", "rules", alerts]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -47,6 +47,27 @@ fn the_demo_replays_prices() {
 }
 
 #[test]
+fn the_demo_goes_on_where_it_was() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let flags = ["--data", data.to_str().unwrap(), "--speed"];
+    let quote = |url: Url| {
+        let response = url.get("/quotes/msft");
+        let is_there = response.status == 200;
+        is_there.then(|| (response.tag(), response.json()["date"].as_str().unwrap().to_owned()))
+    };
+    let (mut child, url, _page) = demo(&[&flags[..], &["100"]].concat());
+    eventually("some days have gone", || {
+        quote(url).filter(|(_, date)| date.as_str() > "2012-06-01")
+    });
+    child.signal("KILL");
+    child.wait();
+    let (_child, url, _page) = demo(&[&flags[..], &["0.01"]].concat());
+    let (tag, date) = eventually("a quote is there", || quote(url));
+    assert!(date.as_str() > "2012-06-01", "{tag}: {date}");
+}
+
+#[test]
 fn the_demos_curl_lines_work_as_they_are_printed() {
     if tool("curl").is_none() {
         return;

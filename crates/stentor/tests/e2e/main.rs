@@ -15,12 +15,14 @@
 
 mod support;
 
+mod access_log;
 mod bench;
 mod bodies;
 mod browser;
 mod commands;
 mod connections;
 mod control;
+mod cost;
 mod delivery;
 mod demo;
 mod draining;
@@ -43,6 +45,7 @@ mod slow;
 mod sse;
 mod statics;
 mod stopping;
+mod store;
 mod tune;
 mod websocket;
 mod welcome;

@@ -11,9 +11,9 @@ use super::*;
 use crate::hub::tests::name;
 use crate::interleave;
 use crate::{
-    Applied, CacheControl, ContentType, Draft, Encoder, Entry, EventName, Mode, Op, Past, Pattern,
-    Place, Precondition, Refusal, Rule, Share, Span, Subscriber, decode_entry, encode_entry,
-    encode_event,
+    Applied, CacheControl, ContentType, Draft, Encoder, Entry, EventName, Keep, LeaveOut, Limits,
+    Mode, Op, Past, Pattern, Place, Precondition, Refusal, Rule, Share, Span, Subscriber,
+    decode_entry, encode_entry, encode_event,
 };
 
 /// The order as a store would write it down.
@@ -90,6 +90,8 @@ fn rules(dice: &mut Dice) -> Vec<Rule> {
         cache_control: dice
             .is_one_of(2)
             .then(|| CacheControl::parse(&format!("max-age={}", dice.below(9))).unwrap()),
+        leave_out: LeaveOut { vary: dice.is_one_of(2), ..LeaveOut::default() },
+        keep: dice.is_one_of(3).then_some(Keep::Written),
     };
     some.iter().map(rule).collect()
 }
@@ -230,8 +232,15 @@ fn snapshot(hub: &Hub) -> Vec<u8> {
     bytes
 }
 
-fn restore(bytes: &[u8], piece: usize) -> Result<Restored, &'static str> {
-    let mut restore = Restore::new(LIMITS);
+/// A hub from a snapshot.
+struct Filled {
+    hub: Hub,
+    upto_seq: u64,
+}
+
+fn restore(bytes: &[u8], piece: usize) -> Result<Filled, &'static str> {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    let mut restore = hub.restore();
     let (mut kept, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(piece.min(rest.len()));
@@ -240,7 +249,8 @@ fn restore(bytes: &[u8], piece: usize) -> Result<Restored, &'static str> {
         kept.drain(..used);
         rest = later;
     }
-    restore.finish()
+    let Restored { upto_seq, .. } = restore.finish()?;
+    Ok(Filled { hub, upto_seq })
 }
 
 fn seeds() -> u64 {
@@ -386,6 +396,62 @@ fn what_is_no_snapshot_is_refused() {
 }
 
 #[test]
+fn slices_that_are_missing_cost_their_own_topics_only() {
+    let rule = Rule { history: 2, ..Rule::new(Pattern::parse("/1*").unwrap()) };
+    let hub = Hub::new(epoch(), vec![rule], Limits::default());
+    for index in (0..90).chain(10..20) {
+        // Some refer to terms that are none of the rules any more.
+        if index == 50 {
+            hub.set_rules(vec![]);
+        }
+        let draft = Draft::new(format!("{index:05}").into_bytes());
+        hub.publish(name(&format!("/{index}")), draft, Precondition::None, 9).unwrap();
+    }
+    let mut slices = vec![Vec::new()];
+    let mut snapshot = Snapshot::begin(&hub, &mut slices[0]);
+    while snapshot.write_slice(&hub, slices.last_mut().unwrap()) {
+        slices.push(Vec::new());
+    }
+    assert!(slices.len() > 5);
+    for missing in 0..slices.len() {
+        let half = Hub::new(epoch(), vec![], Limits::default());
+        let mut restore = half.restore();
+        for (index, slice) in slices.iter().enumerate() {
+            match index == missing {
+                true => restore.skip(),
+                false => assert_eq!(restore.read(slice), Ok(slice.len()), "without {missing}"),
+            }
+        }
+        restore.finish().unwrap();
+        half.continue_after(hub.seq(), vec![]);
+        let mut lost = 0;
+        for topic in hub.topics("", None, 100) {
+            let (was, is) = (hub.value(&topic.name).unwrap(), half.value(&topic.name));
+            lost += usize::from(is.is_none());
+            assert!(is.is_none_or(|is| (is.data(), is.id()) == (was.data(), was.id())));
+        }
+        assert!((1..30).contains(&lost) || missing == slices.len() - 1, "{missing}: {lost}");
+        half.check();
+        hub.check();
+    }
+}
+
+#[test]
+fn what_is_kept_is_told_in_its_order() {
+    let hub = Hub::new(epoch(), vec![], Limits::default());
+    let put = |topic| {
+        hub.publish(name(topic), Draft::new(*b"x"), Precondition::None, 9).unwrap();
+    };
+    ["/b", "/a", "/b"].into_iter().for_each(put);
+    hub.delete(name("/a"), Precondition::None, 9).unwrap();
+    put("/c");
+    let kept = hub.kept();
+    let told: Vec<_> = kept.iter().map(|event| (event.topic(), event.seq())).collect();
+    assert_eq!(told, [("/b", 1), ("/b", 3), ("/a", 4), ("/c", 5)]);
+    assert!(kept[2].message.is_deletion());
+}
+
+#[test]
 fn a_slice_is_bounded() {
     let hub = Hub::new(epoch(), vec![], Limits::default());
     for index in 0..100 {
@@ -408,7 +474,8 @@ fn a_slice_is_bounded() {
 
 #[test]
 fn numbers_may_be_given_and_leave_holes() {
-    let hub = Hub::new(Origin { epoch: epoch(), seq: 41 }, vec![], LIMITS);
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    hub.continue_after(41, vec![]);
     let put = |seq: Place| {
         let entry = hub.admit(Op::Put(name("/a"), Draft::new(*b"x")), Precondition::None, 1);
         hub.apply(entry.unwrap(), seq).unwrap()
@@ -461,4 +528,16 @@ fn a_refusal_comes_early_and_again_in_its_place() {
         assert_eq!(admit(op, when).unwrap_err(), refusal);
     }
     assert_eq!(see(&hub), seen);
+}
+
+#[test]
+fn what_was_rolled_back_is_known_and_its_numbers_are_not_used_again() {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    hub.continue_after(40, vec![3..=5, 9..=9, 20..=40]);
+    let known: Vec<u64> = (0..50).filter(|&seq| hub.was_rolled_back(seq)).collect();
+    let expected: Vec<u64> = [3, 4, 5, 9].into_iter().chain(20..=40).collect();
+    assert_eq!(known, expected);
+    let put = hub.publish(name("/a"), Draft::new(*b"x"), Precondition::None, 1).unwrap();
+    assert_eq!((put.id.seq, hub.seq()), (41, 41));
+    hub.check();
 }

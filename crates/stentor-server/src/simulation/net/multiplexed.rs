@@ -219,6 +219,10 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         self.io.now_ms()
     }
 
+    fn turn_us(&self) -> u64 {
+        self.io.turn_us()
+    }
+
     fn unix_s(&self) -> u64 {
         self.io.unix_s()
     }

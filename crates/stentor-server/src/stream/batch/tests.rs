@@ -3,7 +3,8 @@
 use super::*;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{
-    Draft, Epoch, Filter, Hub, Limits, Mode, Pattern, Precondition, Rule, StreamForm, Subscriber,
+    ContentType, Draft, Epoch, Filter, Hub, Limits, Mode, Pattern, Precondition, Rule, StreamForm,
+    Subscriber,
 };
 use stentor_wire::target::TopicName;
 
@@ -75,8 +76,38 @@ fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() 
             assert_eq!(goes_on, all, "cut at {cut} behind a prefix of {}", prefix.len());
             let last = sent.messages.checked_sub(1).map(|last| events[last].seq());
             assert_eq!(sent.cursor, last, "cut at {cut}");
+            // A message that was cut counts whole with its beginning.
+            let begun = &events[..sent.messages];
+            let bytes = |event: &Event| event.streamed(StreamForm::Sse).unwrap().len() as u64;
+            let expected = StreamShares {
+                bytes: begun.iter().map(bytes).sum(),
+                data: begun.iter().map(|event| event.message.data().len() as u64).sum(),
+                deflated: 0,
+            };
+            assert_eq!(sent.shares, expected, "cut at {cut}");
         }
     }
+}
+
+#[test]
+fn what_is_deflated_is_not_told_apart() {
+    let text = "text ".repeat(100);
+    let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), vec![], Limits::default());
+    let told = Arc::new(Told::default());
+    let id = hub.add_subscriber(Arc::clone(&told) as Arc<dyn Subscriber>);
+    hub.subscribe(id, &Filter::parse("/**").unwrap(), Arc::default());
+    for data in [text.as_bytes(), b"short"] {
+        let draft = Draft::new(data).with_content_type(ContentType::TEXT);
+        hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0).unwrap();
+    }
+    let events = std::mem::take(&mut *told.0.lock().unwrap());
+    let (plain, deflated) = (StreamForm::Frame, Some(StreamForm::FrameDeflated));
+    let mut batch = Batch::default();
+    batch.extend(&mut Deflater::default(), &events, Forms { plain, deflated });
+    let deflated = events[0].streamed(StreamForm::FrameDeflated).unwrap().len() as u64;
+    // What is too short goes as it is, behind a header of two bytes.
+    let expected = StreamShares { bytes: deflated + 2 + 5, data: 5, deflated };
+    assert_eq!(batch.sent(batch.bytes().len()).shares, expected);
 }
 
 #[test]

@@ -136,13 +136,20 @@ impl Client {
         fields: &str,
         body: &[u8],
     ) -> Response {
-        let length = match (body.len(), method) {
-            (0, "GET" | "HEAD" | "OPTIONS" | "DELETE") => String::new(),
-            (length, _) => format!("Content-Length: {length}\r\n"),
-        };
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{length}{fields}\r\n");
-        self.send([head.as_bytes(), body].concat());
+        self.send(request(method, target, fields, body));
         if method == "HEAD" { self.bodyless_response() } else { self.response() }
+    }
+
+    /// The same of a server that may end meanwhile; none if it did before it answered.
+    pub(crate) fn try_ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> Option<Response> {
+        self.try_send(&request(method, target, fields, body)).ok()?;
+        self.try_response().ok()
     }
 
     #[track_caller]
@@ -248,6 +255,15 @@ impl Client {
 /// What requests call the server.
 const HOST: &str = "localhost";
 
+fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = match (body.len(), method) {
+        (0, "GET" | "HEAD" | "OPTIONS" | "DELETE") => String::new(),
+        (length, _) => format!("Content-Length: {length}\r\n"),
+    };
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{length}{fields}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
 /// The status of a head; checks the parts that every head has.
 fn status(head: &str) -> u16 {
     let line = head.lines().next().unwrap_or_default();
@@ -276,6 +292,11 @@ impl Response {
             let (found, value) = line.split_once(':')?;
             found.eq_ignore_ascii_case(name).then_some(value.trim())
         })
+    }
+
+    /// The lines of the head, each with its line end.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.head.split_inclusive('\n')
     }
 
     /// All fields but those that differ from one moment to the next.

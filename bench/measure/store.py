@@ -1,0 +1,348 @@
+"""What it costs that messages outlive the process: beside the raw disk, and without a store."""
+
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import table
+from .bench import OUT_DIR, Bench, MeasurementError
+from .load import Subject
+from .process import TIED
+from .publish import MESSAGE_BYTES
+from .reading import PIPELINE_DEPTH, TOPIC, VALUE
+from .servers import Stentor, exchange, expect_body
+
+DATA = OUT_DIR / "data"
+PUBLISHERS = 1_000
+TOPICS = 10_000
+TOPICS_MANY = 1_000_000
+NAME_BYTES = len("/bench/topics/0000000")
+SYNC_BYTES = (4 << 10, 64 << 10)
+SYNC_SECONDS = 2
+DISK_US_GOOD = 200
+STEADY_PER_SECOND = 10_000
+SEGMENT_BYTES = 64 << 20
+LOG_BYTES = 1 << 30
+SNAPSHOTS = 2
+OVERWRITING_SECONDS = 300
+LINES = 20_000
+VALUES_ONLY = '[[topics]]\nmatch = "/bench/**"\nhistory = 1\n'
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What publishers who wait for their answers were given."""
+
+    count: int
+    seconds: float
+    p50_us: float
+    p99_us: float
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.seconds
+
+
+@dataclass(frozen=True)
+class Thread:
+    """What threads of one name have used so far."""
+
+    cpu_us: float
+    written_bytes: int
+
+
+def store(bench: Bench) -> list[table.Row]:
+    """All of it, each beside the raw disk or a server without a store."""
+    rows = disk_rows(bench)
+    for step in (answers, start_and_memory, beside_publishers, overwriting):
+        table.progress(f"{step.__name__} ...")
+        try:
+            rows += step(bench)
+        except MeasurementError as error:
+            rows.append(table.not_measured(step.__name__, str(error)))
+    shutil.rmtree(DATA, ignore_errors=True)
+    return rows
+
+
+@contextmanager
+def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
+           keeps: bool = False) -> Iterator[Stentor]:
+    """A server on both cores, since the disk's thread is to have its own; with an empty store,
+    unless it `keeps` what is there."""
+    if not keeps:
+        shutil.rmtree(DATA, ignore_errors=True)
+    text = config + (f'[store]\npath = "{DATA}"\n' if stored else "")
+    with Stentor(bench, config=text, cores="0,1") as stentor:
+        wait_until_ready(stentor)
+        yield stentor
+
+
+def wait_until_ready(stentor: Stentor) -> None:
+    give_up = time.monotonic() + 120
+    while "ready: " not in stentor.log.read_text(errors="replace"):
+        if time.monotonic() > give_up or stentor.process.poll() is not None:
+            raise MeasurementError(f"stentor is not ready: {stentor.last_words()}")
+        time.sleep(0.005)
+
+
+def syncs(bench: Bench, count: int) -> tuple[float, float]:
+    """The 50th and 99th percentile of an fdatasync(2) of so many bytes, in microseconds."""
+    done = subprocess.run([bench.syncs, OUT_DIR / "syncs.bin", str(count), str(SYNC_SECONDS)],
+                          check=True, stdout=subprocess.PIPE, text=True)
+    _, p50, p99 = done.stdout.split()
+    return float(p50), float(p99)
+
+
+def disk_rows(bench: Bench) -> list[table.Row]:
+    rows = []
+    for count in SYNC_BYTES:
+        p50, p99 = syncs(bench, count)
+        rows.append(table.absolute_row(f"the raw disk: fdatasync of {count >> 10} KB, p50 and p99",
+                                       f"{p50:,.0f} and {p99:,.0f} us", p50, None))
+    return rows
+
+
+def publish(bench: Bench, stentor: Stentor, topics: int, seconds: float, rate: int = 0,
+            publishers: int = PUBLISHERS) -> Answers:
+    """Publishers with one PUT under way each."""
+    done = subprocess.run(load_command(bench, stentor, topics, seconds, rate, publishers),
+                          stdout=subprocess.PIPE, text=True)
+    return read_answers(done.stdout)
+
+
+def load_command(bench: Bench, stentor: Stentor, topics: int, seconds: float, rate: int,
+                 publishers: int) -> list[str]:
+    return [str(bench.publishers), str(stentor.control_port), str(publishers), str(topics),
+            str(MESSAGE_BYTES), str(seconds), str(rate)]
+
+
+def read_answers(line: str) -> Answers:
+    try:
+        count, seconds, p50, p99, refused = map(float, line.split())
+    except ValueError as error:
+        raise MeasurementError(f"publishers said {line!r}") from error
+    if refused or not count:
+        raise MeasurementError(f"{refused:,.0f} of {count:,.0f} publishes were refused")
+    return Answers(int(count), seconds, p50, p99)
+
+
+def thread(stentor: Stentor, name: str) -> Thread:
+    """Of all threads that have this name now."""
+    cpu_us, written = 0.0, 0
+    for task in Path(f"/proc/{stentor.process.pid}/task").iterdir():
+        try:
+            if (task / "comm").read_text().strip() == name:
+                cpu_us += int((task / "schedstat").read_text().split()[0]) / 1e3
+                written += int(re.search(r"wchar: (\d+)", (task / "io").read_text())[1])
+        except FileNotFoundError:
+            continue
+    return Thread(cpu_us, written)
+
+
+def answers(bench: Bench) -> list[table.Row]:
+    """1,000 publishers, with a store and without one in turn, and what its thread takes."""
+    runs: dict[bool, list[Answers]] = {True: [], False: []}
+    cpu_us, log_bytes, disks = [], [], []
+    for _ in range(bench.options.rounds):
+        for stored in (False, True):
+            with server(bench, stored) as stentor:
+                publish(bench, stentor, TOPICS, 0.5)
+                before = thread(stentor, "store")
+                run = publish(bench, stentor, TOPICS, bench.options.seconds)
+                runs[stored].append(run)
+                if stored:
+                    after = thread(stentor, "store")
+                    cpu_us.append((after.cpu_us - before.cpu_us) / run.count)
+                    log_bytes.append((after.written_bytes - before.written_bytes) / run.count)
+        disks.append(syncs(bench, SYNC_BYTES[1]))
+    of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
+    p50, p99 = (statistics.median(column) for column in zip(*disks))
+    asked = 300_000 * min(1, DISK_US_GOOD / p50)
+    rate, bare = of(True, lambda run: run.per_second), of(False, lambda run: run.per_second)
+    latest, bare_latest = of(True, lambda run: run.p99_us), of(False, lambda run: run.p99_us)
+    what = f"{PUBLISHERS:,} publishers with one PUT of {MESSAGE_BYTES} bytes each"
+    own, written = statistics.median(cpu_us), statistics.median(log_bytes)
+    return [
+        table.Row(f"{what}: answers/s, synced", f"{rate:,.0f}", f"without a store {bare:,.0f}",
+                  f"{rate / bare:.2f}", f">= {asked:,.0f} (disk {p50:,.0f} us)", rate >= asked),
+        table.Row(f"{what}: p50 of the answers", f"{of(True, lambda run: run.p50_us):,.0f} us",
+                  f"without a store {of(False, lambda run: run.p50_us):,.0f} us", "", "", None),
+        table.Row(f"{what}: p99 of the answers", f"{latest:,.0f} us",
+                  f"the disk {p99:,.0f} us; without a store {bare_latest:,.0f} us",
+                  f"{latest / p99:.2f}", "<= 5", latest <= 5 * p99),
+        table.absolute_row("the store's thread: CPU per message", f"{own:.2f} us", own,
+                           table.at_most(0.7, " us")),
+        table.absolute_row(f"bytes of the log per message of {MESSAGE_BYTES} with a name of "
+                           f"{NAME_BYTES}", f"{written:.0f} B", written, None),
+    ]
+
+
+def fill(stentor: Stentor, topics: int) -> None:
+    """Every topic once, in bulk."""
+    for first in range(0, topics, LINES):
+        stentor.put_many((f"/bench/topics/{n:07d}", f"message {n:07d} ".ljust(MESSAGE_BYTES, "."))
+                         for n in range(first, min(first + LINES, topics)))
+
+
+def start_and_memory(bench: Bench) -> list[table.Row]:
+    """A million topics: what the process holds, and how long the next one takes to read them."""
+    resident, rows = {}, []
+    for stored in (False, True):
+        with server(bench, stored) as stentor:
+            fill(stentor, TOPICS_MANY)
+            time.sleep(1)
+            resident[stored] = stentor.memory().anonymous
+    taken, cpu_ms = [], []
+    for _ in range(3):
+        with server(bench, True, keeps=True) as stentor:
+            cpu_ms.append(stentor.cpu_seconds() * 1e3)
+            log = stentor.log.read_text()
+            taken.append(int(re.search(r"was read in (\d+) ms: (\d+) topics", log)[1]))
+            after_start = stentor.memory().anonymous
+    more = (resident[True] - resident[False]) / (1 << 20)
+    rows.append(table.absolute_row(f"start with {TOPICS_MANY:,} topics",
+                                   f"{statistics.median(taken):,.0f} ms, CPU "
+                                   f"{statistics.median(cpu_ms):,.0f} ms",
+                                   statistics.median(taken),
+                                   table.at_most(2_000, " ms")))
+    rows.append(table.Row(f"process memory beside what the hub holds, {TOPICS_MANY:,} topics",
+                          f"{resident[True] >> 20:,} MiB",
+                          f"without a store {resident[False] >> 20:,} MiB, after a start "
+                          f"{after_start >> 20:,} MiB", f"+{more:.0f} MiB", "<= 80 MiB",
+                          more <= 80))
+    return rows
+
+
+def beside_publishers(bench: Bench) -> list[table.Row]:
+    """GETs, plain and pipelined, while others publish at a steady rate: with a store, without."""
+    rows = []
+    for what, script, arguments in (("GET of 12 bytes", None, ()),
+                                    (f"{PIPELINE_DEPTH} pipelined GETs", "pipelined.lua",
+                                     (str(PIPELINE_DEPTH),))):
+        rates: dict[bool, list[float]] = {True: [], False: []}
+        for _ in range(bench.options.rounds):
+            for stored in (False, True):
+                with server(bench, stored) as stentor:
+                    stentor.put(TOPIC, VALUE)
+                    expect_body(stentor, TOPIC, VALUE)
+                    with publishing(bench, stentor, STEADY_PER_SECOND):
+                        subject = Subject("stentor", stentor, TOPIC, script=script,
+                                          arguments=arguments)
+                        before = thread(stentor, "worker-0").cpu_us
+                        done = subprocess.run(subject.command(bench.options.seconds),
+                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                              text=True)
+                        requests, _ = subject.read_report(done.stdout)
+                        after = thread(stentor, "worker-0").cpu_us
+                rates[stored].append((after - before) / requests)
+        own, bare = statistics.median(rates[True]), statistics.median(rates[False])
+        rows.append(table.ratio_row(
+            f"{what} beside {STEADY_PER_SECOND:,} publishes/s: the worker's CPU each",
+            f"{own:.2f} us", f"without a store {bare:.2f} us", own / bare, table.at_most(1.05)))
+    return rows
+
+
+@contextmanager
+def publishing(bench: Bench, stentor: Stentor, rate: int) -> Iterator[None]:
+    """Publishers at a steady rate, meanwhile."""
+    load = subprocess.Popen([*TIED, *load_command(bench, stentor, TOPICS, 600, rate, PUBLISHERS)],
+                            stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.3)
+        yield
+    finally:
+        load.terminate()
+        read_answers(load.communicate()[0])
+
+
+def overwriting(bench: Bench) -> list[table.Row]:
+    """A day's worth of overwriting a million topics, made quick: what the disk must hold and take.
+
+    GETs at the same time say what they feel of the snapshots.
+    """
+    with server(bench, True) as stentor:
+        stentor.put(TOPIC, VALUE)
+        data = b"." * MESSAGE_BYTES
+        lines = [b"".join(b'{"topic":"/bench/topics/%07d","data":"%s"}\n' % (n, data)
+                          for n in range(first, first + LINES))
+                 for first in range(0, TOPICS_MANY, LINES)]
+        with Watched(stentor) as watched:
+            given, begin = 0, time.monotonic()
+            while watched.snapshots < SNAPSHOTS and time.monotonic() - begin < OVERWRITING_SECONDS:
+                for chunk in lines:
+                    stentor.put_lines(chunk)
+                    given += LINES
+        log_bytes = thread(stentor, "store").written_bytes
+    if watched.snapshots < SNAPSHOTS:
+        raise MeasurementError(f"{watched.snapshots} snapshots after {given:,} messages")
+    bound = 4 * watched.live + LOG_BYTES + 2 * SEGMENT_BYTES
+    written = (log_bytes + watched.snapshot_bytes) / (given * (MESSAGE_BYTES + NAME_BYTES))
+    quiet, busy = (statistics.quantiles(watched.times[key], n=100)[98] for key in (False, True))
+    mib = 1 << 20
+    what = f"{TOPICS_MANY:,} topics overwritten {given / TOPICS_MANY:.0f} times"
+    return [
+        table.absolute_row(f"{what}: bytes written per byte of data and name", f"{written:.2f}",
+                           written, table.at_most(1.7)),
+        table.Row(f"{what}: the most that is on the disk", f"{watched.most // mib:,} MiB",
+                  f"live {watched.live // mib:,} MiB, {watched.snapshots} snapshots", "",
+                  f"<= {bound // mib:,} MiB", watched.most <= bound),
+        table.ratio_row(f"p99 of GETs while a snapshot of {watched.live // mib:,} MiB is written",
+                        f"{busy:.2f} ms", f"while none is {quiet:.2f} ms", busy / quiet,
+                        table.at_most(1.2)),
+    ]
+
+
+class Watched:
+    """What is on the disk meanwhile, and how long GETs take, with a snapshot under way or none."""
+
+    def __init__(self, stentor: Stentor) -> None:
+        self.stentor, self.is_over = stentor, threading.Event()
+        self.most, self.live, self.snapshots, self.snapshot_bytes = 0, 0, 0, 0
+        self.is_writing = False
+        self.times: dict[bool, list[float]] = {False: [], True: []}
+        self.threads = [threading.Thread(target=target) for target in (self.look, self.ask)]
+
+    def __enter__(self) -> "Watched":
+        for each in self.threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        for each in self.threads:
+            each.join()
+
+    def look(self) -> None:
+        under_way = 0
+        while not self.is_over.wait(0.02):
+            sizes = {}
+            for file in DATA.iterdir():
+                try:
+                    sizes[file.name] = file.stat()
+                except FileNotFoundError:
+                    continue
+            self.most = max(self.most, sum(stat.st_blocks * 512 for stat in sizes.values()))
+            unnamed = [stat.st_size for name, stat in sizes.items()
+                       if name.startswith("snapshot-") and name.endswith(".tmp")]
+            self.is_writing = bool(unnamed)
+            if under_way and not unnamed:
+                self.snapshots += 1
+                self.live = max(self.live, under_way)
+                self.snapshot_bytes += under_way
+            under_way = max(unnamed, default=0)
+
+    def ask(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.stentor.port), 10) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self.is_over.wait(0.002):
+                since, writing = time.monotonic(), self.is_writing
+                exchange(connection, TOPIC)
+                self.times[writing].append((time.monotonic() - since) * 1e3)

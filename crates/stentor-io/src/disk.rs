@@ -1,0 +1,370 @@
+//! A directory whose files outlive the process: what a store needs of a disk, and nothing else.
+//!
+//! A store thinks in a few operations whose meaning after a crash is known: a write is in the
+//! kernel, a sync brings what was written to a file to the disk, a sync of the directory does so
+//! with the names. [`Disk`] has just these, so a simulated disk can do to a store whatever a real
+//! one may, and [`HostDisk`] is the real one.
+//!
+//! What went wrong matters as much as that it did: a full disk is another answer to a publisher
+//! than a broken one. So an error has its kind, and says what was tried with which file.
+//!
+//! Writes are positioned and go to files that have their length already: no two of them meet, and
+//! blocks that were written before need no change of the file system's own records, which makes a
+//! sync some three times cheaper. One process has a directory at a time (`flock`); what is in it
+//! is for its user alone (0700, 0600).
+
+use crate::user::User;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    self, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fstatvfs,
+};
+use rustix::io::{Errno, pread, pwrite};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory of files. Copies are of the same one.
+pub trait Disk: Clone {
+    /// An open file.
+    type File;
+
+    /// The names of the files here, and their lengths, in no order.
+    ///
+    /// # Errors
+    /// Here and below: [`DiskError`].
+    fn list(&self) -> Result<Vec<(String, u64)>, DiskError>;
+
+    /// Makes a file that is so long and has its blocks, in the place of one of this name. Its
+    /// bytes are zero.
+    fn create(&self, name: &str, bytes: u64) -> Result<Self::File, DiskError>;
+
+    /// Opens a file that is there.
+    fn open(&self, name: &str) -> Result<Self::File, DiskError>;
+
+    /// Reads what is at `offset`: as much as `into` takes, or less if the file ends before.
+    fn read_at(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> Result<usize, DiskError>;
+
+    /// Writes all of `bytes`, which are in the kernel then. After an error any part may be.
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Brings what was written to the disk. After an error nobody knows what is there, and no
+    /// later sync will tell: the kernel has forgotten what it could not write.
+    fn sync(&self, file: &Self::File) -> Result<(), DiskError>;
+
+    /// Brings the names to the disk: what was created, renamed, removed.
+    fn sync_dir(&self) -> Result<(), DiskError>;
+
+    /// Gives a file another name, in the place of a file that has it.
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a name, and the file with its last one.
+    fn remove(&self, name: &str) -> Result<(), DiskError>;
+
+    /// How much may be written yet.
+    fn free_bytes(&self) -> Result<u64, DiskError>;
+}
+
+/// Something was tried, and did not work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskError {
+    /// What it means.
+    pub kind: DiskErrorKind,
+    /// What was tried.
+    pub tried: &'static str,
+    /// Of which file or directory.
+    pub path: String,
+    /// What the kernel said.
+    pub reason: String,
+}
+
+/// What an error of a disk means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskErrorKind {
+    /// The disk is full, or the user's share of it.
+    Full,
+    /// It is read-only.
+    ReadOnly,
+    /// It is another process's.
+    Locked,
+    /// Anything else: it is broken, or gone, or not ours.
+    Failed,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: {}", self.tried, self.path, self.reason)
+    }
+}
+
+impl std::error::Error for DiskError {}
+
+/// A directory of the host.
+#[derive(Clone, Debug)]
+pub struct HostDisk(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// The lock lasts as long as this is open. `None`: only looked at.
+    _lock: Option<OwnedFd>,
+}
+
+/// A file of a [`HostDisk`].
+#[derive(Debug)]
+pub struct HostFile {
+    fd: OwnedFd,
+    name: String,
+}
+
+impl HostDisk {
+    /// Opens a directory, or makes it (in a directory that is there), and locks it. What is made is
+    /// made for `owner`, as whom the process will run, if that is another one.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Locked`] if a process has it already; else the kernel's reason.
+    pub fn open(path: &Path, owner: Option<&User>) -> Result<HostDisk, DiskError> {
+        let told = |tried| move |error: Errno| failed(tried, &path.display(), error);
+        let is_new = match fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(told("make the directory")(error)),
+        };
+        let fd = open_directory(path)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = fs::openat(&fd, LOCK, flags, OURS).map_err(told("make a lock in"))?;
+        if let Some((user, group)) = owner.map(User::ids) {
+            // Whoever may not give files away is that user already, or will be told.
+            let _ = fs::fchown(&lock, Some(user), Some(group));
+            if is_new {
+                let _ = fs::fchown(&fd, Some(user), Some(group));
+            }
+        }
+        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(HostDisk(Arc::new(Place { fd, path: path.into(), _lock: Some(lock) }))),
+            Err(Errno::WOULDBLOCK) => Err(DiskError {
+                kind: DiskErrorKind::Locked,
+                tried: "lock",
+                path: path.display().to_string(),
+                reason: "another process has it".into(),
+            }),
+            Err(error) => Err(told("lock")(error)),
+        }
+    }
+
+    /// Opens a directory that is there, and makes nothing in it: to read what may be another
+    /// process's, which goes on meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub fn look(path: &Path) -> Result<HostDisk, DiskError> {
+        let fd = open_directory(path)?;
+        Ok(HostDisk(Arc::new(Place { fd, path: path.into(), _lock: None })))
+    }
+
+    fn failed(&self, tried: &'static str, name: &str, error: Errno) -> DiskError {
+        failed(tried, &self.0.path.join(name).display(), error)
+    }
+}
+
+impl Disk for HostDisk {
+    type File = HostFile;
+
+    fn list(&self) -> Result<Vec<(String, u64)>, DiskError> {
+        let told = |error| self.failed("list", "", error);
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&self.0.fd).map_err(told)? {
+            let entry = entry.map_err(told)?;
+            // A name that is no text is none of a store's.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let stat = match fs::statat(&self.0.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(self.failed("look at", name, error)),
+            };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && name != LOCK {
+                found.push((name.to_owned(), stat.st_size as u64));
+            }
+        }
+        Ok(found)
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> Result<HostFile, DiskError> {
+        let told = |error| self.failed("create", name, error);
+        match fs::unlinkat(&self.0.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(told(error)),
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = fs::openat(&self.0.fd, name, flags, OURS).map_err(told)?;
+        if bytes > 0 {
+            let allocated = match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes) {
+                // A file system that cannot promise room: a write may find there is none.
+                Err(Errno::OPNOTSUPP) => fs::ftruncate(&fd, bytes),
+                done => done,
+            };
+            if let Err(error) = allocated {
+                let _ = fs::unlinkat(&self.0.fd, name, AtFlags::empty());
+                return Err(self.failed("make room for", name, error));
+            }
+        }
+        Ok(HostFile { fd, name: name.to_owned() })
+    }
+
+    fn open(&self, name: &str) -> Result<HostFile, DiskError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = fs::openat(&self.0.fd, name, flags, Mode::empty());
+        let fd = fd.map_err(|error| self.failed("open", name, error))?;
+        Ok(HostFile { fd, name: name.to_owned() })
+    }
+
+    fn read_at(&self, file: &HostFile, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match pread(&file.fd, &mut into[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.failed("read", &file.name, error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, file: &HostFile, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match pwrite(&file.fd, &bytes[written..], offset + written as u64) {
+                Ok(0) => return Err(self.failed("write to", &file.name, Errno::IO)),
+                Ok(taken) => written += taken,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.failed("write to", &file.name, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, file: &HostFile) -> Result<(), DiskError> {
+        fs::fdatasync(&file.fd).map_err(|error| self.failed("sync", &file.name, error))
+    }
+
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        fs::fsync(&self.0.fd).map_err(|error| self.failed("sync", "", error))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        fs::renameat(&self.0.fd, from, &self.0.fd, to)
+            .map_err(|error| self.failed("rename", from, error))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        fs::unlinkat(&self.0.fd, name, AtFlags::empty())
+            .map_err(|error| self.failed("remove", name, error))
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        let stat = fstatvfs(&self.0.fd).map_err(|error| self.failed("look at", "", error))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, DiskError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = fs::openat(CWD, path, flags, Mode::empty());
+    opened.map_err(|error| failed("open", &path.display(), error))
+}
+
+fn failed(tried: &'static str, path: &dyn fmt::Display, error: Errno) -> DiskError {
+    let kind = match error {
+        Errno::NOSPC | Errno::DQUOT => DiskErrorKind::Full,
+        Errno::ROFS => DiskErrorKind::ReadOnly,
+        _ => DiskErrorKind::Failed,
+    };
+    DiskError { kind, tried, path: path.to_string(), reason: io::Error::from(error).to_string() }
+}
+
+/// The file that is locked.
+const LOCK: &str = "lock";
+
+const OURS: Mode = Mode::RUSR.union(Mode::WUSR);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn disk(scratch: &Scratch) -> HostDisk {
+        HostDisk::open(&scratch.join("data"), None).unwrap()
+    }
+
+    fn names(disk: &HostDisk) -> Vec<(String, u64)> {
+        let mut names = disk.list().unwrap();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_written_read_renamed_and_removed() {
+        let scratch = Scratch::new();
+        let disk = disk(&scratch);
+        let file = disk.create("a", 8_192).unwrap();
+        disk.write_at(&file, 4_000, b"hello").unwrap();
+        disk.sync(&file).unwrap();
+        disk.rename("a", "b").unwrap();
+        disk.sync_dir().unwrap();
+        assert_eq!(names(&disk), [("b".to_owned(), 8_192)]);
+        let file = disk.open("b").unwrap();
+        let mut bytes = [1; 8];
+        assert_eq!(disk.read_at(&file, 3_999, &mut bytes).unwrap(), 8);
+        assert_eq!(&bytes, b"\0hello\0\0");
+        assert_eq!(disk.read_at(&file, 8_190, &mut bytes).unwrap(), 2);
+        assert_eq!(disk.read_at(&file, 9_000, &mut bytes).unwrap(), 0);
+        drop(disk.create("b", 0).unwrap());
+        assert_eq!(names(&disk), [("b".to_owned(), 0)], "a new file, and the old one is gone");
+        assert_eq!(disk.read_at(&file, 4_000, &mut bytes).unwrap(), 8);
+        disk.remove("b").unwrap();
+        assert_eq!(names(&disk), []);
+        assert!(disk.free_bytes().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_directory_is_one_processs_and_one_users() {
+        let scratch = Scratch::new();
+        let first = disk(&scratch);
+        drop(first.create("a", 10).unwrap());
+        let second = HostDisk::open(&scratch.join("data"), None).unwrap_err();
+        assert_eq!(second.kind, DiskErrorKind::Locked);
+        let mode = |name: &str| {
+            std::fs::metadata(scratch.join(name)).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!((mode("data"), mode("data/a"), mode("data/lock")), (0o700, 0o600, 0o600));
+        drop(first);
+        disk(&scratch);
+    }
+
+    #[test]
+    fn errors_say_what_was_tried_and_what_it_means() {
+        let scratch = Scratch::new();
+        let disk = disk(&scratch);
+        let error = disk.open("none").unwrap_err();
+        assert_eq!(error.kind, DiskErrorKind::Failed);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot open /") && text.contains("/data/none: No such"),
+            "{text}"
+        );
+        // More than any file system has.
+        let error = disk.create("a", 1 << 60).unwrap_err();
+        assert!(error.to_string().starts_with("cannot make room for "), "{error}");
+        assert_eq!(names(&disk), [], "what could not be made is not there");
+        let full = failed("write to", &"a", Errno::NOSPC);
+        assert_eq!((full.kind, failed("", &"", Errno::DQUOT).kind), {
+            (DiskErrorKind::Full, DiskErrorKind::Full)
+        });
+        assert_eq!(failed("", &"", Errno::ROFS).kind, DiskErrorKind::ReadOnly);
+        assert_eq!(failed("", &"", Errno::IO).kind, DiskErrorKind::Failed);
+        assert!(HostDisk::open(&scratch.join("no/such"), None).is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! The answers that a visit to a connection makes, until they have left: what kind of request each
+//! is to, what it says, and since when it was due.
+//!
+//! Whoever writes an answer begins it here (`Reply::begin`), so there is one place that sees every
+//! answer, whatever it answers: a GET, a pipelined one, a refused head, a body that came too
+//! slowly, a long-poll whose time is up. When the visit is over the kernel has the answers, or the
+//! connection's backlog does, and they are counted ([`Answers::settle`]).
+//!
+//! What a request took begins with the turn in which it was whole, its body too, or in which it
+//! began to wait: for its turn in a line, for a commit, for something new. So it does not count how
+//! slowly a client sends, and it counts what others cost who came before it in the same turn. The
+//! clock is read once for a visit, when all has left.
+
+use crate::access_log::Text;
+use crate::stats::Stats;
+use stentor_wire::packed;
+use stentor_wire::status::Status;
+
+/// The kinds of requests that take their time for different reasons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum RequestKind {
+    /// Status pages, preflights, what is refused before it is known what it asks for.
+    #[default]
+    Other,
+    /// One value, or that there is none.
+    Value,
+    /// Many values at once.
+    Values,
+    /// A file, and the pages that the server brings itself.
+    File,
+    /// A stream: what is answered is its head.
+    Stream,
+    /// Something new, waited for.
+    LongPoll,
+    /// One change.
+    Publish,
+    /// A stream of changes.
+    Bulk,
+}
+
+impl RequestKind {
+    /// All of them, in the order of their numbers, with the names that operators see.
+    pub(crate) const ALL: [(RequestKind, &str); 8] = [
+        (RequestKind::Other, "other"),
+        (RequestKind::Value, "value"),
+        (RequestKind::Values, "values"),
+        (RequestKind::File, "file"),
+        (RequestKind::Stream, "stream"),
+        (RequestKind::LongPoll, "long_poll"),
+        (RequestKind::Publish, "publish"),
+        (RequestKind::Bulk, "bulk"),
+    ];
+}
+
+packed!(enum RequestKind {
+    0 => Other, 1 => Value, 2 => Values, 3 => File, 4 => Stream, 5 => LongPoll, 6 => Publish,
+    7 => Bulk,
+});
+packed!(struct Asked { kind, text } without { since_us });
+
+/// What is to be known of a request when it is answered, beside what the answer says.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) kind: RequestKind,
+    /// What the access log says of it, if it is to.
+    pub(crate) text: Option<Box<Text>>,
+    /// Since when its answer is due. `None`: since this visit's input was there.
+    since_us: Option<u64>,
+}
+
+impl Asked {
+    /// What it takes on the heap, in bytes.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.text.as_deref().map_or(0, Text::own_bytes)
+    }
+}
+
+/// An answer that was made.
+#[derive(Debug)]
+struct Made {
+    asked: Asked,
+    since_us: u64,
+    status: Status,
+    body_bytes: u64,
+}
+
+/// An answer that is to be logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    pub(crate) text: &'a Text,
+    pub(crate) kind: &'static str,
+    pub(crate) status: u16,
+    /// Of its body, as it was made for this client.
+    pub(crate) body_bytes: u64,
+    /// How long it took.
+    pub(crate) us: u64,
+}
+
+/// The answers of one visit.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// What is being answered.
+    pub(crate) asked: Asked,
+    made: Vec<Made>,
+    turn_us: u64,
+    /// When the input of this visit was there, if it has waited.
+    waited_since_us: Option<u64>,
+}
+
+impl Answers {
+    /// A turn begins.
+    pub(crate) fn begin_turn(&mut self, turn_us: u64) {
+        self.turn_us = turn_us;
+    }
+
+    /// The input that is looked at now has been there since then, if it waited for its turn.
+    pub(crate) fn go_on(&mut self, waited_since_us: Option<u64>) {
+        self.waited_since_us = waited_since_us;
+    }
+
+    /// Since when what is looked at now has been there.
+    pub(crate) fn since_us(&self) -> u64 {
+        self.waited_since_us.unwrap_or(self.turn_us)
+    }
+
+    /// The request is answered once its body is there.
+    pub(crate) fn put_by(&mut self) -> Asked {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// The request is whole, and is answered later.
+    pub(crate) fn hold(&mut self) -> Asked {
+        let since_us = Some(self.since_us());
+        Asked { since_us, ..std::mem::take(&mut self.asked) }
+    }
+
+    /// An answer begins.
+    pub(crate) fn begin(&mut self, status: Status) {
+        let asked = std::mem::take(&mut self.asked);
+        let since_us = asked.since_us.unwrap_or(self.since_us());
+        self.made.push(Made { asked, since_us, status, body_bytes: 0 });
+    }
+
+    /// So many bytes of body belong to it.
+    pub(crate) fn add_body(&mut self, bytes: u64) {
+        if let Some(made) = self.made.last_mut() {
+            made.body_bytes += bytes;
+        }
+    }
+
+    /// Whether all answers have been settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.made.is_empty()
+    }
+
+    /// What was answered has left: counts it, and has what is to be logged logged.
+    pub(crate) fn settle(
+        &mut self,
+        stats: &Stats,
+        now_us: u64,
+        mut log: impl FnMut(&Answered<'_>),
+    ) {
+        for Made { asked, since_us, status, body_bytes } in self.made.drain(..) {
+            let us = now_us.saturating_sub(since_us);
+            stats.requests_by_kind[asked.kind as usize].observe(us);
+            if let Some(text) = &asked.text {
+                let (_, kind) = RequestKind::ALL[asked.kind as usize];
+                log(&Answered { text, kind, status: status.0, body_bytes, us });
+            }
+        }
+    }
+
+    /// Whether nothing is left of a visit.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_clear(&self) -> bool {
+        let Asked { kind, text, since_us } = &self.asked;
+        let is_asked = *kind != RequestKind::default() || text.is_some() || since_us.is_some();
+        self.is_settled() && !is_asked && self.waited_since_us.is_none()
+    }
+
+    /// Forgets what a panic has left.
+    pub(crate) fn clear(&mut self) {
+        self.asked = Asked::default();
+        self.made.clear();
+        self.waited_since_us = None;
+    }
+}

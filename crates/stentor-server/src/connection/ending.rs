@@ -1,0 +1,94 @@
+//! How a connection ends: by its deadline, after its last answer, or cut.
+
+use super::{Connection, Phase, Wait};
+use crate::config::Close;
+use crate::context::Context;
+use stentor_io::{Backend, Flow, Peer};
+use stentor_wire::status::{Refusal, Status};
+
+impl Connection {
+    /// The deadline has come: tells a client that was in the middle of a request, and ends.
+    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        let reason = match (self.phase, self.wait) {
+            (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
+                "The request head took too long to arrive."
+            }
+            (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
+            (Phase::Streaming, wait) if wait != Wait::Room => {
+                return self.expire_stream(cx, io, peer);
+            }
+            (Phase::Pending, Wait::Pending | Wait::Farewell) => {
+                self.wait = Wait::Request;
+                return self.go_on_pending(cx, io, peer);
+            }
+            (Phase::Delivering, _) if io.unacknowledged(peer) == 0 => {
+                return self.abort(cx, io, peer);
+            }
+            (Phase::Delivering, _) => {
+                self.phase = Phase::Refusing;
+                let _ = self.settle(cx, io, peer, Ok(()));
+                return;
+            }
+            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, peer) => return,
+            (_, Wait::Room) => {
+                cx.stats.timeouts.add(1);
+                return self.abort(cx, io, peer);
+            }
+            _ => return self.close(cx, io, peer),
+        };
+        cx.stats.timeouts.add(1);
+        match self.work.as_mut().map(|work| (work.incoming.take(), &work.input)) {
+            Some((Some(incoming), _)) => cx.answers.asked = incoming.asked,
+            Some((None, input)) => cx.note_asked(input),
+            None => {}
+        }
+        self.refuse(cx, peer, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
+        let result = self.flush(cx, io, peer).map(drop);
+        // Nothing more is read, so there is nothing to pause or resume.
+        let _ = self.settle(cx, io, peer, result);
+    }
+
+    /// Whether the settings have this connection reset once its last answer has arrived.
+    pub(super) fn is_reset_at_end(&self, cx: &Context) -> bool {
+        self.is_tcp && cx.settings.limits.close == Close::Reset
+    }
+
+    /// Ends a connection whose last answer has left, as the settings say. A reset throws away what
+    /// the peer has not acknowledged, so that comes first; a peer that is too far away for it, or
+    /// too slow, is not reset.
+    pub(super) fn end<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) -> Flow {
+        if !self.is_reset_at_end(cx) {
+            self.close(cx, io, peer);
+        } else if io.unacknowledged(peer) == 0 {
+            self.abort(cx, io, peer);
+        } else {
+            self.phase = Phase::Delivering;
+            self.work = None;
+            io.resume(peer);
+            return Flow::More;
+        }
+        Flow::Closed
+    }
+
+    /// Closes the socket and frees the record.
+    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        self.free(cx);
+        io.close(peer);
+    }
+
+    /// Closes with a reset: what was not delivered is thrown away.
+    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        self.free(cx);
+        io.abort(peer);
+    }
+
+    /// The timer stays as it is: the wheel finds the record free, or in use again.
+    fn free(&mut self, cx: &mut Context) {
+        cx.connections(self.role).sub(1);
+        cx.shared.addresses.leave(self.counted);
+        self.leave_stream(cx);
+        self.extra = None;
+        self.work = None;
+        self.phase = Phase::Free;
+    }
+}

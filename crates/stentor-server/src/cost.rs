@@ -1,0 +1,450 @@
+//! What answers and messages consist of, byte by byte: what `stentor check --cost` shows.
+//!
+//! Nothing here knows how long anything is. A worker without a network is asked as clients ask it,
+//! with values of the wished size, under the settings that are to be judged; what it would have
+//! sent is taken apart. What changes in the server so changes here.
+
+use crate::access::PUBLIC;
+use crate::addresses::AddressCounts;
+use crate::compressor::Compressor;
+use crate::config::{Lookup, Settings};
+use crate::connection::pending::{answer_array, write_array};
+use crate::context::{Context, Shared};
+use crate::endpoint;
+use crate::exchange::Persistence;
+use crate::files::FileCache;
+use crate::mailbox::Mailbox;
+use crate::order::{InMemory, Ticket};
+use crate::route;
+use crate::stats::Stats;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use stentor_hub::{
+    ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
+    StreamForm,
+};
+use stentor_wire::http1::{FieldSlots, head_lines, parse};
+use stentor_wire::lookup::{LineShares, PieceKind};
+use stentor_wire::target::TopicName;
+
+/// Something that is sent, and what it consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// What it is, in a few words.
+    pub title: String,
+    /// What it consists of, in the order of the bytes.
+    pub rows: Vec<Row>,
+}
+
+/// A part of what is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The bytes themselves, as text, or what they are.
+    pub label: String,
+    /// How many they are.
+    pub bytes: usize,
+}
+
+impl Account {
+    /// How many bytes it has in all.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.bytes).sum()
+    }
+}
+
+/// What is sent under `settings` for values of so many bytes: of each rule for topics the answers
+/// and the messages, and of each look-up route a line and an answer.
+///
+/// # Errors
+///
+/// If the host lacks files or memory for a worker, or a value of that size, or at the topic that
+/// a look-up asks for, cannot be published.
+pub fn accounts(settings: &Settings, value_bytes: usize) -> io::Result<Vec<Account>> {
+    let mut accounts = Vec::new();
+    // No file is looked for.
+    let base = Settings { mounts: Vec::new(), ..settings.clone() };
+    let rules = match settings.topics.as_slice() {
+        [] => &[Rule::default()][..],
+        rules => rules,
+    };
+    for (at, rule) in rules.iter().enumerate() {
+        // Alone: another rule, or a route, may answer for the sample.
+        let content_types = base.content_types.get(at).cloned().into_iter().collect();
+        let (topics, lookups) = (vec![rule.clone()], Vec::new());
+        let desk = Desk::new(Settings { topics, content_types, lookups, ..base.clone() })?;
+        accounts.extend(of_rule(desk, rule, value_bytes)?);
+    }
+    for lookup in &settings.lookups {
+        let desk = Desk::new(Settings { lookups: vec![lookup.clone()], ..base.clone() })?;
+        accounts.extend(of_lookup(desk, lookup, value_bytes)?);
+    }
+    Ok(accounts)
+}
+
+/// A worker without a network.
+struct Desk {
+    cx: Context,
+    hub: Arc<Hub>,
+}
+
+impl Desk {
+    fn new(settings: Settings) -> io::Result<Desk> {
+        let epoch = Epoch::parse("5f3a09c1").expect("it is eight digits");
+        let limits = Limits {
+            topics_max: settings.limits.topics_max,
+            message_bytes_max: settings.limits.message_bytes_max,
+        };
+        let hub = Arc::new(Hub::new(epoch, settings.topics.clone(), limits));
+        // Ids are as long as they are after a million messages.
+        hub.continue_after(1_000_000, Vec::new());
+        let stats = Arc::new(Stats::default());
+        let unix_s = stentor_io::unix_s();
+        let shared = Arc::new(Shared {
+            hub: Arc::clone(&hub),
+            sequencer: Box::new(InMemory),
+            store: None,
+            // Nobody compresses: what is shown is the plain form.
+            compressor: Compressor::new().0,
+            file_cache: Arc::new(FileCache::new()?),
+            client: endpoint::client::module(unix_s),
+            addresses: AddressCounts::new(),
+            workers: vec![Arc::clone(&stats)],
+            workers_public: 1,
+            started_unix_s: unix_s,
+            is_stopping: AtomicBool::new(false),
+            access_log: None,
+        });
+        let mailbox = Arc::new(Mailbox::new()?);
+        let mut cx = Context::new(shared, Arc::new(settings), stats, mailbox, 1);
+        cx.tick(0, 0, unix_s);
+        Ok(Desk { cx, hub })
+    }
+
+    /// Publishes a value as somebody would who names no type, or text if the rule names none.
+    fn publish(&self, topic: &str, bytes: usize) -> io::Result<Event> {
+        let refused = |reason: &str| io::Error::other(format!("{topic} as a sample: {reason}"));
+        let name = TopicName::parse(topic).map_err(&refused)?;
+        let content_type = self.cx.settings.content_type(topic).unwrap_or(&ContentType::TEXT);
+        let draft = Draft::new(sample(content_type, bytes)).with_content_type(content_type.clone());
+        let op = Op::Put(name.clone(), draft);
+        let entry = self.hub.admit(op, Precondition::None, self.cx.unix_s);
+        let entry = entry.map_err(|refusal| refused(&format!("{refusal:?}")))?;
+        let before = self.hub.seq();
+        self.cx.shared.apply(entry, Place::Next).map_err(|error| refused(&format!("{error:?}")))?;
+        let mut events = Vec::new();
+        let span = Span { since: before, upto: u64::MAX, mode: Mode::All };
+        self.hub.missed(&name, span, usize::MAX, &mut events);
+        events.pop().ok_or_else(|| refused("it is not there"))
+    }
+
+    /// What a GET is answered with: the bytes that are made for it, and how many follow them that
+    /// are shared.
+    fn get(&mut self, target: &str, fields: &str) -> (Vec<u8>, usize) {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: stentor\r\n{fields}\r\n");
+        self.exchange(&text, |x, request| drop(route::answer(x, request)))
+    }
+
+    fn exchange(
+        &mut self,
+        text: &str,
+        answer: impl FnOnce(&mut crate::exchange::Exchange<'_>, &stentor_wire::http1::Request<'_>),
+    ) -> (Vec<u8>, usize) {
+        let mut slots = FieldSlots::new();
+        let parsed = parse(text.as_bytes(), &mut slots).expect("it is a request");
+        let persistence = Persistence { keep_alive: true, http10: false };
+        let mut x = self.cx.exchange(PUBLIC, &parsed.request, persistence, Ticket::of_nobody());
+        answer(&mut x, &parsed.request);
+        let made = self.cx.out.bytes().clone();
+        let shared = self.cx.out.len() - made.len();
+        self.cx.out.clear();
+        (made, shared)
+    }
+}
+
+/// A value of that size: JSON or text, without anything that would have to be escaped.
+fn sample(content_type: &ContentType, bytes: usize) -> Vec<u8> {
+    if content_type.as_str().contains("json") && bytes >= 2 {
+        return [b"\"", &vec![b'v'; bytes - 2][..], b"\""].concat();
+    }
+    vec![b'1'; bytes]
+}
+
+/// What there is under one rule, which is the only one.
+fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>> {
+    let pattern = rule.pattern.as_str();
+    let topic = pattern.replace("**", "*").replace('*', SAMPLE_NAME);
+    let event = desk.publish(&topic, bytes)?;
+    let named = |what: &str| format!("{pattern}: {what}");
+    let data = event.message.data();
+    let (value, shared) = desk.get(&topic, "");
+    let mut rows = head(&value);
+    rows.push(Row { label: DATA.to_owned(), bytes: value.len() + shared - sum(&rows) });
+    let mut accounts = vec![Account { title: named("a value, also by long-poll (200)"), rows }];
+
+    let tag = format!("If-None-Match: \"{}\"\r\n", event.message.id());
+    let (unchanged, _) = desk.get(&topic, &tag);
+    accounts.push(Account {
+        title: named("no other value than the client's (304)"),
+        rows: head(&unchanged),
+    });
+
+    let forms = [
+        (StreamForm::Sse, "an event of Server-Sent Events"),
+        (StreamForm::EnvelopeSse, "the same from /-/events, which names the topic"),
+        (StreamForm::Frame, "a WebSocket frame"),
+        (StreamForm::EnvelopeFrame, "the same from /-/events (stentor.v1)"),
+    ];
+    for (form, what) in forms {
+        let bytes = event.streamed(form).expect("the plain forms always exist");
+        let rows = message(&event, form, bytes);
+        accounts.push(Account { title: named(what), rows });
+    }
+
+    let mut body = Vec::new();
+    let seq = write_array(&mut body, None, std::slice::from_ref(&event), event.seq());
+    let cursor = Id { epoch: desk.hub.epoch(), seq };
+    let (array, _) = desk.exchange("GET /-/events HTTP/1.1\r\nHost: stentor\r\n\r\n", |x, _| {
+        x.scratch.body.extend_from_slice(&body);
+        answer_array(x, Some(cursor));
+    });
+    let mut rows = head(&array);
+    rows.extend(pieces(&body, data, &ENVELOPE_CUTS));
+    accounts.push(Account { title: named("a long-poll of /-/events with one message"), rows });
+    Ok(accounts)
+}
+
+/// What a look-up route answers: a line, and all of an answer.
+fn of_lookup(mut desk: Desk, lookup: &Lookup, bytes: usize) -> io::Result<Vec<Account>> {
+    let names_max = desk.cx.settings.limits.names_max.min(NAMES);
+    let names: Vec<String> = (1..=names_max).map(|n| format!("sz{n:06}")).collect();
+    let mut value = Vec::new();
+    for name in &names {
+        let mut topic = Vec::new();
+        lookup.topics.write(&mut topic, name, b"");
+        let event = desk.publish(&String::from_utf8_lossy(&topic), bytes)?;
+        value = event.message.data().to_vec();
+    }
+    let one = desk.look_up(lookup, &names[..1]).1;
+    let (answer, all) = desk.look_up(lookup, &names);
+    let mut line = Vec::new();
+    match &lookup.line {
+        Some(template) => {
+            for (kind, piece) in template.filled(&names[0], &value) {
+                let label = match kind {
+                    PieceKind::Literal => readable(piece),
+                    PieceKind::Name => NAME.to_owned(),
+                    PieceKind::Value => VALUE.to_owned(),
+                };
+                line.push(Row { label, bytes: piece.len() });
+            }
+        }
+        None => line = shares(one, "braces and colon"),
+    }
+    let mut rows = head(&answer);
+    rows.extend(shares(all, "template, with line ends"));
+    let path = &lookup.path;
+    let answer = format!("{path}: an answer with {} names", names.len());
+    let line = Account { title: format!("{path}: one name, alone"), rows: line };
+    Ok(vec![line, Account { title: answer, rows }])
+}
+
+impl Desk {
+    /// Looks names up: the answer, and what was counted of its body.
+    fn look_up(&mut self, lookup: &Lookup, names: &[String]) -> (Vec<u8>, LineShares) {
+        let before = self.counted();
+        let (answer, _) = self.get(&format!("{}{}", lookup.path, names.join(",")), "");
+        let after = self.counted();
+        let shares = LineShares {
+            values: after.values - before.values,
+            names: after.names - before.names,
+            template: after.template - before.template,
+        };
+        (answer, shares)
+    }
+
+    /// By the only route behind the page of many values.
+    fn counted(&self) -> LineShares {
+        self.cx.route(1).counted()
+    }
+}
+
+fn shares(shares: LineShares, template: &str) -> Vec<Row> {
+    let rows = [(VALUE, shares.values), (NAME, shares.names), (template, shares.template)];
+    rows.map(|(label, bytes)| Row { label: label.to_owned(), bytes }).into()
+}
+
+fn sum(rows: &[Row]) -> usize {
+    rows.iter().map(|row| row.bytes).sum()
+}
+
+/// The lines of the head that `answer` begins with.
+fn head(answer: &[u8]) -> Vec<Row> {
+    let end = memchr::memmem::find(answer, b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
+    let row = |line: &[u8]| match line {
+        b"\r\n" => Row { label: "(empty line)".to_owned(), bytes: line.len() },
+        line => {
+            let text = String::from_utf8_lossy(line).trim_end().to_owned();
+            Row { label: text, bytes: line.len() }
+        }
+    };
+    head_lines(&answer[..end]).map(|(_, line)| row(line)).collect()
+}
+
+/// What a message consists of in one of the forms that streams are sent.
+fn message(event: &Event, form: StreamForm, bytes: &[u8]) -> Vec<Row> {
+    let data = event.message.data();
+    let payload = match form {
+        StreamForm::Frame => data.len(),
+        StreamForm::EnvelopeFrame => event.streamed(StreamForm::Envelope).map_or(0, <[u8]>::len),
+        _ => return pieces(bytes, data, &EVENT_CUTS),
+    };
+    let (header, payload) = bytes.split_at(bytes.len() - payload);
+    let mut rows = vec![Row { label: "(frame header)".to_owned(), bytes: header.len() }];
+    rows.extend(pieces(payload, data, &ENVELOPE_CUTS));
+    rows
+}
+
+/// Takes bytes apart around the data in them, which is the last that looks like it, and before any
+/// of `cuts`.
+fn pieces(bytes: &[u8], data: &[u8], cuts: &[&str]) -> Vec<Row> {
+    let at = memchr::memmem::rfind(bytes, data).expect("nothing in a sample is escaped");
+    let mut places: Vec<usize> = cuts
+        .iter()
+        .filter_map(|cut| memchr::memmem::find(&bytes[..at], cut.as_bytes()))
+        .chain([0, at])
+        .collect();
+    places.sort_unstable();
+    let row = |piece: &[u8]| Row { label: readable(piece), bytes: piece.len() };
+    let before = places.windows(2).map(|ends| row(&bytes[ends[0]..ends[1]]));
+    let mut rows: Vec<Row> = before.filter(|row| row.bytes > 0).collect();
+    rows.push(Row { label: DATA.to_owned(), bytes: data.len() });
+    rows.extend(Some(row(&bytes[at + data.len()..])).filter(|row| row.bytes > 0));
+    rows
+}
+
+/// Bytes as text, with line ends that can be seen.
+fn readable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\n', "\\n")
+}
+
+/// Where the events of streams are cut into parts.
+const EVENT_CUTS: [&str; 6] =
+    ["id: ", "data: ", "{\"topic\":", ",\"id\":", ",\"type\":", ",\"data\":"];
+
+/// Where the JSON is that names the topic.
+const ENVELOPE_CUTS: [&str; 4] = ["{\"topic\":", ",\"id\":", ",\"type\":", ",\"data\":"];
+
+/// What stands for the stars of a pattern.
+const SAMPLE_NAME: &str = "sz000609";
+
+/// How many names are looked up at once.
+const NAMES: usize = 10;
+
+const DATA: &str = "(data)";
+const NAME: &str = "(names)";
+const VALUE: &str = "(values)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOML: &str = "[[topics]]\nmatch = '/quotes/*'\nleave_out = ['last-modified', 'vary']\n\
+        [[topics]]\nmatch = '/**'\ncontent_type = 'application/json'\n\
+        [[lookup]]\npath = '/list='\ntopics = '/quotes/{name}'\n\
+        line = 'var hq_str_{name}=\"{value}\";'\n\
+        [[lookup]]\npath = '/json='\ntopics = '/quotes/{name}'\nleave_out = 'cache-control'\n";
+
+    fn of(bytes: usize) -> Vec<Account> {
+        let settings = Settings::from_toml(TOML, "f").unwrap();
+        settings.validate().unwrap();
+        accounts(&settings, bytes).unwrap()
+    }
+
+    fn find<'a>(accounts: &'a [Account], title: &str) -> &'a Account {
+        accounts.iter().find(|account| account.title.contains(title)).unwrap()
+    }
+
+    fn labels(account: &Account) -> Vec<(&str, usize)> {
+        account.rows.iter().map(|row| (&*row.label, row.bytes)).collect()
+    }
+
+    #[test]
+    fn a_line_is_taken_apart_as_its_template_says() {
+        let accounts = of(100);
+        let line = find(&accounts, "/list=: one name");
+        let expected =
+            [("var hq_str_", 11), ("(names)", 8), ("=\"", 2), ("(values)", 100), ("\";", 2)];
+        assert_eq!(labels(line), expected);
+        let answer = find(&accounts, "/list=: an answer");
+        let body = labels(answer).split_off(answer.rows.len() - 3);
+        let template = ("template, with line ends", 10 * 15 + 9);
+        assert_eq!(body, [("(values)", 1000), ("(names)", 80), template]);
+        let length = format!("Content-Length: {}", 1000 + 80 + 159);
+        assert!(labels(answer).contains(&(&length, length.len() + 2)), "{answer:?}");
+        let json = find(&accounts, "/json=: one name");
+        let expected = [("(values)", 102), ("(names)", 10), ("braces and colon", 3)];
+        assert_eq!(labels(json), expected);
+        assert!(!format!("{:?}", find(&accounts, "/json=: an answer")).contains("Cache-Control"));
+    }
+
+    #[test]
+    fn heads_are_those_that_are_sent() {
+        let accounts = of(100);
+        let value = find(&accounts, "/quotes/*: a value");
+        let text = labels(value);
+        assert_eq!(text[0], ("HTTP/1.1 200 OK", 17));
+        assert_eq!(text[text.len() - 1], ("(data)", 100));
+        assert!(text.contains(&("ETag: \"5f3a09c1-1000001\"", 26)));
+        assert!(!format!("{text:?}").contains("Vary") && !format!("{text:?}").contains("Last-Mod"));
+        let value = find(&accounts, "/**: a value");
+        assert!(labels(value).contains(&("Content-Type: application/json", 32)), "{value:?}");
+        assert!(labels(value).contains(&("Vary: Accept", 14)));
+        let unchanged = find(&accounts, "/**: no other value");
+        assert_eq!(labels(unchanged)[0], ("HTTP/1.1 304 Not Modified", 27));
+        // Large ones are sent from where they are.
+        assert_eq!(labels(&of(100_000)[0]).last(), Some(&("(data)", 100_000)));
+    }
+
+    #[test]
+    fn messages_are_framing_and_data() {
+        let accounts = of(100);
+        let event = find(&accounts, "/quotes/*: an event");
+        let expected =
+            [("id: 5f3a09c1-1000001\\n", 21), ("data: ", 6), ("(data)", 100), ("\\n\\n", 2)];
+        assert_eq!(labels(event), expected);
+        let frame = find(&accounts, "/quotes/*: a WebSocket frame");
+        assert_eq!(labels(frame), [("(frame header)", 2), ("(data)", 100)]);
+        let many = find(&accounts, "/**: the same from /-/events (stentor.v1)");
+        let expected = [
+            ("(frame header)", 4),
+            ("{\"topic\":\"/sz000609\"", 20),
+            (",\"id\":\"5f3a09c1-1000001\"", 24),
+            (",\"type\":\"application/json\"", 26),
+            (",\"data\":", 8),
+            ("(data)", 100),
+            ("}", 1),
+        ];
+        assert_eq!(labels(many), expected);
+        let poll = find(&accounts, "/**: a long-poll");
+        let body: usize =
+            labels(poll).iter().skip_while(|(label, _)| *label != "[").map(|l| l.1).sum();
+        let length = format!("Content-Length: {body}");
+        assert!(labels(poll).contains(&(&length, length.len() + 2)), "{poll:?}");
+    }
+
+    #[test]
+    fn samples_of_every_size_are_found_again() {
+        for bytes in [0, 1, 2, 3, 125, 126, 65_535, 65_536] {
+            for account in of(bytes) {
+                let shown: usize =
+                    account.rows.iter().filter(|row| row.label == DATA).map(|row| row.bytes).sum();
+                let carries = ["304", "one name", "an answer"]
+                    .iter()
+                    .all(|what| !account.title.contains(what));
+                assert!(!carries || shown == bytes, "{account:?}");
+            }
+        }
+    }
+}

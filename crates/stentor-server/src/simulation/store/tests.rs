@@ -1,0 +1,117 @@
+//! The store's side of the server one by one, and with threads, which have no seeds.
+
+use super::*;
+use crate::order::{CommitError, Outcome};
+use std::thread;
+use stentor_hub::Draft;
+use stentor_wire::target::TopicName;
+
+/// A server with a store on this disk, and who writes for it.
+fn life(disk: &SimDisk) -> (World, Writer<SimDisk>) {
+    let life = Life::new(begin(disk, rules(None)).unwrap(), &mut Chronicle::default(), 0, 1);
+    (life.world, life.writer)
+}
+
+/// Publishes. What is not known at once the receiver is told.
+fn put(world: &World, topic: &str) -> (Option<Outcome>, mpsc::Receiver<Outcome>) {
+    let (sender, later) = mpsc::channel();
+    let back = || ReturnAddress::Thread(sender.clone());
+    let op = Op::Put(TopicName::parse(topic).unwrap(), Draft::new(*b"x"));
+    (world.shared.commit(op, Precondition::None, 0, &back), later)
+}
+
+fn error(outcome: Option<Outcome>) -> Option<CommitError> {
+    outcome.and_then(Result::err)
+}
+
+#[test]
+fn what_is_not_stored_is_taken_while_the_disk_is_broken_as_far_as_numbers_reach() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    let broken = DiskFaults { write_percent: 100, names_percent: 100, ..DiskFaults::default() };
+    disk.set_faults(broken);
+    let (now, later) = put(&world, "/synced/a");
+    assert!(now.is_none());
+    writer.step(Duration::ZERO, 1);
+    assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
+    for topic in ["/synced/a", "/written/a", "/memory/a"] {
+        assert_eq!(error(put(&world, topic).0), Some(CommitError::DiskFailed), "{topic}");
+    }
+    let taken = (0..200).take_while(|_| put(&world, "/none/a").0.is_some_and(|it| it.is_ok()));
+    assert!((50..100).contains(&taken.count()));
+    assert_eq!(error(put(&world, "/none/a").0), Some(CommitError::DiskFailed));
+    disk.set_faults(DiskFaults::default());
+    writer.step(Duration::ZERO, 2_000);
+    assert!(put(&world, "/none/a").0.is_some_and(|outcome| outcome.is_ok()));
+}
+
+#[test]
+fn a_publisher_is_answered_when_its_promise_holds_and_not_before() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    assert!(put(&world, "/memory/a").0.is_some() && put(&world, "/none/a").0.is_some());
+    let syncs_fail = DiskFaults { sync_percent: 100, ..DiskFaults::default() };
+    disk.set_faults(syncs_fail);
+    let (now, later) = put(&world, "/written/a");
+    assert!(now.is_none() && later.try_recv().is_err());
+    writer.step(Duration::ZERO, 1);
+    assert!(later.try_recv().unwrap().is_ok(), "it is written without a sync");
+    let (now, later) = put(&world, "/synced/a");
+    assert!(now.is_none());
+    writer.step(Duration::ZERO, 2);
+    assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
+}
+
+#[test]
+fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    assert!(put(&world, "/memory/a").0.is_some());
+    disk.set_capacity(0);
+    disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
+    writer.step(Duration::ZERO, 1);
+    world.shared.store.as_ref().unwrap().intake.end();
+    assert!(writer.step(Duration::ZERO, 2));
+    writer.end();
+    let given = world.shared.hub.seq();
+    disk.set_capacity(u64::MAX);
+    disk.set_faults(DiskFaults::default());
+    let found = begin(&disk, rules(None)).unwrap().found;
+    assert!(found.last >= given && found.lost.iter().any(|range| range.contains(&given)));
+}
+
+/// Whoever comes when: a wake-up that is lost is an answer that never comes.
+#[test]
+fn nobody_waits_for_ever() {
+    let disk = SimDisk::new(1);
+    let (world, writer) = life(&disk);
+    let thread = writer.start().unwrap();
+    let shared = &world.shared;
+    let publish = |topic: &str| loop {
+        let (sender, later) = mpsc::channel();
+        let back = || ReturnAddress::Thread(sender.clone());
+        let op = Op::Put(TopicName::parse(topic).unwrap(), Draft::new(*b"x"));
+        let now = shared.commit(op, Precondition::None, 0, &back);
+        let outcome = now.unwrap_or_else(|| later.recv_timeout(PATIENCE).expect("an answer"));
+        match outcome {
+            Ok(_) => return,
+            Err(CommitError::DiskBehind) => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    thread::scope(|scope| {
+        for first in 0..4 {
+            let publish = &publish;
+            scope.spawn(move || {
+                (0..500).for_each(|n| publish(["/synced/a", "/written/a"][(first + n) % 2]));
+            });
+        }
+    });
+    assert_eq!(shared.hub.seq(), 2_000);
+    shared.store.as_ref().unwrap().intake.end();
+    thread.join().unwrap();
+    let begun = begin(&disk, rules(None)).unwrap();
+    assert_eq!((begun.found.last, begun.found.lost), (2_000, vec![]));
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,107 @@
+//! Filling a hub from a store, before anybody may read.
+
+use stentor_hub::{Hub, Keep, Place, Restore, decode_entry};
+use stentor_io::Disk;
+use stentor_store::{OpenError, Piece, Progress, Recovered, Recovery};
+
+/// What was read into a hub, and what follows from it.
+pub(crate) struct Loaded<D: Disk> {
+    pub(crate) recovered: Recovered<D>,
+    /// Topics may follow rules up to this generation: see [`Hub::continue_by`].
+    pub(crate) upto_generation: u64,
+}
+
+/// Reads a store into an empty hub that has its epoch, and no rules: those in force at any place
+/// are in the store as well. `keep` is what holds where no rule says what is stored. `progress` is
+/// told how far it is.
+///
+/// # Errors
+/// What the store says, or a sentence about what is in it. The hub is of no use then.
+pub(crate) fn load<D: Disk>(
+    recovery: Recovery<D>,
+    hub: &Hub,
+    keep: Keep,
+    mut progress: impl FnMut(Progress),
+) -> Result<Loaded<D>, OpenError> {
+    let mut snapshot = None;
+    // What a repair left may lack any part, and its EPOCH says so.
+    let may_lack = recovery.is_whole();
+    let (mut upto_seq, mut upto_generation) = (0, 0);
+    let mut end = |snapshot: &mut Option<Snapshot<'_>>| -> Result<(), String> {
+        if let Some(snapshot) = snapshot.take() {
+            (upto_seq, upto_generation) = snapshot.end()?;
+        }
+        Ok(())
+    };
+    let recovered = recovery.read(&mut |piece, so_far| {
+        progress(so_far);
+        match piece {
+            Piece::Payload(bytes) => {
+                snapshot.get_or_insert_with(|| Snapshot::begin(hub)).read(bytes)?;
+            }
+            Piece::Hole => snapshot.get_or_insert_with(|| Snapshot::begin(hub)).skip(),
+            Piece::Entry(seq, bytes) => {
+                end(&mut snapshot)?;
+                let (entry, place) = decode_entry(bytes)?;
+                if !matches!(place, Place::Was(_)) {
+                    return Err(MISPLACED.to_owned());
+                }
+                if entry.topic().is_none() {
+                    // Under the rules before it, messages may have come that are not here.
+                    hub.forget_unstored(seq, keep);
+                }
+                // What was applied before is not judged again.
+                let _ = hub.apply(entry, place);
+            }
+        }
+        Ok(())
+    })?;
+    end(&mut snapshot).map_err(|reason| refused(&reason))?;
+    // Some of the numbers were given to what is not stored.
+    if recovered.last < upto_seq && !may_lack {
+        return Err(refused("the log behind the snapshot is too short"));
+    }
+    hub.forget_unstored(recovered.last, keep);
+    hub.continue_after(recovered.last, recovered.lost.clone());
+    Ok(Loaded { recovered, upto_generation })
+}
+
+/// A snapshot that is being read, and what is left of the pieces so far.
+struct Snapshot<'h> {
+    restore: Restore<'h>,
+    rest: Vec<u8>,
+}
+
+impl<'h> Snapshot<'h> {
+    fn begin(hub: &'h Hub) -> Snapshot<'h> {
+        Snapshot { restore: hub.restore(), rest: Vec::new() }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
+        self.rest.extend_from_slice(bytes);
+        let used = self.restore.read(&self.rest)?;
+        self.rest.drain(..used);
+        Ok(())
+    }
+
+    /// A piece is missing, which was some slices of the snapshot.
+    fn skip(&mut self) {
+        self.rest.clear();
+        self.restore.skip();
+    }
+
+    /// Up to which number the log has to be read, and which generation of rules there is.
+    fn end(self) -> Result<(u64, u64), &'static str> {
+        if !self.rest.is_empty() {
+            return Err("the snapshot ends in the middle");
+        }
+        let restored = self.restore.finish()?;
+        Ok((restored.upto_seq, restored.upto_generation))
+    }
+}
+
+fn refused(reason: &str) -> OpenError {
+    OpenError::Refused { file: "the snapshot".to_owned(), offset: 0, reason: reason.to_owned() }
+}
+
+const MISPLACED: &str = "this does not belong here";

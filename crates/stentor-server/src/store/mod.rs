@@ -1,0 +1,330 @@
+//! What outlives the process: changes on their way to the disk, and back at the next start.
+//!
+//! A change is applied first and written down after. Readers hear of it at once; its publisher is
+//! answered when what it was promised holds ([`Keep`]). That is sound because everything is written
+//! in the one order: whatever is on the disk, all that came before it is there too.
+//!
+//! Workers and the hub only put things into the [`Intake`]. One thread, the [`Writer`], takes them
+//! out and waits for the disk; what comes meanwhile is its next batch, so nobody sets a timer. When
+//! the disk fails, changes are refused before they have a number, and nothing else is different.
+//!
+//! What is not to be stored (`keep = "none"`) needs no disk, and is taken also while there is none.
+//! At the next start nothing is left of its topics, not even what was stored of them before their
+//! rule said so: it would be older than what readers saw. To know that at any place of the order,
+//! changes of rules are stored as well.
+
+mod load;
+pub mod offline;
+mod rewrite;
+mod writer;
+
+pub(crate) use load::{Loaded, load};
+#[cfg(test)]
+pub(crate) use rewrite::Pass;
+use rewrite::Rewriting;
+pub(crate) use writer::{Stats, Writer};
+
+use crate::context::Shared;
+use crate::order::{CommitError, Outcome, ReturnAddress, Sequencer};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stentor_hub::{
+    Applied, Entry, Event, Filter, Hub, Keep, Pattern, Place, Published, Rule, Subscriber,
+};
+use stentor_store::Progress;
+
+/// What waits for the thread that writes.
+pub(crate) struct Intake {
+    waiting: Mutex<Waiting>,
+    bell: Condvar,
+    /// The thread waits for the bell.
+    is_asleep: AtomicBool,
+    /// Everything up to this number outlives the process,
+    written_seq: AtomicU64,
+    /// everything up to this one a loss of power,
+    synced_seq: AtomicU64,
+    /// and no number above this one may be given out.
+    reserved_seq: AtomicU64,
+    state: AtomicU8,
+    /// So much waits that no more is taken.
+    is_full: AtomicBool,
+    /// What is promised where no rule says so.
+    keep: Keep,
+}
+
+/// How it is with the store, for those who ask.
+pub(crate) struct StoreState {
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) stats: Arc<Stats>,
+    /// How far it is being read at the start.
+    pub(crate) reading: Reading,
+}
+
+/// How far a store has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    is_over: AtomicBool,
+    read: AtomicU64,
+    total: AtomicU64,
+}
+
+impl StoreState {
+    pub(crate) fn new(keep: Keep) -> StoreState {
+        StoreState {
+            intake: Arc::new(Intake::new(keep)),
+            stats: Arc::default(),
+            reading: Reading::default(),
+        }
+    }
+
+    /// From now on the hub tells of what is to be stored.
+    pub(crate) fn attach(&self, hub: &Hub) {
+        let subscriber = hub.add_subscriber(Arc::clone(&self.intake) as Arc<dyn Subscriber>);
+        hub.subscribe(subscriber, &Filter::Pattern(Pattern::any()), Arc::default());
+    }
+
+    /// Why this server is not ready on account of its store, if so.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        match self.stats.failure() {
+            _ if !self.reading.is_over() => Some(self.reading.to_string()),
+            Some(failure) => {
+                Some(format!("Nothing can be stored, so nothing is taken: {failure}."))
+            }
+            None => None,
+        }
+    }
+}
+
+impl Reading {
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note(&self, progress: Progress) {
+        self.read.store(progress.read, Ordering::Relaxed);
+        self.total.store(progress.total, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (read, total) = (&self.read, &self.total);
+        let percent = read.load(Ordering::Relaxed) * 100 / total.load(Ordering::Relaxed).max(1);
+        write!(f, "The store is being read: {percent} % are done.")
+    }
+}
+
+/// In the order it came.
+#[derive(Default)]
+struct Waiting {
+    news: Vec<News>,
+    /// What they keep in memory, roughly.
+    bytes: usize,
+    answers: Vec<Unanswered>,
+    /// Nothing more will come.
+    is_over: bool,
+}
+
+/// What has happened.
+enum News {
+    /// Something to be stored.
+    Event(Event),
+    /// Numbers up to this one were given to what is not stored.
+    Numbers(u64),
+    /// The rules were replaced: their generation.
+    Rules(u64, Box<[Rule]>),
+}
+
+/// A change that was applied, and whose publisher waits.
+struct Unanswered {
+    seq: u64,
+    keep: Keep,
+    applied: Applied,
+    back: ReturnAddress,
+}
+
+/// How the disk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiskState {
+    /// It takes what is to be kept.
+    Well,
+    /// It has no room.
+    Full,
+    /// It failed.
+    Failed,
+}
+
+impl Intake {
+    pub(crate) fn new(keep: Keep) -> Intake {
+        Intake {
+            waiting: Mutex::default(),
+            bell: Condvar::new(),
+            is_asleep: AtomicBool::new(false),
+            written_seq: AtomicU64::new(0),
+            synced_seq: AtomicU64::new(0),
+            reserved_seq: AtomicU64::new(0),
+            state: AtomicU8::new(DiskState::Well as u8),
+            is_full: AtomicBool::new(false),
+            keep,
+        }
+    }
+
+    /// How the disk was when it was last written to.
+    pub(crate) fn disk(&self) -> DiskState {
+        match self.state.load(Ordering::Acquire) {
+            state if state == DiskState::Full as u8 => DiskState::Full,
+            state if state == DiskState::Failed as u8 => DiskState::Failed,
+            _ => DiskState::Well,
+        }
+    }
+
+    /// Everything up to this number is on the disk.
+    pub(crate) fn synced_seq(&self) -> u64 {
+        self.synced_seq.load(Ordering::Acquire)
+    }
+
+    /// Nothing more comes: the thread writes down what there is, and ends.
+    pub(crate) fn end(&self) {
+        self.waiting().is_over = true;
+        self.ring();
+    }
+
+    /// Why a change is not taken, if so.
+    fn refusal(&self, hub: &Hub, entry: &Entry<'_>) -> Option<CommitError> {
+        // A change of rules takes no number, and is stored when its time comes.
+        let topic = entry.topic()?;
+        let next = hub.seq() + NUMBERS_UNDER_WAY;
+        let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
+        let disk = self.disk();
+        let has_room = disk == DiskState::Well && !self.is_full.load(Ordering::Acquire);
+        if is_reserved && (has_room || hub.keep(topic).unwrap_or(self.keep) == Keep::None) {
+            return None;
+        }
+        Some(match disk {
+            DiskState::Full => CommitError::DiskFull,
+            DiskState::Failed => CommitError::DiskFailed,
+            DiskState::Well => CommitError::DiskBehind,
+        })
+    }
+
+    /// Everything up to the returned number is kept as promised.
+    fn kept_seq(&self, keep: Keep) -> u64 {
+        match keep {
+            Keep::None | Keep::Memory => u64::MAX,
+            Keep::Written => self.written_seq.load(Ordering::Acquire),
+            Keep::Synced => self.synced_seq(),
+        }
+    }
+
+    /// The answer, if its time has come; else it is given later.
+    fn answer(&self, answer: Unanswered) -> Option<Outcome> {
+        let mut waiting = self.waiting();
+        // Under the lock: whoever raises the number looks at all who wait after that.
+        if answer.seq <= self.kept_seq(answer.keep) {
+            return Some(Ok(answer.applied));
+        }
+        waiting.answers.push(answer);
+        drop(waiting);
+        self.ring();
+        None
+    }
+
+    /// Takes out all that waits; if nothing does, waits so long for something.
+    fn take(&self, patience: Duration, into: &mut Waiting) {
+        let mut waiting = self.waiting();
+        if waiting.is_empty() && !patience.is_zero() {
+            self.is_asleep.store(true, Ordering::SeqCst);
+            let woken = self.bell.wait_timeout(waiting, patience);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.is_asleep.store(false, Ordering::SeqCst);
+        }
+        std::mem::swap(&mut *waiting, into);
+        waiting.is_over = into.is_over;
+        self.is_full.store(false, Ordering::Release);
+    }
+
+    fn ring(&self) {
+        if self.is_asleep.swap(false, Ordering::SeqCst) {
+            // Behind the lock: it sleeps, or is awake and sees what came.
+            drop(self.waiting());
+            self.bell.notify_one();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.news.is_empty() && self.answers.is_empty() && !self.is_over
+    }
+}
+
+impl Subscriber for Intake {
+    fn notify(&self, event: &Event) {
+        let mut waiting = self.waiting();
+        if event.message.keep().unwrap_or(self.keep) != Keep::None {
+            waiting.bytes += event.message.kept_bytes();
+            if waiting.bytes > WAITING_BYTES_MAX {
+                self.is_full.store(true, Ordering::Release);
+            }
+            waiting.news.push(News::Event(event.clone()));
+        } else if let Some(News::Numbers(last)) = waiting.news.last_mut() {
+            *last = event.seq();
+        } else {
+            waiting.news.push(News::Numbers(event.seq()));
+        }
+    }
+
+    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        self.waiting().news.push(News::Rules(generation, rules.into()));
+    }
+
+    fn wake(&self) {
+        self.ring();
+    }
+}
+
+/// The order is made here; the store keeps it.
+impl Sequencer for Arc<Intake> {
+    fn commit(
+        &self,
+        shared: &Shared,
+        entry: Entry<'_>,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        if let Some(refusal) = self.refusal(&shared.hub, &entry) {
+            return Some(Err(refusal));
+        }
+        let applied = match shared.apply(entry, Place::Next) {
+            Ok(applied) => applied,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        let message = match &applied {
+            Applied::Put(Published { message, .. }) => message,
+            Applied::Deleted(deletion) => &deletion.message,
+            Applied::Rules(_) | Applied::Known => return Some(Ok(applied)),
+        };
+        let (seq, keep) = (message.seq(), message.keep().unwrap_or(self.keep));
+        match keep {
+            Keep::None | Keep::Memory => Some(Ok(applied)),
+            Keep::Written | Keep::Synced => {
+                self.answer(Unanswered { seq, keep, applied, back: back() })
+            }
+        }
+    }
+}
+
+/// More changes than can be between the question whether one is taken and its number.
+const NUMBERS_UNDER_WAY: u64 = if cfg!(test) { 10 } else { 4_096 };
+
+/// What may wait for the disk, in bytes of messages.
+const WAITING_BYTES_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };

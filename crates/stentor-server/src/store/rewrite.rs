@@ -1,0 +1,141 @@
+//! A snapshot of the hub, written beside everything else, a slice at a time.
+//!
+//! Whoever writes it takes the [`Pass`] and steps it until it is over: a thread, or a test that
+//! says when. The [`Rewriting`] is what the writer of the log keeps: it hears of the result, and
+//! who drops it wants none.
+
+use crate::compressor::low_priority;
+use std::io;
+use std::sync::{Arc, Weak, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use stentor_hub::{Hub, Keep, Snapshot as Slices};
+use stentor_io::{Disk, DiskError, DiskErrorKind};
+use stentor_store::{Snapshot, SnapshotWriter};
+
+/// A snapshot that somebody waits for.
+pub(super) struct Rewriting {
+    result: mpsc::Receiver<Result<Shown, DiskError>>,
+    /// It is written, and shows messages that the log has not got yet.
+    shown: Option<Shown>,
+    /// Dropped, it says that nobody waits.
+    _waits: Arc<()>,
+}
+
+/// A snapshot that is being written.
+pub(crate) struct Pass<D: Disk> {
+    hub: Arc<Hub>,
+    to: SnapshotWriter<D>,
+    slices: Slices,
+    slice: Vec<u8>,
+    result: mpsc::Sender<Result<Shown, DiskError>>,
+    waits: Weak<()>,
+}
+
+/// A snapshot, and the greatest number that is in it.
+struct Shown {
+    snapshot: Snapshot,
+    upto_seq: u64,
+}
+
+impl Rewriting {
+    /// The snapshot, once it is finished and everything up to `pushed_seq` shows all that is in it.
+    pub(super) fn take(&mut self, pushed_seq: u64) -> Option<Result<Snapshot, DiskError>> {
+        if self.shown.is_none() {
+            match self.result.try_recv() {
+                Ok(Ok(shown)) => self.shown = Some(shown),
+                Ok(Err(error)) => return Some(Err(error)),
+                Err(mpsc::TryRecvError::Empty) => return None,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    return Some(Err(DiskError {
+                        kind: DiskErrorKind::Failed,
+                        tried: "write",
+                        path: "a snapshot".to_owned(),
+                        reason: "there is no thread for it, or it broke".to_owned(),
+                    }));
+                }
+            }
+        }
+        let shown = self.shown.take_if(|shown| shown.upto_seq <= pushed_seq)?;
+        Some(Ok(shown.snapshot))
+    }
+}
+
+impl<D: Disk> Pass<D> {
+    /// Begins a snapshot of what is stored: `keep` is what holds where no rule says so.
+    pub(super) fn begin(to: SnapshotWriter<D>, hub: Arc<Hub>, keep: Keep) -> (Pass<D>, Rewriting) {
+        let (sender, result) = mpsc::channel();
+        let waits = Arc::new(());
+        let mut slice = Vec::new();
+        let slices = Slices::begin(&hub, &mut slice).of_what_is_stored(&hub, keep);
+        let (result_to, waits_for) = (sender, Arc::downgrade(&waits));
+        let pass = Pass { hub, to, slices, slice, result: result_to, waits: waits_for };
+        (pass, Rewriting { result, shown: None, _waits: waits })
+    }
+
+    /// Writes the next slice. Returns what is left to be done, and how many bytes were written.
+    pub(crate) fn step(mut self) -> Option<(Pass<D>, usize)> {
+        if self.waits.strong_count() == 0 {
+            self.to.give_up();
+            return None;
+        }
+        let is_more = self.slices.write_slice(&self.hub, &mut self.slice);
+        let written = self.to.payload(&self.slice);
+        let result = match written {
+            Ok(()) if is_more => {
+                let bytes = self.slice.len();
+                self.slice.clear();
+                return Some((self, bytes));
+            }
+            Ok(()) => self.to.end().map(|snapshot| {
+                // Behind the last look: whatever was found in a topic has its number by now.
+                Shown { snapshot, upto_seq: self.hub.notified_seq() }
+            }),
+            Err(error) => {
+                self.to.give_up();
+                Err(error)
+            }
+        };
+        // If nobody waits any more, the process ends.
+        let _ = self.result.send(result);
+        None
+    }
+}
+
+impl<D: Disk + Send + 'static> Pass<D>
+where
+    D::File: Send,
+{
+    /// Has a thread of its own write it to its end.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn start(self) -> io::Result<JoinHandle<()>> {
+        thread::Builder::new().name("store-snapshot".to_owned()).spawn(move || {
+            low_priority("snapshots are written");
+            let mut next = self.step();
+            while let Some((pass, bytes)) = next {
+                // The disk is for the log first.
+                thread::sleep(Duration::from_secs_f64(bytes as f64 / BYTES_PER_S));
+                next = pass.step();
+            }
+        })
+    }
+}
+
+/// Writes all that is in the hub at once.
+pub(super) fn write_slices<D: Disk>(
+    to: &mut SnapshotWriter<D>,
+    hub: &Hub,
+) -> Result<(), DiskError> {
+    let mut slice = Vec::new();
+    let mut slices = Slices::begin(hub, &mut slice);
+    while slices.write_slice(hub, &mut slice) {
+        to.payload(&slice)?;
+        slice.clear();
+    }
+    to.payload(&slice)
+}
+
+/// The fastest that snapshots are written.
+const BYTES_PER_S: f64 = 64e6;

@@ -1,0 +1,760 @@
+//! Reading a store: which of its files count, what is in them, and what may be believed of it.
+//!
+//! The newest segment says where the one before it ended, that one says so of the one before, and
+//! so on to the number of the newest snapshot, behind which all of them belong. Segments that are
+//! not on this chain were given up, and what is behind a segment's end was cut off: neither counts.
+//!
+//! A frame that does not verify is one of two things. Something that was on the disk vouches that
+//! it was there: the segment behind says that this one ended later, or a frame further on says that
+//! everything up to some later offset had been synced. Then it is *damage*, and reading ends with
+//! the file and the offset. Or nothing vouches for it: then it is a *torn tail*, of which nobody
+//! was told that it is on the disk, and the store ends there.
+//!
+//! What can be read need not be on the disk. After a sync that failed, and a new start, the
+//! kernel's copy reads well and may never be written. So what no later frame vouches for is kept in
+//! mind (the *tail*), and becomes part of the next segment before that gets its name. If no frame
+//! was added to the newest segment after its birth, not even its name is vouched for: then it all
+//! is tail.
+
+use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
+use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, NoHead, SNAPSHOT, What};
+use crate::planted::{self, Bug};
+use crate::source::Source;
+use crate::store::View;
+use std::fmt;
+use std::ops::RangeInclusive;
+use stentor_io::{Disk, DiskError};
+
+/// A store whose files were looked at, but not read.
+pub struct Recovery<D: Disk> {
+    disk: D,
+    snapshot: Option<Part>,
+    /// From the oldest to the newest.
+    segments: Vec<Part>,
+    /// The greatest number that a file has.
+    highest: u64,
+    /// Bytes of files that no longer count.
+    stale_bytes: u64,
+    /// Another store has it.
+    is_view: bool,
+    damages: Damages,
+}
+
+/// A file that counts.
+struct Part {
+    name: String,
+    number: u64,
+    is_log: bool,
+    /// Missing only if it is damaged, and that is borne.
+    head: Option<Head>,
+    /// Where its frames begin.
+    begin: u64,
+    /// Where they end, if something says so.
+    end: Option<u64>,
+    /// The length of the file.
+    bytes: u64,
+}
+
+impl Part {
+    /// No frame is behind this offset.
+    fn limit(&self) -> u64 {
+        self.end.map_or(self.bytes, |end| end.min(self.bytes))
+    }
+}
+
+/// What is in a store, in its order: all of a snapshot first, then entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// The next piece of the snapshot, as it was given to [`SnapshotWriter::payload`].
+    ///
+    /// [`SnapshotWriter::payload`]: crate::SnapshotWriter::payload
+    Payload(&'a [u8]),
+    /// A repair found a piece of the snapshot missing here.
+    Hole,
+    /// An entry and its number.
+    Entry(u64, &'a [u8]),
+}
+
+/// How far a reading is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Progress {
+    /// Bytes that were read,
+    pub read: u64,
+    /// of so many; a part of the last file may be empty.
+    pub total: u64,
+}
+
+/// Whoever is shown what is in a store. An error, one sentence, ends the reading.
+pub type Visit<'v> = dyn FnMut(Piece<'_>, Progress) -> Result<(), String> + 'v;
+
+/// What was read, and what follows from it.
+pub struct Recovered<D: Disk> {
+    pub(crate) disk: D,
+    /// The life of the numbers; `None` if there is nothing here.
+    pub epoch: Option<u32>,
+    /// The greatest number that is in the store.
+    pub stored: u64,
+    /// The number to go on behind: whatever number was given out is not above it.
+    pub last: u64,
+    /// Numbers that were given out, perhaps, and rolled back. A reader who comes back with one of
+    /// them saw something that is not there.
+    pub lost: Vec<RangeInclusive<u64>>,
+    /// What was begun and not written to its end: the file and the offset.
+    pub torn: Option<(String, u64)>,
+    /// It was closed before, and not cut short.
+    pub was_closed: bool,
+    /// What does not verify, if that was borne.
+    pub(crate) damages: Vec<Damage>,
+    pub(crate) highest: u64,
+    pub(crate) stale_bytes: u64,
+    pub(crate) is_view: bool,
+    /// The number of the snapshot, and the length of its file.
+    pub(crate) base: (u64, u64),
+    /// Segments that ended, and the end of what is vouched for.
+    pub(crate) closed: Vec<Cut>,
+    pub(crate) cut: Cut,
+    pub(crate) tail: Tail,
+}
+
+/// Frames that nothing vouches for.
+#[derive(Default)]
+pub(crate) struct Tail {
+    pub(crate) frames: Vec<u8>,
+    /// The offset of the first, in the newest segment.
+    begin: u64,
+    /// No number in them is below this one.
+    pub(crate) after: u64,
+}
+
+/// Bytes that were on the disk, and are others now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// In which file.
+    pub file: String,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many there are, as far as that is known.
+    pub bytes: u64,
+    /// What is wrong.
+    pub what: &'static str,
+    /// If it is in the log: the numbers of the entries before and behind, where there are any.
+    /// What was between them is lost.
+    pub between: Option<(u64, Option<u64>)>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { file, offset, bytes, what, .. } = self;
+        write!(f, "{file} is damaged at offset {offset} ({bytes} bytes): {what}")?;
+        match self.between {
+            Some((before, Some(behind))) => match (before.saturating_add(1), behind) {
+                (first, behind) if behind <= first => write!(f, "; nothing is lost"),
+                (first, behind) => {
+                    write!(f, "; of numbers {first} to {} all is lost", behind - 1)
+                }
+            },
+            Some((before, None)) => write!(f, "; what came behind number {before} is lost"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a store cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenError {
+    /// The disk failed.
+    Disk(DiskError),
+    /// Something that was on the disk is not as it was.
+    Damaged(Damage),
+    /// A file is of a format that this program does not know.
+    Version {
+        /// Its name.
+        file: String,
+        /// The version of its format.
+        version: u32,
+    },
+    /// Who was shown what is in the store did not take it.
+    Refused {
+        /// In which file it is.
+        file: String,
+        /// In the frame that begins here.
+        offset: u64,
+        /// What was said.
+        reason: String,
+    },
+}
+
+impl From<DiskError> for OpenError {
+    fn from(error: DiskError) -> OpenError {
+        OpenError::Disk(error)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Disk(error) => error.fmt(f),
+            OpenError::Damaged(damage) => damage.fmt(f),
+            OpenError::Version { file, version } => write!(
+                f,
+                "{file} is of format {version}, and this program knows format 1 only: use the one \
+                 that wrote it"
+            ),
+            OpenError::Refused { file, offset, reason } => {
+                write!(f, "{file}, offset {offset}: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Whether damage ends the reading, or is written down.
+enum Damages {
+    Refused,
+    Borne(Vec<Damage>),
+}
+
+impl Damages {
+    fn tell(&mut self, damage: Damage) -> Result<(), OpenError> {
+        match self {
+            Damages::Refused => Err(OpenError::Damaged(damage)),
+            Damages::Borne(found) => {
+                found.push(damage);
+                Ok(())
+            }
+        }
+    }
+
+    /// An entry came behind those that were lost.
+    fn go_on_with(&mut self, seq: u64) {
+        let Damages::Borne(found) = self else { return };
+        let open = found.iter_mut().rev().map_while(|damage| damage.between.as_mut());
+        open.take_while(|between| between.1.is_none()).for_each(|between| between.1 = Some(seq));
+    }
+}
+
+impl<D: Disk> Recovery<D> {
+    /// Looks at the files of a store. Nothing is changed.
+    ///
+    /// # Errors
+    /// The disk failed, a file is of another version, or something is damaged.
+    pub fn open(disk: D) -> Result<Recovery<D>, OpenError> {
+        Recovery::find(disk, Damages::Refused)
+    }
+
+    /// The same, but whatever verifies will be read.
+    pub(crate) fn open_damaged(disk: D) -> Result<Recovery<D>, OpenError> {
+        Recovery::find(disk, Damages::Borne(Vec::new()))
+    }
+
+    /// What was on the disk at some moment of a store that is in use: to be read, and not to be
+    /// gone on with.
+    ///
+    /// # Errors
+    /// As [`Recovery::open`].
+    pub fn of(disk: D, view: &View) -> Result<Recovery<D>, OpenError> {
+        let mut recovery = Recovery::empty(disk, Damages::Refused);
+        recovery.is_view = true;
+        if view.base > 0 {
+            let bytes = view.base_bytes;
+            recovery.snapshot = Some(recovery.part(SNAPSHOT, view.base, bytes, Some(bytes))?);
+        }
+        for &Cut { number, end } in &view.segments {
+            let part = recovery.part(LOG, number, end, Some(end))?;
+            recovery.segments.push(part);
+        }
+        Ok(recovery)
+    }
+
+    /// What is in a store that another process may be writing to: to be read, and not to be gone
+    /// on with. Files may go away or be written over meanwhile. Then this or the reading fails, and
+    /// is to be begun anew; what is read is right.
+    ///
+    /// # Errors
+    /// As [`Recovery::open`].
+    pub fn open_in_use(disk: D) -> Result<Recovery<D>, OpenError> {
+        let mut recovery = Recovery::find(disk, Damages::Refused)?;
+        recovery.is_view = true;
+        if let Some(part) = recovery.segments.last_mut()
+            && part.end.is_none()
+        {
+            part.end = Some(end_of_frames(&recovery.disk, part)?);
+        }
+        Ok(recovery)
+    }
+
+    fn empty(disk: D, damages: Damages) -> Recovery<D> {
+        Recovery {
+            disk,
+            snapshot: None,
+            segments: Vec::new(),
+            highest: 0,
+            stale_bytes: 0,
+            is_view: false,
+            damages,
+        }
+    }
+
+    fn find(disk: D, damages: Damages) -> Result<Recovery<D>, OpenError> {
+        let files = disk.list()?;
+        let mut recovery = Recovery::empty(disk, damages);
+        let of = |word: &str| -> Vec<(u64, u64)> {
+            let numbered =
+                |(name, bytes): &(String, u64)| Some((head::number(word, name)?, *bytes));
+            let mut found: Vec<_> = files.iter().filter_map(numbered).collect();
+            found.sort_unstable();
+            found
+        };
+        let (logs, snapshots) = (of(LOG), of(SNAPSHOT));
+        let numbers = logs.iter().chain(&snapshots).map(|(number, _)| *number);
+        recovery.highest = numbers.max().unwrap_or(0);
+        if let Some(&(number, bytes)) = snapshots.last() {
+            recovery.snapshot = Some(recovery.part(SNAPSHOT, number, bytes, Some(bytes))?);
+        }
+        recovery.follow_chain(&logs)?;
+        let is_part = |number| recovery.segments.iter().any(|part| part.number == number);
+        let stale = logs.iter().filter(|(number, _)| !is_part(*number));
+        recovery.stale_bytes = stale.chain(snapshots.iter().rev().skip(1)).map(|file| file.1).sum();
+        Ok(recovery)
+    }
+
+    /// Finds the segments behind the snapshot, from the newest on.
+    fn follow_chain(&mut self, logs: &[(u64, u64)]) -> Result<(), OpenError> {
+        let base = self.snapshot.as_ref().map_or(0, |part| part.number);
+        let oldest = logs.partition_point(|(number, _)| *number < base);
+        if oldest == logs.len() && base > 0 && !self.is_whole() {
+            self.damages.tell(missing(base))?;
+        }
+        let (mut candidates, mut end) = (&logs[oldest..], None);
+        while let Some((&(number, bytes), older)) = candidates.split_last() {
+            let part = self.part(LOG, number, bytes, end)?;
+            let before = part.head.as_ref().map(|head| head.before);
+            self.segments.push(part);
+            (candidates, end) = (older, None);
+            // If it does not say what was before it, whatever is older may count.
+            let Some(before) = before else { continue };
+            if before.number < base.max(1) {
+                break;
+            }
+            match older.binary_search_by_key(&before.number, |log| log.0) {
+                Ok(found) => (candidates, end) = (&older[..=found], Some(before.end)),
+                Err(_) => self.damages.tell(missing(before.number))?,
+            }
+        }
+        self.segments.reverse();
+        Ok(())
+    }
+
+    /// Reads the head of a file.
+    fn part(
+        &mut self,
+        word: &str,
+        number: u64,
+        bytes: u64,
+        end: Option<u64>,
+    ) -> Result<Part, OpenError> {
+        let name = head::name(word, number);
+        let mut source = Source::open(&self.disk, &name, bytes)?;
+        let start = source.at(0, HEAD_BYTES_MAX)?;
+        let damage = |what| Damage { file: name.clone(), offset: 0, bytes, what, between: None };
+        let (head, is_log) = (Head::parse(start, number), word == LOG);
+        let mut part =
+            Part { name: name.clone(), number, is_log, head: None, begin: 0, end, bytes };
+        match head {
+            Ok((head, _)) if (head.what == What::Segment) != is_log => {
+                self.damages.tell(damage("it has the name of another file"))?;
+            }
+            Ok((head, begin)) => {
+                // A segment has its whole length before it has its name.
+                if bytes < end.unwrap_or(head.bytes) {
+                    self.damages.tell(Damage { offset: bytes, ..damage("it was cut off") })?;
+                }
+                part.begin = begin;
+                part.head = Some(head);
+            }
+            Err(NoHead::Version(version)) => {
+                return Err(OpenError::Version { file: name, version });
+            }
+            Err(NoHead::Damaged(what)) => self.damages.tell(damage(what))?,
+        }
+        Ok(part)
+    }
+
+    /// The life of the numbers; `None` if there is nothing here.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u32> {
+        let newest = self.segments.iter().rev().chain(&self.snapshot);
+        newest.filter_map(|part| part.head.as_ref()).map(|head| head.epoch).next()
+    }
+
+    /// The bytes of all files in its directory.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn bytes(&self) -> Result<u64, DiskError> {
+        Ok(self.disk.list()?.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// Whether it was one file, a whole store, before anything was added: a backup, an import, or
+    /// what a repair left.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let head = self.snapshot.as_ref().and_then(|part| part.head.as_ref());
+        head.is_some_and(|head| head.what == What::Whole)
+    }
+
+    /// A number that no file has.
+    pub(crate) fn unused_number(&self) -> u64 {
+        self.highest + 1
+    }
+
+    /// Reads everything in its order, and shows it.
+    ///
+    /// # Errors
+    /// As [`Recovery::open`], or what is shown is refused.
+    pub fn read(mut self, visit: &mut Visit<'_>) -> Result<Recovered<D>, OpenError> {
+        let total = self.snapshot.iter().chain(&self.segments);
+        let total = total.map(Part::limit).sum();
+        let newest = self.segments.last().map(|part| part.number);
+        let mut reading = Reading {
+            damages: &mut self.damages,
+            visit,
+            progress: Progress { read: 0, total },
+            seq: 0,
+            may_repeat: self.segments.iter().rev().skip(1).any(|part| part.end.is_none()),
+            entry: Vec::new(),
+            reserved: 0,
+            closed: None,
+            torn: None,
+            tail: Tail::default(),
+            keeps_tail: false,
+        };
+        for part in self.snapshot.iter().chain(&self.segments) {
+            let is_newest = part.is_log && Some(part.number) == newest;
+            reading.keeps_tail = is_newest && part.end.is_none();
+            reading.part(&self.disk, part)?;
+        }
+        let Reading { seq, reserved, closed, torn, tail, .. } = reading;
+        let newest = self.segments.last();
+        let newest_head = newest.and_then(|part| part.head.as_ref());
+        let mut lost = newest_head.map_or_else(Vec::new, |head| head.lost.clone());
+        let last_lost = lost.last().map_or(0, |range| *range.end());
+        let mut last = seq.max(last_lost).max(closed.unwrap_or(0));
+        if closed.is_none() && reserved > last && !planted::has(Bug::NumbersUsedAgain) {
+            head::add_lost(&mut lost, last + 1..=reserved);
+            last = reserved;
+        }
+        let mut ended: Vec<Cut> = self
+            .segments
+            .iter()
+            .map(|part| Cut { number: part.number, end: part.end.unwrap_or(tail.begin) })
+            .collect();
+        let is_vouched_for =
+            newest.is_none_or(|part| part.end.is_some() || tail.begin > part.begin);
+        let mut cut = ended.pop().unwrap_or_default();
+        if !is_vouched_for {
+            cut = newest_head.map_or(Cut::default(), |head| head.before);
+            ended.retain(|ended| ended.number < cut.number);
+        }
+        Ok(Recovered {
+            epoch: self.epoch(),
+            base: self.snapshot.as_ref().map_or((0, 0), |part| (part.number, part.bytes)),
+            disk: self.disk,
+            stored: seq,
+            last,
+            lost,
+            torn,
+            was_closed: closed.is_some(),
+            damages: match self.damages {
+                Damages::Refused => Vec::new(),
+                Damages::Borne(damages) => damages,
+            },
+            highest: self.highest,
+            stale_bytes: self.stale_bytes,
+            is_view: self.is_view,
+            closed: ended,
+            cut,
+            tail,
+        })
+    }
+}
+
+fn missing(number: u64) -> Damage {
+    let what = "it is missing, and what is behind it is there";
+    Damage { file: head::name(LOG, number), offset: 0, bytes: 0, what, between: None }
+}
+
+/// A store that is being read.
+struct Reading<'r, 'v> {
+    damages: &'r mut Damages,
+    visit: &'r mut Visit<'v>,
+    progress: Progress,
+    /// The greatest number so far.
+    seq: u64,
+    /// A head is missing, so an end is unknown, and what was written again may be there twice.
+    may_repeat: bool,
+    /// The last entry then.
+    entry: Vec<u8>,
+    reserved: u64,
+    /// The last number that was given out, if the file was closed here.
+    closed: Option<u64>,
+    torn: Option<(String, u64)>,
+    tail: Tail,
+    keeps_tail: bool,
+}
+
+impl Reading<'_, '_> {
+    fn part<D: Disk>(&mut self, disk: &D, part: &Part) -> Result<(), OpenError> {
+        let limit = part.limit();
+        let mut source = Source::open(disk, &part.name, limit)?;
+        if let Some(head) = &part.head {
+            self.seq = self.seq.max(head.last);
+            self.reserved = head.reserved;
+        }
+        self.closed = None;
+        self.tail = Tail { begin: part.begin, after: self.seq, frames: Vec::new() };
+        let before = self.progress.read;
+        let mut offset = part.begin;
+        while offset < limit && self.closed.is_none() {
+            self.progress.read = before + offset;
+            let spot = Spot { number: part.number, offset };
+            if let Some(frame) = whole_frame(&mut source, spot)? {
+                let bytes = source.at(offset, frame.bytes)?;
+                self.frame(part, spot, frame, bytes)?;
+                offset += frame.bytes as u64;
+                continue;
+            }
+            let vouched_to = if part.end.is_some() { limit } else { offset };
+            let next = next_frame(&mut source, spot, limit, vouched_to)?;
+            let Some(next) = next else {
+                let start = source.at(offset, FRAME_BYTES)?;
+                if frame::looks_begun(start, part.number) {
+                    self.torn = Some((part.name.clone(), offset));
+                }
+                break;
+            };
+            self.bad_frame(part, &mut source, spot, next)?;
+            offset = next;
+        }
+        let is_unfinished = match part.end {
+            Some(end) if !part.is_log => offset < end || self.closed.is_none(),
+            Some(end) => offset < end,
+            None => false,
+        };
+        if is_unfinished {
+            let what = "it does not end where it should";
+            self.tell(part, offset, limit - offset, what)?;
+        }
+        self.progress.read = before + limit;
+        Ok(())
+    }
+
+    /// A frame that verified.
+    fn frame(
+        &mut self,
+        part: &Part,
+        spot: Spot,
+        head: FrameHead,
+        bytes: &[u8],
+    ) -> Result<(), OpenError> {
+        self.vouch(head.synced, part)?;
+        let body = &bytes[FRAME_BYTES..];
+        match head.kind {
+            Kind::Entries => {
+                for (seq, entry) in frame::records(body) {
+                    self.entry(part, spot, seq, entry)?;
+                }
+                self.reserved = self.reserved.max(head.reserved);
+                if self.keeps_tail {
+                    self.tail.frames.extend_from_slice(bytes);
+                }
+            }
+            Kind::Payload => {
+                for (_, piece) in frame::records(body) {
+                    self.show(part, spot, Piece::Payload(piece))?;
+                }
+            }
+            Kind::Hole => self.show(part, spot, Piece::Hole)?,
+            Kind::End => self.closed = Some(head.reserved),
+        }
+        Ok(())
+    }
+
+    /// Everything below this offset was on the disk.
+    fn vouch(&mut self, synced: u64, part: &Part) -> Result<(), OpenError> {
+        if !self.keeps_tail || self.tail.begin >= synced {
+            return Ok(());
+        }
+        const WHAT: &str = "a frame vouches for what is no frame";
+        while self.tail.begin < synced {
+            let frames = &self.tail.frames;
+            let Some(bytes) = frames.get(12..16).map(|_| frame::u32_at(frames, 12) as usize) else {
+                return self.tell(part, synced, 0, WHAT);
+            };
+            self.tail.frames.drain(..FRAME_BYTES + bytes);
+            self.tail.begin += (FRAME_BYTES + bytes) as u64;
+        }
+        if self.tail.begin > synced { self.tell(part, synced, 0, WHAT) } else { Ok(()) }
+    }
+
+    fn entry(&mut self, part: &Part, spot: Spot, seq: u64, entry: &[u8]) -> Result<(), OpenError> {
+        if self.may_repeat {
+            if seq < self.seq || seq == self.seq && *entry == *self.entry {
+                return Ok(());
+            }
+            self.entry = entry.to_vec();
+        } else if seq < self.seq {
+            return self.tell(part, spot.offset, 0, "an entry's number is below the one before");
+        }
+        self.seq = seq;
+        self.damages.go_on_with(seq);
+        self.show(part, spot, Piece::Entry(seq, entry))
+    }
+
+    fn show(&mut self, part: &Part, spot: Spot, piece: Piece<'_>) -> Result<(), OpenError> {
+        (self.visit)(piece, self.progress).map_err(|reason| OpenError::Refused {
+            file: part.name.clone(),
+            offset: spot.offset,
+            reason,
+        })
+    }
+
+    /// A frame that something vouches for, and that does not verify: what can be had of it is.
+    fn bad_frame<D: Disk>(
+        &mut self,
+        part: &Part,
+        source: &mut Source<D>,
+        spot: Spot,
+        next: u64,
+    ) -> Result<(), OpenError> {
+        // What is damaged is not gone on with.
+        self.keeps_tail = false;
+        let length = next - spot.offset;
+        let frame = frame::head(source.at(spot.offset, FRAME_BYTES)?, spot);
+        let holds_entries = frame.map_or(part.is_log, |frame| frame.kind == Kind::Entries);
+        if !holds_entries || matches!(self.damages, Damages::Refused) {
+            self.tell(part, spot.offset, length, BAD_FRAME)?;
+            return if holds_entries { Ok(()) } else { self.show(part, spot, Piece::Hole) };
+        }
+        let head = length.min(FRAME_BYTES as u64);
+        if frame.is_none() {
+            self.tell(part, spot.offset, head, BAD_FRAME)?;
+        }
+        let mut offset = spot.offset + head;
+        let left =
+            usize::try_from(next - offset).map_or(SALVAGE_BYTES, |left| left.min(SALVAGE_BYTES));
+        let records = source.at(offset, left)?;
+        let mut result = Ok(());
+        frame::salvage(records, spot, |bytes, found| {
+            if result.is_ok() {
+                result = match found {
+                    Some((seq, entry)) => self.entry(part, spot, seq, entry),
+                    None => self.tell(part, offset, bytes as u64, BAD_FRAME),
+                };
+            }
+            offset += bytes as u64;
+        });
+        result?;
+        if offset < next {
+            self.tell(part, offset, next - offset, BAD_FRAME)?;
+        }
+        match frame.map(|frame| frame.bytes as u64) {
+            Some(bytes) if bytes > length => self.tell(part, next, bytes - length, BAD_FRAME),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(
+        &mut self,
+        part: &Part,
+        offset: u64,
+        bytes: u64,
+        what: &'static str,
+    ) -> Result<(), OpenError> {
+        let between = part.is_log.then_some((self.seq, None));
+        self.damages.tell(Damage { file: part.name.clone(), offset, bytes, what, between })
+    }
+}
+
+/// The head of the frame at this place, if all of it verifies.
+fn whole_frame<D: Disk>(
+    source: &mut Source<D>,
+    spot: Spot,
+) -> Result<Option<FrameHead>, DiskError> {
+    let Some(head) = frame::head(source.at(spot.offset, FRAME_BYTES)?, spot) else {
+        return Ok(None);
+    };
+    let bytes = source.at(spot.offset, head.bytes)?;
+    let is_whole = bytes.len() == head.bytes && frame::is_whole(&bytes[FRAME_BYTES..], spot);
+    Ok(is_whole.then_some(head))
+}
+
+/// Where the frames of a segment end now that may be written to.
+fn end_of_frames<D: Disk>(disk: &D, part: &Part) -> Result<u64, OpenError> {
+    let mut end = part.begin;
+    loop {
+        // Opened anew: what is in memory of the other one is older than the frame that it lacks.
+        let mut source = Source::open(disk, &part.name, part.bytes)?;
+        let begin = end;
+        while let Some(frame) = whole_frame(&mut source, Spot { number: part.number, offset: end })?
+        {
+            end += frame.bytes as u64;
+        }
+        if end > begin {
+            continue;
+        }
+        let spot = Spot { number: part.number, offset: end };
+        return match next_frame(&mut source, spot, part.bytes, end)? {
+            None => Ok(end),
+            Some(next) => Err(OpenError::Damaged(Damage {
+                file: part.name.clone(),
+                offset: end,
+                bytes: next - end,
+                what: BAD_FRAME,
+                between: None,
+            })),
+        };
+    }
+}
+
+/// Where to go on behind a frame that does not verify, if anything vouches for that frame: an end
+/// that is known, or a later frame.
+fn next_frame<D: Disk>(
+    source: &mut Source<D>,
+    bad: Spot,
+    limit: u64,
+    vouched_to: u64,
+) -> Result<Option<u64>, DiskError> {
+    let mut is_vouched_for = vouched_to > bad.offset;
+    let mut next = None;
+    let mut offset = bad.offset;
+    while offset < limit {
+        let piece = source.at(offset, SEARCH_BYTES)?;
+        let Some(found) = frame::find(piece) else {
+            // The last bytes may be the beginning of a head.
+            if (piece.len() as u64) < SEARCH_BYTES as u64 {
+                break;
+            }
+            offset += (SEARCH_BYTES - RECORD_BYTES) as u64;
+            continue;
+        };
+        offset += found as u64;
+        let spot = Spot { number: bad.number, offset };
+        if let Some(head) = frame::head(source.at(offset, FRAME_BYTES)?, spot) {
+            next = next.or(Some(offset));
+            is_vouched_for |= head.synced > bad.offset;
+            if is_vouched_for {
+                break;
+            }
+        }
+    }
+    Ok(is_vouched_for.then_some(next.unwrap_or(limit)))
+}
+
+const BAD_FRAME: &str = "it does not verify";
+
+/// Of a stretch that is bad, as much is looked at closely: a segment, or what is left of one.
+const SALVAGE_BYTES: usize = 64 << 20;
+
+const SEARCH_BYTES: usize = if cfg!(test) { 256 } else { 64 << 10 };

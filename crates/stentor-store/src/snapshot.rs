@@ -1,0 +1,290 @@
+//! Snapshots: files with which the log may begin anew.
+//!
+//! A snapshot has the format of the log: a head, frames, an end. Its frames hold pieces of a
+//! payload, of which the store knows nothing. It is written without a name, a little at a time, on
+//! any thread; is brought to the disk every few megabytes, so that no sync of the log waits long
+//! behind it; and gets its name when all of it is there, and the log up to what it shows.
+//!
+//! A *whole* store in one file is the same with entries behind the payload, and needs no log. So
+//! backups, repairs and imports are made. Each has a new EPOCH, since numbers that were given out
+//! after what it holds will be given out again.
+
+use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::head::{self, Cut, Head, LOG, SNAPSHOT, UNNAMED, What};
+use crate::planted::{self, Bug};
+use crate::recovery::{OpenError, Piece, Recovered, Recovery};
+use stentor_io::{Disk, DiskError, DiskErrorKind};
+
+/// A snapshot that is being written.
+pub struct SnapshotWriter<D: Disk> {
+    disk: D,
+    file: D::File,
+    number: u64,
+    offset: u64,
+    synced: u64,
+    /// The frame that is being put together.
+    frame: Vec<u8>,
+    pieces: u64,
+    /// The number of the last entry.
+    seq: u64,
+}
+
+/// A snapshot that was written to its end, and has no name yet.
+#[must_use]
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Snapshot {
+    /// How long it is.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn name(&self, disk: &impl Disk) -> Result<(), DiskError> {
+        disk.rename(&unnamed(self.number), &head::name(SNAPSHOT, self.number))?;
+        if planted::has(Bug::NoDirectorySync) { Ok(()) } else { disk.sync_dir() }
+    }
+
+    /// Removes it, as far as that can be done: what stays is written over or removed later.
+    pub(crate) fn give_up(&self, disk: &impl Disk) {
+        let named = head::name(SNAPSHOT, self.number);
+        let _ = disk.remove(&unnamed(self.number)).or_else(|_| disk.remove(&named));
+    }
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    pub(crate) fn begin(disk: &D, head: Head) -> Result<SnapshotWriter<D>, DiskError> {
+        let file = disk.create(&unnamed(head.number), 0)?;
+        let mut writer = SnapshotWriter {
+            disk: disk.clone(),
+            file,
+            number: head.number,
+            offset: 0,
+            synced: 0,
+            frame: head.encode(),
+            pieces: 0,
+            seq: 0,
+        };
+        writer.write()?;
+        Ok(writer)
+    }
+
+    /// Adds a piece of the payload. If a bad bit is to cost no more than one piece, what is in it
+    /// must make sense without the one before.
+    ///
+    /// # Errors
+    /// The disk failed: the snapshot is to be dropped.
+    pub fn payload(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.put_entries()?;
+        for piece in bytes.chunks(PIECE_BYTES_MAX) {
+            frame::begin(Kind::Payload, &mut self.frame);
+            frame::put_record(self.pieces, &mut self.frame, |out| out.extend_from_slice(piece));
+            self.pieces += 1;
+            self.put(0)?;
+        }
+        Ok(())
+    }
+
+    /// Adds an entry, behind all of the payload: for a whole store, which has no log.
+    ///
+    /// # Errors
+    /// The disk failed, or the number is below that of the entry before: the snapshot is to be
+    /// dropped.
+    pub fn entry(&mut self, seq: u64, entry: &[u8]) -> Result<(), DiskError> {
+        if self.frame.is_empty() {
+            frame::begin(Kind::Entries, &mut self.frame);
+        }
+        let is_next = seq >= self.seq;
+        if !is_next || !frame::put_record(seq, &mut self.frame, |out| out.extend_from_slice(entry))
+        {
+            let reason = if is_next { "it is too long" } else { "it is below the one before" };
+            return Err(refused("add an entry with number", &seq.to_string(), reason));
+        }
+        self.seq = seq;
+        if self.frame.len() >= ENTRIES_BYTES { self.put_entries() } else { Ok(()) }
+    }
+
+    /// Says that a piece of the payload was lost.
+    pub(crate) fn hole(&mut self) -> Result<(), DiskError> {
+        self.put_entries()?;
+        frame::begin(Kind::Hole, &mut self.frame);
+        self.put(0)
+    }
+
+    /// Ends it; all of it is on the disk.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn end(self) -> Result<Snapshot, DiskError> {
+        let last = self.seq;
+        self.end_at(last)
+    }
+
+    /// The same, of a whole store: numbers up to `last` were given out.
+    pub(crate) fn end_at(mut self, last: u64) -> Result<Snapshot, DiskError> {
+        self.put_entries()?;
+        frame::begin(Kind::End, &mut self.frame);
+        self.put(last)?;
+        self.sync()?;
+        Ok(Snapshot { number: self.number, bytes: self.offset })
+    }
+
+    /// Gives it up, and its room on the disk back.
+    pub fn give_up(self) {
+        Snapshot { number: self.number, bytes: self.offset }.give_up(&self.disk);
+    }
+
+    fn put_entries(&mut self) -> Result<(), DiskError> {
+        if self.frame.is_empty() { Ok(()) } else { self.put(0) }
+    }
+
+    fn put(&mut self, reserved: u64) -> Result<(), DiskError> {
+        let spot = Spot { number: self.number, offset: self.offset };
+        frame::seal(&mut self.frame, spot, 0, reserved);
+        self.write()?;
+        if self.offset - self.synced >= SYNC_BYTES { self.sync() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), DiskError> {
+        self.disk.write_at(&self.file, self.offset, &self.frame)?;
+        self.offset += self.frame.len() as u64;
+        self.frame.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), DiskError> {
+        self.synced = self.offset;
+        if planted::has(Bug::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(&self.file) }
+    }
+}
+
+/// Copies a store, which may be in use, into an empty directory, where it is one file and a store.
+/// `epoch` is a new random number.
+///
+/// # Errors
+/// The store cannot be read, or the copy cannot be written; it has no name then.
+pub fn backup<D: Disk, E: Disk>(
+    recovery: Recovery<D>,
+    target: &E,
+    epoch: u32,
+) -> Result<(), OpenError> {
+    refuse_store(target)?;
+    copy(recovery, target, 1, epoch).map(|_| ())
+}
+
+/// Makes a store of what `fill` adds, in an empty directory. `fill` returns the last number that
+/// was given out.
+///
+/// # Errors
+/// The disk failed, or there is a store already.
+pub fn import<D: Disk>(
+    disk: &D,
+    epoch: u32,
+    fill: impl FnOnce(&mut SnapshotWriter<D>) -> Result<u64, DiskError>,
+) -> Result<(), DiskError> {
+    refuse_store(disk)?;
+    let mut writer = SnapshotWriter::begin(disk, whole(1, epoch))?;
+    match fill(&mut writer) {
+        Ok(last) => {
+            let last = last.max(writer.seq);
+            writer.end_at(last)?.name(disk)
+        }
+        Err(error) => {
+            writer.give_up();
+            Err(error)
+        }
+    }
+}
+
+/// Writes what is read to one file with this number.
+pub(crate) fn copy<D: Disk, E: Disk>(
+    recovery: Recovery<D>,
+    target: &E,
+    number: u64,
+    epoch: u32,
+) -> Result<Recovered<D>, OpenError> {
+    let mut writer = SnapshotWriter::begin(target, whole(number, epoch))?;
+    let mut failure = None;
+    let read = recovery.read(&mut |piece, _| {
+        let written = match piece {
+            Piece::Payload(bytes) => writer.payload(bytes),
+            Piece::Hole => writer.hole(),
+            Piece::Entry(seq, entry) => writer.entry(seq, entry),
+        };
+        written.map_err(|error| {
+            failure = Some(error);
+            String::new()
+        })
+    });
+    let copied = match (read, failure) {
+        (_, Some(error)) => Err(error.into()),
+        (Ok(recovered), None) => Ok(recovered),
+        (Err(error), None) => Err(error),
+    };
+    let recovered = match copied {
+        Ok(recovered) => recovered,
+        Err(error) => {
+            writer.give_up();
+            return Err(error);
+        }
+    };
+    let snapshot = writer.end_at(recovered.last)?;
+    if let Err(error) = snapshot.name(target) {
+        snapshot.give_up(target);
+        return Err(error.into());
+    }
+    Ok(recovered)
+}
+
+fn unnamed(number: u64) -> String {
+    head::name(SNAPSHOT, number) + UNNAMED
+}
+
+fn whole(number: u64, epoch: u32) -> Head {
+    Head {
+        what: What::Whole,
+        epoch,
+        number,
+        bytes: 0,
+        before: Cut::default(),
+        last: 0,
+        reserved: 0,
+        lost: Vec::new(),
+    }
+}
+
+fn refuse_store(disk: &impl Disk) -> Result<(), DiskError> {
+    match file_of_store(disk)? {
+        Some(name) => Err(refused("make a store beside", &name, "there is one already")),
+        None => Ok(()),
+    }
+}
+
+/// The name of a file by which a directory is a store, damaged or not.
+///
+/// # Errors
+/// The disk failed.
+pub fn file_of_store(disk: &impl Disk) -> Result<Option<String>, DiskError> {
+    let is_ours =
+        |name: &str| [LOG, SNAPSHOT].iter().any(|word| head::number(word, name).is_some());
+    Ok(disk.list()?.into_iter().map(|(name, _)| name).find(|name| is_ours(name)))
+}
+
+fn refused(tried: &'static str, path: &str, reason: &str) -> DiskError {
+    DiskError { kind: DiskErrorKind::Failed, tried, path: path.into(), reason: reason.into() }
+}
+
+/// Brought to the disk at a time.
+const SYNC_BYTES: u64 = if cfg!(test) { 300 } else { 4 << 20 };
+
+/// A frame of entries is written when it is so long.
+const ENTRIES_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+
+/// A longer piece is two.
+const PIECE_BYTES_MAX: usize = 64 << 20;
+
+const _: () = assert!(PIECE_BYTES_MAX < frame::ENTRY_BYTES_MAX && FRAME_BYTES < ENTRIES_BYTES);

@@ -1,0 +1,658 @@
+//! The log as it is written: frames, segments, what is promised, and what becomes of a failure.
+//!
+//! Entries are pushed into a buffer, written as one frame, and synced when whoever waits wants
+//! that. What is not known to be on the disk stays in the buffer, behind whose end the next frame
+//! is put together: so there is one buffer, and nothing that was promised is ever on a broken disk
+//! alone.
+//!
+//! **A failure ends a segment, never the store.** After a write or a sync that failed nobody knows
+//! what of it is on the disk, and the kernel no longer says. So nothing is tried twice in the same
+//! place. [`Store::retry`] begins a new segment, whose head cuts the old one off where the last
+//! successful sync found it, and which holds the whole buffer before it gets its name. The same
+//! step begins a segment when one is full, and after a start. It either comes to its end, or has
+//! not happened:
+//!
+//! ```text
+//!             write, sync: error               retry: error
+//!   healthy ----------------------> failed -------------------+
+//!      ^                              |  ^                     |
+//!      |   head and buffer to a file, |  +---------------------+
+//!      |   sync, rename, sync names   |
+//!      +------------------------------+
+//! ```
+//!
+//! Whatever a number is given to, readers may see it before it is on the disk. So frames reserve
+//! numbers: one above [`Store::reserved`] must not be given out yet.
+
+use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::head::{self, Cut, Head, LOG, SNAPSHOT, SPARE, UNNAMED, What};
+use crate::planted::{self, Bug};
+use crate::recovery::Recovered;
+use crate::snapshot::{Snapshot, SnapshotWriter};
+use std::fmt;
+use std::ops::RangeInclusive;
+use stentor_io::{Disk, DiskError};
+
+/// How large things are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The length of a segment's file.
+    pub segment_bytes: u64,
+    /// What is not on the disk yet may be so much, and one entry.
+    pub buffer_bytes: usize,
+    /// A snapshot is due when the files of the log behind the last one take more than this, and
+    /// than twice that snapshot.
+    pub log_bytes_min: u64,
+    /// So many numbers are reserved ahead.
+    pub reserve: u64,
+}
+
+impl Default for Settings {
+    /// Segments of 64 MiB, a buffer of 8 MiB, snapshots after 1 GiB, a million numbers.
+    fn default() -> Settings {
+        Settings {
+            segment_bytes: 64 << 20,
+            buffer_bytes: 8 << 20,
+            log_bytes_min: 1 << 30,
+            reserve: 1 << 20,
+        }
+    }
+}
+
+/// A store that is in use.
+pub struct Store<D: Disk> {
+    disk: D,
+    settings: Settings,
+    epoch: u32,
+    /// The segment that is written to; none before the first could be begun.
+    log: Option<Log<D>>,
+    failure: Option<DiskError>,
+    /// Whole frames of which it is not known that they are on the disk, then the one that is being
+    /// put together.
+    buffer: Vec<u8>,
+    /// Where that one begins.
+    frame_at: usize,
+    /// Nothing was added since a frame that only bears witness.
+    is_witnessed: bool,
+    seq: u64,
+    written_seq: u64,
+    synced_seq: u64,
+    /// What frames that were written reserve, and what is reserved for sure.
+    claimed: u64,
+    granted: u64,
+    lost: Vec<RangeInclusive<u64>>,
+    /// The greatest number of a file.
+    newest: u64,
+    /// How many files waited to become segments.
+    spares_made: u64,
+    spares: Vec<(String, u64)>,
+    no_spare: Option<DiskError>,
+    /// The number of the snapshot, and its length.
+    base: u64,
+    base_bytes: u64,
+    /// Segments behind the snapshot that have ended.
+    closed: Vec<Cut>,
+    /// Where the newest segment would end if it ended now: what is known to be on the disk.
+    cut: Cut,
+    stale_bytes: u64,
+    is_pinned: bool,
+    /// A snapshot got its name in this life, so files below its number may go. That a start finds
+    /// one is not enough: its name may not be on the disk.
+    has_stale: bool,
+    /// Bytes of frames, from the beginning of this life on.
+    bytes_written: u64,
+}
+
+/// The segment that is written to.
+struct Log<D: Disk> {
+    file: D::File,
+    number: u64,
+    bytes: u64,
+    end: u64,
+    synced: u64,
+}
+
+/// Why an entry was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PushError {
+    /// The buffer is full: it has to be synced first.
+    Full,
+    /// The number is below the one before.
+    OutOfOrder,
+    /// The number is not reserved: it must not be given out yet.
+    NotReserved,
+    /// An entry has less than a gibibyte.
+    TooLong,
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PushError::Full => "too much waits for the disk",
+            PushError::OutOfOrder => "the number is below the one before",
+            PushError::NotReserved => "the number is not reserved",
+            PushError::TooLong => "the entry has more than a gibibyte",
+        })
+    }
+}
+
+impl std::error::Error for PushError {}
+
+/// The files of a store, as far as they are on the disk: for [`Recovery::of`].
+///
+/// [`Recovery::of`]: crate::Recovery::of
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    pub(crate) base: u64,
+    pub(crate) base_bytes: u64,
+    pub(crate) segments: Vec<Cut>,
+}
+
+impl<D: Disk> Store<D> {
+    /// Goes on with what was read. `new_epoch`, a random number, names the life of a store that
+    /// was empty.
+    ///
+    /// A disk that cannot be written to is a failure like any other: the store is there, and takes
+    /// nothing until it is gone. But see [`Store::has_begun`].
+    ///
+    /// # Panics
+    /// If what was read is another store's, by [`Store::pin`].
+    pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
+        let Recovered { disk, epoch, last, lost, highest, base, closed, cut, tail, .. } = recovered;
+        assert!(!recovered.is_view, "a store has one who writes to it");
+        let mut store = Store {
+            disk,
+            settings,
+            epoch: epoch.unwrap_or(new_epoch),
+            log: None,
+            failure: None,
+            frame_at: tail.frames.len(),
+            synced_seq: if tail.frames.is_empty() { last } else { tail.after },
+            buffer: tail.frames,
+            is_witnessed: false,
+            seq: last,
+            written_seq: last,
+            claimed: last,
+            granted: last,
+            lost,
+            newest: highest,
+            spares_made: 0,
+            spares: Vec::new(),
+            no_spare: None,
+            base: base.0,
+            base_bytes: base.1,
+            closed,
+            cut,
+            stale_bytes: recovered.stale_bytes,
+            is_pinned: false,
+            bytes_written: 0,
+            has_stale: false,
+        };
+        if planted::has(Bug::TailNotWrittenAgain) && store.frame_at > 0 {
+            store.cut.end += store.frame_at as u64;
+            store.buffer.clear();
+            store.frame_at = 0;
+        }
+        if planted::has(Bug::TailNotCutOff) {
+            store.cut.end += store.frame_at as u64;
+        }
+        for (name, _) in store.disk.list().unwrap_or_default() {
+            if head::number(SPARE, &name).is_some() || head::is_unnamed(&name) {
+                // If it stays, it is in nobody's way.
+                let _ = store.disk.remove(&name);
+            }
+        }
+        if let Err(error) = store.begin_segment() {
+            store.failure = Some(error);
+        }
+        store
+    }
+
+    /// The life of the numbers.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Whether the first segment is there. Before it is, the next start may know nothing of the
+    /// numbers that this one leaves out: no reader may be shown a number above
+    /// [`Recovered::stored`].
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Everything up to this number that was pushed outlives the process.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written_seq
+    }
+
+    /// Everything up to this number that was pushed is on the disk.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.synced_seq
+    }
+
+    /// A number up to this one may be given out, and none above it.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.granted
+    }
+
+    /// Why nothing is to be published now, if so: the disk failed, or it is full and what is
+    /// under way is the last that has room for sure. [`Store::retry`] may help.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&DiskError> {
+        self.failure.as_ref().or(self.no_spare.as_ref())
+    }
+
+    /// Whether the log cannot be gone on with before [`Store::retry`] was successful: then nothing
+    /// that is pushed comes to the disk.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Numbers up to this one were given out, to something or to nothing that is to be stored.
+    pub fn note(&mut self, seq: u64) {
+        self.seq = self.seq.max(seq);
+        if self.buffer.is_empty() {
+            self.written_seq = self.seq;
+            self.synced_seq = self.seq;
+        }
+    }
+
+    /// Adds an entry, which `encode` appends, to the next frame. Its number is that of the one
+    /// before if it takes none.
+    ///
+    /// # Errors
+    /// Then nothing was added.
+    pub fn push(&mut self, seq: u64, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), PushError> {
+        if seq < self.seq {
+            return Err(PushError::OutOfOrder);
+        }
+        if seq > self.granted {
+            return Err(PushError::NotReserved);
+        }
+        if self.buffer.len() >= self.settings.buffer_bytes {
+            return Err(PushError::Full);
+        }
+        if self.buffer.len() == self.frame_at {
+            frame::begin(Kind::Entries, &mut self.buffer);
+        }
+        if !frame::put_record(seq, &mut self.buffer, encode) {
+            return Err(PushError::TooLong);
+        }
+        self.seq = seq;
+        Ok(())
+    }
+
+    /// Whether the buffer is full, so that it has to be synced.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= self.settings.buffer_bytes
+    }
+
+    /// Writes what was pushed: it outlives the process.
+    ///
+    /// # Errors
+    /// The disk failed, now or before. What was pushed stays in the buffer.
+    pub fn write(&mut self) -> Result<(), DiskError> {
+        self.healthy()?;
+        if self.buffer.len() == self.frame_at {
+            return Ok(());
+        }
+        self.is_witnessed = false;
+        self.put_frame()
+    }
+
+    /// Writes what was pushed, and brings it to the disk.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn sync(&mut self) -> Result<(), DiskError> {
+        self.write()?;
+        self.sync_log()
+    }
+
+    /// Adds a frame that vouches for the last one, and reserves more numbers; syncs it. To be
+    /// called after a moment of quiet, and when few reserved numbers are left. Does nothing if
+    /// neither is the case.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn witness(&mut self) -> Result<(), DiskError> {
+        self.sync()?;
+        let is_ample = self.granted.saturating_sub(self.seq) > self.settings.reserve / 2;
+        if self.is_witnessed && is_ample {
+            return Ok(());
+        }
+        self.is_witnessed = true;
+        self.put_empty(Kind::Entries)?;
+        self.sync_log()
+    }
+
+    /// Ends it: everything is on the disk, and the next start goes on with the next number.
+    ///
+    /// # Errors
+    /// As [`Store::write`]. Then numbers are left out at the next start.
+    pub fn close(mut self) -> Result<(), DiskError> {
+        self.sync()?;
+        self.put_empty(Kind::End)?;
+        self.sync_log()
+    }
+
+    /// Tries again what failed: begins a new segment with all that is not known to be on the disk,
+    /// and makes room for the next one.
+    ///
+    /// # Errors
+    /// What failed now. Nothing has changed.
+    pub fn retry(&mut self) -> Result<(), DiskError> {
+        if self.failure.is_some() {
+            self.begin_segment()?;
+        }
+        self.make_spare();
+        self.no_spare.clone().map_or(Ok(()), Err)
+    }
+
+    /// Bytes of the log behind the last snapshot, with what has yet to be removed.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        let closed: u64 = self.closed.iter().map(|cut| cut.end).sum();
+        closed + self.log.as_ref().map_or(0, |log| log.end) + self.stale_bytes
+    }
+
+    /// Bytes that were written to the log since the store began.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Bytes of that snapshot.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        self.base_bytes
+    }
+
+    /// Whether the log has become so long that a snapshot is due. What counts is the room that its
+    /// files take: each start leaves one behind, however little is in it.
+    #[must_use]
+    pub fn snapshot_is_due(&self) -> bool {
+        let taken = |cut: &Cut| cut.end.max(self.settings.segment_bytes);
+        let closed: u64 = self.closed.iter().map(taken).sum();
+        let open = self.log.as_ref().map_or(0, |log| log.end);
+        closed + open + self.stale_bytes > self.settings.log_bytes_min.max(2 * self.base_bytes)
+    }
+
+    /// Begins a snapshot: what is pushed from now on belongs behind it, and it must show all that
+    /// was pushed before. It may be written on another thread.
+    ///
+    /// # Errors
+    /// There is no snapshot then, and nothing has changed unless [`Store::refusal`] says so.
+    pub fn begin_snapshot(&mut self) -> Result<SnapshotWriter<D>, DiskError> {
+        self.sync()?;
+        self.begin_segment()?;
+        let head = self.head(What::Snapshot, self.cut.number);
+        SnapshotWriter::begin(&self.disk, head)
+    }
+
+    /// Puts a snapshot in the place of the one before and of the log that it makes superfluous.
+    /// Whatever it shows was pushed.
+    ///
+    /// # Errors
+    /// The snapshot is given up; all is as it was.
+    pub fn adopt(&mut self, snapshot: Snapshot) -> Result<(), DiskError> {
+        let synced = if planted::has(Bug::SnapshotAheadOfLog) { Ok(()) } else { self.sync() };
+        if let Err(error) = synced.and_then(|()| snapshot.name(&self.disk)) {
+            snapshot.give_up(&self.disk);
+            return Err(error);
+        }
+        (self.base, self.base_bytes) = (snapshot.number, snapshot.bytes);
+        self.closed.retain(|cut| cut.number >= snapshot.number);
+        self.has_stale = true;
+        if !self.is_pinned {
+            self.remove_stale();
+        }
+        Ok(())
+    }
+
+    /// What is on the disk now, to be read while the store is in use. No file of it is removed or
+    /// written over before [`Store::unpin`]. `None` before the store has begun, when nobody knows.
+    pub fn pin(&mut self) -> Option<View> {
+        self.log.as_ref()?;
+        self.is_pinned = true;
+        let segments = self.closed.iter().copied().chain([self.cut]);
+        let segments = segments.filter(|cut| cut.number >= self.base.max(1)).collect();
+        Some(View { base: self.base, base_bytes: self.base_bytes, segments })
+    }
+
+    /// Nobody reads what was pinned any more.
+    pub fn unpin(&mut self) {
+        self.is_pinned = false;
+        if self.has_stale {
+            self.remove_stale();
+        }
+    }
+
+    fn healthy(&self) -> Result<(), DiskError> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn failed(&mut self, error: DiskError) -> Result<(), DiskError> {
+        self.failure = Some(error.clone());
+        Err(error)
+    }
+
+    fn put_empty(&mut self, kind: Kind) -> Result<(), DiskError> {
+        frame::begin(kind, &mut self.buffer);
+        self.put_frame()
+    }
+
+    /// Writes the frame that was put together.
+    fn put_frame(&mut self) -> Result<(), DiskError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let frame = &mut self.buffer[self.frame_at..];
+        let is_end = frame::is_end(frame);
+        // There is always room for an end.
+        let room = frame.len() + if is_end { 0 } else { FRAME_BYTES };
+        if log.bytes - log.end < room as u64 {
+            match planted::has(Bug::OldLogNotSynced) {
+                true => self.is_on_disk(),
+                false => self.sync_log()?,
+            }
+            return self.begin_segment().or_else(|error| self.failed(error));
+        }
+        let spot = Spot { number: log.number, offset: log.end };
+        let reserved = self.claimed.max(self.seq.saturating_add(self.settings.reserve));
+        frame::seal(frame, spot, log.synced, if is_end { self.seq } else { reserved });
+        if let Err(error) = self.disk.write_at(&log.file, log.end, frame) {
+            return self.failed(error);
+        }
+        log.end += frame.len() as u64;
+        self.bytes_written += frame.len() as u64;
+        self.claimed = if is_end { self.claimed } else { reserved };
+        self.frame_at = self.buffer.len();
+        self.written_seq = self.seq;
+        Ok(())
+    }
+
+    /// Brings what was written to the disk.
+    fn sync_log(&mut self) -> Result<(), DiskError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.synced == log.end {
+            return Ok(());
+        }
+        if !planted::has(Bug::NoSync)
+            && let Err(error) = self.disk.sync(&log.file)
+        {
+            if planted::has(Bug::GoesOnAfterFailedSync) {
+                return Err(error);
+            }
+            return self.failed(error);
+        }
+        self.is_on_disk();
+        Ok(())
+    }
+
+    /// All frames that were written are on the disk.
+    fn is_on_disk(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.synced = log.end;
+            self.cut = Cut { number: log.number, end: log.end };
+        }
+        self.buffer.drain(..self.frame_at);
+        // One long entry is not to hold its memory for ever.
+        self.buffer.shrink_to(2 * self.settings.buffer_bytes);
+        self.frame_at = 0;
+        self.synced_seq = self.written_seq;
+        self.granted = self.claimed;
+    }
+
+    /// Begins a segment behind what is known to be on the disk, with all that is not.
+    ///
+    /// # Errors
+    /// Nothing has changed, if there was no failure before and is none now.
+    fn begin_segment(&mut self) -> Result<(), DiskError> {
+        // The same as before, if that failed: should its name have come to the disk, this one takes
+        // its place there.
+        let number = self.newest + 1;
+        let mut head = self.head(What::Segment, number);
+        let begin = head.encode().len() as u64;
+        let bytes = begin + (self.buffer.len() + FRAME_BYTES) as u64;
+        let spare = self.spares.iter().position(|(_, length)| *length >= bytes);
+        let (unnamed, file) = match spare.map(|index| self.spares.swap_remove(index)) {
+            Some((name, length)) => {
+                head.bytes = length;
+                let file = self.disk.open(&name);
+                (name, file)
+            }
+            None => {
+                head.bytes = bytes.max(self.settings.segment_bytes);
+                let name = head::name(LOG, number) + UNNAMED;
+                let file = self.disk.create(&name, head.bytes);
+                (name, file)
+            }
+        };
+        let file = file.and_then(|file| self.fill_segment(&unnamed, file, &head, begin));
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => {
+                // If it has its name already, it stays: to remove one is no safer than to give it.
+                let _ = self.disk.remove(&unnamed);
+                self.make_spare();
+                return Err(error);
+            }
+        };
+        let end = begin + self.buffer.len() as u64;
+        if self.cut.number >= self.base.max(1) {
+            self.closed.push(self.cut);
+        }
+        self.newest = number;
+        self.log = Some(Log { file, number, bytes: head.bytes, end, synced: end });
+        self.failure = None;
+        self.claimed = head.reserved;
+        self.is_witnessed = false;
+        self.frame_at = self.buffer.len();
+        self.written_seq = self.seq;
+        self.is_on_disk();
+        self.make_spare();
+        Ok(())
+    }
+
+    /// Writes a segment, and gives it its name once all of it is on the disk.
+    fn fill_segment(
+        &mut self,
+        unnamed: &str,
+        file: D::File,
+        head: &Head,
+        begin: u64,
+    ) -> Result<D::File, DiskError> {
+        let spot = Spot { number: head.number, offset: begin };
+        let (frames, last) = self.buffer.split_at_mut(self.frame_at);
+        frame::seal_again(frames, spot, head.reserved);
+        if !last.is_empty() {
+            let spot = Spot { offset: begin + self.frame_at as u64, ..spot };
+            frame::seal(last, spot, 0, head.reserved);
+        }
+        self.disk.write_at(&file, 0, &head.encode())?;
+        if !self.buffer.is_empty() {
+            self.disk.write_at(&file, begin, &self.buffer)?;
+        }
+        if !planted::has(Bug::NoSync) {
+            self.disk.sync(&file)?;
+        }
+        // From here on it may have its name, and the one before has ended.
+        let named = self.disk.rename(unnamed, &head::name(LOG, head.number));
+        let named = named.and_then(|()| match planted::has(Bug::NoDirectorySync) {
+            true => Ok(()),
+            false => self.disk.sync_dir(),
+        });
+        named.or_else(|error| self.failed(error))?;
+        Ok(file)
+    }
+
+    fn head(&self, what: What, number: u64) -> Head {
+        let before = if what == What::Segment { self.cut } else { Cut::default() };
+        Head {
+            what,
+            epoch: self.epoch,
+            number,
+            bytes: 0,
+            before,
+            last: self.synced_seq,
+            reserved: self.claimed.max(self.seq.saturating_add(self.settings.reserve)),
+            lost: self.lost.clone(),
+        }
+    }
+
+    /// A name for a file that waits: none has it, nor had it in this life.
+    fn spare_name(&mut self) -> String {
+        self.spares_made += 1;
+        head::name(SPARE, self.spares_made)
+    }
+
+    /// Makes room for the next segment before it is needed: a full disk is noticed while there is
+    /// room for what is under way.
+    fn make_spare(&mut self) {
+        if self.spares.is_empty() {
+            let name = self.spare_name();
+            match self.disk.create(&name, self.settings.segment_bytes) {
+                Ok(_) => self.spares.push((name, self.settings.segment_bytes)),
+                Err(error) => {
+                    self.no_spare = Some(error);
+                    return;
+                }
+            }
+        }
+        self.no_spare = None;
+    }
+
+    /// Removes what the snapshot has made superfluous, but for some files to be written over. What
+    /// cannot be removed stays until the next time.
+    fn remove_stale(&mut self) {
+        let Ok(files) = self.disk.list() else { return };
+        let mut recycled = Vec::new();
+        for (name, bytes) in files {
+            let is_old = |number: Option<u64>| number.is_some_and(|number| number < self.base);
+            let is_segment = is_old(head::number(LOG, &name));
+            let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
+            if may_be_spare && self.spares.len() + recycled.len() < SPARES_MAX {
+                let spare = self.spare_name();
+                if self.disk.rename(&name, &spare).is_ok() {
+                    recycled.push((spare, bytes));
+                }
+            } else if is_segment || is_old(head::number(SNAPSHOT, name.trim_end_matches(UNNAMED))) {
+                let _ = self.disk.remove(&name);
+            }
+        }
+        (self.stale_bytes, self.has_stale) = (0, false);
+        // A file may be written over only once its old name is gone for sure.
+        if self.disk.sync_dir().is_ok() {
+            self.spares.append(&mut recycled);
+        }
+    }
+}
+
+/// As many files wait to be written over.
+const SPARES_MAX: usize = 2;

@@ -1,0 +1,8 @@
+//! What a store promises, held against a disk that does its worst.
+
+mod canaries;
+mod contract;
+mod crashes;
+mod damage;
+mod life;
+mod oracle;

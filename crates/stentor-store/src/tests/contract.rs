@@ -1,0 +1,542 @@
+//! What a store says and does, one thing at a time.
+
+use super::life::{EPOCH, sample};
+use super::oracle::read;
+use crate::head::{LOST_MAX, add_lost};
+use crate::{
+    DiskFaults, OpenError, Piece, PushError, Recovered, Recovery, Settings, SimDisk, Store, backup,
+    import,
+};
+use std::ops::RangeInclusive;
+use stentor_io::{Disk, DiskErrorKind, HostDisk};
+
+const SETTINGS: Settings =
+    Settings { segment_bytes: 1_000, buffer_bytes: 300, log_bytes_min: 3_000, reserve: 50 };
+
+fn recovered<D: Disk>(disk: &D) -> (Recovered<D>, Vec<(u64, Vec<u8>)>) {
+    let mut entries = Vec::new();
+    let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |piece, _| {
+        if let Piece::Entry(seq, entry) = piece {
+            entries.push((seq, entry.to_vec()));
+        }
+        Ok(())
+    });
+    (recovered.unwrap(), entries)
+}
+
+fn begin<D: Disk>(disk: &D) -> Store<D> {
+    Store::begin(recovered(disk).0, SETTINGS, EPOCH)
+}
+
+fn push<D: Disk>(store: &mut Store<D>, seq: u64) -> Result<(), PushError> {
+    store.push(seq, |out| out.extend_from_slice(&[seq as u8; 50]))
+}
+
+/// Pushes these numbers, and brings each to the disk before the next.
+fn sync_each<D: Disk>(store: &mut Store<D>, numbers: RangeInclusive<u64>) {
+    for seq in numbers {
+        push(store, seq).unwrap();
+        store.sync().unwrap();
+    }
+}
+
+fn numbers(entries: &[(u64, Vec<u8>)]) -> Vec<u64> {
+    entries.iter().map(|(seq, _)| *seq).collect()
+}
+
+fn lost(ranges: &[RangeInclusive<u64>]) -> Vec<(u64, u64)> {
+    ranges.iter().map(|range| (*range.start(), *range.end())).collect()
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_and_changes_nothing() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    assert_eq!(store.reserved(), 50);
+    assert_eq!(push(&mut store, 51), Err(PushError::NotReserved));
+    push(&mut store, 10).unwrap();
+    assert_eq!(push(&mut store, 9), Err(PushError::OutOfOrder));
+    // What takes no number has that of the one before.
+    push(&mut store, 10).unwrap();
+    (11..20).find_map(|seq| push(&mut store, seq).err()).unwrap();
+    assert!(store.is_full());
+    let full = store.written();
+    assert_eq!((push(&mut store, 20), full), (Err(PushError::Full), 0));
+    store.write().unwrap();
+    assert_eq!((store.written(), store.synced()), (12, 0));
+    assert!(store.is_full(), "what is not on the disk stays in the buffer");
+    store.sync().unwrap();
+    assert_eq!((store.written(), store.synced(), store.is_full()), (12, 12, false));
+    assert_eq!(numbers(&recovered(&disk).1), [10, 10, 11, 12]);
+}
+
+#[test]
+fn a_full_disk_is_noticed_while_there_is_room_for_what_is_under_way() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(1_500);
+    let mut store = begin(&disk);
+    let refusal = store.refusal().unwrap();
+    assert_eq!(refusal.kind, DiskErrorKind::Full);
+    assert!(refusal.to_string().contains("spare-"), "{refusal}");
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.synced(), 1);
+    assert_eq!(store.retry().unwrap_err().kind, DiskErrorKind::Full);
+    disk.set_capacity(2_000);
+    store.retry().unwrap();
+    assert_eq!(store.refusal(), None);
+}
+
+#[test]
+fn a_store_begins_on_a_full_disk_and_takes_nothing_until_there_is_room() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    disk.set_capacity(0);
+    let mut store = begin(&disk);
+    assert!(!store.has_begun() && store.pin().is_none());
+    assert_eq!(store.refusal().unwrap().kind, DiskErrorKind::Full);
+    assert_eq!(push(&mut store, 52), Err(PushError::NotReserved));
+    assert!(store.retry().is_err());
+    disk.set_capacity(u64::MAX);
+    store.retry().unwrap();
+    assert!(store.has_begun() && store.refusal().is_none());
+    push(&mut store, 52).unwrap();
+    store.sync().unwrap();
+    assert_eq!(numbers(&recovered(&disk).1), [1, 52]);
+}
+
+#[test]
+fn a_disk_that_failed_and_came_back_is_gone_on_with() {
+    let faults = [
+        DiskFaults { write_percent: 100, ..DiskFaults::default() },
+        DiskFaults { sync_percent: 100, ..DiskFaults::default() },
+    ];
+    for faults in faults {
+        let disk = SimDisk::new(1);
+        let mut store = begin(&disk);
+        push(&mut store, 1).unwrap();
+        store.sync().unwrap();
+        push(&mut store, 2).unwrap();
+        store.write().unwrap();
+        disk.set_faults(faults);
+        push(&mut store, 3).unwrap();
+        let error = store.sync().unwrap_err();
+        assert_eq!(store.refusal(), Some(&error));
+        // What is under way is kept, and nothing more is tried in that place.
+        push(&mut store, 4).unwrap();
+        assert_eq!((store.sync(), store.synced()), (Err(error), 1));
+        assert!(store.retry().is_err() && store.refusal().is_some());
+        disk.set_faults(DiskFaults::default());
+        assert!(store.sync().is_err(), "nobody asked for another try");
+        store.retry().unwrap();
+        assert_eq!((store.refusal(), store.synced()), (None, 4));
+        disk.cut_power();
+        assert_eq!(numbers(&recovered(&disk).1), [1, 2, 3, 4]);
+    }
+}
+
+#[test]
+fn tries_that_fail_leave_no_files_behind() {
+    let none = DiskFaults::default();
+    for faults in [
+        DiskFaults { write_percent: 100, ..none },
+        DiskFaults { sync_percent: 100, ..none },
+        DiskFaults { names_percent: 100, ..none },
+    ] {
+        let disk = SimDisk::new(1);
+        let mut store = begin(&disk);
+        push(&mut store, 1).unwrap();
+        disk.set_faults(DiskFaults { sync_percent: 100, ..none });
+        store.sync().unwrap_err();
+        disk.set_faults(faults);
+        assert!((0..100).all(|_| store.retry().is_err()));
+        let left = disk.list().unwrap();
+        assert!(left.len() <= 3, "{faults:?}: {left:?}");
+        disk.set_faults(none);
+        store.retry().unwrap();
+        assert_eq!(store.synced(), 1);
+    }
+}
+
+#[test]
+fn an_entry_may_be_longer_than_a_segment() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.push(2, |out| out.extend_from_slice(&[2; 5_000])).unwrap();
+    assert!(store.is_full());
+    store.sync().unwrap();
+    push(&mut store, 3).unwrap();
+    store.close().unwrap();
+    let (_, entries) = recovered(&disk);
+    assert_eq!(numbers(&entries), [1, 2, 3]);
+    assert_eq!(entries[1].1, [2; 5_000]);
+}
+
+#[test]
+fn numbers_go_on_behind_a_stop_and_jump_behind_a_crash() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.note(3);
+    store.close().unwrap();
+    let (first, _) = recovered(&disk);
+    assert!(first.was_closed && first.epoch == Some(EPOCH));
+    assert_eq!((first.stored, first.last, lost(&first.lost)), (1, 3, vec![]));
+    let mut store = Store::begin(first, SETTINGS, 0);
+    push(&mut store, 4).unwrap();
+    store.sync().unwrap();
+    assert_eq!((store.epoch(), store.reserved()), (EPOCH, 54));
+    push(&mut store, 5).unwrap();
+    drop(store);
+    disk.kill();
+    let (second, _) = recovered(&disk);
+    assert_eq!((second.stored, second.last, lost(&second.lost)), (4, 54, vec![(5, 54)]));
+    // Two crashes in a row are one range.
+    drop(Store::begin(second, SETTINGS, 0));
+    let (third, _) = recovered(&disk);
+    assert_eq!((third.stored, third.last, lost(&third.lost)), (4, 104, vec![(5, 104)]));
+    let mut store = Store::begin(third, SETTINGS, 0);
+    push(&mut store, 105).unwrap();
+    store.close().unwrap();
+    let (fourth, entries) = recovered(&disk);
+    assert_eq!((fourth.last, lost(&fourth.lost)), (105, vec![(5, 104)]));
+    assert_eq!(numbers(&entries), [1, 4, 105]);
+}
+
+#[test]
+fn numbers_are_reserved_before_they_run_out() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    store.witness().unwrap();
+    let quiet = disk.image();
+    store.witness().unwrap();
+    assert_eq!(disk.image(), quiet, "a witness of nothing");
+    // Numbers of what is not to be stored run out, too.
+    store.note(40);
+    assert_eq!((store.synced(), store.reserved()), (40, 50));
+    store.witness().unwrap();
+    assert_eq!(store.reserved(), 90);
+    push(&mut store, 90).unwrap();
+}
+
+#[test]
+fn what_a_new_segment_holds_gets_its_witness() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    disk.set_faults(DiskFaults { sync_percent: 100, ..DiskFaults::default() });
+    store.witness().unwrap_err();
+    push(&mut store, 2).unwrap();
+    disk.set_faults(DiskFaults::default());
+    store.retry().unwrap();
+    let before = disk.image();
+    store.witness().unwrap();
+    assert_ne!(disk.image(), before);
+}
+
+#[test]
+fn lost_ranges_are_bounded_and_none_is_forgotten() {
+    let mut ranges = Vec::new();
+    for i in 0..2 * LOST_MAX as u64 {
+        add_lost(&mut ranges, 10 * i + 1..=10 * i + 5);
+    }
+    assert_eq!(ranges.len(), LOST_MAX);
+    for i in 0..2 * LOST_MAX as u64 {
+        assert!(ranges.iter().any(|range| range.contains(&(10 * i + 3))), "{i}");
+    }
+    assert!(ranges.contains(&(5_111..=5_115)), "the newest is as it was");
+}
+
+#[test]
+fn snapshots_bound_the_disk_and_files_are_written_over() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    let (mut seq, mut snapshots, mut most) = (0, 0, 0);
+    let mut live = 0;
+    for _ in 0..500 {
+        seq += 1;
+        push(&mut store, seq).unwrap();
+        store.sync().unwrap();
+        if store.snapshot_is_due() {
+            let mut writer = store.begin_snapshot().unwrap();
+            for piece in [0; 2_000].chunks(200) {
+                writer.payload(piece).unwrap();
+                seq += 1;
+                push(&mut store, seq).unwrap();
+                store.sync().unwrap();
+            }
+            let snapshot = writer.end().unwrap();
+            live = snapshot.bytes();
+            assert!((2_000..3_000).contains(&live));
+            let files = disk.image();
+            most = most.max(files.iter().map(|(_, bytes)| bytes.len()).sum());
+            store.adopt(snapshot).unwrap();
+            snapshots += 1;
+            let count = |word: &str| {
+                disk.list().unwrap().iter().filter(|(name, _)| name.starts_with(word)).count()
+            };
+            assert_eq!((count("snapshot"), count("spare") <= 2), (1, true));
+        }
+    }
+    assert!(snapshots > 5, "{snapshots}");
+    let bound = 4 * live + SETTINGS.log_bytes_min + 2 * SETTINGS.segment_bytes;
+    assert!(most as u64 <= bound, "{most}, not {bound}");
+    drop(store);
+    let (recovered, entries) = recovered(&disk);
+    let last = entries.last().unwrap().0;
+    assert_eq!((recovered.stored, last), (seq, seq));
+}
+
+#[test]
+fn many_starts_with_little_in_between_do_not_fill_the_disk() {
+    let disk = SimDisk::new(1);
+    let mut snapshots = 0;
+    for round in 0..40 {
+        let recovered = recovered(&disk).0;
+        let seq = recovered.last + 1;
+        let mut store = Store::begin(recovered, SETTINGS, EPOCH);
+        push(&mut store, seq).unwrap();
+        store.sync().unwrap();
+        if store.snapshot_is_due() {
+            let writer = store.begin_snapshot().unwrap();
+            let snapshot = writer.end().unwrap();
+            store.adopt(snapshot).unwrap();
+            snapshots += 1;
+        }
+        let taken: u64 = disk.list().unwrap().iter().map(|(_, bytes)| bytes).sum();
+        let bound = SETTINGS.log_bytes_min + 4 * SETTINGS.segment_bytes;
+        assert!(taken <= bound, "{taken}, not {bound}");
+        if round % 2 == 0 {
+            store.close().unwrap();
+        }
+    }
+    assert!(snapshots > 5, "{snapshots}");
+}
+
+#[test]
+fn a_snapshot_that_fails_leaves_everything_as_it_was() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=9);
+    let mut writer = store.begin_snapshot().unwrap();
+    disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
+    assert!(writer.payload(b"value").is_err());
+    disk.set_faults(DiskFaults::default());
+    writer.give_up();
+    let writer = store.begin_snapshot().unwrap();
+    let snapshot = writer.end().unwrap();
+    disk.set_faults(DiskFaults { names_percent: 100, ..DiskFaults::default() });
+    assert!(store.adopt(snapshot).is_err());
+    disk.set_faults(DiskFaults::default());
+    assert_eq!(store.refusal(), None);
+    push(&mut store, 10).unwrap();
+    store.sync().unwrap();
+    let writer = store.begin_snapshot().unwrap();
+    let snapshot = writer.end().unwrap();
+    store.adopt(snapshot).unwrap();
+    assert_eq!(numbers(&recovered(&disk).1), [], "the snapshot shows all");
+}
+
+#[test]
+fn what_a_snapshot_of_another_life_makes_superfluous_stays() {
+    let mut seen = 0;
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        let mut store = begin(&disk);
+        push(&mut store, 1).unwrap();
+        store.sync().unwrap();
+        let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+        disk.set_faults(DiskFaults { names_percent: 100, ..DiskFaults::default() });
+        assert!(store.adopt(snapshot).is_err());
+        disk.set_faults(DiskFaults::default());
+        drop(store);
+        let has = |word: &str| disk.list().unwrap().iter().any(|(name, _)| name.starts_with(word));
+        if has("snapshot-000000000002") && !has("snapshot-000000000002.tmp") {
+            // It has its name in the kernel, and perhaps nowhere else.
+            seen += 1;
+            let mut store = begin(&disk);
+            assert!(store.pin().is_some());
+            store.unpin();
+            assert!(has("log-000000000001"), "what the disk may need is gone");
+            let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+            store.adopt(snapshot).unwrap();
+            assert!(!has("log-000000000001"));
+        }
+    }
+    assert!(seen > 3);
+}
+
+#[test]
+fn what_is_pinned_can_be_read_while_it_is_made_superfluous() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=40);
+    let view = store.pin().unwrap();
+    for seq in 41..=80 {
+        push(&mut store, seq).unwrap();
+        store.sync().unwrap();
+        if seq % 10 == 0 {
+            let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+            store.adopt(snapshot).unwrap();
+        }
+    }
+    let copy = SimDisk::new(2);
+    backup(Recovery::of(disk.clone(), &view).unwrap(), &copy, 77).unwrap();
+    let (of_copy, entries) = recovered(&copy);
+    assert_eq!(numbers(&entries), (1..=40).collect::<Vec<_>>());
+    assert_eq!((of_copy.epoch, of_copy.was_closed), (Some(77), true));
+    let before = disk.list().unwrap().len();
+    store.unpin();
+    assert!(disk.list().unwrap().len() < before);
+    // It is a store like any other, and nothing is copied over one.
+    let mut store = begin(&copy);
+    let next = of_copy.last + 1;
+    push(&mut store, next).unwrap();
+    store.close().unwrap();
+    assert_eq!(recovered(&copy).0.last, next);
+    let error = backup(Recovery::open(disk).unwrap(), &copy, 1).unwrap_err();
+    assert!(error.to_string().contains("there is one already"), "{error}");
+}
+
+#[test]
+fn what_is_exported_can_be_imported() {
+    let (disk, _) = sample();
+    let mut pieces: Vec<(Option<u64>, Vec<u8>)> = Vec::new();
+    let export = Recovery::open(disk).unwrap().read(&mut |piece, _| {
+        match piece {
+            Piece::Payload(bytes) => pieces.push((None, bytes.to_vec())),
+            Piece::Entry(seq, entry) => pieces.push((Some(seq), entry.to_vec())),
+            Piece::Hole => unreachable!(),
+        }
+        Ok(())
+    });
+    let last = export.unwrap().last;
+    let copy = SimDisk::new(2);
+    let fill = |writer: &mut crate::SnapshotWriter<SimDisk>| {
+        for (seq, bytes) in &pieces {
+            match seq {
+                Some(seq) => writer.entry(*seq, bytes)?,
+                None => writer.payload(bytes)?,
+            }
+        }
+        Ok(last)
+    };
+    import(&copy, 3, fill).unwrap();
+    let (imported, shown) = read(&copy).unwrap();
+    assert_eq!((imported.epoch, imported.last), (Some(3), last));
+    assert_eq!(shown.entries.len(), pieces.iter().filter(|(seq, _)| seq.is_some()).count());
+    let unsorted = import(&SimDisk::new(1), 3, |writer| {
+        writer.entry(2, b"b")?;
+        writer.entry(1, b"a")?;
+        Ok(2)
+    });
+    assert!(unsorted.unwrap_err().to_string().contains("below the one before"));
+}
+
+#[test]
+fn a_torn_tail_is_told_and_left_out() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    push(&mut store, 2).unwrap();
+    store.write().unwrap();
+    let mut image = disk.image();
+    let (_, bytes) = image.iter_mut().find(|(name, _)| name.starts_with("log-")).unwrap();
+    let at = bytes.iter().rposition(|byte| *byte == 2).unwrap();
+    bytes[at] = 0;
+    let (recovered, entries) = recovered(&SimDisk::of(1, &image));
+    assert_eq!(numbers(&entries), [1]);
+    assert_eq!(recovered.torn, Some(("log-000000000001".to_owned(), 80 + 40 + 66)));
+    assert_eq!(lost(&recovered.lost), [(2, 51)]);
+}
+
+#[test]
+fn a_store_in_use_is_read_as_far_as_it_is_written() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    let read = |disk: &SimDisk| {
+        let mut found = Vec::new();
+        let recovery = Recovery::open_in_use(disk.clone())?;
+        recovery.read(&mut |piece, _| {
+            if let Piece::Entry(seq, _) = piece {
+                found.push(seq);
+            }
+            Ok(())
+        })?;
+        Ok::<_, OpenError>(found)
+    };
+    for seq in 1..=60 {
+        push(&mut store, seq).unwrap();
+        if seq % 3 == 0 { store.sync() } else { store.write() }.unwrap();
+        assert_eq!(read(&disk).unwrap(), (1..=seq).collect::<Vec<_>>());
+    }
+    // A frame that was there, and is none now, is no end.
+    store.witness().unwrap();
+    let mut image = disk.image();
+    let newest = image.iter_mut().filter(|(name, _)| name.starts_with("log-")).max().unwrap();
+    let at = newest.1.iter().rposition(|byte| *byte == 60).unwrap();
+    newest.1[at] ^= 1;
+    let error = read(&SimDisk::of(1, &image)).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged(_)), "{error}");
+}
+
+#[test]
+fn what_is_not_taken_is_told_with_its_place() {
+    let (disk, _) = sample();
+    let mut bytes = 0;
+    let refused = Recovery::open(disk).unwrap().read(&mut |piece, progress| {
+        bytes = progress.read;
+        match piece {
+            Piece::Entry(..) if bytes > progress.total / 2 => Err("It is no entry.".into()),
+            _ => Ok(()),
+        }
+    });
+    let Err(OpenError::Refused { file, offset, reason }) = refused else { panic!("it was taken") };
+    assert!(file.starts_with("log-") && offset >= 80 && reason == "It is no entry.");
+}
+
+#[test]
+fn the_format_is_as_documented() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    store.push(7, |out| out.extend_from_slice(b"entry")).unwrap();
+    store.sync().unwrap();
+    let (name, bytes) = disk.image().swap_remove(0);
+    assert_eq!((name.as_str(), bytes.len()), ("log-000000000001", 1_000));
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    assert_eq!(bytes[..16], *b"stentorS\x01\0\0\0\x50\0\0\0");
+    assert_eq!(bytes[24..32], [1, 0, 0, 0, 0xc1, 0x09, 0x3a, 0x5f]);
+    assert_eq!([32, 40, 48, 56, 64, 72].map(number), [1, 1_000, 0, 0, 0, 50]);
+    assert_eq!(bytes[88..96], *b"\xf5SFE\x15\0\0\0");
+    assert_eq!([96, 104, 112].map(number), [1, 80, 57]);
+    assert_eq!(bytes[124..128], [5, 0, 0, 0]);
+    assert_eq!((number(128), &bytes[136..141]), (7, b"entry".as_slice()));
+    // XXH3-64, the second with a seed.
+    assert_eq!([16, 80].map(number), [11_873_602_427_824_195_456, 2_945_710_416_569_759_656]);
+}
+
+#[test]
+fn a_store_is_kept_in_a_real_directory() {
+    let path = std::env::temp_dir().join(format!("stentor-store-{}", std::process::id()));
+    let disk = HostDisk::open(&path, None).unwrap();
+    let mut store = begin(&disk);
+    for seq in 1..=45 {
+        push(&mut store, seq).unwrap();
+        store.sync().unwrap();
+        if seq == 20 {
+            let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+            store.adopt(snapshot).unwrap();
+        }
+    }
+    store.close().unwrap();
+    let (recovered, entries) = recovered(&disk);
+    assert_eq!(numbers(&entries), (21..=45).collect::<Vec<_>>());
+    assert_eq!((recovered.last, recovered.was_closed), (45, true));
+    std::fs::remove_dir_all(path).unwrap();
+}

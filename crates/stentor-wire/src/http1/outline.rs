@@ -1,0 +1,150 @@
+//! What a log says of a head: its first line and two fields, as they were sent.
+//!
+//! A log wants this of every request, also of one that was refused or never became whole, so it is
+//! read from the bytes as they are, which may be anything. It is read only where there is a log:
+//! the fields mean nothing to the server and are not among those that [`parse`](super::parse)
+//! picks out. Nothing is escaped here; that is up to the format of the log.
+
+use memchr::{memchr, memchr2, memmem};
+
+use super::HEAD_BYTES_MAX;
+use crate::trim_ows;
+
+/// What a log says of a head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outline<'a> {
+    /// The first line, as far as it came: any bytes but line ends.
+    pub line: &'a [u8],
+    /// Referer
+    pub referer: Option<&'a [u8]>,
+    /// User-Agent
+    pub user_agent: Option<&'a [u8]>,
+}
+
+/// Reads it from what `bytes`, which need be no head, begins with.
+#[must_use]
+pub fn outline(bytes: &[u8]) -> Outline<'_> {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let bytes = &bytes[start.unwrap_or(bytes.len())..];
+    let mut lines = bytes[..bytes.len().min(HEAD_BYTES_MAX)]
+        .split(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut outline = Outline { line: lines.next().unwrap_or_default(), ..Outline::default() };
+    for field in lines.take_while(|line| !line.is_empty()) {
+        let Some(colon) = memchr(b':', field) else { continue };
+        let (name, value) = (&field[..colon], trim_ows(&field[colon + 1..]));
+        let slot = match name.len() {
+            7 if name.eq_ignore_ascii_case(b"referer") => &mut outline.referer,
+            10 if name.eq_ignore_ascii_case(b"user-agent") => &mut outline.user_agent,
+            _ => continue,
+        };
+        slot.get_or_insert(value);
+    }
+    outline
+}
+
+/// A request line or the address of a page without what is secret in it: whatever a parameter
+/// `token` of the query is, is `***`.
+#[must_use]
+pub fn without_secrets(text: &[u8]) -> Vec<u8> {
+    // Where the query of a request line ends; a value with spaces in it is hidden to its end.
+    let end = memmem::rfind(text, b" HTTP/").unwrap_or(text.len());
+    let mut shown = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr2(b'?', b'&', rest) {
+        let (before, parameter) = rest.split_at(at + 1);
+        shown.extend_from_slice(before);
+        rest = parameter;
+        let Some(equals) = memchr(b'=', parameter).filter(|&at| is_secret(&parameter[..at])) else {
+            continue;
+        };
+        let from = text.len() - parameter.len() + equals + 1;
+        let value = &text[from..if end < from { text.len() } else { end }];
+        let to = from + memchr(b'&', value).unwrap_or(value.len());
+        shown.extend_from_slice(&parameter[..=equals]);
+        shown.extend_from_slice(b"***");
+        rest = &text[to..];
+    }
+    shown.extend_from_slice(rest);
+    shown
+}
+
+/// Whether a parameter's name, which may be written with escapes, is that of a secret.
+fn is_secret(name: &[u8]) -> bool {
+    decoded(name).map(|byte| byte.to_ascii_lowercase()).eq(*b"token")
+}
+
+/// The bytes that a text with escapes stands for. One that is broken stands for itself.
+fn decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    std::iter::from_fn(move || {
+        let (&first, mut rest) = text.split_first()?;
+        let mut byte = first;
+        if let [b'%', high, low, behind @ ..] = text
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            (byte, rest) = (high * 16 + low, behind);
+        }
+        text = rest;
+        Some(byte)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outline_is_read_of_anything() {
+        let head = |line, referer, user_agent| Outline { line, referer, user_agent };
+        for (bytes, expected) in [
+            (&b""[..], head(&b""[..], None, None)),
+            (b"\r\n\r\n", head(b"", None, None)),
+            (b"GET / HT", head(b"GET / HT", None, None)),
+            (b"\r\nGET / HTTP/1.0\r\n\r\n", head(b"GET / HTTP/1.0", None, None)),
+            (
+                b"GET / HTTP/1.1\r\nReFerer:  b \r\nUSER-agent:c:d\r\nReferer: x\r\n\r\n",
+                head(b"GET / HTTP/1.1", Some(b"b"), Some(b"c:d")),
+            ),
+            (b"GET /\nReferer: b\nno field\n", head(b"GET /", Some(b"b"), None)),
+            (
+                b"PUT / HTTP/1.1\r\n\r\nReferer: of the body\r\n",
+                head(b"PUT / HTTP/1.1", None, None),
+            ),
+            (b"\x16\x03\x01\x00", head(b"\x16\x03\x01\x00", None, None)),
+        ] {
+            assert_eq!(outline(bytes), expected, "{}", bytes.escape_ascii());
+        }
+        let long = [b"GET /".as_slice(), &[b'x'; 2 * HEAD_BYTES_MAX]].concat();
+        assert_eq!(outline(&long).line.len(), HEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (text, shown) in [
+            ("GET /a?b=c HTTP/1.1", "GET /a?b=c HTTP/1.1"),
+            ("GET /token=a HTTP/1.1", "GET /token=a HTTP/1.1"),
+            ("GET /a?token=s HTTP/1.1", "GET /a?token=*** HTTP/1.1"),
+            (
+                "GET /a?b=c&token=s&d=e&token=t HTTP/1.1",
+                "GET /a?b=c&token=***&d=e&token=*** HTTP/1.1",
+            ),
+            ("GET /a?to%6Ben=s HTTP/1.1", "GET /a?to%6Ben=*** HTTP/1.1"),
+            ("GET /a?Token=s HTTP/1.1", "GET /a?Token=*** HTTP/1.1"),
+            ("GET /a?x?token=s=t?u HTTP/1.1", "GET /a?x?token=*** HTTP/1.1"),
+            ("GET /a?token&b HTTP/1.1", "GET /a?token&b HTTP/1.1"),
+            ("GET /a?tokens=s&atoken=s HTTP/1.1", "GET /a?tokens=s&atoken=s HTTP/1.1"),
+            // Not whole, or no request at all.
+            ("GET /a?token=s", "GET /a?token=***"),
+            ("GET /a?token=s t u", "GET /a?token=***"),
+            ("GET /a?token=s t HTTP/1.1", "GET /a?token=*** HTTP/1.1"),
+            ("GET HTTP/ HTTP/1.1 ?token=s", "GET HTTP/ HTTP/1.1 ?token=***"),
+            ("https://a.example/b?token=s#c", "https://a.example/b?token=***"),
+            ("?%", "?%"),
+            ("", ""),
+        ] {
+            let result = without_secrets(text.as_bytes());
+            assert_eq!(String::from_utf8(result).unwrap(), shown, "{text}");
+        }
+    }
+}
