@@ -108,7 +108,7 @@ struct Place {
     fd: OwnedFd,
     path: PathBuf,
     /// The lock lasts as long as this is open. `None`: only looked at.
-    _lock: Option<OwnedFd>,
+    lock: Option<OwnedFd>,
 }
 
 /// A file of a [`HostDisk`].
@@ -132,17 +132,24 @@ impl HostDisk {
             Err(error) => return Err(told("make the directory")(error)),
         };
         let fd = open_directory(path)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = fs::openat(&fd, LOCK, flags, OURS).map_err(told("make a lock in"))?;
+        if is_new {
+            // Its name is on the disk before anything in it is.
+            let parent = fs::openat(&fd, "..", DIRECTORY, Mode::empty());
+            parent.and_then(fs::fsync).map_err(told("sync the directory above"))?;
+        }
+        let (lock, is_made) = open_lock(&fd).map_err(told("make a lock in"))?;
         if let Some((user, group)) = owner.map(User::ids) {
-            // Whoever may not give files away is that user already, or will be told.
-            let _ = fs::fchown(&lock, Some(user), Some(group));
+            // Whoever may not give files away is that user already, or will be told. A lock that
+            // was there may be another name of a file that is none of this user's.
+            if is_made {
+                let _ = fs::fchown(&lock, Some(user), Some(group));
+            }
             if is_new {
                 let _ = fs::fchown(&fd, Some(user), Some(group));
             }
         }
         match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(HostDisk(Arc::new(Place { fd, path: path.into(), _lock: Some(lock) }))),
+            Ok(()) => Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: Some(lock) }))),
             Err(Errno::WOULDBLOCK) => Err(DiskError {
                 kind: DiskErrorKind::Locked,
                 tried: "lock",
@@ -160,7 +167,7 @@ impl HostDisk {
     /// The kernel's reason.
     pub fn look(path: &Path) -> Result<HostDisk, DiskError> {
         let fd = open_directory(path)?;
-        Ok(HostDisk(Arc::new(Place { fd, path: path.into(), _lock: None })))
+        Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: None })))
     }
 
     fn failed(&self, tried: &'static str, name: &str, error: Errno) -> DiskError {
@@ -213,7 +220,8 @@ impl Disk for HostDisk {
     }
 
     fn open(&self, name: &str) -> Result<HostFile, DiskError> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let access = if self.0.lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fs::openat(&self.0.fd, name, flags, Mode::empty());
         let fd = fd.map_err(|error| self.failed("open", name, error))?;
         Ok(HostFile { fd, name: name.to_owned() })
@@ -269,9 +277,18 @@ impl Disk for HostDisk {
     }
 }
 
+/// Opens the file that is locked, or makes it. Returns whether it was made.
+fn open_lock(directory: &OwnedFd) -> Result<(OwnedFd, bool), Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match fs::openat(directory, LOCK, flags | OFlags::CREATE | OFlags::EXCL, OURS) {
+        Ok(lock) => Ok((lock, true)),
+        Err(Errno::EXIST) => Ok((fs::openat(directory, LOCK, flags, Mode::empty())?, false)),
+        Err(error) => Err(error),
+    }
+}
+
 fn open_directory(path: &Path) -> Result<OwnedFd, DiskError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = fs::openat(CWD, path, flags, Mode::empty());
+    let opened = fs::openat(CWD, path, DIRECTORY, Mode::empty());
     opened.map_err(|error| failed("open", &path.display(), error))
 }
 
@@ -286,6 +303,8 @@ fn failed(tried: &'static str, path: &dyn fmt::Display, error: Errno) -> DiskErr
 
 /// The file that is locked.
 const LOCK: &str = "lock";
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 const OURS: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -342,6 +361,38 @@ mod tests {
         assert_eq!((mode("data"), mode("data/a"), mode("data/lock")), (0o700, 0o600, 0o600));
         drop(first);
         disk(&scratch);
+    }
+
+    #[test]
+    fn what_is_only_looked_at_is_opened_to_read() {
+        let scratch = Scratch::new();
+        let disk = disk(&scratch);
+        drop(disk.create("a", 10).unwrap());
+        let looked = HostDisk::look(&scratch.join("data")).unwrap();
+        let file = looked.open("a").unwrap();
+        assert_eq!(looked.read_at(&file, 0, &mut [1; 4]).unwrap(), 4);
+        assert!(looked.write_at(&file, 0, b"b").is_err());
+    }
+
+    #[test]
+    fn a_lock_that_was_there_is_not_given_away() {
+        let Ok(Some(nobody)) = User::named("nobody") else { return };
+        let scratch = Scratch::new();
+        std::fs::create_dir(scratch.join("data")).unwrap();
+        std::fs::write(scratch.join("secret"), "").unwrap();
+        let owner = |name: &str| {
+            use std::os::unix::fs::MetadataExt;
+            std::fs::metadata(scratch.join(name)).unwrap().uid()
+        };
+        let before = owner("secret");
+        std::fs::hard_link(scratch.join("secret"), scratch.join("data/lock")).unwrap();
+        drop(HostDisk::open(&scratch.join("data"), Some(&nobody)).unwrap());
+        assert_eq!(owner("secret"), before);
+        std::fs::remove_file(scratch.join("data/lock")).unwrap();
+        drop(HostDisk::open(&scratch.join("data"), Some(&nobody)).unwrap());
+        if crate::is_root() {
+            assert_eq!(owner("data/lock"), nobody.ids().0.as_raw(), "what is made is given away");
+        }
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn open_store(
     let told = |error| StartError::Store(path.clone(), error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
-    let epoch = recovery.epoch().map_or_else(Epoch::random, Epoch::from_number);
+    let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
     Ok((Some(recovery), epoch))
 }
 

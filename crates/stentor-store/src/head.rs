@@ -81,7 +81,7 @@ impl Head {
         fixed.into_iter().chain(lost).for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         let length = out.len() as u32;
         out[12..16].copy_from_slice(&length.to_le_bytes());
-        let hash = XxHash3_64::oneshot(&out[24..]);
+        let hash = hash(&out);
         out[16..24].copy_from_slice(&hash.to_le_bytes());
         out
     }
@@ -92,18 +92,18 @@ impl Head {
         if bytes.len() < FIXED_BYTES || bytes[..8] != *MAGIC {
             return Err(NoHead::Damaged("it does not begin as a file of a store does"));
         }
-        match u32_at(bytes, 8) {
-            VERSION => {}
-            version => return Err(NoHead::Version(version)),
-        }
+        let version = u32_at(bytes, 8);
         let length = u32_at(bytes, 12) as usize;
-        if !(FIXED_BYTES..=HEAD_BYTES_MAX).contains(&length) || !length.is_multiple_of(16) {
-            return damaged;
-        }
-        let Some(head) = bytes.get(..length) else { return damaged };
-        if XxHash3_64::oneshot(&head[24..]) != u64_at(head, 16) {
-            return damaged;
-        }
+        let is_length =
+            (FIXED_BYTES..=HEAD_BYTES_MAX).contains(&length) && length.is_multiple_of(16);
+        let head = bytes.get(..length).filter(|head| is_length && hash(head) == u64_at(head, 16));
+        let head = match head {
+            Some(head) if version == VERSION => head,
+            // It is of this version, and the bytes that say so are damaged.
+            Some(_) => return damaged,
+            None if version == VERSION => return damaged,
+            None => return Err(NoHead::Version(version)),
+        };
         let what = match u32_at(head, 24) {
             1 => What::Segment,
             2 => What::Snapshot,
@@ -129,11 +129,17 @@ impl Head {
     }
 }
 
+/// The hash of what is behind it in a head. It is seeded with the version, so that a head of another
+/// one verifies with none of this.
+fn hash(head: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(u64::from(VERSION), head.get(24..).unwrap_or_default())
+}
+
 /// Makes the hash of a head fit what is in it, and says how long it is.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn fit(bytes: &mut [u8]) -> Option<usize> {
     let length = u32_at(bytes.get(..FIXED_BYTES)?, 12) as usize;
-    let hash = XxHash3_64::oneshot(bytes.get(24..length)?);
+    let hash = hash(bytes.get(..length)?);
     bytes[16..24].copy_from_slice(&hash.to_le_bytes());
     Some(length)
 }

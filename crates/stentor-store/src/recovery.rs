@@ -92,6 +92,9 @@ pub struct Recovered<D: Disk> {
     pub(crate) disk: D,
     /// The life of the numbers; `None` if there is nothing here.
     pub epoch: Option<u32>,
+    /// It is a whole store that was never started. The start names a life of its own: there may be
+    /// other copies, and each of them would give the same numbers to other messages.
+    pub begins_life: bool,
     /// The greatest number that is in the store.
     pub stored: u64,
     /// The number to go on behind: whatever number was given out is not above it.
@@ -388,6 +391,16 @@ impl<D: Disk> Recovery<D> {
         newest.filter_map(|part| part.head.as_ref()).map(|head| head.epoch).next()
     }
 
+    /// The life that a start goes on with; `None` if it begins one: see [`Recovered::begins_life`].
+    #[must_use]
+    pub fn continued_epoch(&self) -> Option<u32> {
+        if self.begins_life() { None } else { self.epoch() }
+    }
+
+    fn begins_life(&self) -> bool {
+        self.is_whole() && self.segments.is_empty()
+    }
+
     /// The bytes of all files in its directory.
     ///
     /// # Errors
@@ -459,6 +472,7 @@ impl<D: Disk> Recovery<D> {
         }
         Ok(Recovered {
             epoch: self.epoch(),
+            begins_life: self.begins_life(),
             base: self.snapshot.as_ref().map_or((0, 0), |part| (part.number, part.bytes)),
             disk: self.disk,
             stored: seq,

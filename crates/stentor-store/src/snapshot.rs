@@ -69,8 +69,13 @@ impl<D: Disk> SnapshotWriter<D> {
             pieces: 0,
             seq: 0,
         };
-        writer.write()?;
-        Ok(writer)
+        match writer.write() {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.give_up();
+                Err(error)
+            }
+        }
     }
 
     /// Adds a piece of the payload. If a bad bit is to cost no more than one piece, what is in it
@@ -118,7 +123,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Ends it; all of it is on the disk.
     ///
     /// # Errors
-    /// The disk failed.
+    /// The disk failed, and the snapshot is dropped.
     pub fn end(self) -> Result<Snapshot, DiskError> {
         let last = self.seq;
         self.end_at(last)
@@ -126,11 +131,20 @@ impl<D: Disk> SnapshotWriter<D> {
 
     /// The same, of a whole store: numbers up to `last` were given out.
     pub(crate) fn end_at(mut self, last: u64) -> Result<Snapshot, DiskError> {
+        match self.write_end(last) {
+            Ok(()) => Ok(Snapshot { number: self.number, bytes: self.offset }),
+            Err(error) => {
+                self.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    fn write_end(&mut self, last: u64) -> Result<(), DiskError> {
         self.put_entries()?;
         frame::begin(Kind::End, &mut self.frame);
         self.put(last)?;
-        self.sync()?;
-        Ok(Snapshot { number: self.number, bytes: self.offset })
+        self.sync()
     }
 
     /// Gives it up, and its room on the disk back.

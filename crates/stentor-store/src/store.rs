@@ -31,7 +31,7 @@ use crate::recovery::Recovered;
 use crate::snapshot::{Snapshot, SnapshotWriter};
 use std::fmt;
 use std::ops::RangeInclusive;
-use stentor_io::{Disk, DiskError};
+use stentor_io::{Disk, DiskError, DiskErrorKind};
 
 /// How large things are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ pub struct View {
 
 impl<D: Disk> Store<D> {
     /// Goes on with what was read. `new_epoch`, a random number, names the life of a store that
-    /// was empty.
+    /// was empty, or is a copy: see [`Recovered::begins_life`].
     ///
     /// A disk that cannot be written to is a failure like any other: the store is there, and takes
     /// nothing until it is gone. But see [`Store::has_begun`].
@@ -158,7 +158,8 @@ impl<D: Disk> Store<D> {
     /// # Panics
     /// If what was read is another store's, by [`Store::pin`].
     pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
-        let Recovered { disk, epoch, last, lost, highest, base, closed, cut, tail, .. } = recovered;
+        let epoch = recovered.epoch.filter(|_| !recovered.begins_life);
+        let Recovered { disk, last, lost, highest, base, closed, cut, tail, .. } = recovered;
         assert!(!recovered.is_view, "a store has one who writes to it");
         let mut store = Store {
             disk,
@@ -391,6 +392,15 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// There is no snapshot then, and nothing has changed unless [`Store::refusal`] says so.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotWriter<D>, DiskError> {
+        // It costs a segment, too: none is begun that would fill the disk.
+        if self.disk.free_bytes()? < self.base_bytes {
+            return Err(DiskError {
+                kind: DiskErrorKind::Full,
+                tried: "write",
+                path: "a snapshot".to_owned(),
+                reason: format!("there is no room for {} bytes", self.base_bytes),
+            });
+        }
         self.sync()?;
         self.begin_segment()?;
         let head = self.head(What::Snapshot, self.cut.number);
@@ -551,6 +561,7 @@ impl<D: Disk> Store<D> {
         self.newest = number;
         self.log = Some(Log { file, number, bytes: head.bytes, end, synced: end });
         self.failure = None;
+        self.bytes_written += end;
         self.claimed = head.reserved;
         self.is_witnessed = false;
         self.frame_at = self.buffer.len();

@@ -183,6 +183,8 @@ pub struct Restore<'h> {
     /// In the order of their names.
     topics: Vec<Arc<Topic>>,
     end: Option<(u64, u64)>,
+    /// The greatest number of a message or deletion so far.
+    greatest_seq: u64,
 }
 
 /// What a snapshot begins with.
@@ -220,6 +222,7 @@ impl Hub {
             has_rules: false,
             topics: Vec::new(),
             end: None,
+            greatest_seq: 0,
         }
     }
 }
@@ -266,7 +269,8 @@ impl Restore<'_> {
         };
         self.hub.topics.store(self.topics.len(), Ordering::Relaxed);
         *self.hub.names_mut() = self.topics.into_iter().map(ByName).collect();
-        Ok(Restored { upto_seq, upto_generation })
+        // With the end, the number that was in it may be missing.
+        Ok(Restored { upto_seq: upto_seq.max(self.greatest_seq), upto_generation })
     }
 
     /// A piece of the snapshot is missing here; what comes next begins with a section. What was in
@@ -383,11 +387,12 @@ impl Restore<'_> {
 
     /// What [`Snapshot::put_message`] wrote.
     fn read_message(
-        &self,
+        &mut self,
         topic: &str,
         reader: &mut Reader<'_>,
     ) -> Result<(Arc<Terms>, u64, PublishedAt), &'static str> {
         let [terms, seq, unix_s] = reader.varints()?;
+        self.greatest_seq = self.greatest_seq.max(seq);
         let unix_s = u32::try_from(unix_s).map_err(|_| MALFORMED)?;
         let shares_second = match reader.byte()? {
             0 => false,

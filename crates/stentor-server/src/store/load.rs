@@ -33,7 +33,7 @@ pub(crate) fn load<D: Disk>(
         }
         Ok(())
     };
-    let recovered = recovery.read(&mut |piece, so_far| {
+    let mut recovered = recovery.read(&mut |piece, so_far| {
         progress(so_far);
         match piece {
             Piece::Payload(bytes) => {
@@ -58,8 +58,11 @@ pub(crate) fn load<D: Disk>(
     })?;
     end(&mut snapshot).map_err(|reason| refused(&reason))?;
     // Some of the numbers were given to what is not stored.
-    if recovered.last < upto_seq && !may_lack {
-        return Err(refused("the log behind the snapshot is too short"));
+    if recovered.last < upto_seq {
+        if !may_lack {
+            return Err(refused("the log behind the snapshot is too short"));
+        }
+        recovered.last = upto_seq;
     }
     hub.forget_unstored(recovered.last, keep);
     hub.continue_after(recovered.last, recovered.lost.clone());
@@ -105,3 +108,38 @@ fn refused(reason: &str) -> OpenError {
 }
 
 const MISPLACED: &str = "this does not belong here";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Entry, Epoch, Limits, Op, Snapshot as Slices};
+    use stentor_store::{SimDisk, import};
+    use stentor_wire::target::TopicName;
+
+    fn hub() -> Hub {
+        Hub::new(Epoch::from_number(1), Vec::new(), Limits::default())
+    }
+
+    fn put(hub: &Hub, topic: &str) -> u64 {
+        let put = Op::Put(TopicName::parse(topic).unwrap(), Draft::new(b"1".to_vec()));
+        hub.apply(Entry::past(put, 1), Place::Next).unwrap();
+        hub.seq()
+    }
+
+    #[test]
+    fn numbers_go_on_behind_what_is_there_although_the_log_is_missing() {
+        let before = hub();
+        put(&before, "/a");
+        let mut slice = Vec::new();
+        let mut slices = Slices::begin(&before, &mut slice);
+        let greatest = (put(&before, "/b"), put(&before, "/b")).1;
+        while slices.write_slice(&before, &mut slice) {}
+        let disk = SimDisk::new(1);
+        // The log had these numbers, and a repair found none of it.
+        import(&disk, 7, |writer| writer.payload(&slice).map(|()| 0)).unwrap();
+        let after = hub();
+        let loaded = load(Recovery::open(disk).unwrap(), &after, Keep::Synced, |_| {}).unwrap();
+        assert_eq!((after.seq(), loaded.recovered.last), (greatest, greatest));
+        assert_eq!(put(&after, "/b"), greatest + 1);
+    }
+}

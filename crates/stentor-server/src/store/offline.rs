@@ -69,7 +69,6 @@ pub fn check(path: &Path) -> Result<Checked, String> {
 /// As [`check`]; or there is no room for the copy.
 pub fn repair(path: &Path) -> Result<(Vec<Damage>, Contents), String> {
     let disk = take(path)?;
-    refuse_root(path)?;
     let damages = stentor_store::repair(&disk, Epoch::random().number()).map_err(told(path))?;
     let left = Recovery::open(disk).and_then(contents).map_err(told(path))?;
     Ok((damages, left))
@@ -123,8 +122,8 @@ impl Export {
 /// A line is none; the error says which and why. Or the store cannot be written. Then there is
 /// none.
 pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> {
-    let disk = HostDisk::open(path, None).map_err(|error| told(path)(error.into()))?;
     refuse_root(path)?;
+    let disk = HostDisk::open(path, None).map_err(|error| told(path)(error.into()))?;
     if let Some(file) = stentor_store::file_of_store(&disk).map_err(|e| told(path)(e.into()))? {
         return Err(format!(
             "there is a store in {} already ({file}): name an empty directory",
@@ -314,6 +313,7 @@ fn keeps_all() -> Vec<Rule> {
 /// Takes a store for itself.
 fn take(path: &Path) -> Result<HostDisk, String> {
     look(path)?;
+    refuse_root(path)?;
     HostDisk::open(path, None).map_err(|error| match error.kind {
         DiskErrorKind::Locked => format!(
             "the store in {} is in use: stop its server first, or copy it (stentor store backup) \

@@ -39,8 +39,9 @@ pub(crate) struct Writer<D: Disk> {
     rewriting: Option<Rewriting>,
     /// A snapshot that somebody is to write.
     pass: Option<Pass<D>>,
-    /// No snapshot is begun before, since the last one failed.
+    /// No snapshot is begun before, since so many failed one after another.
     rewrite_at_ms: u64,
+    rewrites_failed: u32,
 }
 
 /// What the thread counts: it alone writes, others read.
@@ -92,6 +93,7 @@ impl<D: Disk> Writer<D> {
             rewriting: None,
             pass: None,
             rewrite_at_ms: 0,
+            rewrites_failed: 0,
         };
         writer.show(0);
         writer
@@ -122,6 +124,7 @@ impl<D: Disk> Writer<D> {
             self.rewrite(now_ms);
             self.show(now_ms);
         }
+        debug_assert!(self.taken.is_over || !self.patience(now_ms).is_zero(), "it would spin");
         self.taken.is_over
     }
 
@@ -145,8 +148,13 @@ impl<D: Disk> Writer<D> {
     /// How long there is nothing to do if nothing comes.
     fn patience(&self, now_ms: u64) -> Duration {
         let rewriting = self.rewriting.as_ref().map(|_| now_ms + REWRITING_LOOK_MS);
-        let times = [self.sync_at_ms, self.witness_at_ms, self.retry_at_ms, rewriting];
-        let next = times.into_iter().flatten().min().unwrap_or(now_ms + IDLE_MS);
+        // Nothing of a broken log is due before it is tried again.
+        let of_log = match self.store.is_broken() {
+            true => [None, None],
+            false => [self.sync_at_ms, self.witness_at_ms],
+        };
+        let times = of_log.into_iter().chain([self.retry_at_ms, rewriting]);
+        let next = times.flatten().min().unwrap_or(now_ms + IDLE_MS);
         Duration::from_millis(next.saturating_sub(now_ms))
     }
 
@@ -277,6 +285,7 @@ impl<D: Disk> Writer<D> {
                 Some(result) => {
                     self.rewriting = None;
                     result.and_then(|snapshot| self.store.adopt(snapshot)).map(|()| {
+                        self.rewrites_failed = 0;
                         self.stats.snapshot_unix_s.set(unix_s());
                     })
                 }
@@ -285,7 +294,9 @@ impl<D: Disk> Writer<D> {
         if let Err(error) = done {
             self.stats.errors.add(1);
             tracing::error!("no snapshot was made: {error}; the log grows until one is");
-            self.rewrite_at_ms = now_ms + REWRITE_AGAIN_MS;
+            // Each try costs a segment.
+            self.rewrite_at_ms = now_ms + (REWRITE_AGAIN_MS << self.rewrites_failed.min(6));
+            self.rewrites_failed += 1;
         }
     }
 }
@@ -323,7 +334,7 @@ const QUIET_MS: u64 = 100;
 /// How often a disk that failed is tried again.
 const RETRY_MS: u64 = 1_000;
 
-/// How soon after a snapshot that failed the next one may begin.
+/// How soon after a snapshot that failed the next one may begin; twice as long with each.
 const REWRITE_AGAIN_MS: u64 = 60_000;
 
 /// How often it looks whether a snapshot is finished.

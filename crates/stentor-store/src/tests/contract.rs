@@ -394,13 +394,53 @@ fn what_is_pinned_can_be_read_while_it_is_made_superfluous() {
     store.unpin();
     assert!(disk.list().unwrap().len() < before);
     // It is a store like any other, and nothing is copied over one.
+    assert_eq!(Recovery::open(copy.clone()).unwrap().continued_epoch(), None);
     let mut store = begin(&copy);
+    assert_eq!(store.epoch(), EPOCH, "a life of its own: other copies may be started too");
     let next = of_copy.last + 1;
     push(&mut store, next).unwrap();
     store.close().unwrap();
     assert_eq!(recovered(&copy).0.last, next);
+    assert_eq!(Recovery::open(copy.clone()).unwrap().continued_epoch(), Some(EPOCH));
+    assert_eq!(Store::begin(recovered(&copy).0, SETTINGS, 5).epoch(), EPOCH, "and it goes on");
     let error = backup(Recovery::open(disk).unwrap(), &copy, 1).unwrap_err();
     assert!(error.to_string().contains("there is one already"), "{error}");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_ended_leaves_nothing() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=3);
+    for faults in [
+        DiskFaults { write_percent: 100, ..DiskFaults::default() },
+        DiskFaults { sync_percent: 100, ..DiskFaults::default() },
+    ] {
+        let snapshot = store.begin_snapshot().unwrap();
+        disk.set_faults(faults);
+        snapshot.end().unwrap_err();
+        disk.set_faults(DiskFaults::default());
+        let names = disk.list().unwrap();
+        assert!(names.iter().all(|(name, _)| !name.starts_with("snapshot-")), "{names:?}");
+    }
+}
+
+#[test]
+fn no_snapshot_is_begun_that_has_no_room() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=3);
+    let mut snapshot = store.begin_snapshot().unwrap();
+    snapshot.payload(&[1; 2_000]).unwrap();
+    let snapshot = snapshot.end().unwrap();
+    store.adopt(snapshot).unwrap();
+    let taken = |disk: &SimDisk| disk.list().unwrap().iter().map(|file| file.1).sum::<u64>();
+    let before = taken(&disk);
+    disk.set_capacity(before + 1_500);
+    let error = store.begin_snapshot().err().unwrap();
+    assert_eq!(error.kind, DiskErrorKind::Full);
+    assert_eq!(taken(&disk), before, "nothing was begun");
+    assert_eq!(store.refusal(), None, "the log goes on");
 }
 
 #[test]
@@ -517,8 +557,8 @@ fn the_format_is_as_documented() {
     assert_eq!([96, 104, 112].map(number), [1, 80, 57]);
     assert_eq!(bytes[124..128], [5, 0, 0, 0]);
     assert_eq!((number(128), &bytes[136..141]), (7, b"entry".as_slice()));
-    // XXH3-64, the second with a seed.
-    assert_eq!([16, 80].map(number), [11_873_602_427_824_195_456, 2_945_710_416_569_759_656]);
+    // XXH3-64 with seeds: the version, and where the frame is.
+    assert_eq!([16, 80].map(number), [14_862_313_458_419_107_816, 2_945_710_416_569_759_656]);
 }
 
 #[test]

@@ -50,7 +50,6 @@ fn every_bit_that_flips_is_told_or_harmless() {
             let Some(error) = told(&image, &changes, &how) else { continue };
             damages += 1;
             match (repaired(&image, &how), error) {
-                (Err(OpenError::Version { .. }), OpenError::Version { .. }) => {}
                 (Ok(shown), OpenError::Damaged(damage)) => {
                     assert_eq!(damage.file, *name, "{how}");
                     let lost = whole.entries.iter().filter(|id| !shown.entries.contains(id));
@@ -135,6 +134,8 @@ fn another_version_is_refused_by_name() {
     let mut image = disk.image();
     let (name, bytes) = image.iter_mut().find(|(name, _)| name.starts_with("log-")).unwrap();
     bytes[8] = 2;
+    // What another version writes does not verify as this one.
+    bytes[16] ^= 1;
     let name = name.clone();
     let error = read(&SimDisk::of(1, &image)).err().unwrap();
     assert_eq!(

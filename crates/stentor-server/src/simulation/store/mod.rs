@@ -323,7 +323,7 @@ struct Begun {
 fn begin(disk: &SimDisk, rules: Vec<stentor_hub::Rule>) -> Result<Begun, OpenError> {
     let recovery = Recovery::open(disk.clone())?;
     let epoch = Epoch::parse(EPOCH).unwrap();
-    let known = recovery.epoch().map(Epoch::from_number);
+    let known = recovery.continued_epoch().map(Epoch::from_number);
     assert_eq!(known.unwrap_or(epoch), epoch, "EPOCH has changed");
     let hub = Arc::new(Hub::new(epoch, Vec::new(), Limits::default()));
     let Loaded { recovered, upto_generation } = load(recovery, &hub, Keep::Synced, |_| {})?;

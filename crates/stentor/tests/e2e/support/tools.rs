@@ -9,9 +9,13 @@ use std::process::{Command, Output};
 /// Where a program is. Tests that need one that is missing say so and do nothing, unless
 /// `TEST_TOOLS=required`, as `cargo xtask ci` sets it.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    optional_tool(name).or_else(|| missing(name))
+}
+
+/// Where a program is that no test needs: what it checks is checked by something else as well.
+pub(crate) fn optional_tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
-    found.or_else(|| missing(name))
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// None, for what is not there: fails where nothing may be missing, and says so elsewhere.
