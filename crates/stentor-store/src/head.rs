@@ -99,10 +99,9 @@ impl Head {
         let head = bytes.get(..length).filter(|head| is_length && hash(head) == u64_at(head, 16));
         let head = match head {
             Some(head) if version == VERSION => head,
-            // It is of this version, and the bytes that say so are damaged.
-            Some(_) => return damaged,
-            None if version == VERSION => return damaged,
-            None => return Err(NoHead::Version(version)),
+            None if version != VERSION => return Err(NoHead::Version(version)),
+            // If it verifies, the bytes that say which version it is are damaged.
+            _ => return damaged,
         };
         let what = match u32_at(head, 24) {
             1 => What::Segment,
