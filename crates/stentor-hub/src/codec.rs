@@ -192,6 +192,14 @@ impl<'a> Reader<'a> {
         Ok(*byte)
     }
 
+    pub(crate) fn flag(&mut self) -> Result<bool, &'static str> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(MALFORMED),
+        }
+    }
+
     pub(crate) fn varint(&mut self) -> Result<u64, &'static str> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {

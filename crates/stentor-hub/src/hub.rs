@@ -21,7 +21,7 @@ use crate::interleave;
 use crate::message::Message;
 use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
-use crate::tombstones::Tombstones;
+use crate::tombstones::{Tombstones, Unstored};
 use crate::topic::{ByName, Topic};
 
 mod changes;
@@ -126,7 +126,9 @@ impl Hub {
         drop(names);
         unstored.retain(|topic| !is_stored(&sequence.hold_to_rules(topic).0));
         let mut tombstones = self.tombstones_mut();
-        tombstones.forget(sequence.seq, |topic| !is_stored(sequence.rules.terms(topic)));
+        let of_rule = |terms: &Arc<Terms>| (terms.rule.pattern.clone(), is_stored(terms));
+        let rules = sequence.rules.all().iter().map(of_rule).collect();
+        tombstones.forget(Unstored { upto: sequence.seq, rules });
         for topic in unstored {
             self.names_mut().remove(topic.name());
             self.table.pin().remove(topic.name());

@@ -52,6 +52,33 @@ impl Pattern {
         names.next().is_some() == self.has_rest()
     }
 
+    /// Whether some topic is meant by both.
+    pub(crate) fn meets(&self, other: &Pattern) -> bool {
+        let (mut own, mut others) = (self.segments(), other.segments());
+        loop {
+            match (own.next(), others.next()) {
+                (Some(one), Some(two)) if one == two || one == ONE || two == ONE => {}
+                (Some(_), Some(_)) => return false,
+                (Some(_), None) => return other.has_rest(),
+                (None, Some(_)) => return self.has_rest(),
+                (None, None) => return self.has_rest() == other.has_rest(),
+            }
+        }
+    }
+
+    /// Whether every topic that `other` means is meant here, too.
+    pub(crate) fn covers(&self, other: &Pattern) -> bool {
+        let (mut own, mut others) = (self.segments(), other.segments());
+        loop {
+            match (own.next(), others.next()) {
+                (Some(one), Some(two)) if one == two || one == ONE => {}
+                (Some(_), _) => return false,
+                (None, Some(_)) => return self.has_rest(),
+                (None, None) => return self.has_rest() == other.has_rest(),
+            }
+        }
+    }
+
     /// What the names of all topics meant begin with.
     pub(crate) fn prefix(&self) -> &str {
         let end = self.0.split_inclusive('/').take_while(|piece| !is_wild(piece)).map(str::len);
@@ -162,7 +189,56 @@ mod tests {
         }
     }
 
+    #[test]
+    fn patterns_meet_and_cover_each_other() {
+        for (one, other, meets, covers) in [
+            ("/a", "/a", true, true),
+            ("/a", "/b", false, false),
+            ("/**", "/a", true, true),
+            ("/a/**", "/a", false, false),
+            ("/a/**", "/a/*/b", true, true),
+            ("/a/*/b", "/a/**", true, false),
+            ("/a/*", "/a/**", true, false),
+            ("/a/**", "/a/*", true, true),
+            ("/a/**", "/a/**", true, true),
+            ("/a/*/**", "/a/**", true, false),
+            ("/*/b", "/a/*", true, false),
+            ("/*/*", "/a/b", true, true),
+            ("/a/*", "/b/*", false, false),
+            ("/*", "/*/*", false, false),
+        ] {
+            let [first, second] = [one, other].map(|text| Pattern::parse(text).unwrap());
+            assert_eq!(
+                (first.meets(&second), second.meets(&first)),
+                (meets, meets),
+                "{one} {other}"
+            );
+            assert_eq!(first.covers(&second), covers, "{one} {other}");
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn what_patterns_have_in_common_is_what_both_mean(
+            one in "(/([ab]|\\*)){0,3}(/[ab]|/\\*\\*)",
+            other in "(/([ab]|\\*)){0,3}(/[ab]|/\\*\\*)",
+        ) {
+            let [one, other] = [one, other].map(|text| Pattern::parse(&text).unwrap());
+            // Longer ones mean nothing that no shorter one does; c is in none of them.
+            let names = ["/a", "/b", "/c"];
+            let mut topics: Vec<String> = names.map(str::to_owned).to_vec();
+            for begin in 0..4 {
+                let longest: Vec<String> =
+                    topics.iter().filter(|name| name.len() == 2 * begin + 2).cloned().collect();
+                let longer = longest.iter().flat_map(|name| names.map(|end| name.clone() + end));
+                let longer: Vec<String> = longer.collect();
+                topics.extend(longer);
+            }
+            let both = topics.iter().any(|name| one.matches(name) && other.matches(name));
+            let all = topics.iter().all(|name| one.matches(name) || !other.matches(name));
+            proptest::prop_assert_eq!((one.meets(&other), one.covers(&other)), (both, all));
+        }
+
         #[test]
         fn any_pattern_means_what_it_says(
             pattern in "(/([ab]|\\*|aa|a\\*)){1,4}(/\\*\\*)?",

@@ -4,8 +4,11 @@
 //! cursor from before must learn that the topic is gone. The latest deletions are therefore kept
 //! under the topics' names; of those forgotten, the newest number is, and a cursor older than that
 //! is answered with a gap where nothing better is known: sometimes needless, never silent.
+//!
+//! A hub that is made again has forgotten all of the topics whose rule said that nothing of them is
+//! stored. Which rules those were is remembered as well, so that only their readers hear of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,6 +27,31 @@ pub(crate) struct Tombstones {
     floor: u64,
     /// The number of the newest message that brought a topic back whose tombstone was here.
     undone: u64,
+    /// The oldest first.
+    unstored: VecDeque<Unstored>,
+}
+
+/// Topics of which nothing up to a number is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unstored {
+    pub(crate) upto: u64,
+    /// The patterns of rules in their order, and whether their topics were stored. The first that
+    /// matches a topic speaks of it.
+    pub(crate) rules: Box<[(Pattern, bool)]>,
+}
+
+impl Unstored {
+    fn means(&self, topic: &str) -> bool {
+        let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(topic));
+        rule.is_some_and(|(_, is_stored)| !is_stored)
+    }
+
+    /// Whether it may mean one of the pattern's topics.
+    fn meets(&self, pattern: &Pattern) -> bool {
+        let mut met = self.rules.iter().filter(|(of_rule, _)| of_rule.meets(pattern));
+        let deciding = met.find(|(of_rule, is_stored)| !is_stored || of_rule.covers(pattern));
+        deciding.is_some_and(|(_, is_stored)| !is_stored)
+    }
 }
 
 /// What is remembered of a deleted topic.
@@ -33,7 +61,14 @@ pub(crate) struct Tombstone {
 
 impl Tombstones {
     pub(crate) fn new(max: usize) -> Tombstones {
-        Tombstones { max, by_name: BTreeMap::new(), by_seq: BTreeMap::new(), floor: 0, undone: 0 }
+        Tombstones {
+            max,
+            by_name: BTreeMap::new(),
+            by_seq: BTreeMap::new(),
+            floor: 0,
+            undone: 0,
+            unstored: VecDeque::new(),
+        }
     }
 
     /// Remembers the deletion of a topic.
@@ -50,9 +85,9 @@ impl Tombstones {
     }
 
     /// Takes the tombstone of a topic away that message `seq` brings back. Returns what becomes the
-    /// topic's `lost_seq`: the number of its deletion, or of any deletion that was forgotten.
+    /// topic's `lost_seq`: the number of its deletion, or of any that may have been forgotten.
     pub(crate) fn remove(&mut self, topic: &str, seq: u64) -> u64 {
-        let Some(tombstone) = self.by_name.remove(topic) else { return self.floor };
+        let Some(tombstone) = self.by_name.remove(topic) else { return self.forgotten_seq(topic) };
         let lost_seq = tombstone.deletion.seq();
         self.by_seq.remove(&lost_seq);
         self.undone = seq;
@@ -74,12 +109,26 @@ impl Tombstones {
         (self.floor, self.undone)
     }
 
-    /// Forgets the deletions of these topics, and says so of all up to this number.
-    pub(crate) fn forget(&mut self, seq: u64, is_meant: impl Fn(&str) -> bool) {
-        let Tombstones { by_name, by_seq, floor, .. } = self;
-        *floor = seq.max(*floor);
-        by_seq.retain(|_, ByName(topic)| !is_meant(topic.name()));
-        by_name.retain(|ByName(topic), _| !is_meant(topic.name()));
+    /// Forgets the deletions of topics that were not stored, and takes note that up to this number
+    /// nothing is known of these.
+    pub(crate) fn forget(&mut self, unstored: Unstored) {
+        let Tombstones { by_name, by_seq, .. } = self;
+        by_seq.retain(|_, ByName(topic)| !unstored.means(topic.name()));
+        by_name.retain(|ByName(topic), _| !unstored.means(topic.name()));
+        match self.unstored.back_mut() {
+            Some(last) if last.rules == unstored.rules => last.upto = unstored.upto,
+            _ => self.unstored.push_back(unstored),
+        }
+        if self.unstored.len() > UNSTORED_MAX
+            && let Some(oldest) = self.unstored.pop_front()
+        {
+            self.floor = self.floor.max(oldest.upto);
+        }
+    }
+
+    /// What [`Tombstones::forget`] was told.
+    pub(crate) fn unstored(&self) -> impl Iterator<Item = &Unstored> {
+        self.unstored.iter()
     }
 
     /// All deletions that are remembered, in their order.
@@ -91,9 +140,11 @@ impl Tombstones {
         self.by_name.get(topic)
     }
 
-    /// The number of the newest deletion in the span that may have been forgotten; 0 if none was.
-    pub(crate) fn forgotten_seq(&self, span: Span) -> u64 {
-        if span.is_from_nothing() { 0 } else { self.floor }
+    /// The greatest number up to which something of a topic without a tombstone may have been
+    /// forgotten; 0 if nothing was.
+    pub(crate) fn forgotten_seq(&self, topic: &str) -> u64 {
+        let unstored = self.unstored.iter().rev().find(|unstored| unstored.means(topic));
+        self.floor.max(unstored.map_or(0, |unstored| unstored.upto))
     }
 
     /// The same as [`Tombstone::missed`] for all tombstones of a pattern. Reports a loss also if a
@@ -102,7 +153,11 @@ impl Tombstones {
     pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<Event>) -> u64 {
         let prefix = pattern.prefix();
         let from = self.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        let mut lost_seq = self.forgotten_seq(span);
+        let mut lost_seq = 0;
+        if !span.is_from_nothing() {
+            let unstored = self.unstored.iter().rev().find(|unstored| unstored.meets(pattern));
+            lost_seq = self.floor.max(unstored.map_or(0, |unstored| unstored.upto));
+        }
         if self.undone > span.upto {
             lost_seq = self.undone;
         }
@@ -141,3 +196,6 @@ impl Tombstone {
         (self.deletion.seq() == seq).then(|| Arc::clone(&self.deletion.message))
     }
 }
+
+/// Of so many sets of rules it is remembered which topics were not stored.
+pub(crate) const UNSTORED_MAX: usize = if cfg!(test) { 2 } else { 16 };

@@ -13,7 +13,7 @@ use crate::files::{FileCache, OpenFiles};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
-use crate::order::{Outcome, ReturnAddress, Sequencer, Ticket};
+use crate::order::{Commit, Outcome, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
 use crate::route;
@@ -86,6 +86,21 @@ impl Shared {
         unix_s: u64,
         back: &dyn Fn() -> ReturnAddress,
     ) -> Option<Outcome> {
+        match self.begin_commit(op, when, unix_s, back) {
+            Commit::Known(outcome) => Some(outcome),
+            Commit::Later => None,
+            Commit::Applied(applied, due) => self.sequencer.when_kept(applied, due, back()),
+        }
+    }
+
+    /// The same, but whoever asks for several waits for them himself.
+    pub(crate) fn begin_commit(
+        &self,
+        op: Op<'_>,
+        when: Precondition,
+        unix_s: u64,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Commit {
         match &op {
             Op::Put(topic, _) => tracing::debug!("to be published: {topic}"),
             Op::Delete(topic) => tracing::debug!("to be deleted: {topic}"),
@@ -93,7 +108,7 @@ impl Shared {
         }
         match self.hub.admit(op, when, unix_s) {
             Ok(entry) => self.sequencer.commit(self, entry, back),
-            Err(refusal) => Some(Err(refusal.into())),
+            Err(refusal) => Commit::Known(Err(refusal.into())),
         }
     }
 
@@ -143,6 +158,8 @@ pub(crate) struct Context {
     is_logging: bool,
     /// What of it the worker has to carry out.
     pub(crate) orders: VecDeque<Order>,
+    /// What came of changes, of which connections have yet to be told.
+    pub(crate) committed: VecDeque<(Ticket, Outcome)>,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
@@ -189,6 +206,7 @@ impl Context {
             mail: VecDeque::new(),
             is_logging: false,
             orders: VecDeque::new(),
+            committed: VecDeque::new(),
             rng: Rng::new(seed),
             shared,
             routes: stats.routes.renew(&settings.lookups),
@@ -321,6 +339,7 @@ impl Context {
             shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
+            committed: _,
             cost: _, lines: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,

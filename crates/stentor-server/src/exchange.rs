@@ -11,13 +11,13 @@ use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
 use crate::mailbox::Mailbox;
-use crate::order::{Outcome, ReturnAddress, Ticket};
+use crate::order::{Commit, Due, Outcome, ReturnAddress, Ticket};
 use crate::response::Reply;
 use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
 use std::sync::Arc;
-use stentor_hub::{Op, Precondition};
+use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::RequestBuf;
@@ -128,12 +128,26 @@ impl Exchange<'_> {
         Answer::Now
     }
 
-    /// Has a change made for this request. `None` if the connection is told later what came of it;
-    /// `line` tells it from other changes of the request.
-    pub(crate) fn commit(&self, op: Op<'_>, when: Precondition, line: u64) -> Option<Outcome> {
+    /// Has a change made for this request. `None` if the connection is told later what came of it.
+    pub(crate) fn commit(&self, op: Op<'_>, when: Precondition) -> Option<Outcome> {
+        self.shared.commit(op, when, self.unix_s, &|| self.back(0))
+    }
+
+    /// Has one of many changes made; `line` tells it from the others.
+    pub(crate) fn commit_line(&self, op: Op<'_>, line: u64) -> Commit {
+        let back = || self.back(line);
+        self.shared.begin_commit(op, Precondition::None, self.unix_s, &back)
+    }
+
+    /// Has the connection told of this line once it is kept as promised. `Some` if it is already,
+    /// or will not be.
+    pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) -> Option<Outcome> {
+        self.shared.sequencer.when_kept(applied, due, self.back(line))
+    }
+
+    fn back(&self, line: u64) -> ReturnAddress {
         let ticket = Ticket { line, ..self.ticket };
-        let back = || ReturnAddress::Worker(Arc::clone(self.mailbox), ticket);
-        self.shared.commit(op, when, self.unix_s, &back)
+        ReturnAddress::Worker(Arc::clone(self.mailbox), ticket)
     }
 
     /// The request is answered when what it awaits is there.

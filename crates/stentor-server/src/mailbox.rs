@@ -17,8 +17,8 @@ pub(crate) enum Order {
     Drain,
     /// Go by these settings from now on.
     Reload(Arc<Settings>),
-    /// Tell the connection what came of its change.
-    Committed(Ticket, Box<Outcome>),
+    /// Tell connections what came of their changes.
+    Committed(Vec<(Ticket, Outcome)>),
 }
 
 /// Something a worker is told.

@@ -10,7 +10,7 @@ use crate::mailbox::{Mailbox, Order};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use stentor_hub::{Applied, Entry, Place, Refusal};
+use stentor_hub::{Applied, Entry, Keep, Place, Refusal};
 use stentor_io::Peer;
 use stentor_wire::status::Status;
 
@@ -77,30 +77,46 @@ impl fmt::Display for CommitError {
 
 impl std::error::Error for CommitError {}
 
+/// What has become of an admitted entry.
+pub(crate) enum Commit {
+    /// It is known what came of it.
+    Known(Outcome),
+    /// Whoever asked is told what comes of it, once. Whoever asks for several may be told in any
+    /// order: not all are promised the same.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a broker does so; so far a test is one"))]
+    Later,
+    /// It was applied, and is not kept yet as was promised: see [`Sequencer::when_kept`].
+    Applied(Applied, Due),
+}
+
+/// Up to which number everything has to be kept, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Due {
+    pub(crate) seq: u64,
+    pub(crate) keep: Keep,
+}
+
 /// Whoever gives changes their places.
 pub(crate) trait Sequencer: Send + Sync {
-    /// Has an admitted entry committed and applied. `None` if that takes a while: then `back` is
-    /// told what came of it, once. Whoever asks for several may be told in any order: not all are
-    /// promised the same.
-    fn commit(
-        &self,
-        shared: &Shared,
-        entry: Entry<'_>,
-        back: &dyn Fn() -> ReturnAddress,
-    ) -> Option<Outcome>;
+    /// Has an admitted entry committed and applied. If that takes a while, `back` is told.
+    fn commit(&self, shared: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress)
+    -> Commit;
+
+    /// Has `back` told of a change that was applied, once it is kept as promised, and with it all
+    /// that came before. `Some` if that is known now.
+    fn when_kept(&self, applied: Applied, due: Due, back: ReturnAddress) -> Option<Outcome>;
 }
 
 /// The order is made here and nowhere kept: an entry has its place as soon as it is applied.
 pub(crate) struct InMemory;
 
 impl Sequencer for InMemory {
-    fn commit(
-        &self,
-        shared: &Shared,
-        entry: Entry<'_>,
-        _: &dyn Fn() -> ReturnAddress,
-    ) -> Option<Outcome> {
-        Some(shared.apply(entry, Place::Next))
+    fn commit(&self, shared: &Shared, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        Commit::Known(shared.apply(entry, Place::Next))
+    }
+
+    fn when_kept(&self, applied: Applied, _: Due, _: ReturnAddress) -> Option<Outcome> {
+        Some(Ok(applied))
     }
 }
 
@@ -132,12 +148,33 @@ pub(crate) enum ReturnAddress {
 
 impl ReturnAddress {
     /// Tells what came of it. If nobody waits any more, nobody is told.
+    #[cfg(test)]
     pub(crate) fn tell(self, outcome: Outcome) {
-        match self {
-            ReturnAddress::Worker(mailbox, ticket) => {
-                mailbox.put(Order::Committed(ticket, Box::new(outcome)));
-            }
-            ReturnAddress::Thread(sender) => drop(sender.send(outcome)),
+        Telling::default().add(self, outcome);
+    }
+}
+
+/// What came of many changes: each worker is told of all of its own at once, when this is dropped.
+#[derive(Default)]
+pub(crate) struct Telling(Vec<(Arc<Mailbox>, Vec<(Ticket, Outcome)>)>);
+
+impl Telling {
+    pub(crate) fn add(&mut self, back: ReturnAddress, outcome: Outcome) {
+        let (mailbox, ticket) = match back {
+            ReturnAddress::Worker(mailbox, ticket) => (mailbox, ticket),
+            ReturnAddress::Thread(sender) => return drop(sender.send(outcome)),
+        };
+        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &mailbox)) {
+            Some((_, told)) => told.push((ticket, outcome)),
+            None => self.0.push((mailbox, vec![(ticket, outcome)])),
+        }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        for (mailbox, told) in self.0.drain(..) {
+            mailbox.put(Order::Committed(told));
         }
     }
 }

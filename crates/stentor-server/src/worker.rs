@@ -215,8 +215,19 @@ impl Worker {
     /// Empties the mailbox.
     pub(crate) fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
         self.cx.take_mail();
+        // What a panic has left.
+        self.tell_committed(io);
         while let Some(order) = self.cx.orders.pop_front() {
             self.execute(io, order);
+        }
+    }
+
+    /// Tells connections what came of their changes.
+    fn tell_committed<B: Backend>(&mut self, io: &mut B) {
+        while let Some((ticket, outcome)) = self.cx.committed.pop_front() {
+            let peer = ticket.peer;
+            self.cx.begin_visit();
+            self.with(peer, |connection, cx| connection.committed(cx, io, peer, ticket, outcome));
         }
     }
 
@@ -264,12 +275,9 @@ impl Worker {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
-            Order::Committed(ticket, outcome) => {
-                let peer = ticket.peer;
-                self.cx.begin_visit();
-                self.with(peer, |connection, cx| {
-                    connection.committed(cx, io, peer, ticket, *outcome)
-                });
+            Order::Committed(told) => {
+                self.cx.committed.extend(told);
+                self.tell_committed(io);
             }
         }
     }

@@ -48,6 +48,7 @@ struct State {
     /// At the call after so many the power goes.
     calls_left: Option<u64>,
     is_down: bool,
+    panics: bool,
 }
 
 type Names = BTreeMap<String, usize>;
@@ -87,6 +88,7 @@ impl SimDisk {
             capacity: u64::MAX,
             calls_left: None,
             is_down: false,
+            panics: false,
         })))
     }
 
@@ -112,6 +114,11 @@ impl SimDisk {
     /// The power goes after so many more calls.
     pub fn cut_power_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);
+    }
+
+    /// The next call does not come back: whoever makes it has a bug.
+    pub fn panic(&self) {
+        self.state().panics = true;
     }
 
     /// Whether the power went.
@@ -156,6 +163,7 @@ impl SimDisk {
         percent: impl Fn(&DiskFaults) -> u8,
     ) -> Result<(MutexGuard<'_, State>, bool), DiskError> {
         let mut state = self.state();
+        assert!(!std::mem::take(&mut state.panics), "a bug, as asked for");
         if state.is_down {
             return Err(failed("reach", "the disk"));
         }

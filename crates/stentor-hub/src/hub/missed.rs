@@ -71,7 +71,8 @@ impl Hub {
             (Some(tombstone), _) => tombstone.missed(span, out),
             // It came back before the tombstones were locked; now it can neither come nor go.
             (None, Some(ByName(topic))) => return topic.missed(span, bytes_max, out),
-            (None, None) => tombstones.forgotten_seq(span),
+            (None, None) if span.is_from_nothing() => 0,
+            (None, None) => tombstones.forgotten_seq(topic),
         };
         Missed { upto: span.upto, lost_seq }
     }

@@ -8,8 +8,8 @@
 //! everything up to [`Restored::upto_seq`] was applied, the hub is as it was then.
 //!
 //! Behind the magic bytes come sections, each with its length (four bytes, little-endian) and a
-//! byte that says what it is: `B` the beginning, `R` terms, `D` a deletion, `T` a topic, `E` the
-//! end. Terms are written with an index when something first refers to them by it. The
+//! byte that says what it is: `B` the beginning, `R` terms, `U` topics that were not stored, `D` a
+//! deletion, `T` a topic, `E` the end. Terms are written with an index when something first refers to them by it. The
 //! first are the rules that were in force. Numbers and texts are as in `codec.rs`.
 
 use std::collections::HashMap;
@@ -24,7 +24,9 @@ use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule,
 use crate::event::Event;
 use crate::id::Epoch;
 use crate::message::{Message, PublishedAt};
+use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
+use crate::tombstones::{UNSTORED_MAX, Unstored};
 use crate::topic::{ByName, Topic};
 
 /// A snapshot that is being written.
@@ -60,6 +62,7 @@ impl Snapshot {
         let tombstones = hub.tombstones.read().unwrap_or_else(PoisonError::into_inner);
         let deletions: Vec<Event> = tombstones.deletions().cloned().collect();
         let (floor, undone) = tombstones.marks();
+        let unstored: Vec<Unstored> = tombstones.unstored().cloned().collect();
         drop(tombstones);
         drop(sequence);
 
@@ -71,6 +74,15 @@ impl Snapshot {
         snapshot.put_section(BEGIN, out);
         for terms in rules {
             snapshot.index_of(&terms, out);
+        }
+        for Unstored { upto, rules } in unstored {
+            put_varint(&mut snapshot.section, upto);
+            put_varint(&mut snapshot.section, rules.len() as u64);
+            for (pattern, is_stored) in rules {
+                put_bytes(&mut snapshot.section, pattern.as_str().as_bytes());
+                snapshot.section.push(u8::from(is_stored));
+            }
+            snapshot.put_section(UNSTORED, out);
         }
         for deletion in &deletions {
             let terms = snapshot.index_of(deletion.message.terms(), out);
@@ -289,6 +301,7 @@ impl Restore<'_> {
         match reader.byte()? {
             BEGIN if self.begin.is_none() && !self.has_holes => self.read_begin(reader),
             TERMS => self.read_terms(reader),
+            UNSTORED => self.read_unstored(reader),
             DELETION => self.read_deletion(reader),
             TOPIC => self.read_topic(reader),
             END => {
@@ -309,18 +322,19 @@ impl Restore<'_> {
     }
 
     fn read_terms(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        let lost = Begin { seq: 0, published: 0, floor: 0, undone: 0, rules: 0 };
-        let Begin { seq, published, floor, undone, rules } = match &self.begin {
-            Some(begin) => begin,
-            None if self.has_holes => &lost,
-            None => return Err(MALFORMED),
-        };
+        if self.begin.is_none() && !self.has_holes {
+            return Err(MALFORMED);
+        }
         let [index, generation] = reader.varints()?;
         let terms = Terms { epoch: self.hub.epoch, generation, rule: reader.rule()? };
         if self.terms.insert(index, Arc::new(terms)).is_some() {
             return Err(MALFORMED);
         }
-        if self.terms.len() as u64 == *rules && !self.has_holes {
+        // With a hole the topics that are left follow the rules of this hub.
+        let begin = self.begin.as_ref().filter(|_| !self.has_holes);
+        if let Some(Begin { seq, published, floor, undone, rules }) = begin
+            && self.terms.len() as u64 == *rules
+        {
             let in_force = (0..*rules).map(|index| self.terms.get(&index).cloned());
             let in_force = in_force.collect::<Option<_>>().ok_or(MALFORMED)?;
             let mut sequence = self.hub.sequence();
@@ -332,6 +346,27 @@ impl Restore<'_> {
             self.hub.tombstones_mut().set_marks(*floor, *undone);
             self.has_rules = true;
         }
+        Ok(())
+    }
+
+    fn read_unstored(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
+        let [upto, count] = reader.varints()?;
+        let rule = |_| {
+            let pattern = Pattern::parse(reader.text()?).map_err(|_| MALFORMED)?;
+            Ok((pattern, reader.flag()?))
+        };
+        let rules = (0..count).map(rule).collect::<Result<_, &'static str>>()?;
+        let mut tombstones = self.filling()?.tombstones_mut();
+        // Each is of other rules than the one before, and none was forgotten.
+        let next = Unstored { upto, rules };
+        let is_next = tombstones
+            .unstored()
+            .last()
+            .is_none_or(|last| last.upto <= upto && last.rules != next.rules);
+        if !is_next || tombstones.unstored().count() == UNSTORED_MAX {
+            return Err(MALFORMED);
+        }
+        tombstones.forget(next);
         Ok(())
     }
 
@@ -394,11 +429,7 @@ impl Restore<'_> {
         let [terms, seq, unix_s] = reader.varints()?;
         self.greatest_seq = self.greatest_seq.max(seq);
         let unix_s = u32::try_from(unix_s).map_err(|_| MALFORMED)?;
-        let shares_second = match reader.byte()? {
-            0 => false,
-            1 => true,
-            _ => return Err(MALFORMED),
-        };
+        let shares_second = reader.flag()?;
         Ok((self.terms_at(terms, topic)?, seq, PublishedAt { unix_s, shares_second }))
     }
 
@@ -417,6 +448,7 @@ const MAGIC: &[u8] = b"stentor snapshot\x01";
 
 const BEGIN: u8 = b'B';
 const TERMS: u8 = b'R';
+const UNSTORED: u8 = b'U';
 const DELETION: u8 = b'D';
 const TOPIC: u8 = b'T';
 const END: u8 = b'E';

@@ -526,12 +526,38 @@ fn a_hub_forgets_what_was_not_stored() {
         publish(&hub, topic, "y");
         assert_eq!(lost(topic, 6), 10, "{topic}");
     }
-    let all = hub_with(vec![]);
+    let told = |pattern: &str, since| {
+        let pattern = Pattern::parse(pattern).unwrap();
+        let span = Span { since, upto: hub.seq(), mode: Mode::Latest };
+        let share = Share { steps: 99, bytes: usize::MAX };
+        hub.missed_by_pattern(&pattern, span, None, share, &mut Vec::new()).missed.lost_seq
+    };
+    for pattern in ["/none/*", "/**", "/*/a", "/none/**"] {
+        assert_eq!((told(pattern, 1), told(pattern, 0)), (10, 0), "{pattern}");
+    }
+    assert_eq!([told("/*", 1), told("/kept/**", 1), lost("/never", 1)], [0; 3]);
+    // Two other sets of rules, and the first is forgotten: then everybody is told.
+    for (others, upto) in [("/b/*", 20), ("/c/*", 30)] {
+        let others = |keep| Rule { keep: Some(keep), ..rule(others, 1, 1000) };
+        hub.set_rules(vec![others(Keep::None)]);
+        hub.forget_unstored(upto, Keep::Synced);
+        hub.set_rules(vec![others(Keep::Synced)]);
+    }
+    assert_eq!([told("/b/*", 1), told("/c/**", 1), told("/kept/**", 1)], [20, 30, 10]);
+    let all = hub_with(vec![Rule { keep: Some(Keep::Memory), ..rule("/kept/**", 1, 1000) }]);
     publish(&all, "/a", "x");
     all.forget_unstored(10, Keep::Synced);
     assert_eq!((all.seq(), all.counts().topics), (1, 1), "everything is stored");
     all.forget_unstored(10, Keep::None);
     assert_eq!((all.seq(), all.counts().topics), (10, 0), "nothing is, unless a rule says so");
+    let forgotten = |topic| all.tombstones_mut().forgotten_seq(topic);
+    assert_eq!([forgotten("/a"), forgotten("/kept/a")], [10, 0]);
+    let meets = |pattern| {
+        let pattern = Pattern::parse(pattern).unwrap();
+        let span = Span { since: 1, upto: 10, mode: Mode::All };
+        all.tombstones_mut().missed(&pattern, span, &mut Vec::new())
+    };
+    assert_eq!([meets("/kept/*"), meets("/kept/**"), meets("/**"), meets("/*/a")], [0, 0, 10, 10]);
 }
 
 #[test]

@@ -2,16 +2,21 @@
 //!
 //! Each line is published as soon as it is complete. A bad line is reported by its number and the
 //! others still count, so a stream may run for as long as the connection does.
+//!
+//! What arrived together waits together: lines that were applied one behind the other are kept as
+//! promised when the last of them is.
 
 use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
-use crate::order::Outcome;
+use crate::order::{Commit, Due, Outcome};
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Op, Precondition};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
@@ -28,8 +33,40 @@ pub(crate) struct Bulk {
     failed: u64,
     last_id: Option<Id>,
     errors: Vec<LineError>,
-    /// Lines of which it is not known yet what came of them.
+    /// Lines that wait for the last of them, which is told of.
+    groups: VecDeque<Group>,
+    /// The group that is being put together, and what its last line became.
+    group: Option<(Group, Applied, Due)>,
+    /// Lines of which it is not known yet what came of them,
     uncommitted: usize,
+    /// and what they are counted as.
+    uncommitted_bytes: usize,
+}
+
+/// Lines that were applied.
+#[derive(Debug, Default)]
+struct Group {
+    /// Their numbers.
+    runs: Vec<RangeInclusive<u64>>,
+    bytes: usize,
+}
+
+impl Group {
+    fn add(&mut self, line: u64, bytes: usize) {
+        self.bytes += bytes;
+        match self.runs.last_mut() {
+            Some(run) if *run.end() + 1 == line => *run = *run.start()..=line,
+            _ => self.runs.push(line..=line),
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.runs.last().map_or(0, |run| *run.end())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().cloned().flatten()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +98,7 @@ struct Report<'a> {
 
 // Nothing is packed with lines of which it is not known what came of them.
 packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors }
-    without { uncommitted });
+    without { groups, group, uncommitted, uncommitted_bytes });
 packed!(struct LineError { line, error });
 
 impl Bulk {
@@ -81,11 +118,12 @@ impl Bulk {
             data = rest;
         }
         self.keep(x, data);
+        self.await_group(x);
     }
 
     /// Whether so many lines are under way that no more are taken.
     pub(crate) fn is_full(&self) -> bool {
-        self.uncommitted >= UNCOMMITTED_LINES_MAX
+        self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX
     }
 
     /// Whether it is known of all lines what came of them.
@@ -93,10 +131,17 @@ impl Bulk {
         self.uncommitted == 0
     }
 
-    /// What came of a line that took a while.
+    /// What came of a line that took a while, and of those that waited for it.
     pub(crate) fn committed(&mut self, stats: &Stats, line: u64, outcome: Outcome) {
-        self.uncommitted -= 1;
-        self.note(stats, line, id_of(outcome));
+        let at = self.groups.iter().position(|group| group.last() == line);
+        match at.and_then(|at| self.groups.remove(at)) {
+            Some(group) => self.note_group(stats, &group, outcome),
+            None => {
+                self.uncommitted -= 1;
+                self.uncommitted_bytes -= LINE_ALONE_BYTES;
+                self.note(stats, line, id_of(outcome));
+            }
+        }
     }
 
     /// The stream is over: says what came of it, once that is known of every line.
@@ -147,17 +192,51 @@ impl Bulk {
             false if line.trim_ascii().is_empty() => return,
             false => parse(line, x.settings),
         };
-        let outcome = match put {
-            Ok(put) => match x.commit(put, Precondition::None, self.line) {
-                Some(outcome) => id_of(outcome),
-                None => {
-                    self.uncommitted += 1;
-                    return;
-                }
-            },
+        let outcome = match put.map(|put| x.commit_line(put, self.line)) {
+            Ok(Commit::Known(outcome)) => id_of(outcome),
+            Ok(Commit::Later) => {
+                self.uncommitted += 1;
+                self.uncommitted_bytes += LINE_ALONE_BYTES;
+                return;
+            }
+            Ok(Commit::Applied(applied, due)) => {
+                let bytes = line.len().max(LINE_BYTES_MIN);
+                self.uncommitted += 1;
+                self.uncommitted_bytes += bytes;
+                let group = self.group.take();
+                let (mut group, due) =
+                    group.map_or((Group::default(), due), |(group, _, before)| {
+                        // Whoever is promised more than the last line is owed it all the same.
+                        let keep =
+                            if before.keep == Keep::Synced { Keep::Synced } else { due.keep };
+                        (group, Due { keep, ..due })
+                    });
+                group.add(self.line, bytes);
+                self.group = Some((group, applied, due));
+                return;
+            }
             Err(error) => Err(error),
         };
         self.note(x.reply.stats, self.line, outcome);
+    }
+
+    /// No more of what arrived together comes: asks to be told when all of it is kept.
+    fn await_group(&mut self, x: &Exchange<'_>) {
+        let Some((group, applied, due)) = self.group.take() else { return };
+        match x.when_kept(applied, due, group.last()) {
+            Some(outcome) => self.note_group(x.reply.stats, &group, outcome),
+            None => self.groups.push_back(group),
+        }
+    }
+
+    /// Takes note of what came of the last line of a group, and so of all of them.
+    fn note_group(&mut self, stats: &Stats, group: &Group, outcome: Outcome) {
+        let outcome = id_of(outcome);
+        for line in group.lines() {
+            self.uncommitted -= 1;
+            self.note(stats, line, outcome.clone());
+        }
+        self.uncommitted_bytes -= group.bytes;
     }
 
     /// Takes note of what came of a line.
@@ -230,9 +309,15 @@ fn unescaped(raw: &str) -> Option<&str> {
     memchr::memchr(b'\\', text.as_bytes()).is_none().then_some(text)
 }
 
-/// So many lines may be under way: more than a store or a broker takes at once, and few enough for
-/// one connection to have in memory.
-const UNCOMMITTED_LINES_MAX: usize = 4_096;
+/// Of so many bytes of lines it may be unknown what came of them: more than a store or a broker
+/// takes at once, and few enough for one connection to have in memory.
+const UNCOMMITTED_BYTES_MAX: usize = 4 << 20;
+
+/// A line that waits for itself is counted as so many of them,
+const LINE_ALONE_BYTES: usize = 1 << 10;
+
+/// and one of many as so many at least.
+const LINE_BYTES_MIN: usize = 128;
 
 #[cfg(test)]
 mod tests {

@@ -200,7 +200,7 @@ impl Upload {
 /// Has a change committed, and answers once it is known what came of it.
 fn commit(x: &mut Exchange<'_>, op: Op<'_>, when: Precondition) -> Answer {
     let is_deletion = matches!(op, Op::Delete(_));
-    match x.commit(op, when, 0) {
+    match x.commit(op, when) {
         Some(outcome) => {
             answer(x, is_deletion, outcome);
             Answer::Now

@@ -2,10 +2,10 @@
 //! what a store or a broker does to the server, and more.
 
 use crate::context::Shared;
-use crate::order::{CommitError, Outcome, ReturnAddress, Sequencer};
+use crate::order::{Commit, CommitError, Due, Outcome, ReturnAddress, Sequencer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Entry, Place};
+use stentor_hub::{Applied, Entry, Place};
 use stentor_io::Rng;
 
 /// The entries that wait for their places.
@@ -49,14 +49,13 @@ impl Late {
 }
 
 impl Sequencer for Arc<Late> {
-    fn commit(
-        &self,
-        _: &Shared,
-        entry: Entry<'_>,
-        back: &dyn Fn() -> ReturnAddress,
-    ) -> Option<Outcome> {
+    fn commit(&self, _: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
         self.queue.lock().unwrap().push_back((entry.into_owned(), back()));
-        None
+        Commit::Later
+    }
+
+    fn when_kept(&self, _: Applied, _: Due, _: ReturnAddress) -> Option<Outcome> {
+        unreachable!("nothing is applied before it is told")
     }
 }
 

@@ -25,7 +25,7 @@ use rewrite::Rewriting;
 pub(crate) use writer::{Stats, Writer};
 
 use crate::context::Shared;
-use crate::order::{CommitError, Outcome, ReturnAddress, Sequencer};
+use crate::order::{Commit, CommitError, Due, Outcome, ReturnAddress, Sequencer, Telling};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,10 @@ use stentor_store::Progress;
 pub(crate) struct Intake {
     waiting: Mutex<Waiting>,
     bell: Condvar,
-    /// The thread waits for the bell.
-    is_asleep: AtomicBool,
+    /// What the thread that waits for the bell is to be woken for.
+    sleep: AtomicU8,
+    /// So much waits that it is to be woken for that.
+    is_pressing: AtomicBool,
     /// Everything up to this number outlives the process,
     written_seq: AtomicU64,
     /// everything up to this one a loss of power,
@@ -129,6 +131,19 @@ struct Waiting {
     answers: Vec<Unanswered>,
     /// Nothing more will come.
     is_over: bool,
+    /// Nobody takes anything out any more.
+    is_abandoned: bool,
+}
+
+/// How the thread that writes sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sleep {
+    /// It does not.
+    None,
+    /// Whoever waits for an answer wakes it, and whoever brings much. The rest has time.
+    Light,
+    /// Anything wakes it.
+    Sound,
 }
 
 /// What has happened.
@@ -143,8 +158,7 @@ enum News {
 
 /// A change that was applied, and whose publisher waits.
 struct Unanswered {
-    seq: u64,
-    keep: Keep,
+    due: Due,
     applied: Applied,
     back: ReturnAddress,
 }
@@ -165,7 +179,8 @@ impl Intake {
         Intake {
             waiting: Mutex::default(),
             bell: Condvar::new(),
-            is_asleep: AtomicBool::new(false),
+            sleep: AtomicU8::new(Sleep::None as u8),
+            is_pressing: AtomicBool::new(false),
             written_seq: AtomicU64::new(0),
             synced_seq: AtomicU64::new(0),
             reserved_seq: AtomicU64::new(0),
@@ -189,6 +204,19 @@ impl Intake {
         self.synced_seq.load(Ordering::Acquire)
     }
 
+    /// The thread that took things out is gone: nobody is to wait for it, now or later, and nothing
+    /// more is taken.
+    pub(crate) fn abandon(&self) {
+        self.state.store(DiskState::Failed as u8, Ordering::Release);
+        let mut waiting = self.waiting();
+        waiting.is_abandoned = true;
+        let Waiting { news, answers, .. } = &mut *waiting;
+        let (_news, answers) = (std::mem::take(news), std::mem::take(answers));
+        drop(waiting);
+        let mut telling = Telling::default();
+        answers.into_iter().for_each(|it| telling.add(it.back, Err(CommitError::Failed)));
+    }
+
     /// Nothing more comes: the thread writes down what there is, and ends.
     pub(crate) fn end(&self) {
         self.waiting().is_over = true;
@@ -203,7 +231,7 @@ impl Intake {
         let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
         let disk = self.disk();
         let has_room = disk == DiskState::Well && !self.is_full.load(Ordering::Acquire);
-        if is_reserved && (has_room || hub.keep(topic).unwrap_or(self.keep) == Keep::None) {
+        if is_reserved && (has_room || self.or_default(hub.keep(topic)) == Keep::None) {
             return None;
         }
         Some(match disk {
@@ -222,35 +250,34 @@ impl Intake {
         }
     }
 
-    /// The answer, if its time has come; else it is given later.
-    fn answer(&self, answer: Unanswered) -> Option<Outcome> {
-        let mut waiting = self.waiting();
-        // Under the lock: whoever raises the number looks at all who wait after that.
-        if answer.seq <= self.kept_seq(answer.keep) {
-            return Some(Ok(answer.applied));
-        }
-        waiting.answers.push(answer);
-        drop(waiting);
-        self.ring();
-        None
+    /// What is promised for a message whose rule says this.
+    fn or_default(&self, keep: Option<Keep>) -> Keep {
+        keep.unwrap_or(self.keep)
     }
 
-    /// Takes out all that waits; if nothing does, waits so long for something.
-    fn take(&self, patience: Duration, into: &mut Waiting) {
+    /// Takes out all that waits. Sleeps before, so long at most, if there is nothing to do yet.
+    fn take(&self, patience: Duration, sleep: Sleep, into: &mut Waiting) {
         let mut waiting = self.waiting();
-        if waiting.is_empty() && !patience.is_zero() {
-            self.is_asleep.store(true, Ordering::SeqCst);
+        let may_sleep = match sleep {
+            Sleep::None => false,
+            Sleep::Light => !waiting.is_urgent(),
+            Sleep::Sound => waiting.is_empty(),
+        };
+        if may_sleep && !patience.is_zero() {
+            self.sleep.store(sleep as u8, Ordering::SeqCst);
             let woken = self.bell.wait_timeout(waiting, patience);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-            self.is_asleep.store(false, Ordering::SeqCst);
+            self.sleep.store(Sleep::None as u8, Ordering::SeqCst);
         }
         std::mem::swap(&mut *waiting, into);
         waiting.is_over = into.is_over;
+        self.is_pressing.store(false, Ordering::SeqCst);
         self.is_full.store(false, Ordering::Release);
     }
 
+    /// Wakes the thread if it sleeps.
     fn ring(&self) {
-        if self.is_asleep.swap(false, Ordering::SeqCst) {
+        if self.sleep.swap(Sleep::None as u8, Ordering::SeqCst) != Sleep::None as u8 {
             // Behind the lock: it sleeps, or is awake and sees what came.
             drop(self.waiting());
             self.bell.notify_one();
@@ -266,13 +293,24 @@ impl Waiting {
     fn is_empty(&self) -> bool {
         self.news.is_empty() && self.answers.is_empty() && !self.is_over
     }
+
+    /// Somebody waits for what is here, or it is much.
+    fn is_urgent(&self) -> bool {
+        !self.answers.is_empty() || self.bytes > BATCH_BYTES || self.is_over
+    }
 }
 
 impl Subscriber for Intake {
     fn notify(&self, event: &Event) {
         let mut waiting = self.waiting();
-        if event.message.keep().unwrap_or(self.keep) != Keep::None {
+        if waiting.is_abandoned {
+            return;
+        }
+        if self.or_default(event.message.keep()) != Keep::None {
             waiting.bytes += event.message.kept_bytes();
+            if waiting.bytes > BATCH_BYTES {
+                self.is_pressing.store(true, Ordering::SeqCst);
+            }
             if waiting.bytes > WAITING_BYTES_MAX {
                 self.is_full.store(true, Ordering::Release);
             }
@@ -289,37 +327,49 @@ impl Subscriber for Intake {
     }
 
     fn wake(&self) {
-        self.ring();
+        let sleep = self.sleep.load(Ordering::SeqCst);
+        let is_pressing = || self.is_pressing.load(Ordering::SeqCst);
+        if sleep == Sleep::Sound as u8 || sleep == Sleep::Light as u8 && is_pressing() {
+            self.ring();
+        }
     }
 }
 
 /// The order is made here; the store keeps it.
 impl Sequencer for Arc<Intake> {
-    fn commit(
-        &self,
-        shared: &Shared,
-        entry: Entry<'_>,
-        back: &dyn Fn() -> ReturnAddress,
-    ) -> Option<Outcome> {
+    fn commit(&self, shared: &Shared, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
         if let Some(refusal) = self.refusal(&shared.hub, &entry) {
-            return Some(Err(refusal));
+            return Commit::Known(Err(refusal));
         }
         let applied = match shared.apply(entry, Place::Next) {
             Ok(applied) => applied,
-            Err(refusal) => return Some(Err(refusal)),
+            Err(refusal) => return Commit::Known(Err(refusal)),
         };
         let message = match &applied {
             Applied::Put(Published { message, .. }) => message,
             Applied::Deleted(deletion) => &deletion.message,
-            Applied::Rules(_) | Applied::Known => return Some(Ok(applied)),
+            Applied::Rules(_) | Applied::Known => return Commit::Known(Ok(applied)),
         };
-        let (seq, keep) = (message.seq(), message.keep().unwrap_or(self.keep));
-        match keep {
-            Keep::None | Keep::Memory => Some(Ok(applied)),
-            Keep::Written | Keep::Synced => {
-                self.answer(Unanswered { seq, keep, applied, back: back() })
-            }
+        let due = Due { seq: message.seq(), keep: self.or_default(message.keep()) };
+        match due.keep {
+            Keep::None | Keep::Memory => Commit::Known(Ok(applied)),
+            Keep::Written | Keep::Synced => Commit::Applied(applied, due),
         }
+    }
+
+    fn when_kept(&self, applied: Applied, due: Due, back: ReturnAddress) -> Option<Outcome> {
+        let mut waiting = self.waiting();
+        // Under the lock: whoever raises the number looks at all who wait after that.
+        if due.seq <= self.kept_seq(due.keep) {
+            return Some(Ok(applied));
+        }
+        if waiting.is_abandoned {
+            return Some(Err(CommitError::Failed));
+        }
+        waiting.answers.push(Unanswered { due, applied, back });
+        drop(waiting);
+        self.ring();
+        None
     }
 }
 
@@ -328,3 +378,6 @@ const NUMBERS_UNDER_WAY: u64 = if cfg!(test) { 10 } else { 4_096 };
 
 /// What may wait for the disk, in bytes of messages.
 const WAITING_BYTES_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
+
+/// So many bytes of messages are worth a write, though nobody waits for it.
+const BATCH_BYTES: usize = 256 << 10;

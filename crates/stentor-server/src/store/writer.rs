@@ -4,11 +4,12 @@
 //! of the log, and one sync if anybody was promised one.
 
 use super::rewrite::Pass;
-use super::{DiskState, Intake, News, Rewriting, Unanswered, Waiting};
-use crate::order::CommitError;
+use super::{DiskState, Intake, News, Rewriting, Sleep, Unanswered, Waiting};
+use crate::order::{CommitError, Telling};
 use crate::stats::Histogram;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -102,7 +103,11 @@ impl<D: Disk> Writer<D> {
     /// Takes what waits, for which it waits so long, and does what there is to do. Returns whether
     /// that was the last.
     pub(crate) fn step(&mut self, patience: Duration, now_ms: u64) -> bool {
-        self.intake.take(patience, &mut self.taken);
+        let sleep = match self.sync_at_ms.or(self.witness_at_ms).or(self.retry_at_ms) {
+            Some(_) => Sleep::Light,
+            None => Sleep::Sound,
+        };
+        self.intake.take(patience, sleep, &mut self.taken);
         if !self.taken.news.is_empty() {
             self.witness_at_ms = Some(now_ms + QUIET_MS);
         }
@@ -168,9 +173,9 @@ impl<D: Disk> Writer<D> {
             self.sync_at_ms.get_or_insert(now_ms + SYNC_MS);
         }
         let is_due = self.sync_at_ms.is_some_and(|at| now_ms >= at);
-        if is_due || self.answers.iter().any(|answer| answer.keep == Keep::Synced) {
+        if is_due || self.answers.iter().any(|answer| answer.due.keep == Keep::Synced) {
             self.sync()?;
-        } else {
+        } else if !self.answers.is_empty() {
             self.store.write()?;
         }
         let is_quiet = self.witness_at_ms.is_some_and(|at| now_ms >= at);
@@ -255,14 +260,28 @@ impl<D: Disk> Writer<D> {
     /// whom it cannot be said what will be found of theirs.
     fn answer(&mut self) {
         let is_lost = self.store.is_broken();
-        for answer in std::mem::take(&mut self.answers) {
-            if answer.seq <= self.intake.kept_seq(answer.keep) {
-                answer.back.tell(Ok(answer.applied));
-            } else if is_lost {
-                answer.back.tell(Err(CommitError::Failed));
-            } else {
-                self.answers.push(answer);
-            }
+        let Writer { answers, intake, .. } = self;
+        let is_kept = |answer: &Unanswered| answer.due.seq <= intake.kept_seq(answer.due.keep);
+        let mut telling = Telling::default();
+        for answer in answers.extract_if(.., |answer| is_lost || is_kept(answer)) {
+            let outcome =
+                if is_kept(&answer) { Ok(answer.applied) } else { Err(CommitError::Failed) };
+            telling.add(answer.back, outcome);
+        }
+    }
+
+    /// After a panic: nobody writes any more, and nobody is to wait for it. What is on the disk is
+    /// for the next start to say.
+    fn break_down(mut self) {
+        const SENTENCE: &str = "the thread that writes to the store panicked, which is a bug; \
+                                start the server again";
+        tracing::error!("{SENTENCE}: until then nothing is published");
+        self.stats.errors.add(1);
+        *self.stats.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(SENTENCE.into());
+        self.intake.abandon();
+        let mut telling = Telling::default();
+        for answer in self.answers.drain(..).chain(self.taken.answers.drain(..)) {
+            telling.add(answer.back, Err(CommitError::Failed));
         }
     }
 
@@ -312,11 +331,17 @@ where
     pub(crate) fn start(mut self) -> io::Result<JoinHandle<()>> {
         thread::Builder::new().name("store".to_owned()).spawn(move || {
             let mut snapshots = None;
-            while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
-                if let Some(pass) = self.pass() {
-                    // Without a thread nobody writes it, which it says itself.
-                    snapshots = pass.start().ok();
+            let life = panic::catch_unwind(AssertUnwindSafe(|| {
+                while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
+                    if let Some(pass) = self.pass() {
+                        // Without a thread nobody writes it, which it says itself.
+                        snapshots = pass.start().ok();
+                    }
                 }
+            }));
+            if let Err(reason) = life {
+                self.break_down();
+                panic::resume_unwind(reason);
             }
             self.end();
             // It gives up after a slice, and then nobody has the directory any more.

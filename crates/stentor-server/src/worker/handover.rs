@@ -75,7 +75,7 @@ impl Worker {
         if *drain != Drain::No {
             return Err(DRAINS);
         }
-        if !cx.orders.is_empty() {
+        if !cx.orders.is_empty() || !cx.committed.is_empty() {
             return Err(HAS_ORDERS);
         }
         for index in connections.indices() {

@@ -221,6 +221,7 @@ fn see(hub: &Hub) -> String {
     let tombstones = hub.tombstones.read().unwrap();
     writeln!(seen, "{:?} {:?}", tombstones.marks(), tombstones.deletions().collect::<Vec<_>>())
         .unwrap();
+    writeln!(seen, "{:?}", tombstones.unstored().collect::<Vec<_>>()).unwrap();
     seen
 }
 
@@ -540,4 +541,30 @@ fn what_was_rolled_back_is_known_and_its_numbers_are_not_used_again() {
     let put = hub.publish(name("/a"), Draft::new(*b"x"), Precondition::None, 1).unwrap();
     assert_eq!((put.id.seq, hub.seq()), (41, 41));
     hub.check();
+}
+
+#[test]
+fn which_topics_were_not_stored_is_in_a_snapshot() {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    let rule = |text: &str, keep| Rule { keep, ..Rule::new(Pattern::parse(text).unwrap()) };
+    for (text, upto) in [("/a/*", 10), ("/b/*", 20)] {
+        hub.set_rules(vec![rule("/a/b", None), rule(text, Some(Keep::None))]);
+        hub.forget_unstored(upto, Keep::Synced);
+        // A deletion of a topic that is stored later stays.
+        hub.set_rules(vec![]);
+        for topic in ["/a/c", "/b/c"] {
+            let publish = |data: &'static str| {
+                let put = Op::Put(name(topic), Draft::new(data.as_bytes()));
+                let entry = Entry { op: put, when: Precondition::None, unix_s: 1 };
+                hub.apply(entry, Place::Next).unwrap();
+            };
+            publish("x");
+            hub.delete(name(topic), Precondition::None, 0).unwrap();
+        }
+    }
+    let bytes = snapshot(&hub);
+    let restored = restore(&bytes, 100).unwrap().hub;
+    assert_eq!(see(&restored), see(&hub));
+    assert_eq!(restored.tombstones_mut().unstored().count(), 2);
+    assert_eq!(snapshot(&restored), bytes);
 }

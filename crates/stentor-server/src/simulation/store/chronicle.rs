@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Event, Filter, Hub, Keep, Pattern, Rule, Subscriber};
+use stentor_hub::{Event, Filter, Hub, Keep, Mode, Pattern, Rule, Span, Subscriber};
 
 /// The topics of a run, each with a promise of its own. That of the last changes.
 pub(super) const TOPICS: [(&str, Option<Keep>); 6] = [
@@ -197,6 +197,13 @@ impl Chronicle {
         let all = self.after(topic, 0).filter(|(_, entry)| entry.fate == Fate::Kept);
         let (unstored, kept): (Vec<_>, Vec<_>) =
             all.partition(|(_, entry)| entry.keep == Keep::None);
+        // When its rule said that nothing is stored, what was before may have been forgotten.
+        let (span, mut there) = (Span { since: 0, upto: u64::MAX, mode: Mode::All }, Vec::new());
+        hub.missed(topic, span, usize::MAX, &mut there);
+        let is_there = |seq| there.iter().any(|event| event.seq() == seq);
+        let upto = if topic == FLIP { self.unstored_upto } else { 0 };
+        let forgotten = kept.iter().map(|(seq, _)| *seq);
+        let forgotten: Vec<_> = forgotten.filter(|seq| *seq <= upto && !is_there(*seq)).collect();
         let newest = kept.iter().rev().find(|(seq, _)| *seq <= stored);
         let newest_seq = newest.map_or(0, |(seq, _)| *seq);
         let found = hub.value(topic).map(|value| (value.seq(), value.data().to_vec()));
@@ -224,11 +231,11 @@ impl Chronicle {
         };
         let found_seq = found.as_ref().map(|(seq, _)| *seq);
         assert!(is_right, "{topic} is {found_seq:?}, not {newest:?}; stored up to {stored}");
-        if found.is_none() && expected.is_some() {
-            let dropped: Vec<u64> = kept.iter().map(|(seq, _)| *seq).collect();
-            for seq in dropped.into_iter().filter(|seq| *seq <= stored) {
-                self.entries.get_mut(&seq).unwrap().fate = Fate::Ended;
-            }
+        let is_gone = found.is_none() && expected.is_some();
+        let gone: Vec<u64> =
+            if is_gone { kept.iter().map(|(seq, _)| *seq).collect() } else { forgotten };
+        for seq in gone.into_iter().filter(|seq| *seq <= stored) {
+            self.entries.get_mut(&seq).unwrap().fate = Fate::Ended;
         }
     }
 }

@@ -29,8 +29,10 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(rng: &mut Rng) -> Reader {
-        let filter = match rng.below(3) {
+        let filter = match rng.below(4) {
             0 => "/**",
+            // All of these are stored, always.
+            1 => "/synced/*",
             _ => TOPICS[rng.below(TOPICS.len())].0,
         };
         Reader {

@@ -1,7 +1,7 @@
 //! The store's side of the server one by one, and with threads, which have no seeds.
 
 use super::*;
-use crate::order::{CommitError, Outcome};
+use crate::order::{CommitError, Due, Outcome};
 use std::thread;
 use stentor_hub::Draft;
 use stentor_wire::target::TopicName;
@@ -78,6 +78,42 @@ fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
     disk.set_faults(DiskFaults::default());
     let found = begin(&disk, rules(None)).unwrap().found;
     assert!(found.last >= given && found.lost.iter().any(|range| range.contains(&given)));
+}
+
+#[test]
+fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    let (now, kept) = put(&world, "/synced/a");
+    writer.step(Duration::ZERO, 1);
+    assert!(now.is_none() && kept.try_recv().unwrap().is_ok());
+    let waiting = ["/synced/a", "/written/a"].map(|topic| put(&world, topic));
+    disk.panic();
+    assert!(writer.start().unwrap().join().is_err());
+    for (now, later) in waiting {
+        assert_eq!(
+            (now.is_none(), error(later.try_recv().ok())),
+            (true, Some(CommitError::Failed))
+        );
+    }
+    for topic in ["/synced/a", "/written/a", "/memory/a"] {
+        assert_eq!(error(put(&world, topic).0), Some(CommitError::DiskFailed), "{topic}");
+    }
+    let applied = match put(&world, "/none/a").0 {
+        Some(Ok(applied)) => applied,
+        other => panic!("what is not stored needs nobody who writes: {other:?}"),
+    };
+    // One that was admitted before and asks now.
+    let due = Due { seq: world.shared.hub.seq(), keep: Keep::Synced };
+    let (sender, _) = mpsc::channel();
+    let late = world.shared.sequencer.when_kept(applied, due, ReturnAddress::Thread(sender));
+    assert_eq!(error(late), Some(CommitError::Failed));
+    let complaint = world.shared.store.as_ref().unwrap().complaint().unwrap();
+    assert!(complaint.contains("panicked"), "{complaint}");
+    disk.kill();
+    let begun = begin(&disk, rules(None)).unwrap();
+    assert_eq!(begun.hub.value("/synced/a").map(|value| value.seq()), Some(1));
+    assert!(begun.found.last > world.shared.hub.seq());
 }
 
 /// Whoever comes when: a wake-up that is lost is an answer that never comes.
