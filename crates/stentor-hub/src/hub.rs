@@ -111,11 +111,10 @@ impl Hub {
 
     /// Forgets the topics of which nothing is stored, by the rules in force, in a hub that is made
     /// again: what it has of them is older than what readers saw. Up to the number `seq` all of
-    /// theirs is lost, and readers whose cursor is older are told so. `keep` is what holds where no
-    /// rule says what is stored.
-    pub fn forget_unstored(&self, seq: u64, keep: Keep) {
+    /// theirs is lost, and readers whose cursor is older are told so.
+    pub fn forget_unstored(&self, seq: u64) {
         let mut sequence = self.sequence();
-        let is_stored = |terms: &Terms| terms.rule.keep.unwrap_or(keep) != Keep::None;
+        let is_stored = |terms: &Terms| terms.keep() != Keep::None;
         if sequence.rules.all().iter().all(|terms| is_stored(terms)) {
             return;
         }
@@ -141,8 +140,8 @@ impl Hub {
 
     /// What the rule of a topic says of storing it. Takes the lock.
     #[must_use]
-    pub fn keep(&self, topic: &str) -> Option<Keep> {
-        self.sequence().rules.terms(topic).rule.keep
+    pub fn keep(&self, topic: &str) -> Keep {
+        self.sequence().rules.terms(topic).keep()
     }
 
     /// Goes on after the number `seq`, in a life of the sequence that began in another process:

@@ -329,10 +329,10 @@ impl Message {
         self.seq
     }
 
-    /// What becomes of it when the process ends, if its topic's rule says so.
+    /// What becomes of it when the process ends.
     #[must_use]
-    pub fn keep(&self) -> Option<Keep> {
-        self.terms().rule.keep
+    pub fn keep(&self) -> Keep {
+        self.terms().keep()
     }
 
     /// Whether it says that its topic was deleted: then it has no data.

@@ -23,8 +23,8 @@ pub struct Rule {
     pub cache_control: Option<CacheControl>,
     /// What answers with a value do without.
     pub leave_out: LeaveOut,
-    /// What becomes of the messages when the process ends. `None`: what the server does unless a
-    /// rule says otherwise.
+    /// What becomes of the messages when the process ends, with a store. `None` is as
+    /// [`Keep::Synced`]: a server that does otherwise where no rule says so has rules that do.
     pub keep: Option<Keep>,
 }
 
@@ -86,6 +86,11 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// What becomes of the messages when the process ends.
+    pub(crate) fn keep(&self) -> Keep {
+        self.rule.keep.unwrap_or(Keep::Synced)
+    }
+
     /// Whether only the value is kept: who falls behind then wants the newest and nothing else.
     pub(crate) fn conflates(&self) -> bool {
         self.rule.history <= 1

@@ -7,7 +7,7 @@ use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::compressor::{Compressor, Jobs};
-use crate::config::{ControlAddress, Settings};
+use crate::config::{ControlAddress, Settings, Store};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
@@ -183,7 +183,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     let (recovery, epoch) = open_store(&settings, user.as_ref())?;
     let hub = empty_hub(&settings, epoch, recovery.is_some());
-    let store = recovery.is_some().then(|| Arc::new(StoreState::new(settings.store.keep)));
+    let store = recovery.is_some().then(|| Arc::new(StoreState::new()));
     check_files(&settings)?;
     let (compressor, jobs) = Compressor::new();
     let access = settings.log.access.as_ref();
@@ -379,7 +379,6 @@ impl Server {
             ("pin", running.pin != settings.pin),
             ("user", user != settings.user),
             ("store.path", running.store.path != settings.store.path),
-            ("store.keep", running.store.keep != settings.store.keep),
             ("log.format", running.log.format != settings.log.format),
             ("log.access", running.log.access != settings.log.access),
             ("log.access_format", running.log.access_format != settings.log.access_format),
@@ -400,7 +399,7 @@ impl Server {
             workers: running.workers,
             pin: running.pin,
             user,
-            store: running.store.clone(),
+            store: Store { path: running.store.path.clone(), ..settings.store },
             ..settings
         };
         check_files(&settings)?;
@@ -410,7 +409,7 @@ impl Server {
         settings.limits.message_bytes_max = running.limits.message_bytes_max;
         settings.limits.topics_max = running.limits.topics_max;
         settings.limits.connections_max = running.limits.connections_max;
-        self.commit(Op::Rules(settings.topics.clone())).map_err(|error| {
+        self.commit(Op::Rules(settings.rules())).map_err(|error| {
             StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
         })?;
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
@@ -484,7 +483,7 @@ impl Server {
         let hub = &self.shared.hub;
         let since_us = stentor_io::monotonic_us();
         let mut told_us = since_us;
-        let loaded = load(recovery, hub, self.settings.store.keep, |progress| {
+        let loaded = load(recovery, hub, |progress| {
             store.reading.note(progress);
             let now_us = stentor_io::monotonic_us();
             if now_us - told_us > READING_LOG_US {
@@ -517,7 +516,7 @@ impl Server {
         }
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         store.attach(hub);
-        hub.continue_by(&self.settings.topics, upto_generation);
+        hub.continue_by(&self.settings.rules(), upto_generation);
         self.writer = Some(Writer::new(begun, intake, Arc::clone(hub), stats).start()?);
         store.reading.end();
         Ok(())

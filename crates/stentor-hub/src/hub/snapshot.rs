@@ -39,9 +39,9 @@ pub struct Snapshot {
     terms: HashMap<usize, (u64, Arc<Terms>)>,
     /// A section under construction.
     section: Vec<u8>,
-    /// Topics that are not stored are left out: what holds where no rule says so, and the
-    /// generation of the rules in force when it began.
-    unstored: Option<(Keep, u64)>,
+    /// Topics that are not stored are left out, by rules of this generation, which were in force
+    /// when it began, or later ones.
+    stored_by: Option<u64>,
 }
 
 impl Snapshot {
@@ -54,7 +54,7 @@ impl Snapshot {
             topics: 0,
             terms: HashMap::new(),
             section: Vec::new(),
-            unstored: None,
+            stored_by: None,
         };
         let sequence = hub.sequence();
         let (seq, published) = (sequence.seq, sequence.published);
@@ -94,11 +94,10 @@ impl Snapshot {
         snapshot
     }
 
-    /// Leaves out the topics whose rule says that they are not stored. `keep` is what holds where
-    /// no rule says so.
+    /// Leaves out the topics whose rule says that they are not stored.
     #[must_use]
-    pub fn of_what_is_stored(mut self, hub: &Hub, keep: Keep) -> Snapshot {
-        self.unstored = Some((keep, hub.sequence().rules.generation()));
+    pub fn of_what_is_stored(mut self, hub: &Hub) -> Snapshot {
+        self.stored_by = Some(hub.sequence().rules.generation());
         self
     }
 
@@ -131,9 +130,9 @@ impl Snapshot {
     fn put_topic(&mut self, topic: &Topic, out: &mut Vec<u8>) {
         let (terms, lost_seq, messages) = topic.export();
         // A topic to which the sweep has not come may be stored by now.
-        let is_unstored = self.unstored.is_some_and(|(keep, generation)| {
-            terms.generation >= generation && terms.rule.keep.unwrap_or(keep) == Keep::None
-        });
+        let is_unstored = self
+            .stored_by
+            .is_some_and(|generation| terms.generation >= generation && terms.keep() == Keep::None);
         if messages.is_empty() || is_unstored {
             return;
         }

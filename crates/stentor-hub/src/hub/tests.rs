@@ -513,7 +513,7 @@ fn a_hub_forgets_what_was_not_stored() {
         publish(&hub, topic, "x");
     }
     hub.delete(name("/none/c"), Precondition::None, 0).unwrap();
-    hub.forget_unstored(10, Keep::Synced);
+    hub.forget_unstored(10);
     hub.check();
     assert_eq!(names(&hub.topics("", None, 9)), ["/kept"]);
     assert_eq!((hub.seq(), hub.counts().topics, hub.counts().messages_kept), (10, 1, 1));
@@ -540,15 +540,17 @@ fn a_hub_forgets_what_was_not_stored() {
     for (others, upto) in [("/b/*", 20), ("/c/*", 30)] {
         let others = |keep| Rule { keep: Some(keep), ..rule(others, 1, 1000) };
         hub.set_rules(vec![others(Keep::None)]);
-        hub.forget_unstored(upto, Keep::Synced);
+        hub.forget_unstored(upto);
         hub.set_rules(vec![others(Keep::Synced)]);
     }
     assert_eq!([told("/b/*", 1), told("/c/**", 1), told("/kept/**", 1)], [20, 30, 10]);
     let all = hub_with(vec![Rule { keep: Some(Keep::Memory), ..rule("/kept/**", 1, 1000) }]);
     publish(&all, "/a", "x");
-    all.forget_unstored(10, Keep::Synced);
+    all.forget_unstored(10);
     assert_eq!((all.seq(), all.counts().topics), (1, 1), "everything is stored");
-    all.forget_unstored(10, Keep::None);
+    let kept = Rule { keep: Some(Keep::Memory), ..rule("/kept/**", 1, 1000) };
+    all.set_rules(vec![kept, Rule { keep: Some(Keep::None), ..Rule::default() }]);
+    all.forget_unstored(10);
     assert_eq!((all.seq(), all.counts().topics), (10, 0), "nothing is, unless a rule says so");
     let forgotten = |topic| all.tombstones_mut().forgotten_seq(topic);
     assert_eq!([forgotten("/a"), forgotten("/kept/a")], [10, 0]);

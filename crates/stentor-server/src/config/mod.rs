@@ -395,6 +395,20 @@ impl Settings {
         of_rule.and_then(|(_, content_type)| content_type.as_ref())
     }
 
+    /// The rules that the hub goes by. With them a store knows what was promised for any message it
+    /// has, whatever the settings say when it is read: where a rule says nothing of it, `store.keep`
+    /// is said in the rule, and a rule for all other topics says it of those.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Rule> {
+        let keep = self.store.keep;
+        let mut rules = self.topics.clone();
+        if keep != Keep::Synced {
+            rules.push(Rule::default());
+            rules.iter_mut().for_each(|rule| rule.keep = rule.keep.or(Some(keep)));
+        }
+        rules
+    }
+
     /// The defaults, overridden by the file (if one is named) and then by those of `environment`'s
     /// variables that are ours. Rules across settings are checked by [`Settings::validate`], once
     /// the flags are known too.

@@ -1,6 +1,6 @@
 //! Filling a hub from a store, before anybody may read.
 
-use stentor_hub::{Hub, Keep, Place, Restore, decode_entry};
+use stentor_hub::{Hub, Place, Restore, decode_entry};
 use stentor_io::Disk;
 use stentor_store::{OpenError, Piece, Progress, Recovered, Recovery};
 
@@ -12,15 +12,13 @@ pub(crate) struct Loaded<D: Disk> {
 }
 
 /// Reads a store into an empty hub that has its epoch, and no rules: those in force at any place
-/// are in the store as well. `keep` is what holds where no rule says what is stored. `progress` is
-/// told how far it is.
+/// are in the store as well. `progress` is told how far it is.
 ///
 /// # Errors
 /// What the store says, or a sentence about what is in it. The hub is of no use then.
 pub(crate) fn load<D: Disk>(
     recovery: Recovery<D>,
     hub: &Hub,
-    keep: Keep,
     mut progress: impl FnMut(Progress),
 ) -> Result<Loaded<D>, OpenError> {
     let mut snapshot = None;
@@ -48,7 +46,7 @@ pub(crate) fn load<D: Disk>(
                 }
                 if entry.topic().is_none() {
                     // Under the rules before it, messages may have come that are not here.
-                    hub.forget_unstored(seq, keep);
+                    hub.forget_unstored(seq);
                 }
                 // What was applied before is not judged again.
                 let _ = hub.apply(entry, place);
@@ -64,7 +62,7 @@ pub(crate) fn load<D: Disk>(
         }
         recovered.last = upto_seq;
     }
-    hub.forget_unstored(recovered.last, keep);
+    hub.forget_unstored(recovered.last);
     hub.continue_after(recovered.last, recovered.lost.clone());
     Ok(Loaded { recovered, upto_generation })
 }
@@ -138,7 +136,7 @@ mod tests {
         // The log had these numbers, and a repair found none of it.
         import(&disk, 7, |writer| writer.payload(&slice).map(|()| 0)).unwrap();
         let after = hub();
-        let loaded = load(Recovery::open(disk).unwrap(), &after, Keep::Synced, |_| {}).unwrap();
+        let loaded = load(Recovery::open(disk).unwrap(), &after, |_| {}).unwrap();
         assert_eq!((after.seq(), loaded.recovered.last), (greatest, greatest));
         assert_eq!(put(&after, "/b"), greatest + 1);
     }

@@ -52,8 +52,6 @@ pub(crate) struct Intake {
     state: AtomicU8,
     /// So much waits that no more is taken.
     is_full: AtomicBool,
-    /// What is promised where no rule says so.
-    keep: Keep,
 }
 
 /// How it is with the store, for those who ask.
@@ -73,9 +71,9 @@ pub(crate) struct Reading {
 }
 
 impl StoreState {
-    pub(crate) fn new(keep: Keep) -> StoreState {
+    pub(crate) fn new() -> StoreState {
         StoreState {
-            intake: Arc::new(Intake::new(keep)),
+            intake: Arc::new(Intake::new()),
             stats: Arc::default(),
             reading: Reading::default(),
         }
@@ -175,7 +173,7 @@ pub(crate) enum DiskState {
 }
 
 impl Intake {
-    pub(crate) fn new(keep: Keep) -> Intake {
+    pub(crate) fn new() -> Intake {
         Intake {
             waiting: Mutex::default(),
             bell: Condvar::new(),
@@ -186,7 +184,6 @@ impl Intake {
             reserved_seq: AtomicU64::new(0),
             state: AtomicU8::new(DiskState::Well as u8),
             is_full: AtomicBool::new(false),
-            keep,
         }
     }
 
@@ -231,7 +228,7 @@ impl Intake {
         let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
         let disk = self.disk();
         let has_room = disk == DiskState::Well && !self.is_full.load(Ordering::Acquire);
-        if is_reserved && (has_room || self.or_default(hub.keep(topic)) == Keep::None) {
+        if is_reserved && (has_room || hub.keep(topic) == Keep::None) {
             return None;
         }
         Some(match disk {
@@ -248,11 +245,6 @@ impl Intake {
             Keep::Written => self.written_seq.load(Ordering::Acquire),
             Keep::Synced => self.synced_seq(),
         }
-    }
-
-    /// What is promised for a message whose rule says this.
-    fn or_default(&self, keep: Option<Keep>) -> Keep {
-        keep.unwrap_or(self.keep)
     }
 
     /// Takes out all that waits. Sleeps before, so long at most, if there is nothing to do yet.
@@ -306,7 +298,7 @@ impl Subscriber for Intake {
         if waiting.is_abandoned {
             return;
         }
-        if self.or_default(event.message.keep()) != Keep::None {
+        if event.message.keep() != Keep::None {
             waiting.bytes += event.message.kept_bytes();
             if waiting.bytes > BATCH_BYTES {
                 self.is_pressing.store(true, Ordering::SeqCst);
@@ -350,7 +342,7 @@ impl Sequencer for Arc<Intake> {
             Applied::Deleted(deletion) => &deletion.message,
             Applied::Rules(_) | Applied::Known => return Commit::Known(Ok(applied)),
         };
-        let due = Due { seq: message.seq(), keep: self.or_default(message.keep()) };
+        let due = Due { seq: message.seq(), keep: message.keep() };
         match due.keep {
             Keep::None | Keep::Memory => Commit::Known(Ok(applied)),
             Keep::Written | Keep::Synced => Commit::Applied(applied, due),

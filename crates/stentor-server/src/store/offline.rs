@@ -16,8 +16,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::{
-    CacheControl, ContentType, Draft, Entry, Epoch, Event, EventName, Hub, Id, Keep, Limits, Op,
-    Past, Pattern, Place, Rule,
+    CacheControl, ContentType, Draft, Entry, Epoch, Event, EventName, Hub, Id, Limits, Op, Past,
+    Pattern, Place, Rule,
 };
 use stentor_io::{DiskErrorKind, HostDisk, unix_s};
 use stentor_store::{Damage, OpenError, Recovery};
@@ -288,7 +288,7 @@ fn fill(recovery: Recovery<HostDisk>) -> Result<(Hub, Contents), OpenError> {
     let bytes = recovery.bytes()?;
     let epoch = recovery.epoch().map_or_else(Epoch::random, Epoch::from_number);
     let hub = new_hub(epoch, Vec::new());
-    let Loaded { recovered, .. } = load(recovery, &hub, Keep::Synced, |_| {})?;
+    let Loaded { recovered, .. } = load(recovery, &hub, |_| {})?;
     let contents = Contents {
         epoch,
         topics: hub.counts().topics,

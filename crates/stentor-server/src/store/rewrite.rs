@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use stentor_hub::{Hub, Keep, Snapshot as Slices};
+use stentor_hub::{Hub, Snapshot as Slices};
 use stentor_io::{Disk, DiskError, DiskErrorKind};
 use stentor_store::{Snapshot, SnapshotWriter};
 
@@ -62,12 +62,12 @@ impl Rewriting {
 }
 
 impl<D: Disk> Pass<D> {
-    /// Begins a snapshot of what is stored: `keep` is what holds where no rule says so.
-    pub(super) fn begin(to: SnapshotWriter<D>, hub: Arc<Hub>, keep: Keep) -> (Pass<D>, Rewriting) {
+    /// Begins a snapshot of what is stored.
+    pub(super) fn begin(to: SnapshotWriter<D>, hub: Arc<Hub>) -> (Pass<D>, Rewriting) {
         let (sender, result) = mpsc::channel();
         let waits = Arc::new(());
         let mut slice = Vec::new();
-        let slices = Slices::begin(&hub, &mut slice).of_what_is_stored(&hub, keep);
+        let slices = Slices::begin(&hub, &mut slice).of_what_is_stored(&hub);
         let (result_to, waits_for) = (sender, Arc::downgrade(&waits));
         let pass = Pass { hub, to, slices, slice, result: result_to, waits: waits_for };
         (pass, Rewriting { result, shown: None, _waits: waits })

@@ -296,7 +296,7 @@ impl<D: Disk> Writer<D> {
                 return;
             }
             None => self.store.begin_snapshot().map(|to| {
-                let (pass, rewriting) = Pass::begin(to, Arc::clone(&self.hub), self.intake.keep);
+                let (pass, rewriting) = Pass::begin(to, Arc::clone(&self.hub));
                 (self.pass, self.rewriting) = (Some(pass), Some(rewriting));
             }),
             Some(rewriting) => match rewriting.take(self.pushed_seq) {

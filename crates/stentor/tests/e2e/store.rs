@@ -99,6 +99,24 @@ fn what_is_kept_nowhere_ends_with_the_process_and_its_number_is_not_used_again()
 }
 
 #[test]
+fn what_was_not_stored_has_no_older_value_whatever_the_settings_say_later() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let server = start(&data);
+    server.publish("/a", "stored");
+    stop(server);
+    let flags = ["--workers", "1", "--data", data_flag(&data)];
+    let server = Server::with("", "[store]\nkeep = 'none'\n", &flags);
+    assert_eq!(server.public.get("/a").text(), "stored");
+    let seen = server.publish("/a", "not stored");
+    stop(server);
+    let server = start(&data);
+    server.public.get("/a").expect(404);
+    let next = server.publish("/a", "stored again");
+    assert_eq!(numbered(&next), (numbered(&seen).0, numbered(&seen).1 + 1));
+}
+
+#[test]
 fn a_directory_is_one_processs_and_its_users_alone() {
     let dir = TempDir::new();
     let data = dir.path().join("data");

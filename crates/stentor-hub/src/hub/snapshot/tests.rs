@@ -549,7 +549,7 @@ fn which_topics_were_not_stored_is_in_a_snapshot() {
     let rule = |text: &str, keep| Rule { keep, ..Rule::new(Pattern::parse(text).unwrap()) };
     for (text, upto) in [("/a/*", 10), ("/b/*", 20)] {
         hub.set_rules(vec![rule("/a/b", None), rule(text, Some(Keep::None))]);
-        hub.forget_unstored(upto, Keep::Synced);
+        hub.forget_unstored(upto);
         // A deletion of a topic that is stored later stays.
         hub.set_rules(vec![]);
         for topic in ["/a/c", "/b/c"] {

@@ -109,7 +109,7 @@ impl Chronicle {
             if let Some(data) = &data {
                 assert_eq!(self.by_data.insert(data.clone(), seq), None, "published twice");
             }
-            let keep = message.keep().unwrap_or(Keep::Synced);
+            let keep = message.keep();
             let topic = event.topic().to_owned();
             let entry = Entry { topic, data, keep, is_acknowledged: false, fate: Fate::Kept };
             self.entries.insert(seq, entry);

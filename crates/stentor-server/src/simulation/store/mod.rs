@@ -326,13 +326,13 @@ fn begin(disk: &SimDisk, rules: Vec<stentor_hub::Rule>) -> Result<Begun, OpenErr
     let known = recovery.continued_epoch().map(Epoch::from_number);
     assert_eq!(known.unwrap_or(epoch), epoch, "EPOCH has changed");
     let hub = Arc::new(Hub::new(epoch, Vec::new(), Limits::default()));
-    let Loaded { recovered, upto_generation } = load(recovery, &hub, Keep::Synced, |_| {})?;
+    let Loaded { recovered, upto_generation } = load(recovery, &hub, |_| {})?;
     let (stored, last, lost) = (recovered.stored, recovered.last, recovered.lost.clone());
     let store = Store::begin(recovered, SETTINGS, epoch.number());
     if let (false, Some(error)) = (store.has_begun(), store.refusal()) {
         return Err(error.clone().into());
     }
-    let state = Arc::new(StoreState::new(Keep::Synced));
+    let state = Arc::new(StoreState::new());
     state.attach(&hub);
     hub.continue_by(&rules, upto_generation);
     Ok(Begun { hub, state, store, found: Found { stored, last, lost, was_tried: false } })
