@@ -156,7 +156,10 @@ impl ReturnAddress {
 
 /// What came of many changes: each worker is told of all of its own at once, when this is dropped.
 #[derive(Default)]
-pub(crate) struct Telling(Vec<(Arc<Mailbox>, Vec<(Ticket, Outcome)>)>);
+pub(crate) struct Telling(Vec<(Arc<Mailbox>, Told)>);
+
+/// What the connections of a worker are told.
+pub(crate) type Told = Vec<(Ticket, Outcome)>;
 
 impl Telling {
     pub(crate) fn add(&mut self, back: ReturnAddress, outcome: Outcome) {
