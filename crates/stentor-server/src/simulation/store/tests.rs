@@ -2,7 +2,7 @@
 
 use super::super::CONTROL;
 use super::*;
-use crate::order::{CommitError, Due, Outcome};
+use crate::order::{CommitError, Due, Outcome, Promised};
 use std::thread;
 use stentor_hub::Draft;
 use stentor_wire::target::TopicName;
@@ -106,9 +106,10 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     };
     // One that was admitted before and asks now.
     let due = Due { seq: world.shared.hub.seq(), keep: Keep::Synced };
-    let (sender, _) = mpsc::channel();
-    let late = world.shared.sequencer.when_kept(applied, due, ReturnAddress::Thread(sender));
-    assert_eq!(error(late), Some(CommitError::Failed));
+    let (sender, later) = mpsc::channel();
+    let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
+    world.shared.sequencer.when_kept(&mut vec![promised]);
+    assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
     let complaint = world.shared.store.as_ref().unwrap().complaint().unwrap();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
