@@ -16,7 +16,7 @@ from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
 from .load import Subject
 from .process import TIED
-from .publish import MESSAGE_BYTES
+from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
 from .servers import Stentor, exchange, expect_body
 
@@ -62,7 +62,8 @@ class Thread:
 def store(bench: Bench) -> list[table.Row]:
     """All of it, each beside the raw disk or a server without a store."""
     rows = disk_rows(bench)
-    for step in (answers, start_and_memory, beside_publishers, overwriting):
+    steps = (answers, unhurried, in_bulk, start_and_memory, beside_publishers, overwriting)
+    for step in steps:
         table.progress(f"{step.__name__} ...")
         try:
             rows += step(bench)
@@ -74,12 +75,12 @@ def store(bench: Bench) -> list[table.Row]:
 
 @contextmanager
 def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
-           keeps: bool = False) -> Iterator[Stentor]:
+           keeps: bool = False, data: Path = DATA) -> Iterator[Stentor]:
     """A server on both cores, since the disk's thread is to have its own; with an empty store,
     unless it `keeps` what is there."""
     if not keeps:
-        shutil.rmtree(DATA, ignore_errors=True)
-    text = config + (f'[store]\npath = "{DATA}"\n' if stored else "")
+        shutil.rmtree(data, ignore_errors=True)
+    text = config + (f'[store]\npath = "{data}"\n' if stored else "")
     with Stentor(bench, config=text, cores="0,1") as stentor:
         wait_until_ready(stentor)
         yield stentor
@@ -182,6 +183,58 @@ def answers(bench: Bench) -> list[table.Row]:
                            table.at_most(0.7, " us")),
         table.absolute_row(f"bytes of the log per message of {MESSAGE_BYTES} with a name of "
                            f"{NAME_BYTES}", f"{written:.0f} B", written, None),
+    ]
+
+
+def unhurried(bench: Bench) -> list[table.Row]:
+    """The same publishers at a rate that leaves the processor idle half of the time.
+
+    When each publishes as fast as it is answered, the time to an answer is the number of publishers
+    divided by what the host can do, with a store or without. Here it is what the disk adds.
+    """
+    runs: dict[bool, list[Answers]] = {True: [], False: []}
+    disks = []
+    for _ in range(bench.options.rounds):
+        for stored in (False, True):
+            with server(bench, stored) as stentor:
+                publish(bench, stentor, TOPICS, 0.5, STEADY_PER_SECOND)
+                runs[stored].append(publish(bench, stentor, TOPICS, bench.options.seconds,
+                                            STEADY_PER_SECOND))
+        disks.append(syncs(bench, SYNC_BYTES[0]))
+    of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
+    p50, p99 = (statistics.median(column) for column in zip(*disks))
+    what = f"{PUBLISHERS:,} publishers, {STEADY_PER_SECOND:,} publishes/s by all"
+    rows = []
+    for name, disk, figure in (("p50", p50, lambda run: run.p50_us),
+                               ("p99", p99, lambda run: run.p99_us)):
+        own, bare = of(True, figure), of(False, figure)
+        rows.append(table.Row(f"{what}: {name} of the answers", f"{own:,.0f} us",
+                              f"the disk {disk:,.0f} us; without a store {bare:,.0f} us",
+                              f"{own / disk:.2f}", "<= 5", own <= 5 * disk))
+    return rows
+
+
+def in_bulk(bench: Bench) -> list[table.Row]:
+    """Lines on one connection, with a store and without one in turn."""
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    cpu_us = []
+    for _ in range(bench.options.rounds):
+        for stored in (False, True):
+            with server(bench, stored) as stentor:
+                stream(stentor, 0.5)
+                before = thread(stentor, "store").cpu_us
+                run = stream(stentor, bench.options.seconds)
+                rates[stored].append(run.messages / run.wall_seconds)
+                if stored:
+                    used = thread(stentor, "store").cpu_us - before
+                    cpu_us.append(used / run.messages)
+    own, bare = statistics.median(rates[True]), statistics.median(rates[False])
+    return [
+        table.Row("in bulk on one connection: messages/s, synced", f"{own:,.0f}",
+                  f"without a store {bare:,.0f}", f"{own / bare:.2f}", "", None),
+        table.absolute_row("in bulk: the store's thread: CPU per message",
+                           f"{statistics.median(cpu_us):.2f} us", statistics.median(cpu_us),
+                           table.at_most(0.7, " us")),
     ]
 
 

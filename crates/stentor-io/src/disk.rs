@@ -48,6 +48,10 @@ pub trait Disk: Clone {
     /// Writes all of `bytes`, which are in the kernel then. After an error any part may be.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
 
+    /// Cuts a file off behind so many bytes, whose room is free then. It may be as long as before
+    /// after a crash.
+    fn shorten(&self, file: &Self::File, bytes: u64) -> Result<(), DiskError>;
+
     /// Brings what was written to the disk. After an error nobody knows what is there, and no
     /// later sync will tell: the kernel has forgotten what it could not write.
     fn sync(&self, file: &Self::File) -> Result<(), DiskError>;
@@ -253,6 +257,10 @@ impl Disk for HostDisk {
         Ok(())
     }
 
+    fn shorten(&self, file: &HostFile, bytes: u64) -> Result<(), DiskError> {
+        fs::ftruncate(&file.fd, bytes).map_err(|error| self.failed("shorten", &file.name, error))
+    }
+
     fn sync(&self, file: &HostFile) -> Result<(), DiskError> {
         fs::fdatasync(&file.fd).map_err(|error| self.failed("sync", &file.name, error))
     }
@@ -340,6 +348,8 @@ mod tests {
         assert_eq!(&bytes, b"\0hello\0\0");
         assert_eq!(disk.read_at(&file, 8_190, &mut bytes).unwrap(), 2);
         assert_eq!(disk.read_at(&file, 9_000, &mut bytes).unwrap(), 0);
+        disk.shorten(&file, 8_191).unwrap();
+        assert_eq!(disk.read_at(&file, 8_190, &mut bytes).unwrap(), 1);
         drop(disk.create("b", 0).unwrap());
         assert_eq!(names(&disk), [("b".to_owned(), 0)], "a new file, and the old one is gone");
         assert_eq!(disk.read_at(&file, 4_000, &mut bytes).unwrap(), 8);

@@ -13,7 +13,7 @@ use crate::files::{FileCache, OpenFiles};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
-use crate::order::{Commit, Outcome, ReturnAddress, Sequencer, Ticket};
+use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::response::{Preamble, Reply, Shape};
 use crate::route;
@@ -23,6 +23,7 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -89,7 +90,10 @@ impl Shared {
         match self.begin_commit(op, when, unix_s, back) {
             Commit::Known(outcome) => Some(outcome),
             Commit::Later => None,
-            Commit::Applied(applied, due) => self.sequencer.when_kept(applied, due, back()),
+            Commit::Applied(applied, due) => {
+                self.sequencer.when_kept(&mut vec![Promised { due, applied, back: back() }]);
+                None
+            }
         }
     }
 
@@ -158,6 +162,8 @@ pub(crate) struct Context {
     is_logging: bool,
     /// What of it the worker has to carry out.
     pub(crate) orders: VecDeque<Order>,
+    /// What was promised in this turn.
+    promised: RefCell<Vec<Promised>>,
     /// What came of changes, of which connections have yet to be told.
     pub(crate) committed: VecDeque<(Ticket, Outcome)>,
     /// Chance: who comes back when.
@@ -206,6 +212,7 @@ impl Context {
             mail: VecDeque::new(),
             is_logging: false,
             orders: VecDeque::new(),
+            promised: RefCell::default(),
             committed: VecDeque::new(),
             rng: Rng::new(seed),
             shared,
@@ -330,6 +337,15 @@ impl Context {
         }
     }
 
+    /// Has publishers told once what they were promised in this turn holds. All together: none can
+    /// be answered before the turn is over, and the disk is asked once.
+    pub(crate) fn end_promises(&mut self) {
+        let promised = self.promised.get_mut();
+        if !promised.is_empty() {
+            self.shared.sequencer.when_kept(promised);
+        }
+    }
+
     /// Packs what its worker has beside its connections, for another one.
     pub(crate) fn pack(&self, out: &mut Packer) {
         #[rustfmt::skip]
@@ -339,7 +355,7 @@ impl Context {
             shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
-            committed: _,
+            promised: _, committed: _,
             cost: _, lines: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
@@ -446,6 +462,7 @@ impl Context {
             reply,
             shared: &self.shared,
             mailbox: &self.mailbox,
+            promised: &self.promised,
             ticket,
             settings: &self.settings,
             routes: &self.routes,

@@ -11,11 +11,12 @@ use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
 use crate::mailbox::Mailbox;
-use crate::order::{Commit, Due, Outcome, ReturnAddress, Ticket};
+use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use crate::response::Reply;
 use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
+use std::cell::RefCell;
 use std::sync::Arc;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
@@ -101,6 +102,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) shared: &'a Shared,
     /// Where what came of a change is told later.
     pub(crate) mailbox: &'a Arc<Mailbox>,
+    /// What was promised in this turn.
+    pub(crate) promised: &'a RefCell<Vec<Promised>>,
     pub(crate) ticket: Ticket,
     pub(crate) settings: &'a Settings,
     /// Where look-ups are counted.
@@ -130,7 +133,14 @@ impl Exchange<'_> {
 
     /// Has a change made for this request. `None` if the connection is told later what came of it.
     pub(crate) fn commit(&self, op: Op<'_>, when: Precondition) -> Option<Outcome> {
-        self.shared.commit(op, when, self.unix_s, &|| self.back(0))
+        match self.shared.begin_commit(op, when, self.unix_s, &|| self.back(0)) {
+            Commit::Known(outcome) => Some(outcome),
+            Commit::Later => None,
+            Commit::Applied(applied, due) => {
+                self.when_kept(applied, due, 0);
+                None
+            }
+        }
     }
 
     /// Has one of many changes made; `line` tells it from the others.
@@ -139,10 +149,10 @@ impl Exchange<'_> {
         self.shared.begin_commit(op, Precondition::None, self.unix_s, &back)
     }
 
-    /// Has the connection told of this line once it is kept as promised. `Some` if it is already,
-    /// or will not be.
-    pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) -> Option<Outcome> {
-        self.shared.sequencer.when_kept(applied, due, self.back(line))
+    /// Has the connection told of this line once it is kept as promised.
+    pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) {
+        let promised = Promised { due, applied, back: self.back(line) };
+        self.promised.borrow_mut().push(promised);
     }
 
     fn back(&self, line: u64) -> ReturnAddress {

@@ -3,7 +3,7 @@
 //! nothing is kept.
 
 use crate::config::Settings;
-use crate::order::{Outcome, Ticket};
+use crate::order::Told;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) enum Order {
     /// Go by these settings from now on.
     Reload(Arc<Settings>),
     /// Tell connections what came of their changes.
-    Committed(Vec<(Ticket, Outcome)>),
+    Committed(Told),
 }
 
 /// Something a worker is told.

@@ -102,9 +102,16 @@ pub(crate) trait Sequencer: Send + Sync {
     fn commit(&self, shared: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress)
     -> Commit;
 
-    /// Has `back` told of a change that was applied, once it is kept as promised, and with it all
-    /// that came before. `Some` if that is known now.
-    fn when_kept(&self, applied: Applied, due: Due, back: ReturnAddress) -> Option<Outcome>;
+    /// Has those told who were promised something, each once it holds. They are taken out.
+    fn when_kept(&self, promised: &mut Vec<Promised>);
+}
+
+/// A change that was applied, and whose publisher is to be told once it is kept.
+#[derive(Debug)]
+pub(crate) struct Promised {
+    pub(crate) due: Due,
+    pub(crate) applied: Applied,
+    pub(crate) back: ReturnAddress,
 }
 
 /// The order is made here and nowhere kept: an entry has its place as soon as it is applied.
@@ -115,8 +122,9 @@ impl Sequencer for InMemory {
         Commit::Known(shared.apply(entry, Place::Next))
     }
 
-    fn when_kept(&self, applied: Applied, _: Due, _: ReturnAddress) -> Option<Outcome> {
-        Some(Ok(applied))
+    fn when_kept(&self, promised: &mut Vec<Promised>) {
+        let mut telling = Telling::default();
+        promised.drain(..).for_each(|it| telling.add(it.back, Ok(it.applied)));
     }
 }
 
@@ -156,7 +164,10 @@ impl ReturnAddress {
 
 /// What came of many changes: each worker is told of all of its own at once, when this is dropped.
 #[derive(Default)]
-pub(crate) struct Telling(Vec<(Arc<Mailbox>, Vec<(Ticket, Outcome)>)>);
+pub(crate) struct Telling(Vec<(Arc<Mailbox>, Told)>);
+
+/// What the connections of a worker are told.
+pub(crate) type Told = Vec<(Ticket, Outcome)>;
 
 impl Telling {
     pub(crate) fn add(&mut self, back: ReturnAddress, outcome: Outcome) {

@@ -155,6 +155,7 @@ impl Worker {
         self.relieve(io);
         self.measure();
         self.cx.hand_over_lines();
+        self.cx.end_promises();
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
@@ -220,6 +221,7 @@ impl Worker {
         while let Some(order) = self.cx.orders.pop_front() {
             self.execute(io, order);
         }
+        self.cx.end_promises();
     }
 
     /// Tells connections what came of their changes.

@@ -42,6 +42,10 @@ impl Disk for Counting {
         self.0.write_at(file, offset, bytes)
     }
 
+    fn shorten(&self, file: &HostFile, bytes: u64) -> Result<(), DiskError> {
+        self.0.shorten(file, bytes)
+    }
+
     fn sync(&self, file: &HostFile) -> Result<(), DiskError> {
         self.1.syncs.set(self.1.syncs.get() + 1);
         self.0.sync(file)

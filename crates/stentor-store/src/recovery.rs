@@ -14,7 +14,7 @@
 //! kernel's copy reads well and may never be written. So what no later frame vouches for is kept in
 //! mind (the *tail*), and becomes part of the next segment before that gets its name. If no frame
 //! was added to the newest segment after its birth, not even its name is vouched for: then it all
-//! is tail.
+//! is tail. One without entries is passed over by the next, whose head says all that it said.
 
 use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
 use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, NoHead, SNAPSHOT, What};
@@ -442,13 +442,14 @@ impl<D: Disk> Recovery<D> {
             torn: None,
             tail: Tail::default(),
             keeps_tail: false,
+            has_entries: false,
         };
         for part in self.snapshot.iter().chain(&self.segments) {
             let is_newest = part.is_log && Some(part.number) == newest;
             reading.keeps_tail = is_newest && part.end.is_none();
             reading.part(&self.disk, part)?;
         }
-        let Reading { seq, reserved, closed, torn, tail, .. } = reading;
+        let Reading { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
         let newest = self.segments.last();
         let newest_head = newest.and_then(|part| part.head.as_ref());
         let mut lost = newest_head.map_or_else(Vec::new, |head| head.lost.clone());
@@ -463,10 +464,13 @@ impl<D: Disk> Recovery<D> {
             .iter()
             .map(|part| Cut { number: part.number, end: part.end.unwrap_or(tail.begin) })
             .collect();
-        let is_vouched_for =
-            newest.is_none_or(|part| part.end.is_some() || tail.begin > part.begin);
+        let counts =
+            newest.is_none_or(|part| part.end.is_some() || has_entries && tail.begin > part.begin);
+        if !has_entries {
+            tail.frames.clear();
+        }
         let mut cut = ended.pop().unwrap_or_default();
-        if !is_vouched_for {
+        if !counts {
             cut = newest_head.map_or(Cut::default(), |head| head.before);
             ended.retain(|ended| ended.number < cut.number);
         }
@@ -516,6 +520,8 @@ struct Reading<'r, 'v> {
     torn: Option<(String, u64)>,
     tail: Tail,
     keeps_tail: bool,
+    /// Of the last part.
+    has_entries: bool,
 }
 
 impl Reading<'_, '_> {
@@ -526,7 +532,7 @@ impl Reading<'_, '_> {
             self.seq = self.seq.max(head.last);
             self.reserved = head.reserved;
         }
-        self.closed = None;
+        (self.closed, self.has_entries) = (None, false);
         self.tail = Tail { begin: part.begin, after: self.seq, frames: Vec::new() };
         let before = self.progress.read;
         let mut offset = part.begin;
@@ -621,7 +627,7 @@ impl Reading<'_, '_> {
         } else if seq < self.seq {
             return self.tell(part, spot.offset, 0, "an entry's number is below the one before");
         }
-        self.seq = seq;
+        (self.seq, self.has_entries) = (seq, true);
         self.damages.go_on_with(seq);
         self.show(part, spot, Piece::Entry(seq, entry))
     }

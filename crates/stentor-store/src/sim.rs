@@ -283,6 +283,21 @@ impl Disk for SimDisk {
         if fails { Err(failed("write to", &file.name)) } else { Ok(()) }
     }
 
+    fn shorten(&self, file: &SimFile, bytes: u64) -> Result<(), DiskError> {
+        let (mut state, fails) = self.call(|faults| faults.write_percent)?;
+        if fails && state.rng.percent(50) {
+            return Err(failed("shorten", &file.name));
+        }
+        let Inode { kernel, pending, .. } = &mut state.inodes[file.inode];
+        let bytes = usize::try_from(bytes).map_or(kernel.len(), |bytes| bytes.min(kernel.len()));
+        kernel.truncate(bytes);
+        pending.retain_mut(|(sector, written)| {
+            written.truncate(bytes.saturating_sub(*sector * SECTOR_BYTES));
+            !written.is_empty()
+        });
+        if fails { Err(failed("shorten", &file.name)) } else { Ok(()) }
+    }
+
     fn sync(&self, file: &SimFile) -> Result<(), DiskError> {
         let (mut state, fails) = self.call(|faults| faults.sync_percent)?;
         let State { rng, inodes, is_down, .. } = &mut *state;

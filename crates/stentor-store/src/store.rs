@@ -203,8 +203,9 @@ impl<D: Disk> Store<D> {
                 let _ = store.disk.remove(&name);
             }
         }
-        if let Err(error) = store.begin_segment() {
-            store.failure = Some(error);
+        match store.begin_segment() {
+            Ok(()) => store.tidy(),
+            Err(error) => store.failure = Some(error),
         }
         store
     }
@@ -376,8 +377,8 @@ impl<D: Disk> Store<D> {
         self.base_bytes
     }
 
-    /// Whether the log has become so long that a snapshot is due. What counts is the room that its
-    /// files take: each start leaves one behind, however little is in it.
+    /// Whether the log has become so long that a snapshot is due. Segments that have ended count as
+    /// whole ones, though a start cuts them off: so there are not many.
     #[must_use]
     pub fn snapshot_is_due(&self) -> bool {
         let taken = |cut: &Cut| cut.end.max(self.settings.segment_bytes);
@@ -405,6 +406,39 @@ impl<D: Disk> Store<D> {
         self.begin_segment()?;
         let head = self.head(What::Snapshot, self.cut.number);
         SnapshotWriter::begin(&self.disk, head)
+    }
+
+    /// At a start: gives back the room behind the end of older segments, and removes those that do
+    /// not count, so that many starts with little in between take little. What cannot be done now
+    /// is done by the next, or when a snapshot takes the place of all.
+    ///
+    /// The newest segment has its name on the disk. It says which one was before, and where that
+    /// one ended: what is cut off or removed here is never looked at again.
+    fn tidy(&mut self) {
+        let Ok(files) = self.disk.list() else { return };
+        self.stale_bytes = 0;
+        for (name, bytes) in files {
+            let number = head::number(LOG, &name);
+            let is_stale = match number.filter(|number| *number >= self.base) {
+                Some(number) if number == self.newest => false,
+                Some(number) => match self.closed.iter().find(|cut| cut.number == number) {
+                    Some(cut) => {
+                        if bytes > cut.end
+                            && let Ok(file) = self.disk.open(&name)
+                        {
+                            let _ = self.disk.shorten(&file, cut.end);
+                        }
+                        false
+                    }
+                    None => self.disk.remove(&name).is_err(),
+                },
+                None => {
+                    let snapshot = head::number(SNAPSHOT, &name);
+                    number.or(snapshot).is_some_and(|number| number < self.base)
+                }
+            };
+            self.stale_bytes += if is_stale { bytes } else { 0 };
+        }
     }
 
     /// Puts a snapshot in the place of the one before and of the log that it makes superfluous.

@@ -223,10 +223,8 @@ impl Bulk {
     /// No more of what arrived together comes: asks to be told when all of it is kept.
     fn await_group(&mut self, x: &Exchange<'_>) {
         let Some((group, applied, due)) = self.group.take() else { return };
-        match x.when_kept(applied, due, group.last()) {
-            Some(outcome) => self.note_group(x.reply.stats, &group, outcome),
-            None => self.groups.push_back(group),
-        }
+        x.when_kept(applied, due, group.last());
+        self.groups.push_back(group);
     }
 
     /// Takes note of what came of the last line of a group, and so of all of them.

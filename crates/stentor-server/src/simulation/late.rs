@@ -2,10 +2,10 @@
 //! what a store or a broker does to the server, and more.
 
 use crate::context::Shared;
-use crate::order::{Commit, CommitError, Due, Outcome, ReturnAddress, Sequencer};
+use crate::order::{Commit, CommitError, Promised, ReturnAddress, Sequencer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Applied, Entry, Place};
+use stentor_hub::{Entry, Place};
 use stentor_io::Rng;
 
 /// The entries that wait for their places.
@@ -54,7 +54,7 @@ impl Sequencer for Arc<Late> {
         Commit::Later
     }
 
-    fn when_kept(&self, _: Applied, _: Due, _: ReturnAddress) -> Option<Outcome> {
+    fn when_kept(&self, _: &mut Vec<Promised>) {
         unreachable!("nothing is applied before it is told")
     }
 }

@@ -25,7 +25,7 @@ use rewrite::Rewriting;
 pub(crate) use writer::{Stats, Writer};
 
 use crate::context::Shared;
-use crate::order::{Commit, CommitError, Due, Outcome, ReturnAddress, Sequencer, Telling};
+use crate::order::{Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -126,7 +126,7 @@ struct Waiting {
     news: Vec<News>,
     /// What they keep in memory, roughly.
     bytes: usize,
-    answers: Vec<Unanswered>,
+    answers: Vec<Promised>,
     /// Nothing more will come.
     is_over: bool,
     /// Nobody takes anything out any more.
@@ -152,13 +152,6 @@ enum News {
     Numbers(u64),
     /// The rules were replaced: their generation.
     Rules(u64, Box<[Rule]>),
-}
-
-/// A change that was applied, and whose publisher waits.
-struct Unanswered {
-    due: Due,
-    applied: Applied,
-    back: ReturnAddress,
 }
 
 /// How the disk is.
@@ -349,19 +342,22 @@ impl Sequencer for Arc<Intake> {
         }
     }
 
-    fn when_kept(&self, applied: Applied, due: Due, back: ReturnAddress) -> Option<Outcome> {
+    fn when_kept(&self, promised: &mut Vec<Promised>) {
+        let mut telling = Telling::default();
         let mut waiting = self.waiting();
-        // Under the lock: whoever raises the number looks at all who wait after that.
-        if due.seq <= self.kept_seq(due.keep) {
-            return Some(Ok(applied));
+        for promised in promised.drain(..) {
+            // Under the lock: whoever raises the number looks at all who wait after that.
+            if promised.due.seq <= self.kept_seq(promised.due.keep) {
+                telling.add(promised.back, Ok(promised.applied));
+            } else if waiting.is_abandoned {
+                telling.add(promised.back, Err(CommitError::Failed));
+            } else {
+                waiting.answers.push(promised);
+            }
         }
-        if waiting.is_abandoned {
-            return Some(Err(CommitError::Failed));
-        }
-        waiting.answers.push(Unanswered { due, applied, back });
         drop(waiting);
+        drop(telling);
         self.ring();
-        None
     }
 }
 

@@ -4,8 +4,8 @@
 //! of the log, and one sync if anybody was promised one.
 
 use super::rewrite::Pass;
-use super::{DiskState, Intake, News, Rewriting, Sleep, Unanswered, Waiting};
-use crate::order::{CommitError, Telling};
+use super::{DiskState, Intake, News, Rewriting, Sleep, Waiting};
+use crate::order::{CommitError, Promised, Telling};
 use crate::stats::Histogram;
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct Writer<D: Disk> {
     stats: Arc<Stats>,
     /// What was taken out and found no room in the store's buffer yet.
     news: VecDeque<News>,
-    answers: Vec<Unanswered>,
+    answers: Vec<Promised>,
     /// Used again and again.
     taken: Waiting,
     /// The store knows of all numbers up to this one.
@@ -261,7 +261,7 @@ impl<D: Disk> Writer<D> {
     fn answer(&mut self) {
         let is_lost = self.store.is_broken();
         let Writer { answers, intake, .. } = self;
-        let is_kept = |answer: &Unanswered| answer.due.seq <= intake.kept_seq(answer.due.keep);
+        let is_kept = |answer: &Promised| answer.due.seq <= intake.kept_seq(answer.due.keep);
         let mut telling = Telling::default();
         for answer in answers.extract_if(.., |answer| is_lost || is_kept(answer)) {
             let outcome =

@@ -319,6 +319,44 @@ fn many_starts_with_little_in_between_do_not_fill_the_disk() {
 }
 
 #[test]
+fn starts_that_come_to_nothing_take_no_room() {
+    let disk = SimDisk::new(1);
+    let taken = || disk.list().unwrap().iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let files = || disk.list().unwrap().len();
+    let mut store = begin(&disk);
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    // None gets as far as a snapshot. Some end before their first frame, some are closed.
+    let mut most = 0;
+    for round in 0..60 {
+        let mut store = begin(&disk);
+        match round % 3 {
+            0 => drop(store),
+            1 => store.witness().unwrap(),
+            _ => store.close().unwrap(),
+        }
+        most = most.max(taken());
+        assert!(files() <= 4, "{:?}", disk.list());
+    }
+    assert!(most < 3 * SETTINGS.segment_bytes, "{most}");
+    let (found, entries) = recovered(&disk);
+    assert_eq!(numbers(&entries), [1]);
+    assert!(lost(&found.lost).first().is_some_and(|(first, _)| *first == 2));
+    // With an entry in each, it is the entries that take room.
+    let before = taken();
+    for _ in 0..20 {
+        let found = recovered(&disk).0;
+        let seq = found.last + 1;
+        let mut store = Store::begin(found, SETTINGS, EPOCH);
+        push(&mut store, seq).unwrap();
+        store.sync().unwrap();
+    }
+    assert_eq!(recovered(&disk).1.len(), 21);
+    assert!(taken() < before + 20 * SETTINGS.segment_bytes / 2, "{} {before}", taken());
+}
+
+#[test]
 fn a_snapshot_that_fails_leaves_everything_as_it_was() {
     let disk = SimDisk::new(1);
     let mut store = begin(&disk);

@@ -1,6 +1,6 @@
 //! Streams in a real browser: its own `EventSource` and `WebSocket`, which nobody here has written.
 
-use crate::support::{Browser, Server, Url, eventually};
+use crate::support::{Browser, Server, TempDir, Url, eventually};
 use serde_json::Value;
 
 /// Publishes an empty page and opens it; what it hears is kept in `heard`.
@@ -87,6 +87,41 @@ fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     });
     let state = browser.run("return source.readyState");
     assert_eq!(state, 1, "it is open");
+}
+
+#[test]
+fn an_event_source_hears_everything_once_over_kills_of_a_server_with_a_store() {
+    let Some(mut browser) = Browser::start() else { return };
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let settings = format!("[streams]\nretry = '50ms'\n[store]\npath = {data:?}\n");
+    let mut server = Server::configured(&settings);
+    server.publish("/a", "0");
+    visit(&mut browser, &server);
+    browser.run(&source("/a"));
+    heard(&mut browser, 2);
+    let mut ids = Vec::new();
+    for life in 0..3 {
+        ids.push(server.publish("/a", &format!("{life} before")));
+        server.child.signal("KILL");
+        server.child.wait();
+        let address: Url = server.public;
+        drop(server);
+        server = Server::again_at(address, &settings);
+        ids.push(server.publish("/a", &format!("{life} after")));
+        let last = ids.last().unwrap().clone();
+        eventually("the stream goes on", || {
+            let all = browser.run("return heard");
+            all.as_array().unwrap().iter().any(|told| told[2] == *last).then_some(())
+        });
+    }
+    let all = browser.run("return heard.filter(([kind]) => kind != 'open' && kind != 'error')");
+    let told: Vec<(&str, &str)> = all.as_array().unwrap()[1..]
+        .iter()
+        .map(|told| (told[0].as_str().unwrap(), told[2].as_str().unwrap()))
+        .collect();
+    let expected: Vec<(&str, &str)> = ids.iter().map(|id| ("message", id.as_str())).collect();
+    assert_eq!(told, expected, "nothing is missing, nothing comes twice, and there is no gap");
 }
 
 #[test]

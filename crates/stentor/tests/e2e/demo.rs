@@ -6,8 +6,12 @@ use std::process::Command;
 
 /// A demo on ports of its own, the address of its public listener, and where it puts its page.
 fn demo(flags: &[&str]) -> (Child, Url, TempDir) {
+    demo_at("127.0.0.1:0", flags)
+}
+
+fn demo_at(listen: &str, flags: &[&str]) -> (Child, Url, TempDir) {
     let dir = TempDir::new();
-    let ports = ["demo", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+    let ports = ["demo", "--listen", listen, "--control", "127.0.0.1:0"];
     let mut child = Child::spawn(stentor(ports).args(flags).env("TMPDIR", dir.path()));
     let address = eventually("it says where to look", || {
         assert!(child.is_running(), "{}", child.err());
@@ -158,6 +162,40 @@ fn a_browser_shows_prices_that_change() {
         (tries.as_u64().unwrap() >= 2).then_some(())
     });
     assert_eq!(text(&mut browser, "reconnects"), "1", "one server was lost, once");
+}
+
+#[test]
+fn an_open_page_goes_on_over_a_kill_without_a_gap() {
+    let Some(mut browser) = Browser::start() else { return };
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let flags = ["--data", data.to_str().unwrap(), "--speed", "4"];
+    let (mut child, url, page) = demo(&flags);
+    browser.open(&format!("http://{}/demo/", url.0));
+    browser.run("document.forms.say.text.value = 'still here'; document.forms.say.requestSubmit()");
+    eventually("it is in the guestbook", || {
+        (url.get("/demo/guestbook").status == 200).then_some(())
+    });
+    for life in 1..4 {
+        let enough = messages(&mut browser) + 20;
+        eventually("the page hears quotes", || (messages(&mut browser) > enough).then_some(()));
+        child.signal("KILL");
+        child.wait();
+        eventually("the page says that the server is away", || {
+            (text(&mut browser, "state") == "Reconnecting").then_some(())
+        });
+        let before = messages(&mut browser);
+        let (again, _, _page) = demo_at(&url.0.to_string(), &flags);
+        child = again;
+        eventually("the page goes on", || {
+            let is_live = text(&mut browser, "state") == "Live";
+            (is_live && messages(&mut browser) > before + 20).then_some(())
+        });
+        let told = ["gaps", "reconnects"].map(|id| text(&mut browser, id));
+        assert_eq!(told, ["0".to_owned(), life.to_string()]);
+        assert_eq!(url.get("/demo/guestbook").expect(200).text(), "still here");
+    }
+    drop((child, page));
 }
 
 #[test]

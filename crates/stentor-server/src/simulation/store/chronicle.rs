@@ -209,7 +209,7 @@ impl Chronicle {
         let found = hub.value(topic).map(|value| (value.seq(), value.data().to_vec()));
         // What was published while the rule of its topic said that it is not stored may be: in a
         // snapshot that was made when the rule said so no more.
-        let newest_unstored = unstored.last().map(|(seq, _)| *seq);
+        let newest_unstored = unstored.iter().map(|(seq, _)| *seq).rfind(|seq| *seq <= stored);
         if let Some((seq, data)) = &found
             && topic == FLIP
             && newest_unstored == Some(*seq)

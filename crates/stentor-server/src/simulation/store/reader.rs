@@ -142,8 +142,21 @@ impl Reader {
             is_unstored
                 || chronicle.after(topic, self.cursor).any(|(_, entry)| entry.data.is_none())
         };
-        let mut wanted = self.wanted();
-        assert!(wanted.any(is_lost), "a gap behind {} though nothing is lost", self.cursor);
+        // Whoever looks at many names may have looked at the place of one that came back before.
+        let came_back = |(topic, _): &(&str, _)| {
+            let mut was_deleted = false;
+            chronicle.after(topic, 0).any(|(seq, entry)| {
+                let is_back = was_deleted && seq > self.cursor;
+                was_deleted = entry.data.is_none();
+                is_back
+            })
+        };
+        let may_be_needless = self.filter.contains('*') && TOPICS.iter().any(came_back);
+        assert!(
+            may_be_needless || self.wanted().any(is_lost),
+            "a gap behind {} though nothing is lost",
+            self.cursor
+        );
     }
 
     fn message(&mut self, chronicle: &Chronicle, seq: u64, name: Option<&str>, data: &str) {

@@ -1,7 +1,8 @@
 //! The store's side of the server one by one, and with threads, which have no seeds.
 
+use super::super::CONTROL;
 use super::*;
-use crate::order::{CommitError, Due, Outcome};
+use crate::order::{CommitError, Due, Outcome, Promised};
 use std::thread;
 use stentor_hub::Draft;
 use stentor_wire::target::TopicName;
@@ -105,15 +106,42 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     };
     // One that was admitted before and asks now.
     let due = Due { seq: world.shared.hub.seq(), keep: Keep::Synced };
-    let (sender, _) = mpsc::channel();
-    let late = world.shared.sequencer.when_kept(applied, due, ReturnAddress::Thread(sender));
-    assert_eq!(error(late), Some(CommitError::Failed));
+    let (sender, later) = mpsc::channel();
+    let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
+    world.shared.sequencer.when_kept(&mut vec![promised]);
+    assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
     let complaint = world.shared.store.as_ref().unwrap().complaint().unwrap();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
     let begun = begin(&disk, rules(None)).unwrap();
     assert_eq!(begun.hub.value("/synced/a").map(|value| value.seq()), Some(1));
     assert!(begun.found.last > world.shared.hub.seq());
+}
+
+/// Many are told at once what came of their changes.
+#[test]
+fn a_panic_behind_an_answer_leaves_nobody_else_without_one() {
+    let disk = SimDisk::new(1);
+    let (mut world, mut writer) = life(&disk);
+    let put = b"PUT /synced/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx";
+    let panic = b"GET /-/panic HTTP/1.1\r\nHost: h\r\n\r\n";
+    let clients = [(); 3].map(|()| world.sim.connect(CONTROL));
+    for (index, client) in clients.into_iter().enumerate() {
+        let behind: &[u8] = if index == 0 { panic } else { b"" };
+        world.sim.write(client, &[&put[..], behind].concat());
+    }
+    world.settle();
+    writer.step(Duration::ZERO, 1);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+    assert!(panicked.is_err());
+    let World { worker, sim, .. } = &mut world;
+    worker.recover(sim);
+    worker.read_mailbox(sim);
+    world.settle();
+    for client in &clients[1..] {
+        let answer = String::from_utf8(world.sim.read(*client)).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer:?}");
+    }
 }
 
 /// Whoever comes when: a wake-up that is lost is an answer that never comes.

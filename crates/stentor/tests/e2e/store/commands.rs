@@ -261,3 +261,93 @@ fn lines_that_are_none_are_refused_by_their_number() {
     let lines = done("export", &[&data], "");
     assert!(lines.lines().last().unwrap().contains("-8\""), "{lines}");
 }
+
+fn serve_by(data: &Path, rules: &str) -> Server {
+    Server::with("", rules, &["--workers", "1", "--data", data.to_str().unwrap()])
+}
+
+/// All that a reader who comes with `since=earliest` is sent of a topic.
+fn history(server: &Server, topic: &str, count: usize) -> Vec<String> {
+    let target = format!("{topic}?since=earliest&mode=all");
+    let mut stream = crate::support::EventStream::open(server.public, &target, "");
+    (0..count).map(|_| stream.event().data).collect()
+}
+
+#[test]
+fn a_store_that_was_written_without_rules_is_read_by_rules_and_the_other_way_round() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let server = serve(&data);
+    for n in 1..=5 {
+        server.publish("/a", &n.to_string());
+    }
+    server.publish("/none/b", "x");
+    kill(server);
+    let rules =
+        "[[topics]]\nmatch = '/a'\nhistory = 3\n[[topics]]\nmatch = '/none/*'\nkeep = 'none'\n";
+    let server = serve_by(&data, rules);
+    assert_eq!(history(&server, "/a", 3), ["3", "4", "5"]);
+    // It was stored when it came; what comes now is not.
+    assert_eq!(server.public.get("/none/b").expect(200).text(), "x");
+    let last = server.publish("/a", "6");
+    server.publish("/none/b", "y");
+    kill(server);
+    let server = serve(&data);
+    assert_eq!(history(&server, "/a", 3), ["4", "5", "6"]);
+    server.public.get("/none/b").expect(404);
+    let next = server.publish("/a", "7");
+    assert_eq!(next.split_once('-').unwrap().0, last.split_once('-').unwrap().0);
+}
+
+#[test]
+fn readers_of_what_is_stored_resume_without_a_gap_though_a_rule_says_none() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let rules = "[[topics]]\nmatch = '/none/**'\nkeep = 'none'\n";
+    let server = serve_by(&data, rules);
+    server.publish("/none/a", "1");
+    let id = server.publish("/quotes/a", "1");
+    server.publish("/none/a", "2");
+    server.publish("/quotes/b", "2");
+    kill(server);
+    let server = serve_by(&data, rules);
+    let events = |filter: &str| {
+        let target = format!("/-/events?topic={filter}");
+        let fields = format!("Last-Event-ID: {id}\r\n");
+        let mut stream = crate::support::EventStream::open(server.public, &target, &fields);
+        let event = stream.event();
+        (event.name, event.data)
+    };
+    let (name, told) = events("/quotes/*");
+    assert!(name.is_none() && told.contains("/quotes/b"), "{name:?} {told}");
+    let (name, told) = events("/**");
+    assert!(name.as_deref() == Some("gap") && told.contains("history"), "{name:?} {told}");
+}
+
+#[test]
+fn a_topic_may_have_more_history_than_a_piece_of_a_snapshot() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let line = |n: u32| {
+        let text = format!("{n:03}").repeat(340_000);
+        format!("{{\"topic\":\"/long\",\"type\":\"text/plain\",\"data\":\"{text}\"}}\n")
+    };
+    let lines: String = (1..=68).map(line).collect();
+    assert!(lines.len() > 64 << 20);
+    done("import", &[&data], &lines);
+    assert!(done("check", &[&data], "").starts_with("ok\n"));
+    let rules = "[[topics]]\nmatch = '/long'\nhistory = 100\nhistory_bytes = '100MiB'\n";
+    let server = serve_by(&data, rules);
+    let status = server.control.get("/-/topics?prefix=/long").expect(200).json();
+    assert_eq!(status["topics"][0]["history"], 68, "{status}");
+    assert!(server.public.get("/long").expect(200).text().starts_with("068068"));
+    server.publish("/long", "last");
+    kill(server);
+    let server = serve_by(&data, rules);
+    assert_eq!(server.public.get("/long").expect(200).text(), "last");
+    // What the rules take away is away.
+    kill(server);
+    let server = serve(&data);
+    let status = server.control.get("/-/topics?prefix=/long").expect(200).json();
+    assert_eq!(status["topics"][0]["history"], 2, "a mebibyte: {status}");
+}

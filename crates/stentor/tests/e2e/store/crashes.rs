@@ -217,12 +217,14 @@ enum Event {
 
 fn listen(url: Url, cursor: &str) -> Vec<Event> {
     let Some(client) = connect(url) else { return Vec::new() };
-    let mut stream = resume(client, cursor);
+    let Some(mut stream) = resume(client, cursor) else { return Vec::new() };
     std::iter::from_fn(|| stream.try_event().ok().map(understand)).collect()
 }
 
-fn resume(client: Client, cursor: &str) -> EventStream {
-    EventStream::over(client, "/-/events?topic=/kept/**", &format!("Last-Event-ID: {cursor}\r\n"))
+/// A stream from there on, unless the server is gone.
+fn resume(client: Client, cursor: &str) -> Option<EventStream> {
+    let fields = format!("Last-Event-ID: {cursor}\r\n");
+    EventStream::try_over(client, "/-/events?topic=/kept/**", &fields)
 }
 
 fn understand(event: crate::support::Event) -> Event {

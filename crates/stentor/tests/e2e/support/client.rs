@@ -176,6 +176,13 @@ impl Client {
         self.bodyless_response()
     }
 
+    /// The same, unless the connection ends before.
+    pub(crate) fn try_open(&mut self, target: &str, fields: &str) -> Option<Response> {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n");
+        self.try_send(request.as_bytes()).ok()?;
+        self.read_response(true).ok()
+    }
+
     /// Whatever has come, or, if nothing has, what comes next.
     #[track_caller]
     pub(crate) fn take(&mut self) -> Result<Vec<u8>, Ending> {

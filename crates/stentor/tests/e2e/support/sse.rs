@@ -33,11 +33,17 @@ impl EventStream {
     }
 
     #[track_caller]
-    pub(crate) fn over(mut client: Client, target: &str, fields: &str) -> EventStream {
-        let head = client.open(target, &format!("Accept: text/event-stream\r\n{fields}"));
-        let head = head.expect(200);
+    pub(crate) fn over(client: Client, target: &str, fields: &str) -> EventStream {
+        EventStream::try_over(client, target, fields).expect("an answer before the connection ends")
+    }
+
+    /// The same, unless the server is gone.
+    #[track_caller]
+    pub(crate) fn try_over(mut client: Client, target: &str, fields: &str) -> Option<EventStream> {
+        let head = client.try_open(target, &format!("Accept: text/event-stream\r\n{fields}"));
+        let head = head?.expect(200);
         assert_eq!(head.field("content-type"), Some("text/event-stream"), "{head:?}");
-        EventStream {
+        Some(EventStream {
             client,
             head,
             received: Vec::new(),
@@ -45,7 +51,7 @@ impl EventStream {
             retries: 0,
             cursor: None,
             comments: 0,
-        }
+        })
     }
 
     /// The next event.

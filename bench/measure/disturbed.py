@@ -1,0 +1,218 @@
+"""What readers feel of the disk: while a large snapshot is written, and while the disk hangs."""
+
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import table
+from .bench import OUT_DIR, Bench, MeasurementError
+from .servers import Stentor, exchange
+from .store import DATA, LINES, load_command, read_answers, server
+
+TOPIC = "/live/value"
+LIVE = '[[topics]]\nmatch = "/live/**"\nkeep = "memory"\n'
+VALUES = LIVE + '[[topics]]\nmatch = "/bench/**"\nhistory = 1\n'
+TOPICS = 1_000_000
+LARGE_BYTES = 1_000
+QUIET_SECONDS = 10
+HANG_SECONDS = 10
+IMAGE_BYTES = 1 << 30
+PUBLISHERS = 100
+RATE = 2_000
+EVERY_SECONDS = 0.002
+
+
+def disturbed(bench: Bench) -> list[table.Row]:
+    rows = []
+    for step in (while_it_hangs, beside_a_snapshot):
+        table.progress(f"{step.__name__} ...")
+        try:
+            rows += step(bench)
+        except (MeasurementError, OSError, subprocess.CalledProcessError) as error:
+            rows.append(table.not_measured(step.__name__, str(error)))
+    return rows
+
+
+class Watched:
+    """How long GETs and deliveries take, by what is going on meanwhile."""
+
+    def __init__(self, stentor: Stentor) -> None:
+        self.stentor, self.is_over, self.phase = stentor, threading.Event(), "before"
+        self.gets: dict[str, list[float]] = {}
+        self.deliveries: dict[str, list[float]] = {}
+        self.threads = [threading.Thread(target=target, daemon=True)
+                        for target in (self.ask, self.publish, self.hear)]
+
+    def __enter__(self) -> "Watched":
+        self.stentor.put(TOPIC, b"0")
+        for each in self.threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        for each in self.threads:
+            each.join(10)
+
+    def ask(self) -> None:
+        with connect(self.stentor.port) as connection:
+            while not self.is_over.wait(EVERY_SECONDS):
+                phase, since = self.phase, time.monotonic()
+                exchange(connection, TOPIC)
+                self.gets.setdefault(phase, []).append((time.monotonic() - since) * 1e3)
+
+    def publish(self) -> None:
+        """Each message is the time when it was sent."""
+        with connect(self.stentor.control_port) as connection:
+            while not self.is_over.wait(EVERY_SECONDS):
+                body = f"{time.monotonic():.6f}"
+                head = f"PUT {TOPIC} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}"
+                connection.sendall(f"{head}\r\n\r\n{body}".encode())
+                answer = connection.recv(4_096)
+                if not answer.startswith(b"HTTP/1.1 20"):
+                    raise MeasurementError(f"a publish was refused: {answer!r}")
+
+    def hear(self) -> None:
+        with connect(self.stentor.port) as connection:
+            connection.sendall(f"GET {TOPIC} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                               "Accept: text/event-stream\r\n\r\n".encode())
+            rest = b""
+            while not self.is_over.is_set():
+                rest += connection.recv(65_536)
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    if found := re.fullmatch(rb"data: (\d+\.\d{6})\r?", line):
+                        taken = (time.monotonic() - float(found[1])) * 1e3
+                        self.deliveries.setdefault(self.phase, []).append(taken)
+
+    def rows(self, what: str, phase: str) -> list[table.Row]:
+        rows = []
+        for name, times in (("GETs", self.gets), ("deliveries", self.deliveries)):
+            if min(len(times.get(key, ())) for key in ("before", phase)) < 100:
+                rows.append(table.not_measured(f"{name} while {what}", "too few were made"))
+                continue
+            before, during = (statistics.quantiles(times[key], n=100)[98]
+                              for key in ("before", phase))
+            rows.append(table.ratio_row(
+                f"p99 of {name} while {what}", f"{during:.2f} ms of {len(times[phase]):,}",
+                f"before {before:.2f} ms of {len(times['before']):,}", during / before,
+                table.at_most(1.2)))
+        return rows
+
+
+def connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), 60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+@contextmanager
+def own_disk() -> Iterator[Path]:
+    """A file system in a file, which can be made to hang. Takes root, and loop devices."""
+    image, at = OUT_DIR / "disk.img", OUT_DIR / "disk"
+    at.mkdir(exist_ok=True)
+    with open(image, "wb") as file:
+        file.truncate(IMAGE_BYTES)
+    run("mkfs.ext4", "-q", "-F", str(image))
+    run("mount", "-o", "loop", str(image), str(at))
+    try:
+        yield at
+    finally:
+        run("umount", str(at))
+        image.unlink()
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise MeasurementError(f"{' '.join(command)}: {done.stdout.strip()}")
+
+
+def while_it_hangs(bench: Bench) -> list[table.Row]:
+    with own_disk() as disk, server(bench, True, VALUES, data=disk / "data") as stentor:
+        with Watched(stentor) as watched:
+            publishers = subprocess.Popen(
+                load_command(bench, stentor, 1_000, 600, RATE, PUBLISHERS),
+                stdout=subprocess.PIPE, text=True)
+            try:
+                time.sleep(1)
+                watched.gets.clear()
+                watched.deliveries.clear()
+                time.sleep(QUIET_SECONDS)
+                run("fsfreeze", "--freeze", str(disk))
+                try:
+                    watched.phase = "meanwhile"
+                    time.sleep(HANG_SECONDS)
+                finally:
+                    watched.phase = "after"
+                    run("fsfreeze", "--unfreeze", str(disk))
+                time.sleep(2)
+            finally:
+                publishers.terminate()
+                answered = read_answers(publishers.communicate()[0])
+    hang = f"the disk hangs for {HANG_SECONDS} s"
+    return [*watched.rows(hang, "meanwhile"),
+            table.absolute_row(f"{PUBLISHERS} publishers over that: all answered",
+                               f"{answered.count:,}", answered.count, None)]
+
+
+def beside_a_snapshot(bench: Bench) -> list[table.Row]:
+    """All topics are filled, and overwritten until the next snapshot begins; then nothing more is
+    published but the topic that is watched."""
+    data = "." * (LARGE_BYTES - 20)
+    with server(bench, True, VALUES) as stentor:
+        for first in range(0, TOPICS, LINES):
+            put_lines(stentor, first, 0, data)
+        time.sleep(2)
+        while under_way():
+            time.sleep(0.1)
+        with Watched(stentor) as watched:
+            time.sleep(1)
+            watched.gets.clear()
+            watched.deliveries.clear()
+            time.sleep(QUIET_SECONDS)
+            watched.phase = "overwriting"
+            live = overwrite_until_it_begins(stentor, data)
+            watched.phase = "meanwhile"
+            begin = time.monotonic()
+            while now := under_way():
+                live = max(live, now)
+                time.sleep(0.05)
+            watched.phase = "after"
+            taken = time.monotonic() - begin
+    shutil.rmtree(DATA, ignore_errors=True)
+    return watched.rows(f"a snapshot of {live >> 20:,} MiB is written, in {taken:.0f} s",
+                        "meanwhile")
+
+
+def put_lines(stentor: Stentor, first: int, turn: int, data: str) -> None:
+    stentor.put_many((f"/bench/topics/{n:07d}", f"{turn:020d}{data}")
+                     for n in range(first, first + LINES))
+
+
+def overwrite_until_it_begins(stentor: Stentor, data: str) -> int:
+    """Publishes in bulk until the next snapshot is under way; that it is so is not counted."""
+    for turn in range(1, 10):
+        for first in range(0, TOPICS, LINES):
+            put_lines(stentor, first, turn, data)
+            if now := under_way():
+                return now
+    raise MeasurementError("no second snapshot has begun")
+
+
+def under_way() -> int:
+    """The length of a snapshot that is being written, or 0."""
+    sizes = [0]
+    for file in DATA.glob("snapshot-*.tmp"):
+        try:
+            sizes.append(max(1, file.stat().st_size))
+        except FileNotFoundError:
+            continue
+    return max(sizes)
