@@ -1,8 +1,9 @@
 /* The raw disk: blocks written one behind the other into a file that was written before, each
  * brought to the disk by fdatasync(2), which is what a store does for its publishers.
  *
- * Usage: syncs FILE BYTES SECONDS. Prints a line: syncs, p50 and p99 in microseconds. The file is
- * made, and removed.
+ * Usage: syncs FILE BYTES SECONDS PAUSE_US. Prints a line: syncs, p50 and p99 in microseconds. The
+ * file is made, and removed. With a pause between two of them, whoever syncs has to be given a core
+ * again each time, as a store has that waits for messages.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,8 +34,9 @@ static void fail(const char *what) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return fprintf(stderr, "usage: syncs FILE BYTES SECONDS\n"), 2;
+    if (argc != 5) return fprintf(stderr, "usage: syncs FILE BYTES SECONDS\n"), 2;
     size_t bytes = atol(argv[2]);
+    unsigned pause_us = atoi(argv[4]);
     if (bytes < 1 || bytes > FILE_BYTES) return 2;
     char *block = malloc(FILE_BYTES);
     memset(block, 'x', FILE_BYTES);
@@ -44,6 +46,7 @@ int main(int argc, char **argv) {
     int count = 0;
     size_t offset = 0;
     for (double end = now_us() + atof(argv[3]) * 1e6; now_us() < end && count < SYNCS_MAX;) {
+        if (pause_us) usleep(pause_us);
         double since = now_us();
         if (pwrite(fd, block, bytes, offset) != (ssize_t)bytes || fdatasync(fd)) fail("sync");
         times_us[count++] = now_us() - since;

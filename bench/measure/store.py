@@ -27,6 +27,7 @@ TOPICS_MANY = 1_000_000
 NAME_BYTES = len("/bench/topics/0000000")
 SYNC_BYTES = (4 << 10, 64 << 10)
 SYNC_SECONDS = 2
+PAUSE_US = 1_000
 DISK_US_GOOD = 200
 STEADY_PER_SECOND = 10_000
 SEGMENT_BYTES = 64 << 20
@@ -94,10 +95,10 @@ def wait_until_ready(stentor: Stentor) -> None:
         time.sleep(0.005)
 
 
-def syncs(bench: Bench, count: int) -> tuple[float, float]:
+def syncs(bench: Bench, count: int, pause_us: int = 0) -> tuple[float, float]:
     """The 50th and 99th percentile of an fdatasync(2) of so many bytes, in microseconds."""
-    done = subprocess.run([bench.syncs, OUT_DIR / "syncs.bin", str(count), str(SYNC_SECONDS)],
-                          check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([bench.syncs, OUT_DIR / "syncs.bin", str(count), str(SYNC_SECONDS),
+                           str(pause_us)], check=True, stdout=subprocess.PIPE, text=True)
     _, p50, p99 = done.stdout.split()
     return float(p50), float(p99)
 
@@ -108,6 +109,9 @@ def disk_rows(bench: Bench) -> list[table.Row]:
         p50, p99 = syncs(bench, count)
         rows.append(table.absolute_row(f"the raw disk: fdatasync of {count >> 10} KB, p50 and p99",
                                        f"{p50:,.0f} and {p99:,.0f} us", p50, None))
+    p50, p99 = syncs(bench, SYNC_BYTES[0], PAUSE_US)
+    rows.append(table.absolute_row("the same of 4 KB, each a millisecond after the one before",
+                                   f"{p50:,.0f} and {p99:,.0f} us", p50, None))
     return rows
 
 
@@ -200,7 +204,7 @@ def unhurried(bench: Bench) -> list[table.Row]:
                 publish(bench, stentor, TOPICS, 0.5, STEADY_PER_SECOND)
                 runs[stored].append(publish(bench, stentor, TOPICS, bench.options.seconds,
                                             STEADY_PER_SECOND))
-        disks.append(syncs(bench, SYNC_BYTES[0]))
+        disks.append(syncs(bench, SYNC_BYTES[0], PAUSE_US))
     of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
     p50, p99 = (statistics.median(column) for column in zip(*disks))
     what = f"{PUBLISHERS:,} publishers, {STEADY_PER_SECOND:,} publishes/s by all"

@@ -379,7 +379,8 @@ impl Oracle {
 
     /// What a stream says up to the marker.
     fn missed(&self, server: &Server, cursor: &str) -> Vec<Event> {
-        let mut stream = resume(server.reader(), cursor);
+        let stream = resume(server.reader(), cursor);
+        let mut stream = stream.expect("an answer before the connection ends");
         let mut events = Vec::new();
         let is_marker =
             |event: &Event| matches!(event, Event::Message { id, .. } if *id == self.marker);
