@@ -1,0 +1,180 @@
+//! Which tokens are good: all keys at once, replaced as a whole.
+//!
+//! What is verified depends on nothing but the keys, the token and the time. A key is known by what
+//! it is ([`KeyId`]): the same key is the same after a reload, and one whose permissions, or whose
+//! conditions, have changed is another. So whoever keeps a [`Grant`] has to ask only whether its
+//! key is still there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Context, SHA256};
+
+use crate::TOKEN_BYTES_MAX;
+use crate::permissions::Permissions;
+use crate::refused::Refused;
+use crate::secret::{self, StaticToken};
+
+/// What a good token grants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// What it allows.
+    pub permissions: Arc<Permissions>,
+    /// From when on it is not good any more, in seconds since 1970, leeway included.
+    pub expires_unix_s: Option<u64>,
+    /// Who holds it, for the log: the name of a static token, or `sub`, without anything that does
+    /// not belong in a line, and not long.
+    pub holder: Arc<str>,
+    /// The key that says so. When it is gone ([`Keys::has`]), so is the grant.
+    pub key: KeyId,
+}
+
+impl Grant {
+    /// Whether its time is over.
+    #[must_use]
+    pub fn has_expired(&self, now_unix_s: u64) -> bool {
+        self.expires_unix_s.is_some_and(|expires| now_unix_s >= expires)
+    }
+}
+
+/// A key, or a static token, as it is configured: the beginning of a hash over all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyId(u64);
+
+/// Which tokens are good.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    generation: u64,
+    /// By the beginning of the secret's hash.
+    statics: HashMap<[u8; 8], Static>,
+    ids: HashSet<KeyId>,
+}
+
+#[derive(Clone, Debug)]
+struct Static {
+    sha256: [u8; 32],
+    grant: Arc<Grant>,
+}
+
+impl Keys {
+    /// No token is good.
+    #[must_use]
+    pub fn none() -> Keys {
+        Keys { generation: next_generation(), statics: HashMap::new(), ids: HashSet::new() }
+    }
+
+    pub(crate) fn new(tokens: &[StaticToken]) -> Result<Keys, String> {
+        let mut keys = Keys::none();
+        for token in tokens {
+            let id = KeyId::of_static(token);
+            let grant = Grant {
+                permissions: Arc::new(token.permissions.clone()),
+                expires_unix_s: token.expires_unix_s,
+                holder: clean(&token.name).into(),
+                key: id,
+            };
+            let entry = Static { sha256: token.sha256, grant: Arc::new(grant) };
+            if let Some(other) = keys.statics.insert(beginning(&token.sha256), entry) {
+                let other = &other.grant.holder;
+                return Err(format!("The tokens '{other}' and '{}' are the same.", token.name));
+            }
+            keys.ids.insert(id);
+        }
+        Ok(keys)
+    }
+
+    /// Whether no token at all is good.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// A number that no other keys of this process have.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether a key is among them.
+    #[must_use]
+    pub fn has(&self, key: KeyId) -> bool {
+        self.ids.contains(&key)
+    }
+
+    /// What a token grants at this time.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not good.
+    pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Refused> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refused::TooLarge);
+        }
+        if token.contains('.') {
+            return Err(Refused::UnknownKey);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Refused::Malformed);
+        }
+        let sha256 = secret::hash(token);
+        let held = self.statics.get(&beginning(&sha256)).ok_or(Refused::UnknownSecret)?;
+        verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| Refused::UnknownSecret)?;
+        if held.grant.has_expired(now_unix_s) {
+            return Err(Refused::Expired);
+        }
+        Ok(Arc::clone(&held.grant))
+    }
+
+    /// Why a token was refused, in words for the owner's log: one line, without the token.
+    #[must_use]
+    pub fn why(&self, _token: &str, refused: Refused, _now_unix_s: u64) -> String {
+        refused.sentence().to_owned()
+    }
+}
+
+impl KeyId {
+    fn of_static(token: &StaticToken) -> KeyId {
+        let expires = token.expires_unix_s.map_or(u64::MAX, |expires| expires);
+        let permissions = format!("{:?}", token.permissions);
+        KeyId::of(&[
+            b"static",
+            token.name.as_bytes(),
+            &token.sha256,
+            permissions.as_bytes(),
+            &expires.to_be_bytes(),
+        ])
+    }
+
+    pub(crate) fn of(parts: &[&[u8]]) -> KeyId {
+        let mut hash = Context::new(&SHA256);
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finish();
+        let first = hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        KeyId(u64::from_be_bytes(*first))
+    }
+}
+
+fn beginning(sha256: &[u8; 32]) -> [u8; 8] {
+    *sha256.first_chunk().expect("32 bytes begin with 8")
+}
+
+/// A name as a line of a log may have it: what could end the line, or look like something else, is
+/// a `?`, and what is long is cut.
+pub(crate) fn clean(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.:@/+=|~ ".contains(c);
+    let plain = name.chars().map(|c| if is_plain(c) { c } else { '?' });
+    plain.take(HOLDER_CHARS_MAX).collect()
+}
+
+fn next_generation() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What the log has room for: an address of mail, a UUID, a URN.
+const HOLDER_CHARS_MAX: usize = 64;

@@ -1,0 +1,161 @@
+//! What is configured of tokens, and how it becomes keys.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::keys::Keys;
+use crate::secret::StaticToken;
+
+/// What is configured of tokens.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// Tokens with a secret.
+    pub tokens: Vec<StaticToken>,
+    /// Tokens that others sign. They are refused as long as there is no key.
+    pub jwt: Jwt,
+}
+
+/// What is asked of JSON Web Tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Jwt {
+    /// Where keys are from.
+    pub keys: Vec<KeySource>,
+    /// Whom tokens may be meant for: `aud` must be there and name one of these. Empty: `aud` must
+    /// not be there, for what is meant for somebody else is not meant for us (RFC 7519, 4.1.3).
+    pub audience: Vec<String>,
+    /// Whom tokens may be from: `iss` must be there and be one of these. Empty: it does not matter.
+    pub issuer: Vec<String>,
+    /// By how much the clocks of issuers may differ from ours, in seconds.
+    pub leeway_s: u64,
+    /// What tokens may be signed with. Empty: whatever the keys are made for.
+    pub algorithms: Vec<Algorithm>,
+    /// Whether a token must say when it expires.
+    pub require_exp: bool,
+}
+
+impl Default for Jwt {
+    fn default() -> Jwt {
+        Jwt {
+            keys: Vec::new(),
+            audience: Vec::new(),
+            issuer: Vec::new(),
+            leeway_s: 30,
+            algorithms: Vec::new(),
+            require_exp: true,
+        }
+    }
+}
+
+/// Where keys are from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KeySource {
+    /// A file with a secret for HMAC; a line feed at its end is none of it.
+    SecretFile(PathBuf),
+    /// A file with a public key in PEM.
+    PublicKeyFile(PathBuf),
+    /// A public key in PEM.
+    PublicKey(String),
+    /// A file with a JWKS document (RFC 7517).
+    JwksFile(PathBuf),
+    /// The address of one, fetched by a [`crate::JwksThread`].
+    JwksUrl(String),
+}
+
+/// What a JWT is signed with (RFC 7518, RFC 8037).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Algorithm {
+    /// HMAC with SHA-256.
+    Hs256,
+    /// HMAC with SHA-384.
+    Hs384,
+    /// HMAC with SHA-512.
+    Hs512,
+    /// RSA, PKCS #1 v1.5, with SHA-256.
+    Rs256,
+    /// RSA, PSS, with SHA-256.
+    Ps256,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// Ed25519; `Ed25519` is another name of it (RFC 9864).
+    EdDsa,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 8] = [
+        Algorithm::Hs256,
+        Algorithm::Hs384,
+        Algorithm::Hs512,
+        Algorithm::Rs256,
+        Algorithm::Ps256,
+        Algorithm::Es256,
+        Algorithm::Es384,
+        Algorithm::EdDsa,
+    ];
+
+    /// Its name, as `alg` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Hs256 => "HS256",
+            Algorithm::Hs384 => "HS384",
+            Algorithm::Hs512 => "HS512",
+            Algorithm::Rs256 => "RS256",
+            Algorithm::Ps256 => "PS256",
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es384 => "ES384",
+            Algorithm::EdDsa => "EdDSA",
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Algorithm, String> {
+        if text == "Ed25519" {
+            return Ok(Algorithm::EdDsa);
+        }
+        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        known.ok_or_else(|| {
+            let names = Algorithm::ALL.map(Algorithm::name).join(", ");
+            format!("'{}' is not one of {names}", text.escape_debug())
+        })
+    }
+}
+
+/// Keys, and what was read for them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The keys.
+    pub keys: Keys,
+    /// The files they are from, which are to be watched: when one changes, it is loaded again.
+    pub files: Vec<PathBuf>,
+    /// What was passed over, a sentence each, for the log.
+    pub passed_over: Vec<String>,
+}
+
+/// Why there are no keys: a sentence that names the file or the setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoadError(pub(crate) String);
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Makes keys of what is configured, reading the files that are named.
+///
+/// # Errors
+///
+/// If a file cannot be read or holds no key. Who has keys already goes on with them.
+pub fn load(settings: &Settings) -> Result<Loaded, LoadError> {
+    let keys = Keys::new(&settings.tokens).map_err(LoadError)?;
+    Ok(Loaded { keys, files: Vec::new(), passed_over: Vec::new() })
+}
