@@ -23,6 +23,12 @@ impl<T: Default> Slab<T> {
         chunks.get_mut(chunk)?.as_mut()?.get_mut(index % CHUNK)
     }
 
+    /// The same, to be looked at only.
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        let chunks = &self.arrays[usize::from(index >= STREAMS_FROM)];
+        chunks.get(index % STREAMS_FROM / CHUNK)?.as_ref()?.get(index % CHUNK)
+    }
+
     /// The record at `index`; the slab grows if need be.
     pub(crate) fn grow(&mut self, index: usize) -> &mut T {
         let chunks = &mut self.arrays[usize::from(index >= STREAMS_FROM)];

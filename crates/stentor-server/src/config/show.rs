@@ -8,6 +8,9 @@ use std::fmt::Write;
 
 use toml::Value;
 
+use crate::access::rules::{Publishers, Readers, TopicAccess};
+
+use super::access;
 use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
@@ -41,7 +44,9 @@ impl Settings {
             };
         }
         let types = self.content_types.iter().map(|(_, content_type)| content_type.as_ref());
-        let rules = self.topics.iter().zip(types.chain(std::iter::repeat(None)));
+        let types = types.chain(std::iter::repeat(None));
+        let accesses = self.access.topics.iter().map(Some).chain(std::iter::repeat(None));
+        let rules = self.topics.iter().zip(types.zip(accesses));
         array(&mut text, "topics", rules.map(rule));
         array(&mut text, "lookup", self.lookups.iter().map(lookup));
         array(&mut text, "static", self.mounts.iter().map(mount));
@@ -55,6 +60,7 @@ impl Settings {
             ("", "listen") => one_or_many(&self.listen),
             ("", "control") => one_or_many(&self.control),
             ("", "control_hosts") => one_or_many(&self.control_hosts),
+            ("", "control_token") => self.access.control_token.into(),
             ("", "workers") => number(self.workers),
             ("", "pin") => self.pin.into(),
             ("", "user") => self.user.clone().unwrap_or_default().into(),
@@ -108,6 +114,7 @@ impl Settings {
             },
             ("store", "keep") => keep_name(self.store.keep).into(),
             ("cors", "origins") => one_or_many(&self.cors.origins),
+            ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
             ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
             _ => return None,
@@ -127,7 +134,9 @@ fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
     }
 }
 
-fn rule((rule, content_type): (&Rule, Option<&ContentType>)) -> Table {
+fn rule(
+    (rule, (content_type, access)): (&Rule, (Option<&ContentType>, Option<&TopicAccess>)),
+) -> Table {
     let mut table = vec![
         ("match", rule.pattern.as_str().into()),
         ("history", number(rule.history)),
@@ -145,6 +154,14 @@ fn rule((rule, content_type): (&Rule, Option<&ContentType>)) -> Table {
     let left_out = leave_out::names(rule.leave_out);
     if !left_out.is_empty() {
         table.push(("leave_out", one_or_many(&left_out)));
+    }
+    if let Some(TopicAccess { read, publish, .. }) = access {
+        if *read != Readers::default() {
+            table.push(("read", access::name_of_readers(*read).into()));
+        }
+        if *publish != Publishers::default() {
+            table.push(("publish", access::name_of_publishers(*publish).into()));
+        }
     }
     table
 }
@@ -173,6 +190,9 @@ fn mount(mount: &Mount) -> Table {
         ("cache_control", mount.cache_control.as_str().into()),
         ("immutable", immutable(mount.immutable)),
     ];
+    if mount.read != Readers::default() {
+        table.push(("read", access::name_of_readers(mount.read).into()));
+    }
     if let Some(file) = &mount.fallback {
         table.push(("fallback", file.as_str().into()));
     }
@@ -233,16 +253,17 @@ mod tests {
     #[test]
     fn what_is_printed_means_the_same_when_it_is_read() {
         let text = "listen = ['127.0.0.1:80', '[::1]:80']\ncontrol = []\nworkers = 3\ndrain = 90\n\
-            control_hosts = 'a.example'\n\
+            control_hosts = 'a.example'\ncontrol_token = true\n[access]\ncookie = 'c'\n\
             [limits]\nconnections_per_address = 7\nmessage_bytes_max = 1000\n\
             [streams]\nping = 0\n[store]\npath = '/s'\nkeep = 'written'\n[cors]\norigins = '*'\n\
             [[topics]]\nmatch = '/a/*'\nhistory = 1\ncache_control = 'max-age=1'\n\
             keep = 'memory'\nleave_out = 'last-modified'\n\
+            [[topics]]\nmatch = '/b/*'\nread = 'token'\npublish = 'token'\n\
             [[topics]]\nmatch = '/**'\nleave_out = ['vary', 'last-modified']\n\
             [[lookup]]\npath = '/list='\ntopics = '/a/{name}'\nline = '{{{name}=\"{value}\"\\n'\n\
             [[lookup]]\npath = '/json='\ntopics = '/a/{name}'\n\
             leave_out = 'cache-control'\n\
-            [[static]]\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
+            [[static]]\nread = 'token'\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
         let settings = Settings::from_toml(text, "f").unwrap();
         let printed = settings.to_toml();
         for expected in [
