@@ -15,6 +15,7 @@ mod layer;
 mod leave_out;
 mod quantity;
 mod show;
+mod tokens;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use stentor_wire::target::TopicName;
 use tracing::Level;
 
 pub use error::ConfigError;
+pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
 #[derive(Clone, Debug)]
@@ -67,6 +69,8 @@ pub struct Settings {
     pub streams: Streams,
     /// Which web pages of other origins may read.
     pub cors: Cors,
+    /// Who may do more than anyone: tokens, and the keys of those who sign them.
+    pub tokens: stentor_access::Settings,
     /// Where messages are stored, to outlive the process.
     pub store: Store,
     /// How topics are kept; the first rule whose pattern matches is used.
@@ -446,6 +450,7 @@ impl Settings {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
         }
+        tokens::check(&self.tokens.tokens)?;
         for (i, lookup) in self.lookups.iter().enumerate() {
             if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
                 let reason = format!("two routes begin with {}", lookup.path);
@@ -542,6 +547,7 @@ impl Default for Settings {
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),
+            tokens: stentor_access::Settings::default(),
             store: Store { path: None, keep: Keep::Synced },
             topics: Vec::new(),
             content_types: Vec::new(),
