@@ -41,7 +41,7 @@ pub use patterns::{Coverage, PATTERNS_MAX, Patterns};
 pub use permissions::Permissions;
 pub use refused::Refused;
 pub use secret::{Secret, StaticToken};
-pub use settings::{Algorithm, Jwt, KeySource, LoadError, Loaded, Settings, load};
+pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, Settings, load};
 
 /// The longest token that is looked at, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

@@ -64,8 +64,9 @@ impl Patterns {
         Ok(Patterns::of(&patterns))
     }
 
-    /// These patterns, in order, without those that others mean already.
-    fn of(patterns: &[Pattern]) -> Patterns {
+    /// These patterns, in whatever order, without those that others mean already.
+    #[must_use]
+    pub fn of(patterns: &[Pattern]) -> Patterns {
         let mut sorted: Vec<PatternRef<'_>> = patterns.iter().map(Pattern::borrowed).collect();
         sorted.sort_unstable_by_key(|pattern| pattern.as_str());
         sorted.dedup();

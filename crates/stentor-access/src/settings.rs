@@ -19,8 +19,21 @@ pub struct Settings {
 /// What is asked of JSON Web Tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Jwt {
-    /// Where keys are from.
-    pub keys: Vec<KeySource>,
+    /// Files with a secret for HMAC each; a line feed at the end is none of it.
+    pub secret_files: Vec<PathBuf>,
+    /// Files with a public key in PEM each.
+    pub public_key_files: Vec<PathBuf>,
+    /// Public keys in PEM.
+    pub public_keys: Vec<String>,
+    /// Files with a JWKS document each (RFC 7517).
+    pub jwks_files: Vec<PathBuf>,
+    /// Where such documents are fetched from ([`JwksUrl`]).
+    pub jwks_urls: Vec<JwksUrl>,
+    /// A file with the certificates, in PEM, that the hosts of `jwks_urls` are known by. `None`:
+    /// those that this system trusts.
+    pub jwks_ca_file: Option<PathBuf>,
+    /// How long a document that was fetched is used before it is fetched again, in seconds.
+    pub jwks_refresh_s: u64,
     /// Whom tokens may be meant for: `aud` must be there and name one of these. Empty: `aud` must
     /// not be there, for what is meant for somebody else is not meant for us (RFC 7519, 4.1.3).
     pub audience: Vec<String>,
@@ -37,7 +50,13 @@ pub struct Jwt {
 impl Default for Jwt {
     fn default() -> Jwt {
         Jwt {
-            keys: Vec::new(),
+            secret_files: Vec::new(),
+            public_key_files: Vec::new(),
+            public_keys: Vec::new(),
+            jwks_files: Vec::new(),
+            jwks_urls: Vec::new(),
+            jwks_ca_file: None,
+            jwks_refresh_s: 300,
             audience: Vec::new(),
             issuer: Vec::new(),
             leeway_s: 30,
@@ -47,19 +66,53 @@ impl Default for Jwt {
     }
 }
 
-/// Where keys are from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum KeySource {
-    /// A file with a secret for HMAC; a line feed at its end is none of it.
-    SecretFile(PathBuf),
-    /// A file with a public key in PEM.
-    PublicKeyFile(PathBuf),
-    /// A public key in PEM.
-    PublicKey(String),
-    /// A file with a JWKS document (RFC 7517).
-    JwksFile(PathBuf),
-    /// The address of one, fetched by a [`crate::JwksThread`].
-    JwksUrl(String),
+/// Where a JWKS document is fetched from: `https://`, or `http://` on this host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JwksUrl(String);
+
+impl JwksUrl {
+    /// As written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for JwksUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JwksUrl, String> {
+        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        // Names of users and passwords would be shown wherever the address is.
+        let good = visible && !host.is_empty() && !authority.contains('@') && !rest.contains('#');
+        match scheme {
+            "https" if good => Ok(JwksUrl(text.to_owned())),
+            "http" if good && matches!(host, "127.0.0.1" | "[::1]" | "localhost") => {
+                Ok(JwksUrl(text.to_owned()))
+            }
+            "http" if good => Err(format!(
+                "'{text}' could be read and changed on its way, and with it who may publish: \
+                 write https://, or http:// with 127.0.0.1, [::1] or localhost"
+            )),
+            _ => Err(format!(
+                "'{}' is not the address of keys: write one such as \
+                 https://issuer.example/.well-known/jwks.json",
+                text.escape_debug()
+            )),
+        }
+    }
+}
+
+impl fmt::Display for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// What a JWT is signed with (RFC 7518, RFC 8037).
@@ -109,6 +162,12 @@ impl Algorithm {
             Algorithm::Es384 => "ES384",
             Algorithm::EdDsa => "EdDSA",
         }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -20,6 +20,7 @@ use super::forms::{
 };
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use super::tokens::{JwtLayer, TokenLayer};
 use super::{AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
@@ -111,6 +112,18 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "public_patterns", false),
     ("cors", "origins", true),
     ("access", "cookie", false),
+    ("jwt", "secret_file", true),
+    ("jwt", "public_key_file", true),
+    ("jwt", "public_key", true),
+    ("jwt", "jwks_file", true),
+    ("jwt", "jwks_url", true),
+    ("jwt", "jwks_ca_file", false),
+    ("jwt", "jwks_refresh", false),
+    ("jwt", "audience", true),
+    ("jwt", "issuer", true),
+    ("jwt", "leeway", false),
+    ("jwt", "algorithms", true),
+    ("jwt", "require_exp", false),
     ("store", "path", false),
     ("store", "keep", false),
     ("files", "cache_bytes_max", false),
@@ -192,10 +205,12 @@ struct Layer {
     streams: StreamsLayer,
     cors: CorsLayer,
     access: AccessLayer,
+    jwt: JwtLayer,
     store: StoreLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
+    token: Option<Tables<TokenLayer>>,
     #[serde(rename = "static")]
     mounts: Option<Tables<MountLayer>>,
 }
@@ -341,6 +356,10 @@ impl Layer {
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });
+        self.jwt.apply(&mut settings.tokens.jwt);
+        set(&mut settings.tokens.tokens, self.token, |tokens| {
+            tokens.0.into_iter().map(TokenLayer::finish).collect()
+        });
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
         if let Some(Tables(rules)) = self.topics {
@@ -390,7 +409,7 @@ impl Layer {
     }
 }
 
-fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
+pub(super) fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
     if let Some(value) = value {
         *setting = convert(value);
     }

@@ -16,6 +16,7 @@ mod layer;
 mod leave_out;
 mod quantity;
 mod show;
+mod tokens;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,6 +34,7 @@ use tracing::Level;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use error::ConfigError;
+pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
 #[derive(Clone, Debug)]
@@ -457,6 +459,7 @@ impl Settings {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
         }
+        tokens::check(&self.tokens.tokens)?;
         for (i, lookup) in self.lookups.iter().enumerate() {
             if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
                 let reason = format!("two routes begin with {}", lookup.path);

@@ -15,6 +15,7 @@ use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
+use super::tokens;
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
@@ -49,6 +50,7 @@ impl Settings {
         let rules = self.topics.iter().zip(types.zip(accesses));
         array(&mut text, "topics", rules.map(rule));
         array(&mut text, "lookup", self.lookups.iter().map(lookup));
+        array(&mut text, "token", self.tokens.tokens.iter().map(tokens::table));
         array(&mut text, "static", self.mounts.iter().map(mount));
         text
     }
@@ -113,6 +115,7 @@ impl Settings {
                 None => "".into(),
             },
             ("store", "keep") => keep_name(self.store.keep).into(),
+            ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
             ("cors", "origins") => one_or_many(&self.cors.origins),
             ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
@@ -123,7 +126,7 @@ impl Settings {
 }
 
 /// The keys of a table in their order.
-type Table = Vec<(&'static str, Value)>;
+pub(super) type Table = Vec<(&'static str, Value)>;
 
 fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
     for table in tables {
@@ -212,7 +215,7 @@ fn immutable(which: Immutable) -> Value {
 }
 
 /// A list; one of a single value is that value, as most people write it.
-fn one_or_many<T: ToString>(items: &[T]) -> Value {
+pub(super) fn one_or_many<T: ToString>(items: &[T]) -> Value {
     match items {
         [one] => one.to_string().into(),
         many => many.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
