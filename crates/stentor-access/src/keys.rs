@@ -135,6 +135,16 @@ impl Keys {
 }
 
 impl KeyId {
+    /// As a number, by which another process knows it again.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The key of that number.
+    pub(crate) fn from_number(number: u64) -> KeyId {
+        KeyId(number)
+    }
+
     fn of_static(token: &StaticToken) -> KeyId {
         let expires = token.expires_unix_s.map_or(u64::MAX, |expires| expires);
         let permissions = format!("{:?}", token.permissions);

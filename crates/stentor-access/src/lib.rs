@@ -23,12 +23,14 @@
 //! | `secret` | [`StaticToken`], [`Secret`]: tokens of the configuration |
 //! | `refused` | [`Refused`]: why a token is not good |
 //! | `cache` | [`Cache`]: tokens that were verified before |
+//! | `pack` | grants as bytes, for another process |
 //! | `settings` | [`Settings`], [`Jwt`]: what is configured, [`load`] |
 
 #![forbid(unsafe_code)]
 
 mod cache;
 mod keys;
+mod pack;
 mod patterns;
 mod permissions;
 mod refused;

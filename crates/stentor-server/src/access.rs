@@ -13,6 +13,7 @@
 pub(crate) mod denials;
 pub(crate) mod passes;
 pub(crate) mod rules;
+pub(crate) mod sight;
 
 use crate::config::{Cors, Settings};
 use crate::transport::EVENTS;

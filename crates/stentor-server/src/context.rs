@@ -3,6 +3,7 @@
 
 use crate::access::denials::Denials;
 use crate::access::passes::Passes;
+use crate::access::sight::SightOf;
 use crate::access::{
     Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, Visitor, counts, listener, needs_token,
 };
@@ -39,7 +40,7 @@ use stentor_hub::{
 };
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
 use stentor_wire::deflate::{Deflater, Inflater};
-use stentor_wire::credentials::{Place, credential};
+use stentor_wire::credentials::{self, credential};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::status::{Refusal, Status};
@@ -400,6 +401,8 @@ impl Context {
         self.generation += 1;
         self.open_roots();
         self.renew();
+        // What was gathered for those who may not see all goes by the rules that were.
+        self.batches = Batches::default();
         self.judged = Some(0);
     }
 
@@ -407,6 +410,11 @@ impl Context {
     pub(crate) fn configure_keys(&mut self, keys: Arc<Keys>) {
         self.keys = keys;
         self.judged = Some(0);
+    }
+
+    /// What a reader of which not all may be seen may see.
+    pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
+        SightOf::new(&self.settings.access.topics, self.passes.get(peer))
     }
 
     /// Whether it has not been looked at yet if a connection may still read what it does.
@@ -467,29 +475,30 @@ impl Context {
         {
             return Some(Bearer::Nobody);
         }
-        let by_cookie = credential.place == Place::Cookie;
+        let by_cookie = credential.place == credentials::Place::Cookie;
         // What is no text is no token, and is refused as one that is none.
         let token = String::from_utf8_lossy(&credential.token);
-        self.verify(&token, may_wait.then_some(Kind::Requests), by_cookie)
+        self.verify(&token, Kind::Requests, may_wait, by_cookie)
     }
 
-    /// What a token is worth. If it `waits_in` a line, it may take another turn: then `None`.
+    /// What a token is worth. If it `may_wait` in a line, it may take another turn: then `None`.
     pub(crate) fn verify(
         &mut self,
         token: &str,
-        waits_in: Option<Kind>,
+        line: Kind,
+        may_wait: bool,
         by_cookie: bool,
     ) -> Option<Bearer> {
         let now = (self.now_ms, self.unix_s);
         if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.unix_s) {
             return Some(Bearer::Good { grant, by_cookie });
         }
-        if waits_in.is_some_and(|line| !self.budget.has_room(line)) {
+        if may_wait && !self.budget.has_room(line) {
             return None;
         }
         let cost = cost_of_verifying(token);
         self.cost += cost;
-        self.budget.spend(waits_in.unwrap_or(Kind::Requests), cost);
+        self.budget.spend(line, cost);
         self.stats.tokens_verified.add(1);
         Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },

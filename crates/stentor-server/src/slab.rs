@@ -43,8 +43,13 @@ impl<T: Default> Slab<T> {
 
     /// The indices that may hold a record.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<T> {
+        self.indices_from(0)
+    }
+
+    /// Those of them that are not below `first`.
+    pub(crate) fn indices_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
         let [sockets, streams] = self.arrays.each_ref().map(|chunks| chunks.len() * CHUNK);
-        (0..sockets).chain(STREAMS_FROM..STREAMS_FROM + streams)
+        (first..sockets).chain(first.max(STREAMS_FROM)..STREAMS_FROM + streams)
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Passes {
     vacant: Vec<u32>,
     /// How many sets there ever were at once.
     used: u32,
+    /// How many were ever made.
+    made: u32,
     by_content: HashTable<u32>,
     hasher: RandomState,
     count: usize,
@@ -40,13 +42,16 @@ struct Held {
 struct Set {
     content: Option<(Arc<Permissions>, KeyId)>,
     count: u32,
+    /// Which of all sets that there ever were.
+    serial: u32,
 }
 
 /// A pass, to be looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass<'a> {
-    /// Tells the set from others as long as somebody has it.
-    pub(crate) set: u32,
+    /// Tells the set from all others, also those that are no more: what was gathered for these is
+    /// not for it.
+    pub(crate) serial: u32,
     pub(crate) permissions: &'a Arc<Permissions>,
     pub(crate) key: KeyId,
     /// `None`: its time does not end.
@@ -54,6 +59,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// What a token granted, apart from who holds it.
+    pub(crate) fn grant(&self) -> Grant {
+        let Pass { permissions, key, expires_unix_s, .. } = *self;
+        Grant { permissions: Arc::clone(permissions), expires_unix_s, holder: "".into(), key }
+    }
+
     /// Whether its time is over.
     pub(crate) fn has_expired(&self, unix_s: u64) -> bool {
         self.expires_unix_s.is_some_and(|expires| unix_s >= expires)
@@ -67,6 +78,7 @@ impl Passes {
             sets: Slab::new(),
             vacant: Vec::new(),
             used: 0,
+            made: 0,
             by_content: HashTable::new(),
             hasher: RandomState::default(),
             count: 0,
@@ -120,10 +132,11 @@ impl Passes {
     /// What a connection has.
     pub(crate) fn get(&self, peer: Peer) -> Option<Pass<'_>> {
         let held = self.held.get(peer.index()).filter(|held| held.set != NONE)?;
-        let (permissions, key) = self.sets.get(held.set as usize)?.content.as_ref()?;
+        let set = self.sets.get(held.set as usize)?;
+        let (permissions, key) = set.content.as_ref()?;
         let expires = held.expires_unix_s;
         let expires_unix_s = (expires != NEVER).then_some(u64::from(expires));
-        Some(Pass { set: held.set, permissions, key: *key, expires_unix_s })
+        Some(Pass { serial: set.serial, permissions, key: *key, expires_unix_s })
     }
 
     /// How many connections have one.
@@ -153,8 +166,9 @@ impl Passes {
             self.used += 1;
             self.used - 1
         });
-        *self.sets.grow(set as usize) =
-            Set { content: Some((Arc::clone(permissions), key)), count: 1 };
+        self.made = self.made.wrapping_add(1);
+        let content = Some((Arc::clone(permissions), key));
+        *self.sets.grow(set as usize) = Set { content, count: 1, serial: self.made };
         let Passes { sets, by_content, hasher, .. } = self;
         by_content.insert_unique(hash, set, |&set| {
             let content = sets.get(set as usize).and_then(|entry| entry.content.as_ref());
@@ -208,8 +222,8 @@ const NONE: u32 = u32::MAX;
 /// Stands for a time that does not come.
 const NEVER: u32 = u32::MAX;
 
-// What a pass costs a reader who shares its set.
-const _: () = assert!(size_of::<Held>() == 8);
+// What a pass costs a reader who shares its set, and one who does not.
+const _: () = assert!(size_of::<Held>() == 8 && size_of::<Set>() == 24);
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +256,7 @@ mod tests {
             passes.give(peer(index), grant);
         }
         assert_eq!((passes.count(), passes.sets()), (3, 2));
-        let set = |passes: &Passes, index| passes.get(peer(index)).map(|pass| pass.set);
+        let set = |passes: &Passes, index| passes.get(peer(index)).map(|pass| pass.serial);
         assert_eq!(set(&passes, 0), set(&passes, 1));
         assert_ne!(set(&passes, 0), set(&passes, 2));
         assert!(passes.get(peer(2)).unwrap().permissions.may_read("/b/x"));
@@ -260,6 +274,7 @@ mod tests {
         assert_eq!((passes.count(), passes.sets()), (0, 0));
         passes.check(&|_| false);
         passes.give(peer(7), &grants[2]);
+        assert!(set(&passes, 7) > Some(2), "what was gathered for another set is not for this one");
         passes.check(&|index| index == 7);
         assert!(passes.get(peer(7)).unwrap().has_expired(9));
         assert!(!passes.get(peer(7)).unwrap().has_expired(8));

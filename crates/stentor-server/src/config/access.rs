@@ -38,7 +38,12 @@ impl Settings {
 
     /// Whether there can be a token that is good.
     fn knows_tokens(&self) -> bool {
-        !self.tokens.tokens.is_empty() || !self.tokens.jwt.keys.is_empty()
+        let stentor_access::Settings { tokens, jwt } = &self.tokens;
+        let files = [&jwt.secret_files, &jwt.public_key_files, &jwt.jwks_files];
+        !tokens.is_empty()
+            || files.iter().any(|files| !files.is_empty())
+            || !jwt.public_keys.is_empty()
+            || !jwt.jwks_urls.is_empty()
     }
 
     /// What asks for tokens must be able to get one.
