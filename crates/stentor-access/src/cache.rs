@@ -253,3 +253,107 @@ const PARTS: usize = 16;
 
 /// Fewer permissions than that are not worth looking through.
 const SHARED_MIN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mint::Signer;
+    use crate::{Algorithm, Jwks, Settings, load};
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn keys(signers: &[(&Signer, &str)]) -> Keys {
+        let keys: Vec<String> = signers.iter().map(|(signer, kid)| signer.jwk(kid)).collect();
+        let document = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
+        let jwks = Jwks::parse(document.as_bytes()).unwrap();
+        load(&Settings::default(), &[jwks.into()]).unwrap().keys
+    }
+
+    fn token(signer: &Signer, kid: &str, sub: usize) -> String {
+        let claims = format!(r#"{{"exp":1800000060,"sub":"{sub}","stentor":{{"read":["/a"]}}}}"#);
+        signer.token(Some(kid), &claims)
+    }
+
+    #[test]
+    fn what_was_verified_is_known_until_its_time_is_over() {
+        let signer = Signer::new(Algorithm::Hs256);
+        let (keys, cache) = (keys(&[(&signer, "k")]), Cache::new(1 << 20).unwrap());
+        let token = token(&signer, "k", 1);
+        assert!(cache.get(&keys, &token, NOW).is_none());
+        let grant = cache.verify(&keys, &token, NOW).unwrap();
+        assert!(Arc::ptr_eq(&grant, &cache.get(&keys, &token, NOW).unwrap()));
+        assert!(cache.get(&keys, &token[..token.len() - 1], NOW).is_none());
+        // The leeway of half a minute counts here as well.
+        assert!(cache.get(&keys, &token, 1_800_000_089).is_some());
+        assert!(cache.get(&keys, &token, 1_800_000_090).is_none());
+        assert_eq!(cache.verify(&keys, &token, 1_800_000_090), Err(Refused::Expired));
+        assert_eq!(cache.count(), 0);
+    }
+
+    #[test]
+    fn when_keys_are_replaced_only_what_was_of_others_is_forgotten() {
+        let (one, other) = (Signer::new(Algorithm::Hs256), Signer::new(Algorithm::Hs256));
+        let cache = Cache::new(1 << 20).unwrap();
+        let both = keys(&[(&one, "one"), (&other, "other")]);
+        let tokens = [token(&one, "one", 1), token(&other, "other", 2)];
+        for token in &tokens {
+            cache.verify(&both, token, NOW).unwrap();
+        }
+        let left = keys(&[(&one, "one")]);
+        assert!(cache.get(&left, &tokens[0], NOW).is_some());
+        assert!(cache.get(&left, &tokens[1], NOW).is_none());
+        assert_eq!(cache.verify(&left, &tokens[1], NOW), Err(Refused::UnknownKey));
+        // The key comes back: its token is verified anew.
+        assert!(cache.get(&both, &tokens[1], NOW).is_none());
+        assert!(cache.verify(&both, &tokens[1], NOW).is_ok());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_used_stays() {
+        let signer = Signer::new(Algorithm::Hs256);
+        let (keys, cache) = (keys(&[(&signer, "k")]), Cache::new(64 << 10).unwrap());
+        let used = token(&signer, "k", 0);
+        for sub in 0..2_000 {
+            cache.verify(&keys, &token(&signer, "k", sub), NOW).unwrap();
+            assert!(cache.get(&keys, &used, NOW).is_some(), "{sub}");
+            assert!(cache.bytes() <= 66 << 10, "{}", cache.bytes());
+        }
+        assert!(cache.count() > 100);
+        let none = Cache::new(0).unwrap();
+        assert!(none.verify(&keys, &used, NOW).is_ok() && none.count() == 0);
+    }
+
+    #[test]
+    fn a_flood_of_bad_tokens_pushes_out_nothing() {
+        let (signer, thief) = (Signer::new(Algorithm::Hs256), Signer::new(Algorithm::Hs256));
+        let (keys, cache) = (keys(&[(&signer, "k")]), Cache::new(64 << 10).unwrap());
+        let good = token(&signer, "k", 0);
+        cache.verify(&keys, &good, NOW).unwrap();
+        let bytes = cache.bytes();
+        for sub in 0..5_000 {
+            assert!(cache.verify(&keys, &token(&thief, "k", sub), NOW).is_err());
+        }
+        assert!(cache.get(&keys, &good, NOW).is_some());
+        assert_eq!((cache.count(), cache.bytes()), (1, bytes));
+    }
+
+    #[test]
+    fn the_same_permissions_are_kept_once() {
+        let signer = Signer::new(Algorithm::Hs256);
+        let (keys, cache) = (keys(&[(&signer, "k")]), Cache::new(1 << 20).unwrap());
+        let grant = |sub| cache.verify(&keys, &token(&signer, "k", sub), NOW).unwrap();
+        let (one, other) = (grant(1), grant(2));
+        assert!(Arc::ptr_eq(&one.permissions, &other.permissions));
+        assert_ne!(one.holder, other.holder);
+        // Those that nobody has any more are forgotten.
+        let of_own = |i: usize| {
+            let claims = format!(r#"{{"exp":1800000060,"stentor":{{"read":["/{i}"]}}}}"#);
+            signer.token(Some("k"), &claims)
+        };
+        let small = Cache::new(16 << 10).unwrap();
+        for i in 0..5_000 {
+            small.verify(&keys, &of_own(i), NOW).unwrap();
+        }
+        assert!(small.bytes() < 48 << 10, "{}", small.bytes());
+    }
+}

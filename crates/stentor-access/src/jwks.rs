@@ -189,3 +189,91 @@ impl Jwk {
 
 /// Issuers have a handful.
 const KEYS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mint::Signer;
+
+    fn parse(keys: &[&str]) -> Result<Jwks, String> {
+        Jwks::parse(format!(r#"{{"x":1,"keys":[{}]}}"#, keys.join(",")).as_bytes())
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_passed_over_and_told() {
+        let good = Signer::new(Algorithm::Es256).jwk("good");
+        for (bad, reason) in [
+            (r#"{"kty":"AKP","kid":"pq","alg":"ML-DSA-44"}"#, "'pq' is passed over: its kty 'AKP'"),
+            (r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#, "key 2 is passed over: "),
+            (r#"{"kty":"RSA","kid":"a","e":"AQAB"}"#, "it has no n"),
+            (r#"{"kty":"RSA","kid":"a","n":"?","e":"AQAB"}"#, "its n is not in base64url"),
+            (r#"{"kty":"EC","crv":"P-521","x":"AA","y":"AA"}"#, "its curve 'P-521' is not known"),
+            (r#"{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}"#, "must have 32 bytes each"),
+            (r#"{"kty":"OKP","crv":"X25519","x":"AA"}"#, "its curve 'X25519' is not known"),
+            (r#"{"kty":"OKP","crv":"Ed25519","x":"AA"}"#, "its x must have 32 bytes"),
+            (r#"{"kty":"oct","k":"c2hvcnQ"}"#, "the secret has 5 bytes"),
+            (r#"{"kty":"oct"}"#, "it has no k"),
+            (r#"{"kid":"a\nb"}"#, "missing field `kty`"),
+            (r#"{"kty":"oct","kty":"RSA"}"#, "duplicate field `kty`"),
+            ("7", "key 2 is passed over: "),
+            ("null", "key 2 is passed over: "),
+        ] {
+            let jwks = parse(&[&good, bad]).unwrap();
+            assert_eq!(jwks.count(), 1);
+            let told: Vec<&str> = jwks.passed_over().collect();
+            assert!(told.len() == 1 && told[0].contains(reason), "{told:?}");
+            assert!(!told[0].contains('\n'));
+            // Alone it leaves nothing.
+            let error = parse(&[bad]).unwrap_err();
+            assert!(error.contains("no key that can be used"), "{error}");
+        }
+        // A point that is not on its curve.
+        let x = URL_SAFE_NO_PAD.encode([7; 32]);
+        let off = format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{x}"}}"#);
+        assert!(parse(&[&off]).unwrap_err().contains("not a point of its curve"));
+        for (with, reason) in [
+            (r#""use":"enc""#, "not for signatures"),
+            (r#""key_ops":["sign"]"#, "not for verifying"),
+            (r#""alg":"RS256""#, "not one of its kind"),
+            (r#""alg":"ECDH-ES""#, "its alg: 'ECDH-ES' is not one of"),
+        ] {
+            let other = good.replace(r#""use":"sig""#, with);
+            assert!(parse(&[&other]).unwrap_err().contains(reason));
+        }
+    }
+
+    #[test]
+    fn two_keys_that_cannot_be_told_apart_are_an_error() {
+        let key = |algorithm, kid| Signer::new(algorithm).jwk(kid);
+        let one = key(Algorithm::Es256, "a");
+        let error = parse(&[&one, &key(Algorithm::Es256, "a")]).unwrap_err();
+        assert_eq!(error, "two different keys have the kid 'a'");
+        // The same one twice is no trouble, nor are two of which only one can do what is asked.
+        assert_eq!(parse(&[&one, &one]).unwrap().count(), 1);
+        let jwks = parse(&[&one, &key(Algorithm::EdDsa, "a"), &key(Algorithm::Es256, "b")]);
+        assert_eq!(jwks.unwrap().count(), 3);
+        assert_eq!(parse(&[&one]).unwrap().names(), HashSet::from(["a"]));
+    }
+
+    #[test]
+    fn what_is_no_document_is_refused() {
+        for text in ["", "[]", "{}", "null", r#"{"keys":{}}"#, r#"{"keys":[]}"#, "<html>"] {
+            assert!(Jwks::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        let deep = format!(r#"{{"keys":[{}]}}"#, "[".repeat(100_000));
+        assert!(Jwks::parse(deep.as_bytes()).is_err());
+        let many = vec!["{}"; KEYS_MAX + 1];
+        assert!(parse(&many).unwrap_err().contains("more than 100 keys"));
+        let large = format!(r#"{{"keys":[],"x":"{}"}}"#, "x".repeat(JWKS_BYTES_MAX));
+        assert!(Jwks::parse(large.as_bytes()).unwrap_err().contains("larger than 256 KiB"));
+    }
+
+    #[test]
+    fn a_secret_that_is_published_is_none() {
+        let secret = Signer::new(Algorithm::Hs256).jwk("s");
+        let document = format!(r#"{{"keys":[{secret}]}}"#);
+        assert!(Jwks::parse(document.as_bytes()).is_ok());
+        let error = Jwks::parse_published(document.as_bytes()).unwrap_err();
+        assert!(error.contains("everybody can fetch it"), "{error}");
+    }
+}

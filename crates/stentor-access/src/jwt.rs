@@ -220,3 +220,6 @@ fn is_access_token(typ: &str) -> bool {
 
 /// How many keys are tried for one token. A signature that is of none costs this many times.
 const TRIES_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -100,14 +100,11 @@ impl Material {
 
     /// A public key as SubjectPublicKeyInfo, or an RSAPublicKey of PKCS #1.
     fn der(der: &[u8]) -> Result<Material, String> {
+        // The bare point of a curve is what a JWK has. Here it has more around it.
+        let is_wrapped = der.first() == Some(&SEQUENCE) && der.len() > ED25519_BYTES;
         // Each takes only what is a key of its kind, and of its curve.
-        for kind in [Kind::P256, Kind::P384, Kind::Ed25519] {
-            let key = match &der {
-                // The bare point is what a JWK has; here there is more around it.
-                der if der.len() <= RAW_BYTES_MAX => continue,
-                der => ParsedPublicKey::new(kind.algorithms()[0].public(), der),
-            };
-            if key.is_ok() {
+        for kind in [Kind::P256, Kind::P384, Kind::Ed25519].into_iter().filter(|_| is_wrapped) {
+            if ParsedPublicKey::new(kind.algorithms()[0].public(), der).is_ok() {
                 return Ok(Material { kind, bytes: der.to_vec() });
             }
         }
@@ -122,11 +119,9 @@ impl Material {
     }
 
     fn rsa(spki: &[u8]) -> Result<Material, String> {
-        let key = PublicEncryptingKey::from_der(spki).map_err(|_| "it is not a key of RSA")?;
-        let bits = key.key_size_bits();
-        if !(2_048..=8_192).contains(&bits) {
-            return Err(format!("it has {bits} bits: RSA takes 2048 to 8192"));
-        }
+        let key = PublicEncryptingKey::from_der(spki).ok();
+        key.filter(|key| (2_048..=8_192).contains(&key.key_size_bits()))
+            .ok_or("it is not a key of RSA with 2048 to 8192 bits")?;
         Ok(Material { kind: Kind::Rsa, bytes: spki.to_vec() })
     }
 
@@ -152,7 +147,7 @@ impl Material {
 
     /// A point of Ed25519.
     pub(crate) fn ed25519(x: &[u8]) -> Result<Material, String> {
-        if x.len() != 32 {
+        if x.len() != ED25519_BYTES {
             return Err("its x must have 32 bytes".to_owned());
         }
         Material::raw(Kind::Ed25519, x.to_vec())
@@ -286,5 +281,8 @@ impl fmt::Debug for Key {
 
 const SECRET_BYTES_MIN: usize = 32;
 
-/// An uncompressed point of P-384, which is the longest.
-const RAW_BYTES_MAX: usize = 97;
+/// A point of Ed25519.
+const ED25519_BYTES: usize = 32;
+
+/// What a structure of ASN.1 begins with.
+const SEQUENCE: u8 = 0x30;
