@@ -13,6 +13,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::TOKEN_BYTES_MAX;
+use crate::jwt::{Issuers, Why};
 use crate::permissions::Permissions;
 use crate::refused::Refused;
 use crate::secret::{self, StaticToken};
@@ -49,6 +50,7 @@ pub struct Keys {
     generation: u64,
     /// By the beginning of the secret's hash.
     statics: HashMap<[u8; 8], Static>,
+    issuers: Arc<Issuers>,
     ids: HashSet<KeyId>,
 }
 
@@ -62,11 +64,18 @@ impl Keys {
     /// No token is good.
     #[must_use]
     pub fn none() -> Keys {
-        Keys { generation: next_generation(), statics: HashMap::new(), ids: HashSet::new() }
+        Keys {
+            generation: next_generation(),
+            statics: HashMap::new(),
+            issuers: Arc::default(),
+            ids: HashSet::new(),
+        }
     }
 
-    pub(crate) fn new(tokens: &[StaticToken]) -> Result<Keys, String> {
+    pub(crate) fn new(tokens: &[StaticToken], issuers: Issuers) -> Result<Keys, String> {
         let mut keys = Keys::none();
+        keys.ids.extend(issuers.ids());
+        keys.issuers = Arc::new(issuers);
         for token in tokens {
             let id = KeyId::of_static(token);
             let grant = Grant {
@@ -109,28 +118,42 @@ impl Keys {
     ///
     /// Why it is not good.
     pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Refused> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(Refused::TooLarge);
-        }
-        if token.contains('.') {
-            return Err(Refused::UnknownKey);
-        }
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Refused::Malformed);
-        }
-        let sha256 = secret::hash(token);
-        let held = self.statics.get(&beginning(&sha256)).ok_or(Refused::UnknownSecret)?;
-        verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| Refused::UnknownSecret)?;
-        if held.grant.has_expired(now_unix_s) {
-            return Err(Refused::Expired);
-        }
-        Ok(Arc::clone(&held.grant))
+        self.examine(token, now_unix_s).map_err(|why| why.refused)
     }
 
-    /// Why a token was refused, in words for the owner's log: one line, without the token.
+    /// Why a token is refused, in words for the owner's log: one line, without the token. `None`:
+    /// it is good.
     #[must_use]
-    pub fn why(&self, _token: &str, refused: Refused, _now_unix_s: u64) -> String {
-        refused.sentence().to_owned()
+    pub fn why(&self, token: &str, now_unix_s: u64) -> Option<String> {
+        let Why { refused, detail } = self.examine(token, now_unix_s).err()?;
+        Some(format!("{}: {detail}", refused.name()))
+    }
+
+    fn examine(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+        if token.len() > TOKEN_BYTES_MAX {
+            let detail = format!("it has {} bytes, of {TOKEN_BYTES_MAX} at most", token.len());
+            return Err(Why { refused: Refused::TooLarge, detail });
+        }
+        // A secret of ours has no dot; a JWT has two.
+        if token.contains('.') {
+            return self.issuers.verify(token, now_unix_s);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let detail = "it is empty, or not in visible ASCII".to_owned();
+            return Err(Why { refused: Refused::Malformed, detail });
+        }
+        let unknown = || Why {
+            refused: Refused::UnknownSecret,
+            detail: "no token that is configured has this secret".to_owned(),
+        };
+        let sha256 = secret::hash(token);
+        let held = self.statics.get(&beginning(&sha256)).ok_or_else(unknown)?;
+        verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| unknown())?;
+        if held.grant.has_expired(now_unix_s) {
+            let detail = format!("the time of '{}' is over", held.grant.holder);
+            return Err(Why { refused: Refused::Expired, detail });
+        }
+        Ok(Arc::clone(&held.grant))
     }
 }
 

@@ -20,6 +20,8 @@
 //! | `patterns` | [`Patterns`]: a list of patterns, what it covers of a filter |
 //! | `permissions` | [`Permissions`], [`Coverage`]; the claims that become them |
 //! | `keys` | [`Keys`], [`Grant`], [`KeyId`]: which tokens are good |
+//! | `jwt`, `claims`, `key` | tokens that others sign: how they are read, and by what verified |
+//! | `jwks` | [`Jwks`]: the keys of an issuer |
 //! | `secret` | [`StaticToken`], [`Secret`]: tokens of the configuration |
 //! | `refused` | [`Refused`]: why a token is not good |
 //! | `cache` | [`Cache`]: tokens that were verified before |
@@ -29,8 +31,14 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod claims;
+mod jwks;
+mod jwt;
+mod key;
 mod keys;
 mod pack;
+#[cfg(any(test, feature = "mint", feature = "fuzz"))]
+pub mod mint;
 mod patterns;
 mod permissions;
 mod refused;
@@ -38,6 +46,7 @@ mod secret;
 mod settings;
 
 pub use cache::Cache;
+pub use jwks::{JWKS_BYTES_MAX, Jwks};
 pub use keys::{Grant, KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns};
 pub use permissions::Permissions;

@@ -205,3 +205,139 @@ impl<'a> Meaning<'a> {
 
 /// A topic has at most half as many segments as bytes.
 const LENGTHS: usize = TOPIC_BYTES_MAX / 2 + 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn patterns(texts: &[&str]) -> Patterns {
+        Patterns::parse(texts.iter().copied()).unwrap()
+    }
+
+    fn coverage(texts: &[&str], filter: &str) -> Coverage {
+        patterns(texts).coverage(&Filter::parse(filter).unwrap())
+    }
+
+    #[test]
+    fn how_much_is_covered() {
+        for (texts, filter, expected) in [
+            (&["/a"][..], "/a", Coverage::Whole),
+            (&["/a"], "/b", Coverage::Nothing),
+            (&["/a/*"], "/a/b", Coverage::Whole),
+            (&["/a/*"], "/a/*", Coverage::Whole),
+            (&["/a/*"], "/a/**", Coverage::Part),
+            (&["/a/*"], "/*/b", Coverage::Part),
+            (&["/a/*"], "/b/*", Coverage::Nothing),
+            (&["/a/*"], "/a/*/c", Coverage::Nothing),
+            (&["/a/**"], "/a/*/c", Coverage::Whole),
+            (&["/a/**"], "/a", Coverage::Nothing),
+            (&["/**"], "/**", Coverage::Whole),
+            (&["/*"], "/**", Coverage::Part),
+            // Neither has all of it, but both together do.
+            (&["/a/*", "/a/*/**"], "/a/**", Coverage::Whole),
+            (&["/a/*", "/a/*/*/**"], "/a/**", Coverage::Part),
+            (&["/*/b", "/a/*"], "/*/*", Coverage::Part),
+            (&[], "/**", Coverage::Nothing),
+        ] {
+            assert_eq!(coverage(texts, filter), expected, "{texts:?} {filter}");
+        }
+    }
+
+    /// Topics are not of any length, and what would need a longer one than there is means nothing.
+    #[test]
+    fn the_length_of_topics_counts() {
+        let all: Vec<String> = (1..=100).map(|n| "/*".repeat(n)).collect();
+        let all = Patterns::parse(all.iter().map(String::as_str)).unwrap();
+        assert_eq!(all.coverage(&Filter::Pattern(Pattern::any())), Coverage::Part);
+        // A long name leaves room for one more segment, or for two.
+        for (len, segments, expected) in [
+            (508, 1, Coverage::Whole),
+            (507, 1, Coverage::Part),
+            (507, 2, Coverage::Whole),
+            (506, 2, Coverage::Whole),
+            (505, 2, Coverage::Part),
+        ] {
+            let name = format!("/{}", "a".repeat(len));
+            let filter = Filter::Pattern(Pattern::parse(&format!("{name}/**")).unwrap());
+            let texts: Vec<String> =
+                (1..=segments).map(|n| format!("{name}{}", "/*".repeat(n))).collect();
+            let list = Patterns::parse(texts.iter().map(String::as_str)).unwrap();
+            assert_eq!(list.coverage(&filter), expected, "{len} {segments}");
+        }
+        // Two long names that no topic has room for both of.
+        let half = "b".repeat(300);
+        let filter = Filter::Pattern(Pattern::parse(&format!("/*/{half}")).unwrap());
+        assert_eq!(patterns(&[&format!("/{half}/*")]).coverage(&filter), Coverage::Nothing);
+        assert_eq!(
+            patterns(&[&format!("/{}/*", "b".repeat(200))]).coverage(&filter),
+            Coverage::Part
+        );
+    }
+
+    #[test]
+    fn lists_that_mean_the_same_are_equal() {
+        for texts in [
+            &["/a/**", "/b"][..],
+            &["/b", "/a/**"],
+            &["/b", "/a/**", "/b"],
+            &["/a/x", "/b", "/a/*", "/a/*/c", "/a/**"],
+        ] {
+            assert_eq!(patterns(texts), patterns(&["/a/**", "/b"]));
+        }
+        assert_ne!(patterns(&["/a"]), patterns(&["/b"]));
+        assert_eq!(patterns(&["/x", "/**"]), Patterns::any());
+        assert_eq!(patterns(&[]), Patterns::none());
+        assert!(!Patterns::none().matches("/a") && Patterns::none().iter().next().is_none());
+    }
+
+    #[test]
+    fn bad_lists_are_refused() {
+        for texts in [&["a"][..], &["/a", ""], &["/a/**/b"], &["/-/x"], &["/a\n/b"]] {
+            assert!(Patterns::parse(texts.iter().copied()).is_err());
+        }
+        assert!(Patterns::parse(vec!["/a"; PATTERNS_MAX]).is_ok());
+        let error = Patterns::parse(vec!["/a"; PATTERNS_MAX + 1]).unwrap_err();
+        assert_eq!(error, "More than 100 patterns are in one list.");
+    }
+
+    /// All topics of up to five segments over a small alphabet, in which one name is no pattern's.
+    fn topics() -> Vec<String> {
+        let mut topics = vec![String::new()];
+        let mut all = Vec::new();
+        for _ in 0..5 {
+            topics = topics
+                .iter()
+                .flat_map(|topic| ["a", "b", "z"].map(|name| format!("{topic}/{name}")))
+                .collect();
+            all.extend(topics.iter().cloned());
+        }
+        all
+    }
+
+    proptest! {
+        /// By brute force. With patterns of up to three segments, topics of five tell all apart.
+        #[test]
+        fn coverage_is_exact(
+            texts in prop::collection::vec("(/[ab*]){1,3}(/\\*\\*)?", 0..6),
+            filter in "(/[ab*]){1,3}(/\\*\\*)?",
+        ) {
+            let list = Patterns::parse(texts.iter().map(String::as_str)).unwrap();
+            let filter = Pattern::parse(&filter).unwrap();
+            let (mut covered, mut meant) = (0, 0);
+            for topic in topics().iter().filter(|topic| filter.matches(topic)) {
+                let allowed = texts.iter().any(|text| Pattern::parse(text).unwrap().matches(topic));
+                prop_assert_eq!(list.matches(topic), allowed);
+                meant += 1;
+                covered += usize::from(allowed);
+            }
+            let expected = match covered {
+                0 => Coverage::Nothing,
+                _ if covered == meant => Coverage::Whole,
+                _ => Coverage::Part,
+            };
+            prop_assert_eq!(list.coverage(&Filter::Pattern(filter)), expected);
+        }
+    }
+}

@@ -1,9 +1,15 @@
 //! What is configured of tokens, and how it becomes keys.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use crate::jwks::{JWKS_BYTES_MAX, Jwks};
+use crate::jwt::Issuers;
+use crate::key::Material;
 use crate::keys::Keys;
 use crate::secret::StaticToken;
 
@@ -63,6 +69,15 @@ impl Default for Jwt {
             algorithms: Vec::new(),
             require_exp: true,
         }
+    }
+}
+
+impl Jwt {
+    /// All that decides whether a token is good, beside its key. A key under other conditions is
+    /// another key.
+    pub(crate) fn conditions(&self) -> String {
+        let Jwt { audience, issuer, leeway_s, require_exp, .. } = self;
+        format!("{audience:?} {issuer:?} {leeway_s} {require_exp}")
     }
 }
 
@@ -209,12 +224,58 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Makes keys of what is configured, reading the files that are named.
+/// Makes keys of what is configured, reading the files that are named, and of the documents that
+/// were fetched.
 ///
 /// # Errors
 ///
 /// If a file cannot be read or holds no key. Who has keys already goes on with them.
-pub fn load(settings: &Settings) -> Result<Loaded, LoadError> {
-    let keys = Keys::new(&settings.tokens).map_err(LoadError)?;
-    Ok(Loaded { keys, files: Vec::new(), passed_over: Vec::new() })
+pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadError> {
+    let jwt = &settings.jwt;
+    let (mut files, mut passed_over, mut own) = (Vec::new(), Vec::new(), Vec::new());
+    let mut read = |path: &PathBuf| {
+        files.push(path.clone());
+        read(path).map_err(|error| LoadError(format!("{}: {error}", path.display())))
+    };
+    for path in &jwt.secret_files {
+        let mut secret = read(path)?;
+        if secret.ends_with(b"\n") {
+            secret.truncate(secret.len() - if secret.ends_with(b"\r\n") { 2 } else { 1 });
+        }
+        own.push(named(path.display(), Material::secret(&secret))?);
+    }
+    for path in &jwt.public_key_files {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        own.push(named(path.display(), Material::pem(&text))?);
+    }
+    for text in &jwt.public_keys {
+        own.push(named("jwt.public_key", Material::pem(text))?);
+    }
+    let mut documents = Vec::new();
+    for path in &jwt.jwks_files {
+        let document = named(path.display(), Jwks::parse(&read(path)?))?;
+        passed_over.extend(document.passed_over().map(|key| format!("{}: {key}", path.display())));
+        documents.push(Arc::new(document));
+    }
+    documents.extend(fetched.iter().cloned());
+    let own = own.iter().map(|material| (material, None, None));
+    let keys = own.chain(documents.iter().flat_map(|document| document.keys()));
+    let keys = Keys::new(&settings.tokens, Issuers::new(jwt, keys)).map_err(LoadError)?;
+    Ok(Loaded { keys, files, passed_over })
+}
+
+/// The content of a file, if it is not too large to be one with keys.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(JWKS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() > JWKS_BYTES_MAX {
+        return Err(format!("it is larger than {} KiB", JWKS_BYTES_MAX / 1024));
+    }
+    Ok(bytes)
+}
+
+fn named<T>(place: impl fmt::Display, result: Result<T, String>) -> Result<T, LoadError> {
+    result.map_err(|error| LoadError(format!("{place}: {error}")))
 }

@@ -503,7 +503,7 @@ impl Context {
         Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
-                self.denials.bad(&self.keys, token, refused, now);
+                self.denials.bad(&self.keys, token, now);
                 Bearer::Bad(refused)
             }
         })

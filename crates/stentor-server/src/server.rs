@@ -203,7 +203,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
         keys: Mutex::new(keys),
-        tokens: Cache::new(TOKENS_BYTES_MAX),
+        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),

@@ -37,11 +37,10 @@ impl Denials {
         &mut self,
         keys: &Keys,
         token: &str,
-        refused: Refused,
         (now_ms, unix_s): (u64, u64),
     ) {
         if self.is_due(now_ms) {
-            let (why, since) = (keys.why(token, refused, unix_s), self.take());
+            let (why, since) = (keys.why(token, unix_s).unwrap_or_default(), self.take());
             tracing::warn!("a token is refused: {why} ({since} refused since the last such line)");
         }
     }

@@ -203,7 +203,7 @@ impl World {
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
             keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
-            tokens: Cache::new(TOKENS_BYTES_MAX),
+            tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
             is_stopping: AtomicBool::new(false),
