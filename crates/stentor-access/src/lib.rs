@@ -36,9 +36,9 @@ mod jwks;
 mod jwt;
 mod key;
 mod keys;
-mod pack;
 #[cfg(any(test, feature = "mint", feature = "fuzz"))]
 pub mod mint;
+mod pack;
 mod patterns;
 mod permissions;
 mod refused;

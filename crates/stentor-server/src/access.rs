@@ -364,24 +364,25 @@ impl Sight {
 
 /// Whether it matters for a request what token it brings: looking at one costs something. That it
 /// may matter is enough.
-pub(crate) fn needs_token(
-    listener: &Listener,
-    settings: &Settings,
-    request: &Request<'_>,
-) -> bool {
+pub(crate) fn needs_token(listener: &Listener, settings: &Settings, request: &Request<'_>) -> bool {
     let access = &settings.access;
     let (path, _) = target::split(request.target);
     match request.method {
         Method::Put | Method::Post | Method::Delete if listener.publishes => {
             access.control_token || request.origin.is_some()
         }
-        Method::Put | Method::Post | Method::Delete => listener.reads && access.topics.takes_tokens(),
+        Method::Put | Method::Post | Method::Delete => {
+            listener.reads && access.topics.takes_tokens()
+        }
         Method::Get | Method::Head => {
             let asks = listener.reads && (!listener.reads_private || access.control_token);
             let is_of_many = || {
                 path == EVENTS
                     || path == b"/-/values"
-                    || settings.lookups.iter().any(|lookup| path.starts_with(lookup.path.as_bytes()))
+                    || settings
+                        .lookups
+                        .iter()
+                        .any(|lookup| path.starts_with(lookup.path.as_bytes()))
             };
             let is_private = || {
                 target::decode(path).is_ok_and(|path| {

@@ -39,8 +39,8 @@ use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
-use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::credentials::{self, credential};
+use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::status::{Refusal, Status};
@@ -522,8 +522,7 @@ impl Context {
         let head_only = request.method == Method::Head;
         let takes_cookies = self.settings.access.cookie.is_some();
         let is_private = false;
-        let shape =
-            Shape { listener, head_only, persistence, origin, takes_cookies, is_private };
+        let shape = Shape { listener, head_only, persistence, origin, takes_cookies, is_private };
         self.exchange_of(shape, ticket)
     }
 

@@ -3,6 +3,7 @@
 //! An [`Exchange`] is one request's view of the worker: what it may use, and the [`Reply`] that
 //! writes its answer. An endpoint says with [`Answer`] what has become of the request.
 
+use crate::access::denials::Denials;
 use crate::access::{Act, Bearer, Denied, Listener, Visitor};
 use crate::answers::Asked;
 use crate::config::Settings;
@@ -16,7 +17,6 @@ use crate::response::Reply;
 use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
-use crate::access::denials::Denials;
 use std::sync::Arc;
 use stentor_access::Keys;
 use stentor_hub::{Op, Precondition};

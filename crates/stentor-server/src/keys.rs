@@ -8,7 +8,7 @@ use stentor_access::{Keys, LoadError, Loaded, Settings};
 /// # Errors
 /// If a file cannot be read or holds no key.
 pub(crate) fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
-    let Loaded { keys, passed_over, .. } = stentor_access::load(settings)?;
+    let Loaded { keys, passed_over, .. } = stentor_access::load(settings, &[])?;
     for sentence in passed_over {
         tracing::warn!("{sentence}");
     }

@@ -14,9 +14,8 @@ use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, EXPIRIES_PER_TURN,
-    JUDGED_PER_TURN, LINE_VISITS_PER_TURN,
-    PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN,
-    VISITS_PER_TURN,
+    JUDGED_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW,
+    VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;

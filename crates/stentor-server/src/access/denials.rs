@@ -33,12 +33,7 @@ impl Denials {
     }
 
     /// A token is not good: says so in the owner's words.
-    pub(crate) fn bad(
-        &mut self,
-        keys: &Keys,
-        token: &str,
-        (now_ms, unix_s): (u64, u64),
-    ) {
+    pub(crate) fn bad(&mut self, keys: &Keys, token: &str, (now_ms, unix_s): (u64, u64)) {
         if self.is_due(now_ms) {
             let (why, since) = (keys.why(token, unix_s).unwrap_or_default(), self.take());
             tracing::warn!("a token is refused: {why} ({since} refused since the last such line)");

@@ -243,7 +243,7 @@ mod tests {
             expires_unix_s: Some(9),
         };
         let tokens = vec![token(&secrets[0], "/a/*"), token(&secrets[1], "/b/*")];
-        let keys = load(&Settings { tokens, ..Settings::default() }).unwrap().keys;
+        let keys = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap().keys;
         [0, 0, 1].map(|which: usize| keys.verify(secrets[which].as_str(), 0).unwrap()).to_vec()
     }
 

@@ -244,10 +244,12 @@ mod tests {
         };
         let mut part = 0;
         for round in 0..20_000 {
-            let access = |read| move |text: String| TopicAccess {
-                pattern: Pattern::parse(&text).unwrap(),
-                read,
-                publish: Publishers::Control,
+            let access = |read| {
+                move |text: String| TopicAccess {
+                    pattern: Pattern::parse(&text).unwrap(),
+                    read,
+                    publish: Publishers::Control,
+                }
             };
             let all: Vec<_> = (0..round % 5)
                 .map(|i| access([Readers::Token, Readers::Anyone][i % 2])(pattern(true)))

@@ -14,10 +14,10 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 use tracing::Level;
 
-use super::{access, leave_out};
 use super::{
     AccessTarget, Immutable, LogFormat, PerAddress, parse_access, parse_address, parse_user,
 };
+use super::{access, leave_out};
 
 /// A value written as text; what is wrong with it is found while its place is still known.
 pub(super) struct Text<T>(pub(super) T);

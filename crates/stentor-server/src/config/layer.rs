@@ -13,10 +13,10 @@ use crate::access::rules::{TopicAccess, TopicRules};
 
 use super::error::nearest;
 use super::forms::{
-    AccessName, AutoOrCount, BoolOrBundled, Caching, CookieName, Directory, FilePath, FormatName, HostName,
-    Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath, OneOrMany, Origin, PublishBy,
-    ReadBy, Repeated, RoutePath, StorePath, Tables, Text, TopicPattern, TopicTemplate, UserName,
-    ValueField,
+    AccessName, AutoOrCount, BoolOrBundled, Caching, CookieName, Directory, FilePath, FormatName,
+    HostName, Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath,
+    OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath, Tables, Text,
+    TopicPattern, TopicTemplate, UserName, ValueField,
 };
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};

@@ -9,10 +9,9 @@
 //! is what it does then: it answers, and the connection is open for its next request.
 
 use super::reader::NEVER_MS;
-use crate::access::{Bearer, Denied};
-use crate::transport::Ended;
 use super::work::Incoming;
 use super::{Connection, Phase, Wait};
+use crate::access::{Bearer, Denied};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;
@@ -21,6 +20,7 @@ use crate::exchange::{Awaits, Exchange, Pending, Persistence};
 use crate::limits::MANY_BYTES_MAX;
 use crate::order::{Outcome, Ticket};
 use crate::stream::{Gap, MANY, Reader, Start};
+use crate::transport::Ended;
 use stentor_hub::{Event, Filter, Id, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Peer};
 use stentor_wire::http1::Request;

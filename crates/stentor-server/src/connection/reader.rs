@@ -6,11 +6,11 @@
 //! share. It comes from a replay of history first, and from the worker's log after that.
 
 use super::{Connection, Phase, Wait};
+use crate::access::sight::SightOf;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::exchange::Pending;
 use crate::output::Backlog;
-use crate::access::sight::SightOf;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::replay::{Replay, Sources, Wants};

@@ -90,13 +90,7 @@ impl Connection {
     }
 
     /// Ends the connection with a code and a reason.
-    pub(super) fn end_websocket(
-        &mut self,
-        cx: &mut Context,
-        peer: Peer,
-        code: u16,
-        reason: &str,
-    ) {
+    pub(super) fn end_websocket(&mut self, cx: &mut Context, peer: Peer, code: u16, reason: &str) {
         websocket::close_frame(cx.out.bytes(), code, reason);
         self.finish_stream(cx, peer);
     }

@@ -24,6 +24,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod carriers;

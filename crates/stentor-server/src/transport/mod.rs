@@ -131,8 +131,7 @@ impl Wanted {
         query: Option<&[u8]>,
     ) -> Result<Wanted, NoStream> {
         let wanted = Wanted::read(x, request, path, query.unwrap_or_default());
-        let mut wanted =
-            wanted.map_err(|reason| NoStream::Refused(Status::BAD_REQUEST, reason))?;
+        let mut wanted = wanted.map_err(|reason| NoStream::Refused(Status::BAD_REQUEST, reason))?;
         let denied = |denied: Denied| NoStream::Denied(denied);
         x.may(Act::Read(&wanted.filters)).map_err(denied)?;
         wanted.sight = x.visitor().sight(&mut wanted.filters).map_err(denied)?;

@@ -38,7 +38,11 @@ fn gather(events: &[Event], mode: Mode) -> Batch {
     let (first_seq, last_seq) = (events[0].seq(), events[events.len() - 1].seq());
     let mut batch = Batch::default();
     let deflater = &mut Deflater::default();
-    batch.gather(deflater, Key { feed: 0, first_seq, last_seq, forms: FORMS, mode, sight: 0 }, events.iter());
+    batch.gather(
+        deflater,
+        Key { feed: 0, first_seq, last_seq, forms: FORMS, mode, sight: 0 },
+        events.iter(),
+    );
     batch
 }
 
