@@ -539,7 +539,7 @@ impl Stage {
             topics().any(|topic| is_wanted(topic) && sees(state, topic)) || is_open(state)
         };
         let all =
-            |state: &State| TOPICS.iter().all(|topic| !is_wanted(topic) || sees(state, topic));
+            |state: &State| topics().all(|topic| !is_wanted(topic) || sees(state, topic));
         let is_good =
             |state: &State| reader.brought.is_some_and(|token| state.is_good(token, *start_s));
         let may = match (reader.way, status) {
