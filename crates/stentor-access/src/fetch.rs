@@ -209,6 +209,21 @@ impl Fetcher {
     }
 }
 
+/// Fetches each document once, and waits for it: for a command that checks a token.
+///
+/// # Errors
+///
+/// If there are no certificates to know hosts by, or a document could not be fetched.
+pub fn fetch_once(jwt: &Jwt) -> Result<Vec<Arc<Jwks>>, String> {
+    if jwt.jwks_urls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let agent = agent(jwt, WHOLE)?;
+    let document =
+        |url| fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"));
+    jwt.jwks_urls.iter().map(document).collect()
+}
+
 /// # Errors
 ///
 /// Why there is no document, in words for the log.

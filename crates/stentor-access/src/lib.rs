@@ -46,7 +46,7 @@ mod secret;
 mod settings;
 
 pub use cache::Cache;
-pub use fetch::{Fetching, JwksThread};
+pub use fetch::{Fetching, JwksThread, fetch_once};
 pub use jwks::{JWKS_BYTES_MAX, Jwks};
 pub use keys::{Grant, KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns};

@@ -76,9 +76,8 @@ fn keys(thread: &JwksThread) -> Keys {
     load(&Settings::default(), &thread.documents()).unwrap().keys
 }
 
-fn once(url: &JwksUrl) -> Result<Jwks, String> {
-    let jwt = Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() };
-    fetch(&agent(&jwt, TIMES.whole)?, url)
+fn once(url: &JwksUrl) -> Result<Vec<Arc<Jwks>>, String> {
+    fetch_once(&Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() })
 }
 
 #[test]

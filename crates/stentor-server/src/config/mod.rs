@@ -30,6 +30,8 @@ use stentor_wire::target::TopicName;
 use tracing::Level;
 
 pub use error::ConfigError;
+pub use quantity::parse_period_s;
+pub use show::token_table;
 pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
