@@ -33,6 +33,8 @@
 mod cache;
 mod claims;
 mod fetch;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod jwks;
 mod jwt;
 mod key;

@@ -63,7 +63,10 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
         TokenCommand::New { name, publish, read, expires } => {
             let secret = Secret::make().map_err(Failure::Failed)?;
             let token = token(&secret, name.as_deref(), publish, read, expires.as_deref())?;
-            crate::print(&token_table(&token))?;
+            let lines = token_table(&token);
+            // Whatever a configuration would refuse is refused here.
+            Settings::from_toml(&lines, "token").map_err(usage)?.validate().map_err(usage)?;
+            crate::print(&lines)?;
             // Alone in a file or a variable, with a word for who looks at it.
             let shown = match stderr().is_terminal() {
                 true => format!("\nThe secret, which is shown this once:\n\n{}\n", secret.as_str()),
