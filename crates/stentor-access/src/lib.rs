@@ -22,6 +22,7 @@
 //! | `keys` | [`Keys`], [`Grant`], [`KeyId`]: which tokens are good |
 //! | `jwt`, `claims`, `key` | tokens that others sign: how they are read, and by what verified |
 //! | `jwks` | [`Jwks`]: the keys of an issuer |
+//! | `fetch` | [`JwksThread`], which fetches them |
 //! | `secret` | [`StaticToken`], [`Secret`]: tokens of the configuration |
 //! | `refused` | [`Refused`]: why a token is not good |
 //! | `cache` | [`Cache`]: tokens that were verified before |
@@ -32,6 +33,9 @@
 
 mod cache;
 mod claims;
+mod fetch;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod jwks;
 mod jwt;
 mod key;
@@ -46,6 +50,7 @@ mod secret;
 mod settings;
 
 pub use cache::Cache;
+pub use fetch::{Fetching, JwksThread, fetch_once};
 pub use jwks::{JWKS_BYTES_MAX, Jwks};
 pub use keys::{Grant, KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns};

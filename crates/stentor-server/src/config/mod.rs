@@ -34,6 +34,8 @@ use tracing::Level;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use error::ConfigError;
+pub use quantity::parse_period_s;
+pub use show::token_table;
 pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.

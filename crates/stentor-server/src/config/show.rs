@@ -17,6 +17,7 @@ use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
 use super::tokens;
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
+use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
 
@@ -127,6 +128,14 @@ impl Settings {
 
 /// The keys of a table in their order.
 pub(super) type Table = Vec<(&'static str, Value)>;
+
+/// The lines of a configuration that mean a token.
+#[must_use]
+pub fn token_table(token: &StaticToken) -> String {
+    let mut text = String::new();
+    array(&mut text, "token", std::iter::once(tokens::table(token)));
+    text
+}
 
 fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
     for table in tables {

@@ -46,6 +46,7 @@ mod sse;
 mod statics;
 mod stopping;
 mod store;
+mod token;
 mod tune;
 mod websocket;
 mod welcome;
