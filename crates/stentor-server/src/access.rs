@@ -337,6 +337,14 @@ impl Denied {
         let refusal = Refusal::new(Status::UNAUTHORIZED, refused.sentence());
         refusal.because(Why::BadToken(refused))
     }
+
+    /// The answer to one who may not read, with a good token or without any.
+    pub(crate) fn unread(has_token: bool) -> Denied {
+        match has_token {
+            true => NOT_FOR_READING.because(Why::NotCovered),
+            false => NO_TOKEN.because(Why::NoToken),
+        }
+    }
 }
 
 impl Sight {

@@ -32,9 +32,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use stentor_access::{Cache, Keys};
+use stentor_access::{Cache, Keys, Refused};
 use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) addresses: AddressCounts,
     /// The keys that workers begin with.
     pub(crate) keys: Mutex<Arc<Keys>>,
+    /// A token named a key that is not known: issuers may have others by now.
+    pub(crate) wants_keys: AtomicBool,
     /// Tokens that were verified.
     pub(crate) tokens: Cache,
     /// The counters of every worker, to be summed when asked for.
@@ -503,6 +505,9 @@ impl Context {
         Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
+                if refused == Refused::UnknownKey {
+                    self.shared.wants_keys.store(true, Ordering::Relaxed);
+                }
                 self.denials.bad(&self.keys, token, now);
                 Bearer::Bad(refused)
             }

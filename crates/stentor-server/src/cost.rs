@@ -112,6 +112,7 @@ impl Desk {
             client: endpoint::client::module(unix_s),
             addresses: AddressCounts::new(),
             keys: Mutex::new(Arc::new(Keys::none())),
+            wants_keys: AtomicBool::new(false),
             tokens: Cache::new(0).map_err(io::Error::other)?,
             workers: vec![Arc::clone(&stats)],
             workers_public: 1,

@@ -11,7 +11,7 @@ use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
-use crate::keys;
+use crate::keys::{self, KeyThread};
 use crate::limits::{FILES_RESERVED, PANICS_MAX, TOKENS_BYTES_MAX};
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
@@ -45,6 +45,8 @@ pub struct Server {
     monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Who looks after the keys of tokens, if that is needed.
+    keys: Option<KeyThread>,
     /// The one that writes to the store, if there is one.
     writer: Option<JoinHandle<()>>,
 }
@@ -203,6 +205,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
         keys: Mutex::new(keys),
+        wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
@@ -217,6 +220,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         mailboxes,
         threads: Vec::new(),
         writer: None,
+        keys: None,
         settings,
     };
     let starters = server.start_workers(&posts, &addresses, user.as_ref());
@@ -241,6 +245,8 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         }
     }
     server.start_file_loader();
+    server.keys =
+        KeyThread::start(&server.settings.tokens, &server.shared, &server.mailboxes, None)?;
     Ok(server)
 }
 
@@ -412,7 +418,8 @@ impl Server {
             ..settings
         };
         check_files(&settings)?;
-        let keys = keys::load(&settings.tokens).map_err(StartError::Keys)?;
+        let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
+        let keys = keys.map_err(StartError::Keys)?;
         settings.log.format = running.log.format;
         settings.log.access.clone_from(&running.log.access);
         settings.log.access_format = running.log.access_format;
@@ -423,12 +430,13 @@ impl Server {
             StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
         })?;
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
+        let before = self.keys.take();
+        self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
         self.settings = settings;
         self.start_file_loader();
         let settings = Arc::new(self.settings.clone());
-        self.shared.set_keys(Arc::clone(&keys));
+        keys::tell(&self.shared, &self.mailboxes, &keys);
         for mailbox in &self.mailboxes {
-            mailbox.put(Order::Keys(Arc::clone(&keys)));
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }
         let differ = fixed.iter().filter(|(_, differs)| *differs);

@@ -152,10 +152,11 @@ impl Connection {
     }
 
     /// What a request is answered that was held until it could not be.
-    pub(super) fn refused_as(why: Ended) -> Refused {
+    pub(super) fn denied_as(why: Ended, had_pass: bool) -> Denied {
         match why {
-            Ended::Expired => Refused::Expired,
-            Ended::Revoked | Ended::Rules => Refused::UnknownKey,
+            Ended::Expired => Denied::bad_token(Refused::Expired),
+            Ended::Revoked => Denied::bad_token(Refused::UnknownKey),
+            Ended::Rules => Denied::unread(had_pass),
         }
     }
 }

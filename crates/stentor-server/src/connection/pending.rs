@@ -11,7 +11,7 @@
 use super::reader::NEVER_MS;
 use super::work::Incoming;
 use super::{Connection, Phase, Wait};
-use crate::access::{Bearer, Denied};
+use crate::access::Bearer;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;
@@ -251,7 +251,8 @@ impl Connection {
         self.extra = Some(extra);
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
-        let is_private = self.reader.has_pass || self.reader.is_partial;
+        let had_pass = self.reader.has_pass;
+        let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);
         self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
         let request = request.borrowed();
@@ -264,7 +265,7 @@ impl Connection {
         x.reply.shape.is_private = is_private;
         match answer {
             Answer::Expelled(why) => {
-                x.deny(&Denied::bad_token(Connection::refused_as(*why)));
+                x.deny(&Connection::denied_as(*why, had_pass));
             }
             Answer::Value => answer_value(&mut x, &request),
             Answer::Many(_) => answer_array(&mut x, cursor),

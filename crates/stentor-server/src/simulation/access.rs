@@ -538,8 +538,7 @@ impl Stage {
         let some = |state: &State| {
             topics().any(|topic| is_wanted(topic) && sees(state, topic)) || is_open(state)
         };
-        let all =
-            |state: &State| topics().all(|topic| !is_wanted(topic) || sees(state, topic));
+        let all = |state: &State| topics().all(|topic| !is_wanted(topic) || sees(state, topic));
         let is_good =
             |state: &State| reader.brought.is_some_and(|token| state.is_good(token, *start_s));
         let may = match (reader.way, status) {
@@ -551,6 +550,8 @@ impl Stage {
                 let allows = |token: usize| patterns(TOKENS[token].publish).matches(topic);
                 is_good(state) && reader.brought.is_some_and(allows) && state.is_private(topic)
             }),
+            // Held by a token that it did not need then.
+            (Way::Poll | Way::Polls, 401) => ever(&|state| !all(state)) || expires(reader.brought),
             (_, 401) => ever(&|state| !is_good(state) && !all(state)) || expires(reader.brought),
             (_, 403) => ever(&|state| is_good(state) && !all(state)),
             (Way::Values, 200) => ever(&all),

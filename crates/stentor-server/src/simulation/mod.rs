@@ -205,6 +205,7 @@ impl World {
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
             keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
+            wants_keys: AtomicBool::new(false),
             tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
