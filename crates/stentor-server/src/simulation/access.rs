@@ -551,7 +551,10 @@ impl Stage {
                 is_good(state) && reader.brought.is_some_and(allows) && state.is_private(topic)
             }),
             // Held by a token that it did not need then.
-            (Way::Poll | Way::Polls, 401) => ever(&|state| !all(state)) || expires(reader.brought),
+            (Way::Poll | Way::Polls, 401) => {
+                let first = states[0].rules;
+                ever(&|state| !all(state) || state.rules != first) || expires(reader.brought)
+            }
             (_, 401) => ever(&|state| !is_good(state) && !all(state)) || expires(reader.brought),
             (_, 403) => ever(&|state| is_good(state) && !all(state)),
             (Way::Values, 200) => ever(&all),

@@ -38,7 +38,9 @@ pub(crate) fn open(
 pub(super) static MANNER: Manner = Manner {
     forms: [(StreamForm::Sse, None), (StreamForm::EnvelopeSse, None)],
     gap: Some(gap),
-    uncovered: Some(|out, json| sse::event(out, None, Some("uncovered"), json)),
+    uncovered: Some(|out, json| {
+        sse::event(out, None, Some("uncovered"), &format!("{{\"uncovered\":{json}}}"));
+    }),
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
     farewell: |_| {},
@@ -54,7 +56,7 @@ fn gap(out: &mut Vec<u8>, gap: &Gap) {
 /// The event that says that the stream is over, and that coming back without another token is of
 /// no use.
 fn expired(out: &mut Vec<u8>, why: Ended) {
-    let json = format!("{{\"reason\":\"{}\"}}", why.name());
+    let json = format!("{{\"expired\":\"{}\"}}", why.name());
     sse::event(out, None, Some("expired"), &json);
 }
 
