@@ -555,6 +555,8 @@ impl Stage {
                 let first = states[0].rules;
                 ever(&|state| !all(state) || state.rules != first) || expires(reader.brought)
             }
+            // What is subscribed to later would take it.
+            (Way::Commands, 401) => ever(&|state| !is_good(state)),
             (_, 401) => ever(&|state| !is_good(state) && !all(state)) || expires(reader.brought),
             (_, 403) => ever(&|state| is_good(state) && !all(state)),
             (Way::Values, 200) => ever(&all),

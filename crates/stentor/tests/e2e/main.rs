@@ -15,6 +15,7 @@
 
 mod support;
 
+mod access;
 mod access_log;
 mod bench;
 mod bodies;
