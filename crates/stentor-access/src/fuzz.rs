@@ -114,7 +114,8 @@ mod tests {
             "{\"alg\":\"HS256\",\"kid\":\"k\"}\n{\"exp\":1900000000,\"nbf\":1.5,\"sub\":\"a\",\
              \"stentor\":{\"publish\":[\"/a/**\"],\"read\":[\"/b\",\"/*\"]}}",
             "{\"alg\":\"none\",\"crit\":[]}\n{\"exp\":\"1\",\"aud\":[\"x\"]}",
-            "{\"keys\":[{\"kty\":\"oct\",\"k\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"}]}",
+            "{\"keys\":[{\"kty\":\"oct\",\
+             \"k\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"}]}",
             "/a/**\n/a/b\n/a/*\n/*/**\n/a/b/c",
             "/*/x\n/b/x\n/a/*\n/*/x",
             "/a\n/a\n/a\n/**",
