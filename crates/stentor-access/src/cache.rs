@@ -3,9 +3,9 @@
 //! One cache serves all workers, for a client that comes back comes to any of them. It is divided
 //! by the hash of the token into parts with a lock each, which is held for the time of one look-up.
 //!
-//! A token is known by a hash with a key of this process, of 128 bits: the token itself is not kept,
-//! and nobody outside can find two that are taken for one another. Only what was granted is kept.
-//! Whoever sends bad tokens has each of them verified, and pushes out nothing.
+//! A token is known by a hash with a key of this process, of 128 bits: the token itself is not
+//! kept, and nobody outside can find two that are taken for one another. Only what was granted is
+//! kept. Whoever sends bad tokens has each of them verified, and pushes out nothing.
 //!
 //! What is kept is looked at again each time: its time may be over, and its key may be gone. When
 //! the keys are replaced nothing is thrown away, for most replacements add a key or change none.

@@ -2,9 +2,9 @@
 //!
 //! Readers of JSON differ in what they make of a name that is there twice, and of what they do not
 //! know. Where a token passes several hands, that is how one of them is made to see another token
-//! than the next. So a name that is there twice is refused, also in what is not looked at
-//! otherwise; so are a claim of the wrong type, and anything under `stentor` that is not known: it
-//! may have been meant to forbid something.
+//! than the next. So a name that is there twice is refused, whether it is one that is looked at or
+//! not; so are a claim of the wrong type, and anything under `stentor` that is not known: it may
+//! have been meant to forbid something. What is inside of other claims is nobody's business here.
 
 use std::borrow::Cow;
 use std::fmt;

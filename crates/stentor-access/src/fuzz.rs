@@ -55,15 +55,18 @@ pub fn fuzz_token(data: &[u8]) {
                 assert!(!grant.holder.contains(char::is_control));
                 let (publish, read) = (&grant.permissions.publish, &grant.permissions.read);
                 assert!(publish.bytes() + read.bytes() <= claims.len());
-                // The parser of somebody else sees an object as well.
-                assert!(
-                    serde_json::from_str::<serde_json::Value>(claims).is_ok_and(|v| v.is_object())
-                );
+                // Whoever else reads it sees an object as well, or refuses it: what is passed over
+                // here may be a number that is too large for anything.
+                let value = serde_json::from_str::<serde_json::Value>(claims);
+                assert!(value.is_err() || value.is_ok_and(|value| value.is_object()));
             }
             Err(refused) => {
-                let is_of_claims = !matches!(refused, Refused::Signature | Refused::UnknownSecret);
-                assert!(is_of_claims, "{refused:?} of what was signed");
-                assert!(header != usual || refused != Refused::Malformed);
+                // What was signed by the key that it names is refused for what it says.
+                let is_of_claims = !matches!(
+                    refused,
+                    Refused::Signature | Refused::UnknownSecret | Refused::Malformed
+                );
+                assert!(is_of_claims || header != usual, "{refused:?}");
             }
         }
     }
@@ -114,7 +117,8 @@ mod tests {
             "{\"alg\":\"HS256\",\"kid\":\"k\"}\n{\"exp\":1900000000,\"nbf\":1.5,\"sub\":\"a\",\
              \"stentor\":{\"publish\":[\"/a/**\"],\"read\":[\"/b\",\"/*\"]}}",
             "{\"alg\":\"none\",\"crit\":[]}\n{\"exp\":\"1\",\"aud\":[\"x\"]}",
-            "{\"keys\":[{\"kty\":\"oct\",\"k\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"}]}",
+            "{\"keys\":[{\"kty\":\"oct\",\
+             \"k\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"}]}",
             "/a/**\n/a/b\n/a/*\n/*/**\n/a/b/c",
             "/*/x\n/b/x\n/a/*\n/*/x",
             "/a\n/a\n/a\n/**",

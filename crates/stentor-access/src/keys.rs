@@ -211,3 +211,83 @@ fn next_generation() -> u64 {
 
 /// What the log has room for: an address of mail, a UUID, a URN.
 const HOLDER_CHARS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+    use crate::secret::Secret;
+    use crate::settings::{Settings, load};
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn token(secret: &Secret, name: &str) -> StaticToken {
+        let permissions =
+            Permissions { publish: Patterns::none(), read: Patterns::parse(["/a/*"]).unwrap() };
+        let sha256 = secret.sha256();
+        StaticToken { name: name.to_owned(), sha256, permissions, expires_unix_s: None }
+    }
+
+    fn keys(tokens: &[StaticToken]) -> Keys {
+        let settings = Settings { tokens: tokens.to_vec(), ..Settings::default() };
+        load(&settings, &[]).unwrap().keys
+    }
+
+    #[test]
+    fn a_secret_of_the_configuration_is_good_until_its_time_is_over() {
+        let (secret, other) = (Secret::make().unwrap(), Secret::make().unwrap());
+        let mut token = token(&secret, "one");
+        token.expires_unix_s = Some(NOW + 1);
+        let keys = keys(&[token]);
+        let grant = keys.verify(secret.as_str(), NOW).unwrap();
+        assert_eq!((&*grant.holder, grant.expires_unix_s), ("one", Some(NOW + 1)));
+        assert!(grant.permissions.may_read("/a/b") && !grant.permissions.may_publish("/a/b"));
+        assert!(keys.has(grant.key) && !Keys::none().has(grant.key));
+        assert!(!keys.is_empty() && Keys::none().is_empty());
+        assert_eq!(keys.verify(secret.as_str(), NOW + 1), Err(Refused::Expired));
+        assert_eq!(
+            keys.why(secret.as_str(), NOW + 1).unwrap(),
+            "expired: the time of 'one' is over"
+        );
+        assert_eq!(keys.verify(other.as_str(), NOW), Err(Refused::UnknownSecret));
+        for nearly in [&secret.as_str()[1..], &secret.as_str()[..50], "", "\u{e9}", "a b"] {
+            assert!(keys.verify(nearly, NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_another_key() {
+        let secret = Secret::make().unwrap();
+        let first = token(&secret, "one");
+        let id = keys(std::slice::from_ref(&first)).verify(secret.as_str(), NOW).unwrap().key;
+        let has = |change: fn(&mut StaticToken)| {
+            let mut changed = first.clone();
+            change(&mut changed);
+            keys(&[changed]).has(id)
+        };
+        assert!(has(|_| {}));
+        assert!(!has(|token| token.name = "other".to_owned()));
+        assert!(!has(|token| token.sha256[31] ^= 1));
+        assert!(!has(|token| token.permissions.publish = Patterns::any()));
+        assert!(!has(|token| token.permissions.read = Patterns::any()));
+        assert!(!has(|token| token.expires_unix_s = Some(NOW)));
+    }
+
+    #[test]
+    fn two_tokens_are_not_the_same() {
+        let secret = Secret::make().unwrap();
+        let tokens = vec![token(&secret, "one"), token(&secret, "other")];
+        let error = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "The tokens 'one' and 'other' are the same.");
+    }
+
+    #[test]
+    fn names_are_fit_for_a_line_of_the_log() {
+        assert_eq!(clean("auth0|5f-7a@x.example"), "auth0|5f-7a@x.example");
+        assert_eq!(
+            clean("J\u{fc}rgen\n1.2.3.4 - \"GET\"\u{202e}\0"),
+            "J\u{fc}rgen?1.2.3.4 - ?GET???"
+        );
+        assert_eq!(clean(&"x".repeat(100)).len(), 64);
+    }
+}

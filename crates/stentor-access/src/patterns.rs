@@ -4,11 +4,12 @@
 //! segment but its whole name, and because there is a name that no pattern can spell: `*` itself.
 //! A topic whose segments are `*` wherever the subscription leaves them open is covered by a
 //! pattern only if the pattern leaves them open too. So it stands for all topics of its length that
-//! are subscribed to, and it is enough to ask for one topic of each length ([`Patterns::coverage`]).
+//! are subscribed to, and it is enough to ask for one topic of each length
+//! ([`Patterns::coverage`]).
 //!
-//! A list is one string, with a line for each pattern: a token's permissions are kept for as long as
-//! somebody uses them, and most hold one pattern or two. It is sorted, and what others of the list
-//! already mean is left out, so that lists written differently are equal if they are the same.
+//! A list is one string, with a line for each pattern: a token's permissions are kept for as long
+//! as somebody uses them, and most hold one pattern or two. It is sorted, and what others of the
+//! list already mean is left out, so that lists written differently are equal if they are the same.
 //! Nothing costs more than the list is long: no match tries again, and there is no recursion.
 
 use std::fmt;

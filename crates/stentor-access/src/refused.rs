@@ -129,4 +129,18 @@ mod tests {
             assert!(refused.sentence().ends_with('.'));
         }
     }
+
+    #[test]
+    fn each_is_in_the_documentation() {
+        let page = include_str!("../../../docs/access.md");
+        let mut said = "";
+        for refused in Refused::ALL {
+            let row = format!("| `{}` | ", refused.name());
+            let row = page.lines().find(|line| line.starts_with(&row));
+            let row = row.unwrap_or_else(|| panic!("no row of {}", refused.name()));
+            let sentence = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+            said = if sentence == "the same" { said } else { sentence };
+            assert_eq!(said, refused.sentence());
+        }
+    }
 }

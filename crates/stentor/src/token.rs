@@ -26,14 +26,15 @@ pub(crate) struct TokenArgs {
 enum TokenCommand {
     /// Make a token with a new secret
     ///
-    /// Standard output gets the lines that belong in the configuration, which hold only the hash of
-    /// the secret. The secret itself is for the holder of the token: it goes to standard error, this
-    /// once, and nothing can bring it back.
+    /// Standard output gets the lines that belong in the configuration, which hold only the hash
+    /// of the secret. The secret itself is for the holder of the token: it goes to standard error,
+    /// this once, and nothing can bring it back.
     New {
         /// What the log calls its holder [default: one from the hash]
         #[arg(long)]
         name: Option<String>,
-        /// Topics that it may publish to: a topic or a pattern such as '/scores/**'; may be repeated
+        /// Topics that it may publish to: a topic or a pattern such as '/scores/**'; may be
+        /// repeated
         #[arg(long, value_name = "PATTERN")]
         publish: Vec<String>,
         /// Topics that it may read; may be repeated

@@ -20,7 +20,7 @@ use super::forms::{
 };
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
-use super::tokens::{JwtLayer, TokenLayer};
+use super::tokens::{self, JwtLayer, TokenLayer};
 use super::{AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
@@ -356,10 +356,7 @@ impl Layer {
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });
-        self.jwt.apply(&mut settings.tokens.jwt);
-        set(&mut settings.tokens.tokens, self.token, |tokens| {
-            tokens.0.into_iter().map(TokenLayer::finish).collect()
-        });
+        tokens::apply(self.jwt, self.token, &mut settings.tokens);
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
         if let Some(Tables(rules)) = self.topics {

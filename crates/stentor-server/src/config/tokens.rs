@@ -11,13 +11,15 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use stentor_access::{Algorithm, JwksUrl, Jwt, PATTERNS_MAX, Patterns, Permissions, StaticToken};
+use stentor_access::{
+    Algorithm, JwksUrl, Jwt, PATTERNS_MAX, Patterns, Permissions, Settings, StaticToken,
+};
 use stentor_hub::Pattern;
 use toml::Value;
 use toml::value::{Date, Datetime, Offset, Time};
 
 use super::ConfigError;
-use super::forms::{OneOrMany, Repeated, Text};
+use super::forms::{OneOrMany, Repeated, Tables, Text};
 use super::layer::set;
 use super::quantity::{DAY, HOUR, Millis, SECOND, duration};
 use super::show::{Table, one_or_many};
@@ -49,8 +51,16 @@ pub(super) struct TokenLayer {
     expires: Option<Moment>,
 }
 
+/// Overrides what these tables speak of.
+pub(super) fn apply(jwt: JwtLayer, tokens: Option<Tables<TokenLayer>>, settings: &mut Settings) {
+    jwt.apply(&mut settings.jwt);
+    set(&mut settings.tokens, tokens, |tokens| {
+        tokens.0.into_iter().map(TokenLayer::finish).collect()
+    });
+}
+
 impl JwtLayer {
-    pub(super) fn apply(self, jwt: &mut Jwt) {
+    fn apply(self, jwt: &mut Jwt) {
         let files = |many: OneOrMany<FileName>| many.0.into_iter().map(|file| file.0).collect();
         let names = |many: OneOrMany<Name>| many.0.into_iter().map(|name| name.0).collect();
         set(&mut jwt.secret_files, self.secret_file, files);
@@ -71,7 +81,7 @@ impl JwtLayer {
 }
 
 impl TokenLayer {
-    pub(super) fn finish(self) -> StaticToken {
+    fn finish(self) -> StaticToken {
         // Each was parsed before, and `check` says if there are too many.
         let patterns = |many: Option<OneOrMany<Topics>>| {
             let texts = many.map(|many| many.0).unwrap_or_default();
@@ -300,7 +310,7 @@ pub fn parse_moment(text: &str) -> Result<u64, String> {
 /// A moment as [`parse_moment`] reads it.
 #[must_use]
 pub fn date_of(unix_s: u64) -> String {
-    // The inverse of `days`, by the same author: http://howardhinnant.github.io/date_algorithms.html
+    // The inverse of `days`, by the same author.
     let (days, rest) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -349,12 +359,12 @@ const NAME_BYTES_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
+    use crate::config;
 
     const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    fn settings(text: &str) -> Result<Settings, String> {
-        let settings = Settings::from_toml(text, "f").map_err(|error| error.to_string())?;
+    fn settings(text: &str) -> Result<config::Settings, String> {
+        let settings = config::Settings::from_toml(text, "f").map_err(|error| error.to_string())?;
         settings.validate().map_err(|error| error.to_string())?;
         Ok(settings)
     }
@@ -384,7 +394,7 @@ mod tests {
         assert_eq!((jwt.leeway_s, jwt.jwks_refresh_s, jwt.require_exp), (5, 60, false));
         assert_eq!(jwt.algorithms, [Algorithm::Es256]);
         let printed = settings.to_toml();
-        let again = Settings::from_toml(&printed, "printed").unwrap();
+        let again = config::Settings::from_toml(&printed, "printed").unwrap();
         assert_eq!(again.tokens, settings.tokens, "{printed}");
     }
 
