@@ -622,7 +622,7 @@ impl Stage {
             };
             for (topic, newest) in &self.newest {
                 let is_wanted = |filter: &&str| Filter::parse(filter).unwrap().matches(topic);
-                if !reader.filters.iter().any(|filter| is_wanted(filter)) {
+                if !reader.filters.iter().any(is_wanted) {
                     continue;
                 }
                 let has_it = reader.seen.get(topic) == Some(newest);

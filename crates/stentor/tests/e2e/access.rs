@@ -1,7 +1,7 @@
 //! Who may publish and who may read, over real sockets: every way there is, with every token.
 
 use crate::support::{
-    Browser, EventStream, Response, Server, UPGRADE, WebSocket, curl, eventually, tool,
+    Browser, EventStream, Response, Server, TempDir, UPGRADE, WebSocket, curl, eventually, tool,
 };
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -455,4 +455,35 @@ fn a_browser_reads_a_private_stream_by_cookie_and_by_token_and_survives_renewal(
     hears("token two");
     assert!(browser.run("return asked").as_u64() >= Some(2));
     assert!(!browser.run("return heard").to_string().contains("cookie message two"));
+}
+
+/// Runs a line of the documentation in the directory of a test.
+fn shell(dir: &TempDir, line: &str, address: &str) -> String {
+    let line = line
+        .replace("stentor token", &format!("{} token", env!("CARGO_BIN_EXE_stentor")))
+        .replace("127.0.0.1:8080", address)
+        .replace("curl ", "curl -q --noproxy '*' --max-time 3 ");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn five_commands_lead_from_nothing_to_a_private_stream() {
+    if tool("curl").is_none() {
+        return;
+    }
+    let page = include_str!("../../../../docs/access.md");
+    let lines: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("$ ")).take(5).collect();
+    let dir = TempDir::new();
+    shell(&dir, lines[0], "");
+    shell(&dir, lines[1], "");
+    assert_eq!(lines[2], "stentor serve -c stentor.toml &");
+    let config = std::fs::read_to_string(dir.path().join("stentor.toml")).unwrap();
+    let server = Server::configured(&config);
+    let address = server.public.0.to_string();
+    assert!(shell(&dir, lines[3], &address).starts_with("{\"id\":"));
+    let stream = shell(&dir, lines[4], &address);
+    assert!(stream.contains("data: at nine"), "{stream}");
+    server.public.get("/team/plan").refused(401);
 }
