@@ -33,6 +33,14 @@ export interface Deletion {
 
 export type Transport = 'sse' | 'websocket' | 'poll'
 
+/** Of what is watched, what the token does not cover. */
+export interface Uncovered {
+  /** Nothing of these is sent. */
+  none: string[]
+  /** Of these patterns not all topics are. */
+  part: string[]
+}
+
 /** How the connection is. */
 export interface State {
   /** `waiting`: it failed and will be tried again by itself. */
@@ -46,6 +54,8 @@ export interface State {
 export interface Handlers {
   onGap?: (gap: Gap) => void
   onDelete?: (deletion: Deletion) => void
+  /** Told at the start of each connection that does not cover all that is watched. */
+  onUncovered?: (uncovered: Uncovered) => void
   /** Called with the state as it is, and with every change. */
   onState?: (state: State) => void
 }
@@ -63,6 +73,11 @@ export interface Options {
   since?: Id | 'earliest'
   /** `latest` skips values that were overtaken; without it each topic's rule decides. */
   mode?: 'all' | 'latest'
+  /**
+   * What private topics ask for, or a function that gets it: asked first, and whenever the one
+   * before has ended or was refused.
+   */
+  token?: string | (() => string | undefined | Promise<string | undefined>)
 }
 
 export interface Connection {

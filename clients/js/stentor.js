@@ -19,6 +19,9 @@ export const connect = (server, options) => new Connection(server, options)
 class Connection {
   #url
   #auto
+  #renew // Gets a token.
+  #token
+  #wasHeard // In this attempt.
   #transport
   #state
   #readers = new Map() // By topic or pattern: { since, floor, last, watchers }.
@@ -32,7 +35,7 @@ class Connection {
   #failures = 0
   #retry_ms = 2_000
 
-  constructor(server = '', { transport = 'auto', since, mode } = {}) {
+  constructor(server = '', { transport = 'auto', since, mode, token } = {}) {
     try {
       this.#url = new URL(server.replace(/\/$/, '') + '/-/events', globalThis.location?.href)
     } catch {} // Refused below.
@@ -46,6 +49,7 @@ class Connection {
     this.#auto = transport === 'auto'
     this.#transport = this.#auto ? 'sse' : transport
     this.#cursor = since
+    this.#renew = typeof token === 'function' ? token : () => token
     this.#show('connecting')
   }
 
@@ -100,15 +104,20 @@ class Connection {
       const attempt = (this.#attempt = new AbortController())
       const { signal } = attempt
       const failed = (error) => (signal.aborted ? signal.reason : error)
+      const had = this.#token
+      this.#wasHeard = false
       const problem = await this.#connect(signal).catch(failed)
       clearTimeout(this.#alarm)
       attempt.abort()
-      if (problem) await this.#recover(problem)
+      // One that has served is renewed at once.
+      const hasServed = had !== undefined && this.#token === undefined && this.#wasHeard
+      if (problem && !hasServed) await this.#recover(problem)
     }
     this.#attempt = this.#cursor = undefined
   }
 
   async #connect(signal) {
+    this.#token ??= await this.#renew()
     if (this.#transport === 'websocket') return this.#websocket(signal)
     const readers = new Map(this.#readers)
     await this.#catchUp(signal, readers)
@@ -143,6 +152,7 @@ class Connection {
 
   #heard() {
     clearTimeout(this.#alarm)
+    this.#wasHeard = true
     this.#failures = 0
     if (this.#state.state !== 'open') this.#show('open')
   }
@@ -161,7 +171,9 @@ class Connection {
     if (since) url.searchParams.set('since', since)
     if (isPoll) url.searchParams.set('wait', wait)
     const headers = { Accept: isPoll ? 'application/json' : 'text/event-stream' }
+    if (this.#token) headers.Authorization = `Bearer ${this.#token}`
     const response = await fetch(url, { headers, cache: 'no-store', signal })
+    if (response.status === 401) this.#token = undefined
     if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
     if (!isPoll) return response.body.pipeThrough(new TextDecoderStream()).getReader()
     const items = response.status === 204 ? [] : await response.json()
@@ -220,14 +232,22 @@ class Connection {
 
   #websocket(signal) {
     this.#expect(ANSWER_MS)
-    const socket = new WebSocket(this.#url.href.replace('http', 'ws'), 'stentor.v1')
+    const own = 'stentor.v1'
+    const protocols = this.#token ? [own, `stentor.token.${this.#token}`] : own
+    const socket = new WebSocket(this.#url.href.replace('http', 'ws'), protocols)
+    let opened
     const send = (command) => socket.send(JSON.stringify(command))
     let known = new Map()
     return new Promise((_, fail) => {
       signal.onabort = () => fail(signal.reason)
-      socket.onclose = ({ code }) => fail(new Error(`The WebSocket was closed (${code}).`))
+      socket.onclose = ({ code }) => {
+        // A page is not told why there is none: it may have been the token.
+        if (code === 4401 || !opened) this.#token = undefined
+        fail(new Error(`The WebSocket was closed (${code}).`))
+      }
       socket.onmessage = ({ data }) => this.#take(JSON.parse(data), known)
       socket.onopen = () => {
+        opened = true
         this.#heard()
         this.#subscribe = () => {
           const minus = (a, b) => [...a.keys()].filter((topic) => a.get(topic) !== b.get(topic))
@@ -256,6 +276,11 @@ class Connection {
   /** Gives an item to those it is news to. */
   #take(item, readers) {
     if (item.error) return this.#show('open', item.error)
+    if (item.uncovered) return tell(this.#readers, 'onUncovered', item.uncovered)
+    if (item.expired) {
+      this.#token = undefined
+      throw new Error('The token has ended.')
+    }
     if (item.cursor) {
       for (const reader of readers.values()) reader.since ??= item.cursor
       return

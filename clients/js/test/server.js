@@ -14,6 +14,7 @@ export class Server {
   streams = new Set() // { wants(topic), give(item), end() }
   requests = [] // What was asked, one { kind, topics, since, wait, mode } for each request.
   commands = [] // What came over WebSockets.
+  tokens // The good ones, if it asks for any.
   /** For each request: 'refuse', 'hold' (no answer), 'buffer' (no body) or nothing. */
   fault = () => undefined
 
@@ -51,6 +52,12 @@ export class Server {
     Object.assign(this, { epoch, seq })
     this.topics.clear()
     this.cut()
+  }
+
+  /** Takes the tokens away that there were, and ends what they had let in. */
+  expire(tokens) {
+    this.tokens = new Set(tokens)
+    for (const stream of [...this.streams]) stream.expire()
   }
 
   /** Resets every stream. */
@@ -99,6 +106,10 @@ export class Server {
     this.requests.push(asked)
     const fault = this.fault(asked)
     if (fault === 'hold') return
+    const token = request.headers.authorization?.replace('Bearer ', '')
+    if (this.tokens && !this.tokens.has(token)) {
+      return response.writeHead(401).end('The token has expired.\n')
+    }
     if (fault === 'refuse') return response.writeHead(503).end('Overloaded.\n')
     if (url.pathname !== '/-/events') return response.writeHead(404).end('No such page.\n')
     if (kind === 'sse') this.#stream(response, asked, fault)
@@ -113,6 +124,7 @@ export class Server {
       wants: (topic) => wants(topics, topic),
       give: (item) => response.write(event(item)),
       end: () => response.destroy(),
+      expire: () => this.streams.delete(stream) && response.end('event: expired\ndata: {"expired":"expired"}\n\n'),
       write: (text) => response.write(text),
     }
     response.on('close', () => this.streams.delete(stream))
@@ -138,6 +150,11 @@ export class Server {
       wants: (topic) => wants(topics, topic),
       give: (item) => end([item]),
       end: () => response.destroy(),
+      expire: () => {
+        this.streams.delete(stream)
+        clearTimeout(timer)
+        response.writeHead(401).end('The token has expired.\n')
+      },
     }
     const due = this.due(topics, since, mode)
     let timer
@@ -160,13 +177,16 @@ export class Server {
           // Bytes on their way: they arrive in order, and not at all if the line breaks.
           give: (item) => setImmediate(() => this.readyState === 1 && this.#hear(item)),
           end: () => this.#closed(1006),
+          expire: () => this.#closed(4401),
         }
         this.subscribed = subscribed
         this.readyState = 0
         if (fault === 'hold') return
         setImmediate(() => {
           if (this.readyState !== 0) return
-          if (fault) return this.#closed(1006)
+          const token = protocol[1]?.replace('stentor.token.', '')
+          const isGood = !server.tokens || server.tokens.has(token)
+          if (fault || !isGood) return this.#closed(1006)
           this.readyState = 1
           server.streams.add(this.stream)
           this.onopen?.({})

@@ -666,3 +666,41 @@ test('a callback that throws is reported, and stops nobody else', async () => {
   server.publish('/a', 2)
   assert.equal(await output, 'mine 1,mine 2\n')
 })
+
+test('a fresh token is asked for when the one before has ended, and nothing is missed', async () => {
+  for (const transport of TRANSPORTS) {
+    const server = await serve()
+    server.tokens = new Set(['t1'])
+    let made = 0
+    const token = async () => `t${++made}`
+    const live = open(server, { transport, token })
+    const a = keep(live, '/a')
+    server.publish('/a', 1)
+    await until(() => a.values.at(-1) === 1)
+    server.publish('/a', 2)
+    server.expire(['t2'])
+    server.publish('/a', 3)
+    await until(() => a.values.at(-1) === 3)
+    assert.deepEqual(a.values, [1, 2, 3], transport)
+    assert.equal(made, 2, transport)
+    // One that was never good is not asked for in a circle.
+    server.expire(['none'])
+    await until(() => a.states.at(-1).state === 'waiting')
+    assert.ok(made <= 4, `${transport}: ${made}`)
+    live.close()
+  }
+})
+
+test('what the token does not cover is told', async () => {
+  const server = await serve()
+  const live = open(server, { transport: 'sse' })
+  const uncovered = []
+  const a = keep(live, '/a', { onUncovered: (what) => uncovered.push(what) })
+  server.publish('/a', 1)
+  await until(() => a.values.length === 1)
+  const what = { none: ['/b'], part: ['/c/*'] }
+  const [stream] = server.streams
+  stream.write(`event: uncovered\ndata: ${JSON.stringify({ uncovered: what })}\n\n`)
+  await until(() => uncovered.length === 1)
+  assert.deepEqual(uncovered[0], what)
+})

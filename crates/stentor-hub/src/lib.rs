@@ -59,6 +59,6 @@ pub use id::{Epoch, Id, IdText, InvalidId};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
 pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message, OwnFields};
-pub use pattern::Pattern;
+pub use pattern::{Pattern, PatternRef};
 pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

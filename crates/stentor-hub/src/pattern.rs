@@ -38,18 +38,16 @@ impl Pattern {
         &self.0
     }
 
+    /// The same pattern, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> PatternRef<'_> {
+        PatternRef(&self.0)
+    }
+
     /// Whether `topic` is one of those meant. Linear in the length of the shorter.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
-        let mut names = segments(topic);
-        for wanted in self.segments() {
-            match names.next() {
-                Some(name) if wanted == ONE || wanted == name => {}
-                _ => return false,
-            }
-        }
-        // `**` is one segment or more, so that `/a/**` does not mean `/a` itself.
-        names.next().is_some() == self.has_rest()
+        self.borrowed().matches(topic)
     }
 
     /// Whether some topic is meant by both.
@@ -87,14 +85,60 @@ impl Pattern {
 
     /// Its segments without the `**` at the end.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
-        let end = if self.has_rest() { self.0.len() - REST.len() - 1 } else { self.0.len() };
-        segments(&self.0[..end])
+        self.borrowed().segments()
     }
 
     /// Whether it ends in `**`.
     pub(crate) fn has_rest(&self) -> bool {
+        self.borrowed().has_rest()
+    }
+}
+
+/// A pattern whose text is kept elsewhere, such as among others in one string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PatternRef<'a>(&'a str);
+
+impl<'a> PatternRef<'a> {
+    /// Takes the text of what was a [`Pattern`] once; it is not checked again.
+    #[must_use]
+    pub fn of_pattern(text: &'a str) -> PatternRef<'a> {
+        PatternRef(text)
+    }
+
+    /// As written.
+    #[must_use]
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// Whether `topic` is one of those meant. Linear in the length of the shorter.
+    #[must_use]
+    pub fn matches(self, topic: &str) -> bool {
+        let mut names = segments(topic);
+        for wanted in self.segments() {
+            match names.next() {
+                Some(name) if wanted == ONE || wanted == name => {}
+                _ => return false,
+            }
+        }
+        // `**` is one segment or more, so that `/a/**` does not mean `/a` itself.
+        names.next().is_some() == self.has_rest()
+    }
+
+    /// Its segments without the `**` at the end. One that is [`PatternRef::ONE`] stands for any.
+    pub fn segments(self) -> impl Iterator<Item = &'a str> {
+        let end = if self.has_rest() { self.0.len() - REST.len() - 1 } else { self.0.len() };
+        segments(&self.0[..end])
+    }
+
+    /// Whether it ends in `**`, one segment or more of any names.
+    #[must_use]
+    pub fn has_rest(self) -> bool {
         self.0.ends_with("/**")
     }
+
+    /// The segment that stands for any one.
+    pub const ONE: &'static str = ONE;
 }
 
 /// The segments of a name, or of a part of one that ends before a slash.

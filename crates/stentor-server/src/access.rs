@@ -4,13 +4,29 @@
 //! A connection has the number of the listener it came in by. What that means is said here and
 //! nowhere else, so that a new listener is a line of the table, and who may do what is read in one
 //! place.
+//!
+//! What a listener grants to nobody, a token may: to read what is private, and to publish. Which
+//! topics that concerns, rules say (`access/rules.rs`); what a token allows, `stentor-access`; what
+//! the readers of streams were let in by, `access/passes.rs`. No answer here depends on whether a
+//! topic exists.
+
+pub(crate) mod denials;
+pub(crate) mod passes;
+pub(crate) mod rules;
+pub(crate) mod sight;
 
 use crate::config::{Cors, Settings};
+use crate::transport::EVENTS;
 use std::net::IpAddr;
+use std::sync::Arc;
+use stentor_access::{Coverage, Grant, Permissions, Refused};
 use stentor_hub::Filter;
 use stentor_io::Role;
-use stentor_wire::http1::Request;
+use stentor_wire::credentials::{Credential, Place};
+use stentor_wire::http1::{Method, Request};
+use stentor_wire::lookup::json_string;
 use stentor_wire::status::{Refusal, Status};
+use stentor_wire::target;
 
 /// Connections of the public listeners: they read.
 pub(crate) const PUBLIC: Role = 0;
@@ -28,6 +44,8 @@ pub(crate) struct Listener {
     pub(crate) name: &'static str,
     /// Values, streams and files are read.
     pub(crate) reads: bool,
+    /// What is private is read as all else is, unless `control_token` says otherwise.
+    pub(crate) reads_private: bool,
     /// Messages are published and topics deleted.
     pub(crate) publishes: bool,
     /// The names of all topics are listed, and patterns may always be read.
@@ -48,6 +66,7 @@ pub(crate) static LISTENERS: [Listener; 3] = [
         role: PUBLIC,
         name: "public",
         reads: true,
+        reads_private: false,
         publishes: false,
         operates: false,
         monitors: false,
@@ -59,6 +78,7 @@ pub(crate) static LISTENERS: [Listener; 3] = [
         role: CONTROL,
         name: "control",
         reads: true,
+        reads_private: true,
         publishes: true,
         operates: true,
         monitors: true,
@@ -70,6 +90,7 @@ pub(crate) static LISTENERS: [Listener; 3] = [
         role: MONITOR,
         name: "monitor",
         reads: false,
+        reads_private: false,
         publishes: false,
         operates: false,
         monitors: true,
@@ -92,6 +113,12 @@ pub(crate) enum Act<'a> {
     Ask(&'a Request<'a>),
     /// To publish or delete, where that can be done at all.
     Publish(&'a Request<'a>),
+    /// To do so with this topic.
+    PublishTo(&'a str),
+    /// To read the value of this topic.
+    See(&'a str),
+    /// To be sent a file of this path.
+    Fetch(&'a str),
     /// To write to the guestbook, where there is one.
     Sign(&'a Request<'a>),
     /// To read all of these as a stream.
@@ -100,30 +127,315 @@ pub(crate) enum Act<'a> {
     Connect(&'a Request<'a>),
 }
 
-impl Listener {
-    /// Whether somebody who came in here may do that.
+/// What is known of whoever asks, beside the listener: the token that came with the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Bearer {
+    /// There is none, or none is needed for what is asked.
+    #[default]
+    Nobody,
+    /// It is not good.
+    Bad(Refused),
+    /// It is.
+    Good {
+        grant: Arc<Grant>,
+        /// It came as a cookie, which browsers send on behalf of any page.
+        by_cookie: bool,
+    },
+    /// It was good when the request came, which is answered only now.
+    Judged,
+}
+
+/// Why something is refused: the answer, and what a client is told to do about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Denied {
+    pub(crate) refusal: Refusal,
+    pub(crate) why: Why,
+}
+
+/// Kinds of refusals, to count and to answer them by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// Nobody may do that, here or like this.
+    Policy,
+    /// A token is needed, and none came.
+    NoToken,
+    /// The token is not good.
+    BadToken(Refused),
+    /// The token is good, and does not allow it.
+    NotCovered,
+}
+
+/// What of a subscription may be seen, and by what right.
+#[derive(Debug, Default)]
+pub(crate) struct Sight {
+    /// The token that it takes; `None` if it takes none.
+    pub(crate) grant: Option<Arc<Grant>>,
+    /// Of these nothing may be seen.
+    pub(crate) none: Vec<Filter>,
+    /// Of these something may not be seen.
+    pub(crate) part: Vec<Filter>,
+}
+
+/// Somebody who asks: where they came in, and what they brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visitor<'a> {
+    pub(crate) listener: &'static Listener,
+    pub(crate) settings: &'a Settings,
+    pub(crate) bearer: &'a Bearer,
+}
+
+impl Visitor<'_> {
+    /// Whether they may do that.
     ///
     /// # Errors
     /// The answer to one who may not.
-    pub(crate) fn may(&self, settings: &Settings, act: Act<'_>) -> Result<(), Refusal> {
+    pub(crate) fn may(&self, act: Act<'_>) -> Result<(), Denied> {
+        let Visitor { listener, settings, .. } = *self;
+        let rules = &settings.access.topics;
         match act {
-            Act::Ask(request) if self.checks_host && !is_meant(settings, request) => {
-                Err(MISDIRECTED)
+            Act::Ask(request) if listener.checks_host && !is_meant(settings, request) => {
+                Err(MISDIRECTED.into())
             }
-            Act::Publish(request) => refuse_pages(request),
-            Act::Sign(request) if !self.is_own_page(settings, request) => Err(NOT_OWN_PAGE),
+            Act::Publish(request) => self.may_publish(request),
+            Act::PublishTo(topic) => {
+                let Bearer::Good { grant, .. } = self.bearer else { return Ok(()) };
+                // On the control listener what a token says is enough.
+                let by_rule = listener.publishes || rules.takes_tokens_for(topic);
+                let may = by_rule && grant.permissions.may_publish(topic);
+                if may { Ok(()) } else { Err(NOT_FOR_PUBLISHING.because(Why::NotCovered)) }
+            }
+            Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
+                self.may_read(|permissions| permissions.may_read(topic))
+            }
+            Act::Fetch(path) if self.asks_for_token() && settings.is_private_file(path) => {
+                self.may_read(|permissions| permissions.may_read(path))
+            }
+            Act::Sign(request) if !listener.is_own_page(settings, request) => {
+                Err(NOT_OWN_PAGE.into())
+            }
             Act::Read(filters)
-                if !self.operates
+                if !listener.operates
                     && !settings.streams.public_patterns
                     && filters.iter().any(|filter| matches!(filter, Filter::Pattern(_))) =>
             {
-                Err(NO_PATTERNS)
+                Err(NO_PATTERNS.into())
             }
-            Act::Connect(request) if !self.is_open_to(request, &settings.cors) => Err(BAD_ORIGIN),
+            Act::Connect(request) if !listener.is_open_to(request, &settings.cors) => {
+                Err(BAD_ORIGIN.into())
+            }
             Act::Ask(_) | Act::Sign(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
+            Act::See(_) | Act::Fetch(_) => Ok(()),
         }
     }
 
+    /// Whether an answer about this topic is meant for whoever asks, and for nobody else.
+    pub(crate) fn is_private(&self, topic: &str) -> bool {
+        self.settings.access.topics.is_private(topic)
+    }
+
+    /// What of these may be seen. Those of which nothing may be are taken out.
+    ///
+    /// # Errors
+    /// The answer to one who may see nothing.
+    pub(crate) fn sight(&self, filters: &mut Vec<Filter>) -> Result<Sight, Denied> {
+        let rules = &self.settings.access.topics;
+        let mut sight = Sight::default();
+        if !rules.has_private() || !self.asks_for_token() || filters.is_empty() {
+            return Ok(sight);
+        }
+        let permissions = self.permissions();
+        let mut needs = false;
+        filters.retain(|filter| {
+            let open = rules.coverage(filter, None);
+            let coverage = match permissions {
+                Some(_) if open != Coverage::Whole => rules.coverage(filter, permissions),
+                _ => open,
+            };
+            needs |= open != coverage;
+            match coverage {
+                Coverage::Whole => {}
+                Coverage::Part => sight.part.push(filter.clone()),
+                Coverage::Nothing => sight.none.push(filter.clone()),
+            }
+            coverage != Coverage::Nothing
+        });
+        if filters.is_empty() || matches!(self.bearer, Bearer::Bad(_)) && sight.misses() {
+            // Whoever brings a token that is not good is to hear so, even if something is open.
+            self.may_read(|_| false)?;
+        }
+        sight.grant = self.grant().filter(|_| needs).cloned();
+        Ok(sight)
+    }
+
+    /// Whether what is private asks whoever came in here for a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        !self.listener.reads_private || self.settings.access.control_token
+    }
+
+    /// The token that came with the request, if it is good.
+    pub(crate) fn grant(&self) -> Option<&Arc<Grant>> {
+        match self.bearer {
+            Bearer::Good { grant, .. } => Some(grant),
+            Bearer::Nobody | Bearer::Bad(_) | Bearer::Judged => None,
+        }
+    }
+
+    fn permissions(&self) -> Option<&Permissions> {
+        self.grant().map(|grant| &*grant.permissions)
+    }
+
+    /// Whether a token allows to read something that needs one.
+    fn may_read(&self, is_covered: impl Fn(&Permissions) -> bool) -> Result<(), Denied> {
+        match self.bearer {
+            Bearer::Judged => Ok(()),
+            Bearer::Good { grant, .. } if is_covered(&grant.permissions) => Ok(()),
+            Bearer::Good { .. } => Err(NOT_FOR_READING.because(Why::NotCovered)),
+            bearer => bearer.must_be_good(),
+        }
+    }
+
+    /// Whether somebody may publish at all. Pages must not be able to publish just because the
+    /// browser that shows them runs where the listener can be reached, or keeps a cookie for it.
+    fn may_publish(&self, request: &Request<'_>) -> Result<(), Denied> {
+        let Visitor { listener, settings, bearer } = *self;
+        let is_trusted = listener.publishes && !settings.access.control_token;
+        let is_listed = request.origin.is_some_and(|origin| settings.cors.lists(origin));
+        match (request.origin, request.fetch_site) {
+            // With a token of its own such a page is as good as any program.
+            (Some(_), _) if !is_listed || matches!(bearer, Bearer::Nobody) => {
+                return Err(PAGE.into());
+            }
+            (None, Some(b"cross-site" | b"same-site")) => return Err(FOREIGN_PAGE.into()),
+            (None, _) if is_trusted => return Ok(()),
+            _ => {}
+        }
+        match bearer {
+            Bearer::Good { by_cookie: true, .. } if !is_listed => Err(COOKIE_ALONE.into()),
+            Bearer::Good { grant, .. } if grant.permissions.publish.is_empty() => {
+                Err(NOT_FOR_PUBLISHING.because(Why::NotCovered))
+            }
+            Bearer::Good { .. } => Ok(()),
+            bearer => bearer.must_be_good(),
+        }
+    }
+}
+
+impl Bearer {
+    /// That a token came, and that it is good.
+    fn must_be_good(&self) -> Result<(), Denied> {
+        match self {
+            Bearer::Nobody => Err(NO_TOKEN.because(Why::NoToken)),
+            Bearer::Bad(refused) => Err(Denied::bad_token(*refused)),
+            Bearer::Good { .. } | Bearer::Judged => Ok(()),
+        }
+    }
+}
+
+impl Denied {
+    /// The answer to a token that is not good.
+    pub(crate) fn bad_token(refused: Refused) -> Denied {
+        let refusal = Refusal::new(Status::UNAUTHORIZED, refused.sentence());
+        refusal.because(Why::BadToken(refused))
+    }
+
+    /// The answer to one who may not read, with a good token or without any.
+    pub(crate) fn unread(has_token: bool) -> Denied {
+        match has_token {
+            true => NOT_FOR_READING.because(Why::NotCovered),
+            false => NO_TOKEN.because(Why::NoToken),
+        }
+    }
+}
+
+impl Sight {
+    /// What may not be seen, in the words of whoever asked for it, as a JSON object.
+    pub(crate) fn json(&self) -> String {
+        let mut out = Vec::new();
+        for (key, filters) in [("{\"none\":[", &self.none), ("],\"part\":[", &self.part)] {
+            out.extend_from_slice(key.as_bytes());
+            for (i, filter) in filters.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                json_string(&mut out, &filter.to_string());
+            }
+        }
+        out.extend_from_slice(b"]}");
+        String::from_utf8(out).unwrap_or_default()
+    }
+
+    /// Whether something that was asked for may not be seen.
+    pub(crate) fn misses(&self) -> bool {
+        !self.none.is_empty() || !self.part.is_empty()
+    }
+}
+
+/// Whether it matters for a request what token it brings: looking at one costs something. That it
+/// may matter is enough.
+pub(crate) fn needs_token(listener: &Listener, settings: &Settings, request: &Request<'_>) -> bool {
+    let access = &settings.access;
+    let (path, _) = target::split(request.target);
+    match request.method {
+        Method::Put | Method::Post | Method::Delete if listener.publishes => {
+            access.control_token || request.origin.is_some()
+        }
+        Method::Put | Method::Post | Method::Delete => {
+            listener.reads && access.topics.takes_tokens()
+        }
+        Method::Get | Method::Head => {
+            let asks = listener.reads && (!listener.reads_private || access.control_token);
+            let is_of_many = || {
+                path == EVENTS
+                    || path == b"/-/values"
+                    || settings
+                        .lookups
+                        .iter()
+                        .any(|lookup| path.starts_with(lookup.path.as_bytes()))
+            };
+            let is_private = || {
+                target::decode(path).is_ok_and(|path| {
+                    access.topics.is_private(&path) || settings.is_private_file(&path)
+                })
+            };
+            asks && (access.topics.has_private() && is_of_many() || is_private())
+        }
+        _ => false,
+    }
+}
+
+/// Whether a token counts that stands there. Browsers send a cookie on behalf of whatever page
+/// makes them ask, so it counts for pages of this very host, and for those that are listed.
+pub(crate) fn counts(credential: &Credential<'_>, request: &Request<'_>, cors: &Cors) -> bool {
+    if credential.place != Place::Cookie {
+        return true;
+    }
+    match request.origin {
+        Some(origin) => {
+            let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
+            is_own || cors.lists(origin)
+        }
+        None => !matches!(request.fetch_site, Some(b"cross-site" | b"same-site")),
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Denied {
+        Denied { refusal, why: Why::Policy }
+    }
+}
+
+/// A refusal, and why.
+trait Because {
+    fn because(self, why: Why) -> Denied;
+}
+
+impl Because for Refusal {
+    fn because(self, why: Why) -> Denied {
+        Denied { refusal: self, why }
+    }
+}
+
+impl Listener {
     /// Whether a page may open a WebSocket: one of this very host, or one that is listed. What is
     /// no page names no origin.
     fn is_open_to(&self, request: &Request<'_>, cors: &Cors) -> bool {
@@ -187,16 +499,6 @@ fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
         || settings.control_hosts.iter().any(|known| is_name(known))
 }
 
-/// A browser says which page sends a write. Pages must not be able to publish just because the
-/// browser that shows them runs where the control listener can be reached.
-fn refuse_pages(request: &Request<'_>) -> Result<(), Refusal> {
-    match (request.origin, request.fetch_site) {
-        (Some(_), _) => Err(PAGE),
-        (None, Some(b"cross-site" | b"same-site")) => Err(FOREIGN_PAGE),
-        (None, _) => Ok(()),
-    }
-}
-
 /// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
 const MISDIRECTED: Refusal = Refusal::new(
     Status::MISDIRECTED_REQUEST,
@@ -223,3 +525,16 @@ const NO_PATTERNS: Refusal = Refusal::new(
 );
 const BAD_ORIGIN: Refusal =
     Refusal::new(Status::FORBIDDEN, "Pages of this origin may not read here (cors.origins).");
+/// What is asked for is private. The same is said of topics that do not exist.
+const NO_TOKEN: Refusal = Refusal::new(
+    Status::UNAUTHORIZED,
+    "This needs a token: send it as Authorization: Bearer, as ?token= or as a cookie.",
+);
+const NOT_FOR_READING: Refusal =
+    Refusal::new(Status::FORBIDDEN, "The token does not allow to read this.");
+const NOT_FOR_PUBLISHING: Refusal =
+    Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
+const COOKIE_ALONE: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "A cookie publishes only for a page of a listed origin: send the token as Authorization: Bearer.",
+);

@@ -10,6 +10,7 @@
 
 mod check;
 mod ending;
+mod expelled;
 mod handover;
 pub(crate) mod pending;
 mod reader;
@@ -99,6 +100,8 @@ enum Wait {
     Farewell,
     /// That time has come: it goes as soon as what is under way has left.
     Leave,
+    /// The end of the token by which it reads.
+    Expiry,
 }
 
 /// What came of looking at some input.
@@ -255,7 +258,7 @@ impl Connection {
             self.end_bulk(cx, io, peer);
         }
         if self.wait == Wait::Leave && self.phase == Phase::Streaming {
-            self.say_farewell(cx);
+            self.say_farewell(cx, peer);
         }
         let result = match self.takes_input() {
             true => self.proceed_owned(cx, io, peer, input),
@@ -303,7 +306,7 @@ impl Connection {
     }
 
     /// When the connection is to be looked at, if that has changed.
-    pub(crate) fn deadline_ms(&mut self, cx: &mut Context) -> Option<u64> {
+    pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
         let now_ms = cx.now_ms;
         let limits = &cx.settings.limits;
         let before = self.wait;
@@ -311,8 +314,8 @@ impl Connection {
             (Phase::Free, _) => return None,
             (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
             (Phase::Delivering, _) => (Wait::Acknowledgement, now_ms + ACKNOWLEDGE_MS),
-            (Phase::Streaming, _) => self.stream_deadline(cx),
-            (Phase::Pending, _) => self.pending_deadline(cx),
+            (Phase::Streaming, _) => self.stream_deadline(cx, peer),
+            (Phase::Pending, _) => self.pending_deadline(cx, peer),
             (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
             (_, Some(Work { incoming: Some(incoming), .. })) => {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
@@ -499,10 +502,10 @@ impl Connection {
             }
         };
         if self.is_tcp
-            && let Err(refusal) = cx.may(self.role, Act::Ask(&request))
+            && let Err(denied) = cx.may(self.role, Act::Ask(&request))
         {
             cx.stats.requests.add(1);
-            self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
+            self.refuse_request(cx, peer, &denied.refusal, request.method == Method::Head);
             return used;
         }
         if let Err(refusal) = cx.shared.may_answer(&request) {
@@ -515,12 +518,17 @@ impl Connection {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
+        let Some(bearer) = cx.bearer(self.role, &request, true) else {
+            cx.answers.put_by();
+            return Progress::NotNow(Kind::Requests);
+        };
         let cost_before = cx.cost;
         cx.stats.requests.add(1);
         let keep_alive = framing.keep_alive && !(cx.draining && last);
         let http10 = framing.version == Version::Http10;
         let ticket = self.next_ticket(peer);
         let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
+        x.bearer = bearer;
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
@@ -607,7 +615,9 @@ impl Connection {
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
                 let ticket = self.ticket(peer);
+                let bearer = cx.bearer(self.role, &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
+                x.bearer = bearer;
                 route::answer(&mut x, &request)
             }
             Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, peer, persistence)),
@@ -649,7 +659,14 @@ impl Connection {
         persistence: Persistence,
     ) -> Exchange<'a> {
         let listener = listener(self.role);
-        let shape = Shape { listener, head_only: false, persistence, origin: None };
+        let shape = Shape {
+            listener,
+            head_only: false,
+            persistence,
+            origin: None,
+            takes_cookies: false,
+            is_private: false,
+        };
         cx.exchange_of(shape, self.ticket(peer))
     }
 

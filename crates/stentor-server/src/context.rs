@@ -1,11 +1,16 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::{Act, CONTROL, LISTENERS, MONITOR, listener};
+use crate::access::denials::Denials;
+use crate::access::passes::Passes;
+use crate::access::sight::SightOf;
+use crate::access::{
+    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, Visitor, counts, listener, needs_token,
+};
 use crate::access_log::{AccessLog, Lines, Text};
 use crate::addresses::{AddressCounts, Counted};
 use crate::answers::Answers;
-use crate::budget::Budget;
+use crate::budget::{Budget, Kind};
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
@@ -23,15 +28,19 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use stentor_access::{Cache, Keys, Refused};
 use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
+use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
@@ -52,6 +61,12 @@ pub(crate) struct Shared {
     pub(crate) client: Arc<Message>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
+    /// The keys that workers begin with.
+    pub(crate) keys: Mutex<Arc<Keys>>,
+    /// A token named a key that is not known: issuers may have others by now.
+    pub(crate) wants_keys: AtomicBool,
+    /// Tokens that were verified.
+    pub(crate) tokens: Cache,
     /// The counters of every worker, to be summed when asked for.
     pub(crate) workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
@@ -63,6 +78,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The keys that tokens are verified with.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.keys.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has tokens verified with these from now on, by workers that begin. Others are told.
+    pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
     /// Whether a request can be answered yet: while the store is being read, only those that ask
     /// how the server is.
     ///
@@ -152,6 +177,13 @@ pub(crate) struct Context {
     pub(crate) found: Vec<Event>,
     pub(crate) memory: Memory,
     pub(crate) budget: Budget,
+    pub(crate) keys: Arc<Keys>,
+    /// What those who read by a token were let in by.
+    pub(crate) passes: Passes,
+    /// Rules or keys have changed: whether those connections may still read that have this number
+    /// or a higher one has not been looked at since.
+    pub(crate) judged: Option<usize>,
+    pub(crate) denials: Denials,
     /// What messages are compressed with, and decompressed: one of each for all connections.
     pub(crate) deflater: Deflater,
     pub(crate) inflater: Inflater,
@@ -206,6 +238,10 @@ impl Context {
             found: Vec::new(),
             memory: Memory::default(),
             budget,
+            keys: shared.keys(),
+            passes: Passes::new(),
+            judged: None,
+            denials: Denials::default(),
             deflater: Deflater::default(),
             inflater: Inflater::default(),
             mailbox,
@@ -356,10 +392,14 @@ impl Context {
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            cost: _, lines: _,
+            cost: _, lines: _, keys: _,
+            // With the connections.
+            passes: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
-            inflater: _, generation: _, draining: _,
+            inflater: _, generation: _, draining: _, denials: _,
+            // The next one looks at all.
+            judged: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
         out.section(FEEDS, |out| feeds.filters().pack(out));
@@ -398,6 +438,25 @@ impl Context {
         self.generation += 1;
         self.open_roots();
         self.renew();
+        // What was gathered for those who may not see all goes by the rules that were.
+        self.batches = Batches::default();
+        self.judged = Some(0);
+    }
+
+    /// Has tokens verified with other keys from now on.
+    pub(crate) fn configure_keys(&mut self, keys: Arc<Keys>) {
+        self.keys = keys;
+        self.judged = Some(0);
+    }
+
+    /// What a reader of which not all may be seen may see.
+    pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
+        SightOf::new(&self.settings.access.topics, self.passes.get(peer))
+    }
+
+    /// Whether it has not been looked at yet if a connection may still read what it does.
+    pub(crate) fn is_unjudged(&self, peer: Peer) -> bool {
+        self.judged.is_some_and(|judged| judged <= peer.index())
     }
 
     /// Opens the directories whose files are served: on the worker's own thread.
@@ -426,12 +485,68 @@ impl Context {
         self.stats.deliveries.add(sent.messages as u64);
     }
 
-    /// Whether somebody who came in by that listener may do something.
+    /// Whether somebody who came in by that listener may do something, whatever they brought.
     ///
     /// # Errors
     /// The answer to one who may not.
-    pub(crate) fn may(&self, role: Role, act: Act<'_>) -> Result<(), Refusal> {
-        listener(role).may(&self.settings, act)
+    pub(crate) fn may(&self, role: Role, act: Act<'_>) -> Result<(), Denied> {
+        let (listener, bearer) = (listener(role), &Bearer::Nobody);
+        Visitor { listener, settings: &self.settings, bearer }.may(act)
+    }
+
+    /// What a request brings, as far as that matters for it. `None` if it takes longer to say than
+    /// this turn has room for, which only who `may_wait` is told.
+    pub(crate) fn bearer(
+        &mut self,
+        role: Role,
+        request: &Request<'_>,
+        may_wait: bool,
+    ) -> Option<Bearer> {
+        if !self.settings.asks_for_tokens() {
+            return Some(Bearer::Nobody);
+        }
+        let cookie = self.settings.access.cookie.as_deref();
+        let Some(credential) = credential(request, cookie) else { return Some(Bearer::Nobody) };
+        if !needs_token(listener(role), &self.settings, request)
+            || !counts(&credential, request, &self.settings.cors)
+        {
+            return Some(Bearer::Nobody);
+        }
+        let by_cookie = credential.place == credentials::Place::Cookie;
+        // What is no text is no token, and is refused as one that is none.
+        let token = String::from_utf8_lossy(&credential.token);
+        self.verify(&token, Kind::Requests, may_wait, by_cookie)
+    }
+
+    /// What a token is worth. If it `may_wait` in a line, it may take another turn: then `None`.
+    pub(crate) fn verify(
+        &mut self,
+        token: &str,
+        line: Kind,
+        may_wait: bool,
+        by_cookie: bool,
+    ) -> Option<Bearer> {
+        let now = (self.now_ms, self.unix_s);
+        if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.unix_s) {
+            return Some(Bearer::Good { grant, by_cookie });
+        }
+        if may_wait && !self.budget.has_room(line) {
+            return None;
+        }
+        let cost = cost_of_verifying(token);
+        self.cost += cost;
+        self.budget.spend(line, cost);
+        self.stats.tokens_verified.add(1);
+        Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
+            Ok(grant) => Bearer::Good { grant, by_cookie },
+            Err(refused) => {
+                if refused == Refused::UnknownKey {
+                    self.shared.wants_keys.store(true, Ordering::Relaxed);
+                }
+                self.denials.bad(&self.keys, token, now);
+                Bearer::Bad(refused)
+            }
+        })
     }
 
     /// What is needed to answer a request.
@@ -445,7 +560,10 @@ impl Context {
         let listener = listener(role);
         let origin = listener.listed_origin(request, &self.settings.cors);
         let head_only = request.method == Method::Head;
-        self.exchange_of(Shape { listener, head_only, persistence, origin }, ticket)
+        let takes_cookies = self.settings.access.cookie.is_some();
+        let is_private = false;
+        let shape = Shape { listener, head_only, persistence, origin, takes_cookies, is_private };
+        self.exchange_of(shape, ticket)
     }
 
     /// The same, when nothing else is known of the request.
@@ -464,6 +582,9 @@ impl Context {
             mailbox: &self.mailbox,
             promised: &self.promised,
             ticket,
+            bearer: Bearer::Nobody,
+            keys: &self.keys,
+            denials: &mut self.denials,
             settings: &self.settings,
             routes: &self.routes,
             scratch: &mut self.scratch,
@@ -510,6 +631,22 @@ impl Context {
         }
     }
 }
+
+/// What it costs to verify a token, in the worst case: a signature of two keys takes some 100
+/// microseconds, and a hash one or two.
+fn cost_of_verifying(token: &str) -> usize {
+    let header = token.split('.').next().unwrap_or_default();
+    let is_signed = header.len() < token.len();
+    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    match is_signed && memchr::memmem::find(&header, b"\"HS").is_none() {
+        true => SIGNATURE_COST,
+        false => HASH_COST,
+    }
+}
+
+/// About a nanosecond each.
+const SIGNATURE_COST: usize = 120_000;
+const HASH_COST: usize = 2_000;
 
 /// The parts of a packed worker that are not its connections.
 const COUNTERS: u8 = 1;

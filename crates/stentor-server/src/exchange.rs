@@ -3,7 +3,8 @@
 //! An [`Exchange`] is one request's view of the worker: what it may use, and the [`Reply`] that
 //! writes its answer. An endpoint says with [`Answer`] what has become of the request.
 
-use crate::access::Listener;
+use crate::access::denials::Denials;
+use crate::access::{Act, Bearer, Denied, Listener, Visitor};
 use crate::answers::Asked;
 use crate::config::Settings;
 use crate::context::{Scratch, Shared};
@@ -18,6 +19,7 @@ use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
 use std::cell::RefCell;
 use std::sync::Arc;
+use stentor_access::Keys;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
@@ -105,6 +107,10 @@ pub(crate) struct Exchange<'a> {
     /// What was promised in this turn.
     pub(crate) promised: &'a RefCell<Vec<Promised>>,
     pub(crate) ticket: Ticket,
+    /// What whoever asks has brought.
+    pub(crate) bearer: Bearer,
+    pub(crate) keys: &'a Keys,
+    pub(crate) denials: &'a mut Denials,
     pub(crate) settings: &'a Settings,
     /// Where look-ups are counted.
     pub(crate) routes: &'a [Arc<Route>],
@@ -123,6 +129,49 @@ impl Exchange<'_> {
     /// The listener that the request came in by.
     pub(crate) fn listener(&self) -> &'static Listener {
         self.reply.shape.listener
+    }
+
+    /// Who asks.
+    pub(crate) fn visitor(&self) -> Visitor<'_> {
+        Visitor { listener: self.listener(), settings: self.settings, bearer: &self.bearer }
+    }
+
+    /// Whether whoever asks may do something.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may(&self, act: Act<'_>) -> Result<(), Denied> {
+        self.visitor().may(act)
+    }
+
+    /// Whether messages are published by this request, if it asks for that: where that is so for
+    /// all, or since a token came with it.
+    pub(crate) fn publishes(&self) -> bool {
+        let listener = self.listener();
+        listener.publishes || listener.reads && !matches!(self.bearer, Bearer::Nobody)
+    }
+
+    /// Whether the value of a topic may be sent. From now on the answer is known to be private if
+    /// it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_see(&mut self, topic: &str) -> Result<(), Denied> {
+        if self.settings.access.topics.has_private() {
+            self.may(Act::See(topic))?;
+            self.reply.shape.is_private |= self.visitor().is_private(topic);
+        }
+        Ok(())
+    }
+
+    /// Refuses a request that is not allowed. It says the same whatever there is.
+    pub(crate) fn deny(&mut self, denied: &Denied) -> Answer {
+        let holder = self.visitor().grant().map(|grant| Arc::clone(&grant.holder));
+        self.denials.note(self.reply.stats, denied.why, holder.as_deref(), self.now_ms);
+        let Denied { refusal: Refusal { status, reason }, .. } = *denied;
+        let fields = denied.fields();
+        self.reply.refuse_with(status, fields.as_bytes(), reason);
+        Answer::Now
     }
 
     /// Refuses a request.
@@ -171,11 +220,21 @@ impl Exchange<'_> {
         Box::new(Pending { asked: self.reply.answers.hold(), persistence, awaits })
     }
 
-    /// Refuses a request for a stream: the status, and the reason.
-    pub(crate) fn refuse_stream(&mut self, (status, reason): (Status, String)) -> Answer {
-        self.reply.refuse(status, &reason);
+    /// Refuses a request for a stream.
+    pub(crate) fn refuse_stream(&mut self, refused: NoStream) -> Answer {
+        match refused {
+            NoStream::Refused(status, reason) => self.reply.refuse(status, &reason),
+            NoStream::Denied(denied) => return self.deny(&denied),
+        }
         Answer::Now
     }
+}
+
+/// Why there is no stream.
+#[derive(Debug)]
+pub(crate) enum NoStream {
+    Refused(Status, String),
+    Denied(Denied),
 }
 
 /// What becomes of the connection behind an answer.

@@ -19,6 +19,7 @@ pub mod cost;
 mod endpoint;
 mod exchange;
 mod files;
+mod keys;
 mod limits;
 mod mailbox;
 mod memory;
@@ -42,5 +43,5 @@ mod simulation;
 
 pub use order::CommitError;
 pub use server::{LogFiles, Server, StartError, start};
-pub use stentor_io::{Inherited, is_root};
+pub use stentor_io::{Inherited, is_root, unix_s};
 pub use store::offline;

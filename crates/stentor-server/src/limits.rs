@@ -128,6 +128,14 @@ pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 /// How often a worker that has run out of files or memory says so.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
+/// Connections that are looked at in one turn once rules or keys have changed, whether they may
+/// still read what they do; and of these, such as may not, which are told and ended.
+pub(crate) const JUDGED_PER_TURN: usize = 1_024;
+pub(crate) const EXPELLED_PER_TURN: usize = 64;
+
+/// What the tokens that were verified may take in memory: some 100,000 of the usual length.
+pub(crate) const TOKENS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Files that a public worker keeps free of connections, besides one for each worker: for files
 /// that are served, for the roots of its mounts, and for itself (listeners, epoll, what the process
 /// had open when the worker took its file table).

@@ -7,6 +7,7 @@ use crate::order::Told;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stentor_access::Keys;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
 
@@ -17,6 +18,8 @@ pub(crate) enum Order {
     Drain,
     /// Go by these settings from now on.
     Reload(Arc<Settings>),
+    /// Verify tokens with these keys from now on.
+    Keys(Arc<Keys>),
     /// Tell connections what came of their changes.
     Committed(Told),
 }

@@ -88,6 +88,10 @@ pub(crate) struct Shape<'a> {
     pub(crate) persistence: Persistence,
     /// The origin of the page that asks, if it is listed.
     pub(crate) origin: Option<&'a [u8]>,
+    /// Pages of that origin may send their users' cookies along.
+    pub(crate) takes_cookies: bool,
+    /// It is meant for whoever asks and for nobody else: caches must not mix it up.
+    pub(crate) is_private: bool,
 }
 
 /// Some bytes of a file's answer.
@@ -294,6 +298,12 @@ impl Reply<'_> {
             out.extend_from_slice(b"Access-Control-Allow-Origin: ");
             out.extend_from_slice(origin);
             out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: Content-Range, ETag\r\n");
+            if self.shape.takes_cookies {
+                out.extend_from_slice(b"Access-Control-Allow-Credentials: true\r\n");
+            }
+        }
+        if self.shape.is_private {
+            out.extend_from_slice(b"Cache-Control: private\r\nVary: Authorization, Cookie\r\n");
         }
         heads.add_lines(&out[more..]);
         let answers = match status.0 {

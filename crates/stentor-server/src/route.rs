@@ -15,7 +15,7 @@ use stentor_wire::target;
 /// Begins one request, behind which comes a body of that length.
 pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
     let bodyless = matches!(body, BodyLength::None | BodyLength::Length(0));
-    if matches!(request.method, Method::Put | Method::Post) && x.listener().publishes {
+    if matches!(request.method, Method::Put | Method::Post) && x.publishes() {
         return endpoint::publish::begin(x, request, body);
     }
     if let Some(topic) = endpoint::guestbook::meant(x, request) {
@@ -25,7 +25,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
         return answer(x, request);
     }
     let bytes_max = x.settings.limits.message_bytes_max as u64;
-    let deletes = request.method == Method::Delete && x.listener().publishes;
+    let deletes = request.method == Method::Delete && x.publishes();
     match body {
         _ if !is_read(request.method) && !deletes => {
             x.reply.shape.persistence.keep_alive = false;
@@ -46,7 +46,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
     let (path, query) = target::split(request.target);
     match request.method {
         Method::Options => options(x, request),
-        Method::Delete if x.listener().publishes => {
+        Method::Delete if x.publishes() => {
             return endpoint::publish::delete(x, request, path);
         }
         Method::Get | Method::Head => return read(x, request, path, query),
@@ -158,10 +158,19 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
 
 fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, _) = target::split(request.target);
-    let mut fields = allow(x.listener().publishes, path).to_vec();
+    let mut fields = allow(x.publishes(), path).to_vec();
     // A preflight of the CORS protocol (Fetch standard, section 3.3.2).
     let any = x.listener().has_cors && x.settings.cors.allows_any();
-    if (any || x.reply.shape.origin.is_some()) && request.request_method.is_some() {
+    let is_listed = x.reply.shape.origin.is_some();
+    if is_listed && request.request_method.is_some() && x.settings.asks_for_tokens() {
+        fields.extend_from_slice(
+            b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS, PUT, POST, DELETE\r\n\
+              Access-Control-Allow-Headers: Accept, Authorization, Cache-Control, \
+              Content-Encoding, Content-Type, If-Match, If-Modified-Since, If-None-Match, \
+              If-Range, Last-Event-ID, Prefer, Range, Stentor-Event\r\n\
+              Access-Control-Max-Age: 86400\r\n",
+        );
+    } else if (any || is_listed) && request.request_method.is_some() {
         fields.extend_from_slice(
             b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
               Access-Control-Allow-Headers: Accept, Cache-Control, If-Modified-Since, \
@@ -174,7 +183,7 @@ fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
 
 /// 405, with what would be allowed (RFC 9110 section 15.5.6).
 pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
-    let publishes = x.listener().publishes;
+    let publishes = x.publishes();
     let reason = match (publishes, path) {
         (true, b"/-/publish") => "Lines of messages are POSTed here.",
         (_, EVENTS) => "Streams are read here, with GET.",

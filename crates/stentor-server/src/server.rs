@@ -11,7 +11,8 @@ use crate::config::{ControlAddress, Settings, Store};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
-use crate::limits::{FILES_RESERVED, PANICS_MAX};
+use crate::keys::{self, KeyThread};
+use crate::limits::{FILES_RESERVED, PANICS_MAX, TOKENS_BYTES_MAX};
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::stats::Stats;
@@ -21,10 +22,11 @@ use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
+use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
 use stentor_io::{
     BindError, Epoll, HostDisk, Inherited, Listener, Reservation, Role, SocketName, User,
@@ -43,6 +45,8 @@ pub struct Server {
     monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Who looks after the keys of tokens, if that is needed.
+    keys: Option<KeyThread>,
     /// The one that writes to the store, if there is one.
     writer: Option<JoinHandle<()>>,
 }
@@ -71,6 +75,8 @@ pub enum StartError {
     AccessLog(String),
     /// The user to run as is not there, or this process may not become it.
     User(String),
+    /// The keys that tokens are verified with cannot be had.
+    Keys(LoadError),
     /// The store in this directory cannot be read, or not be written to.
     Store(PathBuf, OpenError),
     /// The host refused something else: files, threads, memory.
@@ -87,6 +93,7 @@ impl fmt::Display for StartError {
                  of the addresses it is to listen on: name it in listen, control or monitor.listen"
             ),
             StartError::Files(error) => error.fmt(f),
+            StartError::Keys(error) => error.fmt(f),
             StartError::User(reason) | StartError::AccessLog(reason) => f.write_str(reason),
             StartError::Store(path, error) => {
                 let path = path.display();
@@ -185,6 +192,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
     let hub = empty_hub(&settings, epoch, recovery.is_some());
     let store = recovery.is_some().then(|| Arc::new(StoreState::new()));
     check_files(&settings)?;
+    let keys = keys::load(&settings.tokens).map_err(StartError::Keys)?;
     let (compressor, jobs) = Compressor::new();
     let access = settings.log.access.as_ref();
     let shared = Arc::new(Shared {
@@ -196,6 +204,9 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         access_log: access.map(|_| Arc::new(AccessLog::new(settings.log.access_format))),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
+        keys: Mutex::new(keys),
+        wants_keys: AtomicBool::new(false),
+        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers,
         workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
         started_unix_s: stentor_io::unix_s(),
@@ -209,6 +220,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         mailboxes,
         threads: Vec::new(),
         writer: None,
+        keys: None,
         settings,
     };
     let starters = server.start_workers(&posts, &addresses, user.as_ref());
@@ -233,6 +245,8 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         }
     }
     server.start_file_loader();
+    server.keys =
+        KeyThread::start(&server.settings.tokens, &server.shared, &server.mailboxes, None)?;
     Ok(server)
 }
 
@@ -403,6 +417,8 @@ impl Server {
             ..settings
         };
         check_files(&settings)?;
+        let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
+        let keys = keys.map_err(StartError::Keys)?;
         settings.log.format = running.log.format;
         settings.log.access.clone_from(&running.log.access);
         settings.log.access_format = running.log.access_format;
@@ -413,9 +429,12 @@ impl Server {
             StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
         })?;
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
+        let before = self.keys.take();
+        self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
         self.settings = settings;
         self.start_file_loader();
         let settings = Arc::new(self.settings.clone());
+        keys::tell(&self.shared, &self.mailboxes, &keys);
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }

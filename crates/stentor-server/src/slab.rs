@@ -23,6 +23,12 @@ impl<T: Default> Slab<T> {
         chunks.get_mut(chunk)?.as_mut()?.get_mut(index % CHUNK)
     }
 
+    /// The same, to be looked at only.
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        let chunks = &self.arrays[usize::from(index >= STREAMS_FROM)];
+        chunks.get(index % STREAMS_FROM / CHUNK)?.as_ref()?.get(index % CHUNK)
+    }
+
     /// The record at `index`; the slab grows if need be.
     pub(crate) fn grow(&mut self, index: usize) -> &mut T {
         let chunks = &mut self.arrays[usize::from(index >= STREAMS_FROM)];
@@ -37,8 +43,13 @@ impl<T: Default> Slab<T> {
 
     /// The indices that may hold a record.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<T> {
+        self.indices_from(0)
+    }
+
+    /// Those of them that are not below `first`.
+    pub(crate) fn indices_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
         let [sockets, streams] = self.arrays.each_ref().map(|chunks| chunks.len() * CHUNK);
-        (0..sockets).chain(STREAMS_FROM..STREAMS_FROM + streams)
+        (first..sockets).chain(first.max(STREAMS_FROM)..STREAMS_FROM + streams)
     }
 }
 

@@ -497,6 +497,24 @@ stats! {
     lookups,
     /// Publishes refused, bad lines of bulk streams included.
     publishes_refused,
+    /// Requests refused since nobody may do that there or so: an origin, a host, a pattern.
+    refused_policy,
+    /// Requests refused for want of a token.
+    refused_no_token,
+    /// Requests refused since their token is not good.
+    refused_bad_token,
+    /// Requests refused since the time of their token is over.
+    refused_expired,
+    /// Requests refused since their token does not allow what they ask.
+    refused_not_covered,
+    /// Streams and held requests ended since their token had.
+    readers_expired,
+    /// Connections that read by a token.
+    readers_by_token,
+    /// Different sets of permissions that they have.
+    permission_sets,
+    /// Tokens verified, and not remembered from before.
+    tokens_verified,
     /// Connections ended in the middle of a request or an answer because a deadline passed.
     timeouts,
     /// Lines of the access log that were dropped, since it was not written fast enough.

@@ -13,9 +13,9 @@ use crate::config::Settings;
 use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPIRIES_PER_TURN, LINE_VISITS_PER_TURN,
-    PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN,
-    VISITS_PER_TURN,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, EXPIRIES_PER_TURN,
+    JUDGED_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW,
+    VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
@@ -102,7 +102,12 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        if self.cx.feeds.is_sweeping() || self.cx.feeds.is_sparse() || !self.cx.budget.is_idle() {
+        let is_judging = self.cx.judged.is_some();
+        if self.cx.feeds.is_sweeping()
+            || self.cx.feeds.is_sparse()
+            || !self.cx.budget.is_idle()
+            || is_judging
+        {
             return Some(0);
         }
         let drain = match self.drain {
@@ -137,6 +142,7 @@ impl Worker {
         self.cx.feeds.tidy(|feed, Member { peer, stamp }| {
             connections.at(peer.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
+        self.judge(io);
         self.fan_out(io);
         match self.drain {
             Drain::Emptying { look_ms, listeners_until_ms, until_ms } => {
@@ -159,6 +165,28 @@ impl Worker {
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
+    }
+
+    /// Rules or keys have changed: looks at some of the readers, whether they may still read.
+    fn judge<B: Backend>(&mut self, io: &mut B) {
+        let Some(from) = self.cx.judged else { return };
+        let (mut looked, mut expelled) = (0, 0);
+        let mut next = None;
+        for index in self.connections.indices_from(from) {
+            if looked == JUDGED_PER_TURN || expelled == EXPELLED_PER_TURN {
+                next = Some(index);
+                break;
+            }
+            looked += 1;
+            let peer = Peer::from_index(index as u32);
+            let Some(connection) = self.connections.at(index) else { continue };
+            if connection.is_to_be_judged(&self.cx, peer) {
+                expelled += 1;
+                self.cx.cost = 0;
+                self.with(peer, |connection, cx| connection.expel(cx, io, peer));
+            }
+        }
+        self.cx.judged = next;
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
@@ -191,12 +219,14 @@ impl Worker {
 
     /// Shows what is held, and who waits.
     fn measure(&self) {
-        let Context { stats, memory, feeds, walks, budget, .. } = &self.cx;
+        let Context { stats, memory, feeds, walks, budget, passes, .. } = &self.cx;
         stats.readers_bytes.set(memory.usage.owned as u64);
         stats.pinned_bytes.set(memory.usage.pinned as u64);
         stats.filters_bytes.set(feeds.filter_bytes() as u64);
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
+        stats.readers_by_token.set(passes.count() as u64);
+        stats.permission_sets.set(passes.sets() as u64);
         stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
         stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
         stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);
@@ -277,6 +307,7 @@ impl Worker {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
+            Order::Keys(keys) => self.cx.configure_keys(keys),
             Order::Committed(told) => {
                 self.cx.committed.extend(told);
                 self.tell_committed(io);
@@ -349,7 +380,7 @@ impl Worker {
         self.cx.memory.note(usage, connection.usage());
         if connection.is_free() {
             self.open -= 1;
-        } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx) {
+        } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx, peer) {
             self.wheel.set(&mut self.connections, peer.index(), deadline_ms, self.cx.now_ms);
         }
         #[cfg(debug_assertions)]

@@ -36,10 +36,12 @@ pub struct Command {
     pub unsubscribe: Vec<String>,
     /// The cursor for those subscribed to. Not checked, but not empty.
     pub since: Option<String>,
+    /// A token that takes the place of the one before. Not checked.
+    pub token: Option<String>,
 }
 
 /// Reads the query of `/-/events`: `topic`, of which there may be `topics_max`, `since` or
-/// `last_event_id`, `mode` and `wait`.
+/// `last_event_id`, `mode` and `wait`. A `token` is no part of what is asked for, and passed over.
 ///
 /// An empty cursor is none. `last_event_id` is where the reader is, and wins over `since`, which is
 /// where it began. Of any other parameter that is repeated the last one counts.
@@ -56,9 +58,9 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
                 return Err(format!("At most {topics_max} topics may be asked for at once."));
             }
             reading.query.topics.push(value.into_owned());
-        } else if !reading.parameter(&name, &value)? {
+        } else if name != "token" && !reading.parameter(&name, &value)? {
             return Err(format!(
-                "There is no parameter '{}'; there are topic, since, mode and wait.",
+                "There is no parameter '{}'; there are topic, since, mode, wait and token.",
                 shortened(&name)
             ));
         }
@@ -103,19 +105,21 @@ fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
 }
 
 /// Reads a command of `stentor.v1`: a JSON object with a list `subscribe`, a list `unsubscribe`, or
-/// both, of at most `topics_max` names each, and perhaps the string `since`.
+/// both, of at most `topics_max` names each, and perhaps the string `since`; or with the string
+/// `token`, alone or beside them.
 ///
 /// # Errors
 ///
 /// One plain sentence, for the `error` that is sent back.
 pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
-    // A list of the three would be read as well, by its order, which nobody has agreed on.
+    // A list of them would be read as well, by its order, which nobody has agreed on.
     if !text.trim_start().starts_with('{') {
         return Err("A command must be a JSON object.".to_owned());
     }
     let mut command: Command = serde_json::from_str(text)
         .map_err(|error| format!("The command is broken: {}.", shortened(&error.to_string())))?;
-    if command.subscribe.is_empty() && command.unsubscribe.is_empty() {
+    let names_none = command.subscribe.is_empty() && command.unsubscribe.is_empty();
+    if names_none && command.token.is_none() {
         return Err("A command must name topics to subscribe or to unsubscribe.".to_owned());
     }
     if command.subscribe.len().max(command.unsubscribe.len()) > topics_max {

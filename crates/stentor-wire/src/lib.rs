@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod credentials;
 pub mod deflate;
 pub mod events;
 pub mod file_name;

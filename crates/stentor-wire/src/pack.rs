@@ -9,6 +9,8 @@
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
 
+use std::sync::Arc;
+
 use crate::target::TopicName;
 
 /// What has a packed form.
@@ -297,6 +299,16 @@ impl<T: Packed> Packed for Vec<T> {
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Vec<T>> {
         let length = length(input)?;
         T::unpack_list(length, input)
+    }
+}
+
+impl<T: Packed> Packed for Arc<T> {
+    fn pack(&self, out: &mut Packer) {
+        T::pack(self, out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Arc<T>> {
+        T::unpack(input).map(Arc::new)
     }
 }
 

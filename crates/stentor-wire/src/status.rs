@@ -69,6 +69,7 @@ statuses! {
     301 MOVED_PERMANENTLY "Moved Permanently"
     304 NOT_MODIFIED "Not Modified"
     400 BAD_REQUEST "Bad Request"
+    401 UNAUTHORIZED "Unauthorized"
     403 FORBIDDEN "Forbidden"
     404 NOT_FOUND "Not Found"
     405 METHOD_NOT_ALLOWED "Method Not Allowed"

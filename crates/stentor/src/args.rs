@@ -8,7 +8,7 @@ use stentor_server::config::{ControlAddress, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, publish, serve, status, store, subscribe,
-    tune,
+    token, tune,
 };
 
 /// Publish once; every reader hears it.
@@ -42,6 +42,7 @@ pub(crate) enum Command {
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),
     Store(store::StoreArgs),
+    Token(token::TokenArgs),
     Completions(completions::CompletionsArgs),
     #[cfg(feature = "man")]
     #[command(hide = true)]

@@ -23,6 +23,7 @@ mod serve;
 mod status;
 mod store;
 mod subscribe;
+mod token;
 mod tune;
 
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Completions(args) => completions::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::access::rules::{Publishers, Readers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
@@ -13,10 +14,10 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 use tracing::Level;
 
-use super::leave_out;
 use super::{
     AccessTarget, Immutable, LogFormat, PerAddress, parse_access, parse_address, parse_user,
 };
+use super::{access, leave_out};
 
 /// A value written as text; what is wrong with it is found while its place is still known.
 pub(super) struct Text<T>(pub(super) T);
@@ -281,6 +282,21 @@ text_kind!(
     /// The content type of a look-up's answers, or of messages.
     MediaType(ContentType),
     |text| ContentType::parse(text).map_err(str::to_owned)
+);
+text_kind!(
+    /// Who may read.
+    ReadBy(Readers),
+    access::readers
+);
+text_kind!(
+    /// Who may publish.
+    PublishBy(Publishers),
+    access::publishers
+);
+text_kind!(
+    /// The cookie that may hold a token.
+    CookieName(Option<String>),
+    access::cookie
 );
 text_kind!(
     /// A field that answers with a value can do without.

@@ -9,15 +9,18 @@ use serde::Deserialize;
 use stentor_hub::Rule;
 use stentor_io::TurnAway;
 
+use crate::access::rules::{TopicAccess, TopicRules};
+
 use super::error::nearest;
 use super::forms::{
-    AccessName, AutoOrCount, BoolOrBundled, Caching, Directory, FilePath, FormatName, HostName,
-    Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath, OneOrMany, Origin,
-    Repeated, RoutePath, StorePath, Tables, Text, TopicPattern, TopicTemplate, UserName,
-    ValueField,
+    AccessName, AutoOrCount, BoolOrBundled, Caching, CookieName, Directory, FilePath, FormatName,
+    HostName, Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath,
+    OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath, Tables, Text,
+    TopicPattern, TopicTemplate, UserName, ValueField,
 };
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use super::tokens::{self, JwtLayer, TokenLayer};
 use super::{AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
@@ -74,6 +77,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "listen", true),
     ("", "control", true),
     ("", "control_hosts", true),
+    ("", "control_token", false),
     ("", "workers", false),
     ("", "pin", false),
     ("", "user", false),
@@ -107,6 +111,19 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "topics_max", false),
     ("streams", "public_patterns", false),
     ("cors", "origins", true),
+    ("access", "cookie", false),
+    ("jwt", "secret_file", true),
+    ("jwt", "public_key_file", true),
+    ("jwt", "public_key", true),
+    ("jwt", "jwks_file", true),
+    ("jwt", "jwks_url", true),
+    ("jwt", "jwks_ca_file", false),
+    ("jwt", "jwks_refresh", false),
+    ("jwt", "audience", true),
+    ("jwt", "issuer", true),
+    ("jwt", "leeway", false),
+    ("jwt", "algorithms", true),
+    ("jwt", "require_exp", false),
     ("store", "path", false),
     ("store", "keep", false),
     ("files", "cache_bytes_max", false),
@@ -174,6 +191,7 @@ struct Layer {
     listen: Option<OneOrMany<Listen>>,
     control: Option<OneOrMany<ControlAddress>>,
     control_hosts: Option<OneOrMany<HostName>>,
+    control_token: Option<bool>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
     user: Option<Text<UserName>>,
@@ -186,10 +204,13 @@ struct Layer {
     limits: LimitsLayer,
     streams: StreamsLayer,
     cors: CorsLayer,
+    access: AccessLayer,
+    jwt: JwtLayer,
     store: StoreLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
+    token: Option<Tables<TokenLayer>>,
     #[serde(rename = "static")]
     mounts: Option<Tables<MountLayer>>,
 }
@@ -254,6 +275,12 @@ struct CorsLayer {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
+struct AccessLayer {
+    cookie: Option<Text<CookieName>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 struct StoreLayer {
     path: Option<Text<StorePath>>,
     keep: Option<Text<Keeping>>,
@@ -277,6 +304,8 @@ struct RuleLayer {
     content_type: Option<Text<MediaType>>,
     keep: Option<Text<Keeping>>,
     leave_out: Option<OneOrMany<ValueField>>,
+    read: Option<Text<ReadBy>>,
+    publish: Option<Text<PublishBy>>,
 }
 
 #[derive(Deserialize)]
@@ -299,6 +328,7 @@ struct MountLayer {
     symlinks: Option<bool>,
     cache_control: Option<Text<Caching>>,
     immutable: Option<BoolOrBundled>,
+    read: Option<Text<ReadBy>>,
 }
 
 impl Layer {
@@ -309,6 +339,8 @@ impl Layer {
         set(&mut settings.control_hosts, self.control_hosts, |many| {
             many.0.into_iter().map(|name| name.0).collect()
         });
+        set(&mut settings.access.control_token, self.control_token, |flag| flag);
+        set(&mut settings.access.cookie, self.access.cookie, |name| name.0.0);
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
         set(&mut settings.user, self.user, |name| Some(name.0.0));
@@ -324,6 +356,7 @@ impl Layer {
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
         });
+        tokens::apply(self.jwt, self.token, &mut settings.tokens);
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
         if let Some(Tables(rules)) = self.topics {
@@ -332,6 +365,7 @@ impl Layer {
                 (rule.pattern.0.0.clone(), content_type)
             };
             settings.content_types = rules.iter().map(of).collect();
+            settings.access.topics = TopicRules::new(rules.iter().map(RuleLayer::access));
             settings.topics = rules.into_iter().map(RuleLayer::finish).collect();
         }
         set(&mut settings.lookups, self.lookup, |routes| {
@@ -372,7 +406,7 @@ impl Layer {
     }
 }
 
-fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
+pub(super) fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
     if let Some(value) = value {
         *setting = convert(value);
     }
@@ -384,6 +418,14 @@ fn to_usize(value: u64) -> usize {
 }
 
 impl RuleLayer {
+    fn access(&self) -> TopicAccess {
+        TopicAccess {
+            pattern: self.pattern.0.0.clone(),
+            read: self.read.as_ref().map_or_else(Default::default, |read| read.0.0),
+            publish: self.publish.as_ref().map_or_else(Default::default, |publish| publish.0.0),
+        }
+    }
+
     fn finish(self) -> Rule {
         let mut rule = Rule::new(self.pattern.0.0);
         set(&mut rule.history, self.history, |count| u32::try_from(count.0).unwrap_or(u32::MAX));
@@ -425,6 +467,7 @@ impl MountLayer {
         set(&mut mount.symlinks, self.symlinks, |flag| flag);
         set(&mut mount.cache_control, self.cache_control, |value| value.0.0);
         set(&mut mount.immutable, self.immutable, |kind| kind.0);
+        set(&mut mount.read, self.read, |read| read.0.0);
         mount
     }
 }

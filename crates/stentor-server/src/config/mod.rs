@@ -9,18 +9,21 @@
 //! out of range says what the range is, with the line and column to look at. A configuration is
 //! either wholly good or refused; nothing is ever half applied.
 
+mod access;
 mod error;
 mod forms;
 mod layer;
 mod leave_out;
 mod quantity;
 mod show;
+mod tokens;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::access::rules::Readers;
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
 use stentor_io::TurnAway;
@@ -28,7 +31,12 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
 
+pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
+pub use access::Access;
 pub use error::ConfigError;
+pub use quantity::parse_period_s;
+pub use show::token_table;
+pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
 #[derive(Clone, Debug)]
@@ -67,6 +75,8 @@ pub struct Settings {
     pub streams: Streams,
     /// Which web pages of other origins may read.
     pub cors: Cors,
+    /// Who may do more than anyone: tokens, and the keys of those who sign them.
+    pub tokens: stentor_access::Settings,
     /// Where messages are stored, to outlive the process.
     pub store: Store,
     /// How topics are kept; the first rule whose pattern matches is used.
@@ -74,6 +84,8 @@ pub struct Settings {
     /// The content types of messages that come without one, by the patterns of the rules: the first
     /// that matches is used, if it has one.
     pub content_types: Vec<(Pattern, Option<ContentType>)>,
+    /// Who may read and publish.
+    pub access: Access,
     /// Routes that answer several values in one request.
     pub lookups: Vec<Lookup>,
     /// Directories whose files are served; of those that a path is under, the longest answers.
@@ -325,6 +337,8 @@ pub struct Mount {
     pub cache_control: CacheControl,
     /// Which files may be kept for ever.
     pub immutable: Immutable,
+    /// Who may read them.
+    pub read: Readers,
 }
 
 /// Which files never change, and so may be kept for ever.
@@ -456,10 +470,12 @@ impl Settings {
     /// Which settings contradict each other, and why that matters.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
+        self.check_access()?;
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
         }
+        tokens::check(&self.tokens.tokens)?;
         for (i, lookup) in self.lookups.iter().enumerate() {
             if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
                 let reason = format!("two routes begin with {}", lookup.path);
@@ -556,9 +572,11 @@ impl Default for Settings {
             limits: Limits::default(),
             streams: Streams::default(),
             cors: Cors::default(),
+            tokens: stentor_access::Settings::default(),
             store: Store { path: None, keep: Keep::Synced },
             topics: Vec::new(),
             content_types: Vec::new(),
+            access: Access::default(),
             lookups: Vec::new(),
             mounts: Vec::new(),
             files: Files::default(),
@@ -621,6 +639,7 @@ impl Mount {
             // Kept, and asked about before each use: a page is never older than its files.
             cache_control: CacheControl::parse("no-cache").expect("it is printable ASCII"),
             immutable: Immutable::Hashed,
+            read: Readers::Anyone,
         }
     }
 }

@@ -91,6 +91,18 @@ pub(super) fn duration(ms: u64) -> String {
     (DURATION.show)(ms)
 }
 
+/// A period as people write it, such as "90d", in whole seconds, rounded up.
+///
+/// # Errors
+///
+/// What one looks like, when `text` is none.
+pub fn parse_period_s(text: &str) -> Result<u64, String> {
+    match DURATION.parse(text) {
+        Some(ms) => Ok(ms.div_ceil(SECOND)),
+        None => Err(format!("'{text}' is not {}", DURATION.example)),
+    }
+}
+
 /// Reads a value of a kind from an integer or a string.
 struct Reader {
     kind: &'static Kind,

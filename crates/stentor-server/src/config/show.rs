@@ -8,11 +8,16 @@ use std::fmt::Write;
 
 use toml::Value;
 
+use crate::access::rules::{Publishers, Readers, TopicAccess};
+
+use super::access;
 use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
+use super::tokens;
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
+use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
 
@@ -41,9 +46,12 @@ impl Settings {
             };
         }
         let types = self.content_types.iter().map(|(_, content_type)| content_type.as_ref());
-        let rules = self.topics.iter().zip(types.chain(std::iter::repeat(None)));
+        let types = types.chain(std::iter::repeat(None));
+        let accesses = self.access.topics.iter().map(Some).chain(std::iter::repeat(None));
+        let rules = self.topics.iter().zip(types.zip(accesses));
         array(&mut text, "topics", rules.map(rule));
         array(&mut text, "lookup", self.lookups.iter().map(lookup));
+        array(&mut text, "token", self.tokens.tokens.iter().map(tokens::table));
         array(&mut text, "static", self.mounts.iter().map(mount));
         text
     }
@@ -55,6 +63,7 @@ impl Settings {
             ("", "listen") => one_or_many(&self.listen),
             ("", "control") => one_or_many(&self.control),
             ("", "control_hosts") => one_or_many(&self.control_hosts),
+            ("", "control_token") => self.access.control_token.into(),
             ("", "workers") => number(self.workers),
             ("", "pin") => self.pin.into(),
             ("", "user") => self.user.clone().unwrap_or_default().into(),
@@ -107,7 +116,9 @@ impl Settings {
                 None => "".into(),
             },
             ("store", "keep") => keep_name(self.store.keep).into(),
+            ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
             ("cors", "origins") => one_or_many(&self.cors.origins),
+            ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
             ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
             _ => return None,
@@ -116,7 +127,15 @@ impl Settings {
 }
 
 /// The keys of a table in their order.
-type Table = Vec<(&'static str, Value)>;
+pub(super) type Table = Vec<(&'static str, Value)>;
+
+/// The lines of a configuration that mean a token.
+#[must_use]
+pub fn token_table(token: &StaticToken) -> String {
+    let mut text = String::new();
+    array(&mut text, "token", std::iter::once(tokens::table(token)));
+    text
+}
 
 fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
     for table in tables {
@@ -127,7 +146,9 @@ fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
     }
 }
 
-fn rule((rule, content_type): (&Rule, Option<&ContentType>)) -> Table {
+fn rule(
+    (rule, (content_type, access)): (&Rule, (Option<&ContentType>, Option<&TopicAccess>)),
+) -> Table {
     let mut table = vec![
         ("match", rule.pattern.as_str().into()),
         ("history", number(rule.history)),
@@ -145,6 +166,14 @@ fn rule((rule, content_type): (&Rule, Option<&ContentType>)) -> Table {
     let left_out = leave_out::names(rule.leave_out);
     if !left_out.is_empty() {
         table.push(("leave_out", one_or_many(&left_out)));
+    }
+    if let Some(TopicAccess { read, publish, .. }) = access {
+        if *read != Readers::default() {
+            table.push(("read", access::name_of_readers(*read).into()));
+        }
+        if *publish != Publishers::default() {
+            table.push(("publish", access::name_of_publishers(*publish).into()));
+        }
     }
     table
 }
@@ -173,6 +202,9 @@ fn mount(mount: &Mount) -> Table {
         ("cache_control", mount.cache_control.as_str().into()),
         ("immutable", immutable(mount.immutable)),
     ];
+    if mount.read != Readers::default() {
+        table.push(("read", access::name_of_readers(mount.read).into()));
+    }
     if let Some(file) = &mount.fallback {
         table.push(("fallback", file.as_str().into()));
     }
@@ -192,7 +224,7 @@ fn immutable(which: Immutable) -> Value {
 }
 
 /// A list; one of a single value is that value, as most people write it.
-fn one_or_many<T: ToString>(items: &[T]) -> Value {
+pub(super) fn one_or_many<T: ToString>(items: &[T]) -> Value {
     match items {
         [one] => one.to_string().into(),
         many => many.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
@@ -233,16 +265,17 @@ mod tests {
     #[test]
     fn what_is_printed_means_the_same_when_it_is_read() {
         let text = "listen = ['127.0.0.1:80', '[::1]:80']\ncontrol = []\nworkers = 3\ndrain = 90\n\
-            control_hosts = 'a.example'\n\
+            control_hosts = 'a.example'\ncontrol_token = true\n[access]\ncookie = 'c'\n\
             [limits]\nconnections_per_address = 7\nmessage_bytes_max = 1000\n\
             [streams]\nping = 0\n[store]\npath = '/s'\nkeep = 'written'\n[cors]\norigins = '*'\n\
             [[topics]]\nmatch = '/a/*'\nhistory = 1\ncache_control = 'max-age=1'\n\
             keep = 'memory'\nleave_out = 'last-modified'\n\
+            [[topics]]\nmatch = '/b/*'\nread = 'token'\npublish = 'token'\n\
             [[topics]]\nmatch = '/**'\nleave_out = ['vary', 'last-modified']\n\
             [[lookup]]\npath = '/list='\ntopics = '/a/{name}'\nline = '{{{name}=\"{value}\"\\n'\n\
             [[lookup]]\npath = '/json='\ntopics = '/a/{name}'\n\
             leave_out = 'cache-control'\n\
-            [[static]]\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
+            [[static]]\nread = 'token'\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
         let settings = Settings::from_toml(text, "f").unwrap();
         let printed = settings.to_toml();
         for expected in [

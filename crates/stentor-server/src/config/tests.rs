@@ -121,6 +121,7 @@ fn static_files() {
         symlinks: true,
         cache_control: CacheControl::parse("max-age=60").unwrap(),
         immutable: Immutable::Never,
+        read: TopicReaders::Anyone,
     };
     assert_eq!(settings.mounts, [site, docs]);
     for (text, immutable) in [("true", Immutable::Hashed), ("'bundled'", Immutable::Bundled)] {

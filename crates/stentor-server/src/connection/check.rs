@@ -37,6 +37,7 @@ impl Connection {
         let is_streaming = *phase == Phase::Streaming;
         let reads = self.reads_feeds();
         ensure(reads || reader.feed == MANY, "It reads.")?;
+        ensure(reads || !reader.has_pass, "It has a pass and does not read.")?;
         let may_have_extra = is_streaming || *phase == Phase::Pending;
         ensure(may_have_extra || extra.is_none(), "It has what only readers have.")?;
         let is_pending = extra.is_some_and(|extra| extra.pending.is_some());
@@ -51,6 +52,7 @@ impl Connection {
             (Phase::Lingering, Wait::Linger) => work.is_none(),
             (Phase::Delivering, Wait::Acknowledgement) => work.is_none(),
             (Phase::Pending, Wait::Pending) => !waits,
+            (Phase::Pending | Phase::Streaming, Wait::Expiry) => !waits && reader.has_pass,
             (Phase::Pending, Wait::Room) => waits,
             (Phase::Pending, Wait::Farewell) => true,
             (Phase::Streaming, Wait::Frame) => !waits && extra.is_some_and(Extra::decodes),
@@ -64,7 +66,8 @@ impl Connection {
             self.reads_soundly()?;
         }
         // Whoever only waits for what others do is its record alone.
-        let is_idle_reader = matches!(wait, Wait::Heartbeat | Wait::Ping) && reader.feed != MANY;
+        let is_idle = matches!(wait, Wait::Heartbeat | Wait::Ping | Wait::Expiry);
+        let is_idle_reader = is_idle && reader.feed != MANY;
         let is_alone =
             *phase == Phase::Free || *wait == Wait::Request || is_streaming && is_idle_reader;
         ensure(!is_alone || self.usage() == Usage::default(), "It keeps something while it waits.")
@@ -76,7 +79,8 @@ impl Connection {
         let extra = self.extra.as_deref().unwrap_or(&none);
         ensure(!reader.commands || reader.feed == MANY, "It commands, and reads one feed.")?;
         ensure(extra.joining.is_none() || reader.commands, "It joins without a command.")?;
-        ensure(extra.gap.is_none() || self.is_polling(), "A gap is kept that is told at once.")?;
+        let keeps_none = extra.gap.is_none() && extra.uncovered.is_none();
+        ensure(keeps_none || self.is_polling(), "Something is kept that is told at once.")?;
         let is_of_many = extra.subscriptions.is_empty() || reader.feed == MANY;
         ensure(is_of_many, "It reads one feed and several.")?;
         let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
@@ -103,6 +107,11 @@ impl Connection {
             all.extend(subscriptions.map(|read| (read.feed, Member { peer, stamp: read.stamp })));
         }
         all
+    }
+
+    /// Whether it was let in by a token.
+    pub(crate) fn has_pass(&self) -> bool {
+        self.reader.has_pass
     }
 
     /// How it reads, if it does.

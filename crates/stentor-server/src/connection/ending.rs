@@ -17,7 +17,7 @@ impl Connection {
             (Phase::Streaming, wait) if wait != Wait::Room => {
                 return self.expire_stream(cx, io, peer);
             }
-            (Phase::Pending, Wait::Pending | Wait::Farewell) => {
+            (Phase::Pending, Wait::Pending | Wait::Farewell | Wait::Expiry) => {
                 self.wait = Wait::Request;
                 return self.go_on_pending(cx, io, peer);
             }
@@ -72,21 +72,21 @@ impl Connection {
 
     /// Closes the socket and frees the record.
     pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx);
+        self.free(cx, peer);
         io.close(peer);
     }
 
     /// Closes with a reset: what was not delivered is thrown away.
     pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx);
+        self.free(cx, peer);
         io.abort(peer);
     }
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
-    fn free(&mut self, cx: &mut Context) {
+    fn free(&mut self, cx: &mut Context, peer: Peer) {
         cx.connections(self.role).sub(1);
         cx.shared.addresses.leave(self.counted);
-        self.leave_stream(cx);
+        self.leave_stream(cx, peer);
         self.extra = None;
         self.work = None;
         self.phase = Phase::Free;

@@ -11,6 +11,7 @@
 use super::reader::NEVER_MS;
 use super::work::Incoming;
 use super::{Connection, Phase, Wait};
+use crate::access::Bearer;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;
@@ -19,6 +20,7 @@ use crate::exchange::{Awaits, Exchange, Pending, Persistence};
 use crate::limits::MANY_BYTES_MAX;
 use crate::order::{Outcome, Ticket};
 use crate::stream::{Gap, MANY, Reader, Start};
+use crate::transport::Ended;
 use stentor_hub::{Event, Filter, Id, StreamForm};
 use stentor_io::{Backend, Flow, Gone, Peer};
 use stentor_wire::http1::Request;
@@ -33,6 +35,8 @@ enum Answer {
     Many(u64),
     /// Nothing: the time is up.
     Nothing,
+    /// The client may not read this any more.
+    Expelled(Ended),
 }
 
 impl Connection {
@@ -69,8 +73,10 @@ impl Connection {
             self.answer_committed(cx, peer);
             return self.flush(cx, io, peer).map(drop);
         }
+        let expelled = self.why_expelled(cx, peer);
         let answer = match self.reader.is_enveloped {
-            true => self.changes_of_many(cx),
+            _ if expelled.is_some() => expelled.map(Answer::Expelled),
+            true => self.changes_of_many(cx, peer),
             false => self.has_new_value(cx).then_some(Answer::Value),
         };
         if self.waits() {
@@ -137,7 +143,8 @@ impl Connection {
     }
 
     /// What the deadline of a pending answer is for, and when it is.
-    pub(super) fn pending_deadline(&self, cx: &Context) -> (Wait, u64) {
+    pub(super) fn pending_deadline(&self, cx: &Context, peer: Peer) -> (Wait, u64) {
+        let expires_ms = if self.is_polling() { self.expires_ms(cx, peer) } else { None };
         match self.pending_until_ms() {
             _ if self.waits() && !cx.draining => {
                 (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
@@ -146,7 +153,10 @@ impl Connection {
             None => (Wait::Pending, cx.now_ms + NEVER_MS),
             // It is told so at once.
             Some(_) if cx.draining => (Wait::Farewell, cx.now_ms),
-            Some(until_ms) => (Wait::Pending, until_ms),
+            Some(until_ms) => match expires_ms.filter(|&expires_ms| expires_ms < until_ms) {
+                Some(expires_ms) => (Wait::Expiry, expires_ms),
+                None => (Wait::Pending, until_ms),
+            },
         }
     }
 
@@ -197,7 +207,7 @@ impl Connection {
     }
 
     /// Looks for something new by a replay; takes as many turns as it needs.
-    fn changes_of_many(&mut self, cx: &mut Context) -> Option<Answer> {
+    fn changes_of_many(&mut self, cx: &mut Context, peer: Peer) -> Option<Answer> {
         loop {
             let replays = self.extra.as_deref().is_some_and(|extra| extra.replay.is_some());
             if !replays {
@@ -207,7 +217,7 @@ impl Connection {
                 let upto = cx.shared.hub.seq();
                 self.begin_replay(cx, self.feeds(), Start::After(self.reader.cursor), upto);
             }
-            let Some(upto_seq) = self.find_missed(cx, MANY_BYTES_MAX) else {
+            let Some(upto_seq) = self.find_missed(cx, peer, MANY_BYTES_MAX) else {
                 self.wait_in(Kind::Replays);
                 return None;
             };
@@ -230,18 +240,33 @@ impl Connection {
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
         if let Answer::Many(upto_seq) = answer {
-            seq = write_array(&mut cx.scratch.body, extra.gap.as_ref(), &cx.found, *upto_seq);
+            let first = [
+                extra.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
+                extra.gap.as_ref().map(Gap::object),
+            ];
+            seq = write_array(&mut cx.scratch.body, first, &cx.found, *upto_seq);
             cx.found.clear();
             cx.budget.spend(Kind::Replays, cx.scratch.body.len());
         }
         self.extra = Some(extra);
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
-        self.leave_stream(cx);
+        let had_pass = self.reader.has_pass;
+        let is_private = had_pass || self.reader.is_partial;
+        self.leave_stream(cx, peer);
         self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
         let request = request.borrowed();
+        if let Answer::Expelled(_) = answer {
+            cx.stats.readers_expired.add(1);
+        }
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer));
+        // Whether it may be answered was looked at just now.
+        x.bearer = Bearer::Judged;
+        x.reply.shape.is_private = is_private;
         match answer {
+            Answer::Expelled(why) => {
+                x.deny(&Connection::denied_as(*why, had_pass));
+            }
             Answer::Value => answer_value(&mut x, &request),
             Answer::Many(_) => answer_array(&mut x, cursor),
             Answer::Nothing if expects_value && !has_value(&x, &request) => {
@@ -261,13 +286,16 @@ fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) {
 /// up to which the client has then seen everything: `upto_seq`, if it is sent all.
 pub(crate) fn write_array(
     body: &mut Vec<u8>,
-    gap: Option<&Gap>,
+    first: [Option<String>; 2],
     found: &[Event],
     upto_seq: u64,
 ) -> u64 {
     body.push(b'[');
-    if let Some(gap) = gap {
-        body.extend_from_slice(gap.object().as_bytes());
+    for object in first.iter().flatten() {
+        if body.len() > 1 {
+            body.push(b',');
+        }
+        body.extend_from_slice(object.as_bytes());
     }
     let mut seq = upto_seq;
     let mut last_seq = None;

@@ -6,6 +6,7 @@
 //! share. It comes from a replay of history first, and from the worker's log after that.
 
 use super::{Connection, Phase, Wait};
+use crate::access::sight::SightOf;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::exchange::Pending;
@@ -36,6 +37,8 @@ pub(super) struct Extra {
     pub(super) pending: Option<Box<Pending>>,
     /// What a long-poll's answer is to say first.
     pub(super) gap: Option<Gap>,
+    /// The same, of what may not be seen: a JSON object.
+    pub(super) uncovered: Option<String>,
 }
 
 /// One of several feeds that are read.
@@ -62,6 +65,7 @@ impl Extra {
             && self.decoder.is_none()
             && self.pending.is_none()
             && self.gap.is_none()
+            && self.uncovered.is_none()
     }
 
     /// Whether it reads feeds besides those whose history it is sent: new subscriptions catch up
@@ -79,6 +83,7 @@ impl Extra {
             + self.replay.as_ref().map_or(0, |replay| replay.own_bytes())
             + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
             + self.pending.as_ref().map_or(0, |pending| pending.own_bytes())
+            + self.uncovered.as_ref().map_or(0, |json| json.len())
     }
 
     /// What its feeds take, were it their only reader; of one feed that is not much.
@@ -91,8 +96,15 @@ impl Connection {
     /// The head of the answer is written, or the answer waits: enters the feeds. What is due is
     /// sent later.
     pub(super) fn begin_reading(&mut self, cx: &mut Context, peer: Peer, opening: Opening) {
-        let Opening { reader, mut filters, start } = opening;
-        self.reader = Reader { stamp: self.reader.stamp, ..reader };
+        let Opening { reader, mut filters, start, grant, is_partial, uncovered } = opening;
+        let has_pass = grant.is_some();
+        self.reader = Reader { stamp: self.reader.stamp, has_pass, is_partial, ..reader };
+        if let Some(grant) = grant {
+            cx.passes.give(peer, &grant);
+        }
+        if let Some(json) = uncovered {
+            self.tell_uncovered(cx, &json);
+        }
         cx.readers(self.reader.transport).add(1);
         // Named twice, it is read once.
         let mut named = HashSet::new();
@@ -132,9 +144,12 @@ impl Connection {
     }
 
     /// The stream is over for whatever reason: leaves the feeds.
-    pub(super) fn leave_stream(&mut self, cx: &mut Context) {
+    pub(super) fn leave_stream(&mut self, cx: &mut Context, peer: Peer) {
         if !self.reads_feeds() {
             return;
+        }
+        if self.reader.has_pass {
+            cx.passes.take(peer);
         }
         cx.readers(self.reader.transport).sub(1);
         let hub = Arc::clone(&cx.shared.hub);
@@ -162,14 +177,19 @@ impl Connection {
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
             (Wait::Frame, _) => {
-                self.end_websocket(cx, 1008, "The message took too long to arrive.")
+                self.end_websocket(cx, peer, 1008, "The message took too long to arrive.")
             }
             (Wait::Farewell, _) if self.waits() => {
                 // Whoever is merely behind is not cut: it goes when what is under way has left.
                 self.wait = Wait::Leave;
                 return;
             }
-            (Wait::Farewell, _) => self.say_farewell(cx),
+            (Wait::Farewell, _) => self.say_farewell(cx, peer),
+            (Wait::Expiry, _) => {
+                // The clock may have been set back.
+                self.wait = Wait::Request;
+                self.end_if_expelled(cx, peer);
+            }
             _ => {
                 cx.stats.timeouts.add(1);
                 return self.abort(cx, io, peer);
@@ -180,9 +200,9 @@ impl Connection {
     }
 
     /// The last words of a stream whose server is stopping.
-    pub(super) fn say_farewell(&mut self, cx: &mut Context) {
+    pub(super) fn say_farewell(&mut self, cx: &mut Context, peer: Peer) {
         (self.reader.transport.manner().farewell)(cx.out.bytes());
-        self.finish_stream(cx);
+        self.finish_stream(cx, peer);
     }
 
     /// Whether what is under way must come to its end before more input is looked at: a
@@ -253,6 +273,9 @@ impl Connection {
         peer: Peer,
     ) -> Result<(), Gone> {
         while self.phase == Phase::Streaming && !self.waits() {
+            if self.end_if_expelled(cx, peer) {
+                break;
+            }
             if cx.cost >= cx.budget.share() {
                 self.wait_in(Kind::Replays);
                 break;
@@ -347,7 +370,7 @@ impl Connection {
         if cx.out.has_bodies() && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let Some(upto_seq) = self.find_missed(cx, cx.budget.step_bytes()) else {
+        let Some(upto_seq) = self.find_missed(cx, peer, cx.budget.step_bytes()) else {
             self.wait_in(Kind::Replays);
             return Ok(false);
         };
@@ -381,7 +404,13 @@ impl Connection {
 
     /// Has the replay find its next part, and tells of a gap before it. Returns up to which number
     /// the reader has then seen everything; `None` if it takes another turn.
-    pub(super) fn find_missed(&mut self, cx: &mut Context, bytes_max: usize) -> Option<u64> {
+    pub(super) fn find_missed(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        bytes_max: usize,
+    ) -> Option<u64> {
+        let is_partial = self.reader.is_partial;
         cx.found.clear();
         let extra = self.extra.as_deref_mut()?;
         let reads_more = extra.reads_more();
@@ -403,6 +432,11 @@ impl Connection {
                 is_read && replay.feeds().binary_search(&feed).is_err()
             };
             cx.found.retain(|event| !cx.feeds.is_of_any(event.topic(), was_read));
+        }
+        if is_partial {
+            let sight = SightOf::new(&cx.settings.access.topics, cx.passes.get(peer));
+            cost += cx.found.len() * LOGGED_COST;
+            cx.found.retain(|event| sight.covers(event.topic()));
         }
         let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
         cx.cost += cost;
@@ -440,26 +474,49 @@ impl Connection {
         io: &mut B,
         peer: Peer,
     ) -> Result<bool, Gone> {
-        let Reader { cursor, feed, mode, .. } = self.reader;
-        let first_seq = match feed {
-            MANY => self.due_to_many(&cx.feeds).next().map(Event::seq),
-            feed => cx.feeds.due(feed, cursor).next().map(Event::seq),
+        let Reader { cursor, feed, mode, is_partial, .. } = self.reader;
+        let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
+        let is_seen = |event: &&Event| sight.covers(event.topic());
+        let (first_seq, heard_seq) = match feed {
+            MANY => {
+                let mut due = self.due_to_many(&cx.feeds);
+                (due.find(is_seen).map(Event::seq), cx.feeds.logged_seq())
+            }
+            feed => {
+                let mut due = cx.feeds.due(feed, cursor);
+                (due.find(is_seen).map(Event::seq), cx.feeds.latest_seq(feed))
+            }
         };
+        let sight_number = sight.number();
         if feed == MANY {
             cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
         }
-        let Some(first_seq) = first_seq else { return Ok(false) };
+        let Some(first_seq) = first_seq else {
+            if is_partial {
+                // What there is is not for it: it need not be looked at again.
+                cx.cost += LOGGED_COST;
+                self.reader.cursor = cursor.max(heard_seq);
+            }
+            return Ok(false);
+        };
         if cx.out.len() > 0 && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
         let last_seq = if feed == MANY { cx.feeds.logged_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
-        let key = Key { feed, first_seq, last_seq, forms, mode };
-        let Context { batches, feeds, deflater, .. } = cx;
+        let key = Key { feed, first_seq, last_seq, forms, mode, sight: sight_number };
+        let Context { batches, feeds, deflater, settings, passes, .. } = cx;
+        let sight = match is_partial {
+            true => SightOf::new(&settings.access.topics, passes.get(peer)),
+            false => SightOf::ALL,
+        };
+        let is_seen = |event: &&Event| sight.covers(event.topic());
         let batch = if feed == MANY { batches.own() } else { batches.shared(forms) };
         match feed {
-            MANY => batch.gather(deflater, key, self.due_to_many(feeds)),
-            feed if !batch.is_for(&key) => batch.gather(deflater, key, feeds.due(feed, cursor)),
+            MANY => batch.gather(deflater, key, self.due_to_many(feeds).filter(is_seen)),
+            feed if !batch.is_for(&key) => {
+                batch.gather(deflater, key, feeds.due(feed, cursor).filter(is_seen));
+            }
             _ => {}
         }
         let stentor_io::Sent { bytes, full } = io.send(peer, &[IoSlice::new(batch.bytes())])?;
@@ -519,7 +576,21 @@ impl Connection {
     }
 
     /// What the stream's deadline is for, and when it is.
-    pub(super) fn stream_deadline(&self, cx: &mut Context) -> (Wait, u64) {
+    pub(super) fn stream_deadline(&self, cx: &mut Context, peer: Peer) -> (Wait, u64) {
+        let (wait, deadline_ms) = self.usual_deadline(cx);
+        // Who waits for room is told when there is some.
+        match self.expires_ms(cx, peer) {
+            Some(expires_ms)
+                if expires_ms < deadline_ms
+                    && matches!(wait, Wait::Heartbeat | Wait::Ping | Wait::Frame) =>
+            {
+                (Wait::Expiry, expires_ms)
+            }
+            _ => (wait, deadline_ms),
+        }
+    }
+
+    fn usual_deadline(&self, cx: &mut Context) -> (Wait, u64) {
         let streams = &cx.settings.streams;
         let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());

@@ -6,7 +6,6 @@
 
 use super::reader::{Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
-use crate::access::Act;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
@@ -59,7 +58,7 @@ impl Connection {
                 Progress::Used(used)
             }
             Err(Violation { code, reason }) => {
-                self.end_websocket(cx, code, reason);
+                self.end_websocket(cx, peer, code, reason);
                 Progress::Used(input.len())
             }
         }
@@ -76,7 +75,7 @@ impl Connection {
                     Some(code) => websocket::close_frame(cx.out.bytes(), code, ""),
                     None => websocket::frame(cx.out.bytes(), Opcode::Close, false, b""),
                 }
-                self.finish_stream(cx);
+                self.finish_stream(cx, peer);
             }
             Received::Text(text) if self.reader.commands => self.command(cx, peer, text.as_bytes()),
             Received::Binary(data) if self.reader.commands => self.command(cx, peer, &data),
@@ -91,14 +90,14 @@ impl Connection {
     }
 
     /// Ends the connection with a code and a reason.
-    pub(super) fn end_websocket(&mut self, cx: &mut Context, code: u16, reason: &str) {
+    pub(super) fn end_websocket(&mut self, cx: &mut Context, peer: Peer, code: u16, reason: &str) {
         websocket::close_frame(cx.out.bytes(), code, reason);
-        self.finish_stream(cx);
+        self.finish_stream(cx, peer);
     }
 
     /// The last words are written: nothing more is read or sent.
-    pub(super) fn finish_stream(&mut self, cx: &mut Context) {
-        self.leave_stream(cx);
+    pub(super) fn finish_stream(&mut self, cx: &mut Context, peer: Peer) {
+        self.leave_stream(cx, peer);
         self.phase = Phase::Refusing;
     }
 
@@ -125,12 +124,15 @@ impl Connection {
 
     fn run_command(&mut self, cx: &mut Context, peer: Peer, text: &str) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
-        let Command { subscribe, unsubscribe, since } = parse_command(text, topics_max)?;
+        let Command { subscribe, unsubscribe, since, token } = parse_command(text, topics_max)?;
         let parse = |names: Vec<String>| -> Result<Vec<Filter>, String> {
             names.iter().map(|name| Filter::parse(name)).collect()
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
-        cx.may(self.role, Act::Read(&subscribe)).map_err(|refusal| refusal.reason)?;
+        if let Some(token) = token {
+            self.renew(cx, peer, &token)?;
+        }
+        let uncovered = self.may_subscribe(cx, peer, &mut subscribe)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
         let subscriptions = &mut self.extra().subscriptions;
@@ -159,6 +161,9 @@ impl Connection {
             stays
         });
         subscriptions.shrink_to(subscriptions.len() * 2);
+        if let Some(json) = uncovered {
+            self.tell_uncovered(cx, &json);
+        }
         if subscribe.is_empty() {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! What arrived together waits together: lines that were applied one behind the other are kept as
 //! promised when the last of them is.
 
+use crate::access::{Act, Bearer, Visitor};
 use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
@@ -16,6 +17,8 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use stentor_access::{Grant, Refused};
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_wire::packed;
 use stentor_wire::status::Status;
@@ -41,6 +44,8 @@ pub(crate) struct Bulk {
     uncommitted: usize,
     /// and what they are counted as.
     uncommitted_bytes: usize,
+    /// The token by which they are published, if it takes one.
+    by: Option<Arc<Grant>>,
 }
 
 /// Lines that were applied.
@@ -97,11 +102,28 @@ struct Report<'a> {
 }
 
 // Nothing is packed with lines of which it is not known what came of them.
-packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors }
+packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, by }
     without { groups, group, uncommitted, uncommitted_bytes });
 packed!(struct LineError { line, error });
 
 impl Bulk {
+    /// A stream of messages that are published by this token, if it takes one.
+    pub(crate) fn of(by: Option<&Arc<Grant>>) -> Bulk {
+        Bulk { by: by.cloned(), ..Bulk::default() }
+    }
+
+    /// Whether this topic may be published to, now: tokens end, and keys are taken away, while
+    /// lines come.
+    fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), &'static str> {
+        let Some(grant) = &self.by else { return Ok(()) };
+        if grant.has_expired(x.unix_s) || !x.keys.has(grant.key) {
+            return Err(Refused::Expired.sentence());
+        }
+        let bearer = Bearer::Good { grant: Arc::clone(grant), by_cookie: false };
+        let visitor = Visitor { bearer: &bearer, ..x.visitor() };
+        visitor.may(Act::PublishTo(topic)).map_err(|denied| denied.refusal.reason)
+    }
+
     /// Takes a part of the stream and publishes the lines that it completes.
     pub(crate) fn data(&mut self, x: &mut Exchange<'_>, mut data: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', data) {
@@ -190,7 +212,12 @@ impl Bulk {
         let put = match too_long {
             true => Err("The line is longer than any message could be.".to_owned()),
             false if line.trim_ascii().is_empty() => return,
-            false => parse(line, x.settings),
+            false => parse(line, x.settings).and_then(|op| {
+                if let Op::Put(topic, _) = &op {
+                    self.may_publish(x, topic)?;
+                }
+                Ok(op)
+            }),
         };
         let outcome = match put.map(|put| x.commit_line(put, self.line)) {
             Ok(Commit::Known(outcome)) => id_of(outcome),

@@ -5,6 +5,7 @@
 //! server's affair, and a client that goes on with an interrupted download must not depend on it.
 
 use super::listing;
+use crate::access::Act;
 use crate::config::Mount;
 use crate::exchange::Exchange;
 use crate::files::{
@@ -25,6 +26,13 @@ use stentor_wire::target::{self, NotAFile};
 
 /// Answers with the file that `path`, which is decoded and begins with a slash, leads to.
 pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
+    if x.settings.is_private_file(path) {
+        if let Err(denied) = x.may(Act::Fetch(path)) {
+            x.deny(&denied);
+            return;
+        }
+        x.reply.shape.is_private = true;
+    }
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");

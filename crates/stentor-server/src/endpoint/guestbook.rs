@@ -19,7 +19,7 @@ use stentor_wire::target::{self, TopicName};
 /// Its topic, if a request would write to it. Who comes in where it can publish needs none.
 pub(crate) fn meant<'a>(x: &Exchange<'a>, request: &Request<'_>) -> Option<&'a TopicName<'static>> {
     let (path, _) = target::split(request.target);
-    let is_meant = request.method == Method::Post && !x.listener().publishes;
+    let is_meant = request.method == Method::Post && !x.publishes();
     x.settings.guestbook.as_ref().filter(|topic| is_meant && topic.as_bytes() == path)
 }
 
@@ -48,7 +48,7 @@ fn check(
     body: BodyLength,
     topic: &TopicName<'static>,
 ) -> Result<Sink, Refusal> {
-    x.listener().may(x.settings, Act::Sign(request))?;
+    x.may(Act::Sign(request)).map_err(|denied| denied.refusal)?;
     let BodyLength::Length(bytes @ 1..=GUESTBOOK_BYTES_MAX) = body else { return Err(BAD_LENGTH) };
     let before = x
         .shared

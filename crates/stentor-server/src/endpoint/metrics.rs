@@ -90,6 +90,17 @@ fn answers(page: &mut Page, report: &Report) {
     page.counter("responses_compressed_total", help, c.answers_compressed);
     let help = "Lines of the access log that were dropped or could not be written.";
     page.counter("access_log_dropped_total", help, c.access_log_dropped);
+    let reasons = [
+        ("{reason=\"policy\"}", c.refused_policy),
+        ("{reason=\"no_token\"}", c.refused_no_token),
+        ("{reason=\"bad_token\"}", c.refused_bad_token),
+        ("{reason=\"expired\"}", c.refused_expired),
+        ("{reason=\"not_covered\"}", c.refused_not_covered),
+    ];
+    let help = "Requests refused since they were not allowed, by reason.";
+    page.family("refused_total", "counter", help, &reasons);
+    let help = "Tokens verified, and not remembered from before.";
+    page.counter("tokens_verified_total", help, c.tokens_verified);
     page.counter("lookups_total", "Names looked up many at a time.", c.lookups);
     page.counter("received_bytes_total", "Bytes received.", c.bytes_in);
     let kinds = [
@@ -170,6 +181,11 @@ fn streams(page: &mut Page, report: &Report) {
         ("{kind=\"long_poll\"}", c.readers_long_poll),
     ];
     page.family("readers", "gauge", "Readers by kind.", &kinds);
+    page.gauge("readers_by_token", "Connections that read by a token.", c.readers_by_token);
+    let help = "Different sets of permissions that readers by token have.";
+    page.gauge("permission_sets", help, c.permission_sets);
+    let help = "Streams and held requests ended since their token had.";
+    page.counter("readers_expired_total", help, c.readers_expired);
     let help = "Of the readers, those whose socket takes no more for now.";
     page.gauge("readers_behind", help, c.readers_behind);
     let help = "Messages sent to readers, each counted once for each reader.";

@@ -1,8 +1,9 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
-use crate::access::Act;
+use crate::access::{Act, Denied};
 use crate::answers::RequestKind;
 use crate::config::Settings;
+use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::GATHER_BYTES;
@@ -14,11 +15,31 @@ use stentor_hub::{
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::status::Status;
 use stentor_wire::target::{self, TopicName};
 
 /// Why something is refused: the status and a sentence.
 type Refused = (Status, String);
+
+/// Why nothing is published.
+enum No {
+    /// The method is not allowed at this path.
+    Method,
+    Refused(Refused),
+    Denied(Denied),
+}
+
+impl From<Refused> for No {
+    fn from(refused: Refused) -> No {
+        No::Refused(refused)
+    }
+}
+
+impl From<Denied> for No {
+    fn from(denied: Denied) -> No {
+        No::Denied(denied)
+    }
+}
 
 /// A message on its way in: what the head said, and the data so far.
 #[derive(Debug)]
@@ -62,27 +83,42 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
             let empty = matches!(body, BodyLength::None | BodyLength::Length(0));
             x.reply.shape.persistence.keep_alive &= empty;
             x.reply.stats.publishes_refused.add(1);
-            match refusal {
-                Some((status, reason)) => x.reply.refuse(status, &reason),
-                None => route::not_allowed(x, path),
-            }
+            refuse(x, path, refusal);
             if empty { Answer::Now } else { Answer::Refused }
         }
     }
 }
 
-/// `Err(None)` stands for a method that is not allowed at this path.
+fn refuse(x: &mut Exchange<'_>, path: &[u8], no: No) {
+    match no {
+        No::Method => route::not_allowed(x, path),
+        No::Refused((status, reason)) => x.reply.refuse(status, &reason),
+        No::Denied(denied) => {
+            x.deny(&denied);
+        }
+    }
+}
+
 fn check(
     x: &Exchange<'_>,
     request: &Request<'_>,
     body: BodyLength,
     path: &[u8],
-) -> Result<Sink, Option<Refused>> {
-    may_publish(x, request).map_err(Some)?;
+) -> Result<Sink, No> {
+    x.may(Act::Publish(request))?;
     let bulk = path == b"/-/publish";
     if path.starts_with(b"/-/") && !(bulk && request.method == Method::Post) {
-        return Err(None);
+        return Err(No::Method);
     }
+    let topic = match bulk {
+        true => None,
+        false => {
+            let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
+            let topic = TopicName::from_path(path).map_err(bad)?;
+            x.may(Act::PublishTo(&topic))?;
+            Some(topic.into_owned())
+        }
+    };
     if request.content_range.is_some() {
         let reason = "A part cannot be published (Content-Range): send the whole message.";
         return Err(no(Status::BAD_REQUEST, reason));
@@ -91,25 +127,20 @@ fn check(
         let reason = "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
         return Err(no(Status::LENGTH_REQUIRED, reason));
     }
-    if bulk {
+    let Some(topic) = topic else {
         return match request.content_encoding {
-            None => Ok(Sink::Bulk(Box::default())),
+            None => Ok(Sink::Bulk(Box::new(Bulk::of(x.visitor().grant())))),
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
-    }
-    let upload = Upload::of(request, body, path, x.settings)?;
+    };
+    let upload = Upload::of(request, body, topic, x.settings)?;
     Ok(Sink::Publish(Box::new(upload)))
 }
 
-fn no(status: Status, reason: &str) -> Option<Refused> {
-    Some((status, reason.to_owned()))
-}
-
-fn may_publish(x: &Exchange<'_>, request: &Request<'_>) -> Result<(), Refused> {
-    let may = x.listener().may(x.settings, Act::Publish(request));
-    may.map_err(|Refusal { status, reason }| (status, reason.to_owned()))
+fn no(status: Status, reason: &str) -> No {
+    No::Refused((status, reason.to_owned()))
 }
 
 impl Upload {
@@ -117,12 +148,11 @@ impl Upload {
     fn of(
         request: &Request<'_>,
         body: BodyLength,
-        path: &[u8],
+        topic: TopicName<'static>,
         settings: &Settings,
-    ) -> Result<Upload, Option<Refused>> {
+    ) -> Result<Upload, No> {
         let bytes_max = settings.limits.message_bytes_max;
         let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
-        let topic = TopicName::from_path(path).map_err(bad)?;
         let length = match body {
             BodyLength::Length(length) if length > bytes_max as u64 => {
                 return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
@@ -146,11 +176,11 @@ impl Upload {
         let content_type = field(request.content_type, ContentType::parse).map_err(bad)?;
         Ok(Upload {
             content_type: content_type_of(&topic, content_type, settings),
-            topic: topic.into_owned(),
+            topic,
             event: field(request.event, EventName::parse).map_err(bad)?,
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
-            condition: precondition(request).map_err(Some)?,
+            condition: precondition(request)?,
             data: Vec::with_capacity(length),
         })
     }
@@ -261,19 +291,27 @@ fn field<T>(
 /// `DELETE /topic`
 pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) -> Answer {
     x.reply.answers.asked.kind = RequestKind::Publish;
-    let condition = match may_publish(x, request).and_then(|()| precondition(request)) {
-        Ok(condition) => condition,
-        Err((status, reason)) => {
-            x.reply.refuse(status, &reason);
-            return Answer::Now;
+    match change(x, request, path) {
+        Ok((topic, condition)) => commit(x, Op::Delete(topic), condition),
+        Err(no) => {
+            refuse(x, path, no);
+            Answer::Now
         }
-    };
+    }
+}
+
+/// The topic that a request would delete, and on which condition.
+fn change(
+    x: &Exchange<'_>,
+    request: &Request<'_>,
+    path: &[u8],
+) -> Result<(TopicName<'static>, Precondition), No> {
+    x.may(Act::Publish(request))?;
+    let condition = precondition(request)?;
     if path.starts_with(b"/-/") {
-        route::not_allowed(x, path);
-        return Answer::Now;
+        return Err(No::Method);
     }
-    match TopicName::from_path(path) {
-        Ok(topic) => commit(x, Op::Delete(topic), condition),
-        Err(reason) => x.refuse(&Refusal::new(Status::BAD_REQUEST, reason)),
-    }
+    let topic = TopicName::from_path(path).map_err(|reason| no(Status::BAD_REQUEST, reason))?;
+    x.may(Act::PublishTo(&topic))?;
+    Ok((topic.into_owned(), condition))
 }

@@ -16,6 +16,10 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let Ok(topic) = target::decode(path) else {
         return x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
     };
+    if let Err(denied) = x.may_see(&topic) {
+        x.deny(&denied);
+        return;
+    }
     let shared = x.shared;
     let published = shared.hub.with_value(&topic, |message| {
         message.inspect(|message| found(x, request, message)).is_some()

@@ -83,6 +83,7 @@ impl<'q> Wanted<'q> {
                     self.topics.extend_from_slice(value.as_bytes());
                     self.add(value)?;
                 }
+                "token" => {}
                 "prefix" => prefix = Some(value),
                 "names" => list = Some(value),
                 other => {
@@ -162,7 +163,20 @@ fn answer<'q>(
         harmless: matches!(plan.format, Format::Lines(_)),
     };
     wanted.topics.clear();
-    let found = read(&mut wanted).and_then(|()| look_up(x, request, plan, &wanted));
+    let is_read = read(&mut wanted);
+    // All that is asked for, or nothing: what is left out would look as if it were not there.
+    let denied = match is_read {
+        Ok(()) if x.settings.access.topics.has_private() => {
+            wanted.topics().try_for_each(|topic| x.may_see(topic)).err()
+        }
+        _ => None,
+    };
+    if let Some(denied) = denied {
+        x.scratch.name = wanted.topics;
+        x.deny(&denied);
+        return;
+    }
+    let found = is_read.and_then(|()| look_up(x, request, plan, &wanted));
     x.scratch.name = wanted.topics;
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),

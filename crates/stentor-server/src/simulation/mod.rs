@@ -24,6 +24,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod carriers;
@@ -67,6 +69,8 @@ use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
+use crate::keys;
+use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::Mailbox;
 use crate::order::{InMemory, Sequencer};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
@@ -74,8 +78,9 @@ use crate::store::StoreState;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use stentor_access::Cache;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 use stentor_io::{Faults, Rng};
 use stentor_wire::lookup::Template;
@@ -199,6 +204,9 @@ impl World {
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
+            keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
+            wants_keys: AtomicBool::new(false),
+            tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
             is_stopping: AtomicBool::new(false),

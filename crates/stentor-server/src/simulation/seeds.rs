@@ -2,7 +2,7 @@
 
 use super::client::{Script, Scripted};
 use super::handover::HandOvers;
-use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, hostile, patient, store, streams};
+use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, patient, store, streams};
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -127,6 +127,11 @@ fn every_request_is_answered_once_in_order_with_the_right_bytes() {
 #[test]
 fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() {
     run_seeds("streams", streams::run, 1_000);
+}
+
+#[test]
+fn no_message_reaches_one_who_may_not_see_it() {
+    run_seeds("access", access::run, 1_000);
 }
 
 #[test]

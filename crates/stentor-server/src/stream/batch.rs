@@ -29,6 +29,8 @@ pub(crate) struct Key {
     pub(crate) last_seq: u64,
     pub(crate) forms: Forms,
     pub(crate) mode: Mode,
+    /// Of what is due, that which may be seen: 0 stands for all of it.
+    pub(crate) sight: u32,
 }
 
 /// Bytes of messages, and where each of them ends.

@@ -13,6 +13,8 @@ pub(crate) mod walks;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use crate::transport::Transport;
+use std::sync::Arc;
+use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
@@ -36,6 +38,10 @@ pub(crate) struct Reader {
     pub(crate) commands: bool,
     /// It was sent a ping and has not given a sign of life since.
     pub(crate) owes_pong: bool,
+    /// It was let in by a token, of which the worker knows the rest.
+    pub(crate) has_pass: bool,
+    /// It reads a pattern of which it may not see all topics.
+    pub(crate) is_partial: bool,
 }
 
 /// A stream that is about to begin: its answer's head is written.
@@ -44,6 +50,12 @@ pub(crate) struct Opening {
     pub(crate) reader: Reader,
     pub(crate) filters: Vec<Filter>,
     pub(crate) start: Start,
+    /// The token that it takes.
+    pub(crate) grant: Option<Arc<Grant>>,
+    /// Of a pattern not all topics may be seen.
+    pub(crate) is_partial: bool,
+    /// What of it is not sent, as a JSON object.
+    pub(crate) uncovered: Option<Box<str>>,
 }
 
 /// Where a reader begins.
@@ -82,6 +94,7 @@ pub(crate) const MANY: FeedId = FeedId::MAX;
 
 packed!(struct Reader {
     cursor, feed, stamp, transport, mode, is_enveloped, window_bits, commands, owes_pong,
+    has_pass, is_partial,
 });
 packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest });
 
@@ -117,6 +130,8 @@ impl Reader {
             window_bits: 0,
             commands: false,
             owes_pong: false,
+            has_pass: false,
+            is_partial: false,
         }
     }
 

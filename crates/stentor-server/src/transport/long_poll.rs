@@ -70,6 +70,8 @@ fn held(
     expects_value: bool,
 ) -> Box<Pending> {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
+    // What let the client in is kept as a pass: no token is kept.
+    let request = Request { authorization: None, cookie: None, ..request.clone() };
     let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
     x.reply.answers.asked.kind = RequestKind::LongPoll;
     x.hold(Awaits::Change { request, deadline_ms, expects_value })
@@ -89,8 +91,10 @@ fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
 pub(super) static MANNER: Manner = Manner {
     forms: [(StreamForm::Envelope, None); 2],
     gap: None,
+    uncovered: None,
     cursor: |_, _, _| {},
     sign_of_life: SignOfLife::Comment(b""),
     farewell: |_| {},
+    expired: |_, _| {},
     readers: |stats| &stats.readers_long_poll,
 };

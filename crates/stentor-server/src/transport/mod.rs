@@ -5,8 +5,8 @@ pub(crate) mod long_poll;
 pub(crate) mod sse;
 pub(crate) mod websocket;
 
-use crate::access::Act;
-use crate::exchange::Exchange;
+use crate::access::{Act, Denied, Sight};
+use crate::exchange::{Exchange, NoStream};
 use crate::stats::Stats;
 use crate::stream::{Gap, Opening, Reader, Start};
 use stentor_hub::{Filter, Id, Mode, StreamForm};
@@ -40,8 +40,13 @@ pub(crate) struct Manner {
     /// From where the reader may resume.
     pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
     pub(crate) sign_of_life: SignOfLife,
+    /// What of a subscription is not sent since it may not be seen; `None` if it waits for the
+    /// answer.
+    pub(crate) uncovered: Option<fn(&mut Vec<u8>, &str)>,
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
+    /// The last words when whoever reads may not any more, and why.
+    pub(crate) expired: fn(&mut Vec<u8>, Ended),
     /// Where its readers are counted.
     pub(crate) readers: fn(&Stats) -> &Counter,
 }
@@ -53,6 +58,37 @@ pub(crate) enum SignOfLife {
     Comment(&'static [u8]),
     /// A ping, which is to be answered.
     Ping,
+}
+
+/// Why a stream ends although both sides could go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// The time of its token is over.
+    Expired,
+    /// Its key is gone.
+    Revoked,
+    /// The rules have changed: less may be seen than was promised.
+    Rules,
+}
+
+impl Ended {
+    /// For programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Ended::Expired => "expired",
+            Ended::Revoked => "revoked",
+            Ended::Rules => "rules",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Ended::Expired => "The token has expired.",
+            Ended::Revoked => "The token is not good any more.",
+            Ended::Rules => "Not all of this may be read any more.",
+        }
+    }
 }
 
 packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
@@ -79,49 +115,58 @@ pub(crate) struct Wanted {
     pub(crate) mode: Mode,
     /// How long a long-poll may be held: as the query says, or else Prefer.
     pub(crate) wait_s: Option<u64>,
+    /// What of it may be seen. What may not at all is not among the filters.
+    pub(crate) sight: Sight,
 }
 
 impl Wanted {
     /// Reads path, query and cursor.
     ///
     /// # Errors
-    /// The status, and one sentence.
+    /// Why there is nothing to be read.
     pub(crate) fn of(
-        x: &Exchange<'_>,
+        x: &mut Exchange<'_>,
         request: &Request<'_>,
         path: &[u8],
         query: Option<&[u8]>,
-    ) -> Result<Wanted, (Status, String)> {
+    ) -> Result<Wanted, NoStream> {
         let wanted = Wanted::read(x, request, path, query.unwrap_or_default());
-        let wanted = wanted.map_err(|reason| (Status::BAD_REQUEST, reason))?;
-        if let Err(refusal) = x.listener().may(x.settings, Act::Read(&wanted.filters)) {
-            return Err((refusal.status, refusal.reason.to_owned()));
-        }
+        let mut wanted = wanted.map_err(|reason| NoStream::Refused(Status::BAD_REQUEST, reason))?;
+        let denied = |denied: Denied| NoStream::Denied(denied);
+        x.may(Act::Read(&wanted.filters)).map_err(denied)?;
+        wanted.sight = x.visitor().sight(&mut wanted.filters).map_err(denied)?;
+        // What is sent depends on who asks, be it only in part.
+        x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
-            return Err((Status::SERVICE_UNAVAILABLE, TOO_MANY_TOPICS.to_owned()));
+            let reason = TOO_MANY_TOPICS.to_owned();
+            return Err(NoStream::Refused(Status::SERVICE_UNAVAILABLE, reason));
         }
         Ok(wanted)
     }
 
     /// The same, where nothing else can be asked for later: nothing is not enough.
     pub(crate) fn of_some(
-        x: &Exchange<'_>,
+        x: &mut Exchange<'_>,
         request: &Request<'_>,
         path: &[u8],
         query: Option<&[u8]>,
-    ) -> Result<Wanted, (Status, String)> {
+    ) -> Result<Wanted, NoStream> {
         let wanted = Wanted::of(x, request, path, query)?;
         if wanted.filters.is_empty() {
             let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
-            return Err((Status::BAD_REQUEST, reason.to_owned()));
+            return Err(NoStream::Refused(Status::BAD_REQUEST, reason.to_owned()));
         }
         Ok(wanted)
     }
 
     /// What is read once the answer has begun, or waits.
     pub(crate) fn opening(self, reader: Reader) -> Box<Opening> {
-        let Wanted { filters, is_enveloped, start, mode, .. } = self;
-        Box::new(Opening { reader: Reader { mode, is_enveloped, ..reader }, filters, start })
+        let Wanted { filters, is_enveloped, start, mode, sight, .. } = self;
+        let reader = Reader { mode, is_enveloped, ..reader };
+        let Sight { grant, part, .. } = &sight;
+        let (grant, is_partial) = (grant.clone(), !part.is_empty());
+        let uncovered = sight.misses().then(|| sight.json().into());
+        Box::new(Opening { reader, filters, start, grant, is_partial, uncovered })
     }
 
     fn read(
@@ -152,7 +197,8 @@ impl Wanted {
             Some(false) => Mode::All,
         };
         let wait_s = wait_s.or_else(|| request.prefer.and_then(prefer_wait_s));
-        Ok(Wanted { filters, is_enveloped, start, mode, wait_s })
+        let sight = Sight::default();
+        Ok(Wanted { filters, is_enveloped, start, mode, wait_s, sight })
     }
 }
 

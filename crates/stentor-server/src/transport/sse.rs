@@ -5,7 +5,7 @@
 
 use crate::exchange::{Answer, Exchange};
 use crate::stream::{Gap, Reader};
-use crate::transport::{Manner, SignOfLife, Transport, Wanted};
+use crate::transport::{Ended, Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
 use stentor_wire::http1::Request;
 use stentor_wire::sse;
@@ -38,15 +38,26 @@ pub(crate) fn open(
 pub(super) static MANNER: Manner = Manner {
     forms: [(StreamForm::Sse, None), (StreamForm::EnvelopeSse, None)],
     gap: Some(gap),
+    uncovered: Some(|out, json| {
+        sse::event(out, None, Some("uncovered"), &format!("{{\"uncovered\":{json}}}"));
+    }),
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
     farewell: |_| {},
+    expired,
     readers: |stats| &stats.readers_sse,
 };
 
 /// The event that says that something is missing.
 fn gap(out: &mut Vec<u8>, gap: &Gap) {
     sse::event(out, None, Some("gap"), &gap.json());
+}
+
+/// The event that says that the stream is over, and that coming back without another token is of
+/// no use.
+fn expired(out: &mut Vec<u8>, why: Ended) {
+    let json = format!("{{\"expired\":\"{}\"}}", why.name());
+    sse::event(out, None, Some("expired"), &json);
 }
 
 /// An id without an event: from here the reader may resume (WHATWG HTML, section 9.2.6).

@@ -1,6 +1,6 @@
 //! WebSocket (RFC 6455): the handshake. What is said afterwards is in `connection/websocket.rs`.
 
-use crate::access::Act;
+use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
 use crate::stream::{Gap, Opening, Reader, Start};
 use crate::transport::{EVENTS, Manner, SignOfLife, Transport, Wanted};
@@ -41,8 +41,8 @@ pub(crate) fn open(
         x.reply.refuse(Status::BAD_REQUEST, reason);
         return Answer::Now;
     };
-    if let Err(refusal) = x.listener().may(x.settings, Act::Connect(request)) {
-        return x.refuse(&refusal);
+    if let Err(denied) = x.may(Act::Connect(request)) {
+        return x.deny(&denied);
     }
     let commands =
         path == EVENTS && websocket::offers_protocol(request.websocket_protocol, PROTOCOL);
@@ -51,10 +51,17 @@ pub(crate) fn open(
         _ if commands => Wanted::of(x, request, path, query).map(Some),
         _ => Wanted::of_some(x, request, path, query).map(Some),
     };
-    let wanted = match wanted {
+    let mut wanted = match wanted {
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
+    if commands && let Some(wanted) = &mut wanted {
+        // What is subscribed to later may take the token that came first.
+        match &x.bearer {
+            Bearer::Bad(refused) => return x.deny(&Denied::bad_token(*refused)),
+            _ => wanted.sight.grant = x.visitor().grant().cloned(),
+        }
+    }
     let deflate = websocket::negotiate_deflate(request.websocket_extensions);
     let mut fields = Vec::with_capacity(FIELDS_BYTES_USUAL);
     fields
@@ -79,7 +86,14 @@ pub(crate) fn open(
     };
     Answer::Stream(match wanted {
         Some(wanted) => wanted.opening(reader),
-        None => Box::new(Opening { reader, filters: Vec::new(), start: Start::Values }),
+        None => Box::new(Opening {
+            reader,
+            filters: Vec::new(),
+            start: Start::Values,
+            grant: None,
+            is_partial: false,
+            uncovered: None,
+        }),
     })
 }
 
@@ -89,9 +103,14 @@ pub(super) static MANNER: Manner = Manner {
         (StreamForm::EnvelopeFrame, Some(StreamForm::EnvelopeFrameDeflated)),
     ],
     gap: Some(gap),
+    uncovered: Some(|out, json| {
+        let json = format!("{{\"uncovered\":{json}}}");
+        websocket::frame(out, Opcode::Text, false, json.as_bytes());
+    }),
     cursor,
     sign_of_life: SignOfLife::Ping,
     farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
+    expired: |out, why| websocket::close_frame(out, EXPIRED, why.reason()),
     readers: |stats| &stats.readers_websocket,
 };
 
@@ -108,6 +127,10 @@ fn cursor(out: &mut Vec<u8>, id: Id, is_enveloped: bool) {
     let json = format!("{{\"cursor\":\"{id}\"}}");
     websocket::frame(out, Opcode::Text, false, json.as_bytes());
 }
+
+/// The code of a close frame that ends a stream whose token has ended: 401, in the range of codes
+/// that are free for use (RFC 6455 section 7.4.2).
+const EXPIRED: u16 = 4401;
 
 /// The subprotocol by which a client subscribes and unsubscribes while connected.
 const PROTOCOL: &str = "stentor.v1";

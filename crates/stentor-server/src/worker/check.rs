@@ -11,7 +11,7 @@ use crate::stats::Activity;
 use crate::stream::feeds::{FeedId, Member};
 use crate::timers::Timed;
 use crate::transport::Transport;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use stentor_io::Peer;
 
 impl Worker {
@@ -32,11 +32,15 @@ impl Worker {
         let (mut open, mut usage) = (0, Usage::default());
         let mut by_role = [0; LISTENERS.len()];
         let (mut by_activity, mut by_transport) = ([0; 4], [0; 4]);
+        let mut by_token = HashSet::new();
         let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
         for index in self.connections.indices() {
             let Some(connection) = self.connections.at(index) else { continue };
             if connection.is_free() {
                 continue;
+            }
+            if connection.has_pass() {
+                by_token.insert(index);
             }
             open += 1;
             usage.owned += connection.usage().owned;
@@ -68,6 +72,8 @@ impl Worker {
         assert_eq!(stats.readers_long_poll.value(), reading(Transport::LongPoll));
         let of_websockets = reading(Transport::WebSocket) + reading(Transport::Echo);
         assert_eq!(stats.readers_websocket.value(), of_websockets);
+        self.cx.passes.check(&|index| by_token.contains(&index));
+        assert_eq!(stats.readers_by_token.value(), by_token.len() as u64);
         self.cx.feeds.check(&memberships);
         self.cx.walks.check();
     }

@@ -12,7 +12,7 @@
 //! | 1 | the counters, by name |
 //! | 2 | the filters of the feeds, by the feeds' numbers |
 //! | 3 | the lines in which connections wait, and what has been spent |
-//! | 4 | the connections: number, time left, record |
+//! | 4 | the connections: number, time left, record, and what they were let in by |
 
 use super::{Drain, Worker};
 use crate::connection::Connection;
@@ -21,6 +21,7 @@ use crate::memory::Usage;
 use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed};
+use stentor_access::Grant;
 use stentor_io::{Backend, Peer};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacker};
 
@@ -36,6 +37,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     "Bodies that a connection shares with others go over as bytes, and are then its own.",
     "Connections that come over count for no address, and are logged without one.",
     "Messages being compressed, and files kept in memory, are made again when asked for.",
+    "Tokens that were verified are verified again when they come again: whom they let in stays.",
     "When something was last logged, and when memory was last given back, is forgotten.",
 ];
 
@@ -102,6 +104,8 @@ impl Worker {
                 let deadline_tick = u64::from(connection.timer().deadline_tick());
                 out.moment(deadline_tick.max(io.now_ms() / TICK_MS) * TICK_MS);
                 connection.pack(out);
+                let pass = cx.passes.get(Peer::from_index(index as u32));
+                pass.map(|pass| pass.grant()).pack(out);
             }
         });
         Ok(out.into_bytes())
@@ -131,11 +135,16 @@ impl Worker {
             let index = u32::unpack(&mut records)?;
             let deadline_ms = records.moment()?;
             let connection = Connection::unpack_sound(&mut records)?;
+            let grant = Option::<Grant>::unpack(&mut records)?;
             let peer = Peer::from_index(index);
             let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
             let is_next = last.is_none_or(|last| last < index);
-            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called {
+            let has_grant = connection.has_pass() == grant.is_some();
+            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called || !has_grant {
                 return Err(MISFIT);
+            }
+            if let Some(grant) = grant {
+                self.cx.passes.give(peer, &grant);
             }
             last = Some(index);
             connection.enter_feeds(&mut self.cx.feeds, peer)?;
@@ -144,6 +153,8 @@ impl Worker {
         if !self.cx.begin_log() {
             return Err(MISFIT);
         }
+        // This process may have other keys and rules.
+        self.cx.judged = Some(0);
         self.catch_up();
         Ok(())
     }
@@ -174,6 +185,6 @@ impl Worker {
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const CONNECTIONS: u8 = 4;

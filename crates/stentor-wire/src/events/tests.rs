@@ -49,10 +49,16 @@ fn queries_of_many_topics() {
 fn broken_queries_of_many_topics() {
     let rows = [
         ("topic=/a&topic=/b&topic=/c", "At most 2 topics may be asked for at once."),
-        ("topics=/a", "There is no parameter 'topics'; there are topic, since, mode and wait."),
-        ("Topic=/a", "There is no parameter 'Topic'; there are topic, since, mode and wait."),
-        ("%0a", "There is no parameter '\\n'; there are topic, since, mode and wait."),
-        ("=", "There is no parameter ''; there are topic, since, mode and wait."),
+        (
+            "topics=/a",
+            "There is no parameter 'topics'; there are topic, since, mode, wait and token.",
+        ),
+        (
+            "Topic=/a",
+            "There is no parameter 'Topic'; there are topic, since, mode, wait and token.",
+        ),
+        ("%0a", "There is no parameter '\\n'; there are topic, since, mode, wait and token."),
+        ("=", "There is no parameter ''; there are topic, since, mode, wait and token."),
         ("mode=newest", "The parameter mode must be all or latest."),
         ("mode", "The parameter mode must be all or latest."),
         ("wait=", "The parameter wait must be a whole number of seconds."),
@@ -94,16 +100,19 @@ fn a_topic_passes_over_what_it_does_not_know() {
 fn commands() {
     let strings = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
     let rows = [
-        (r#"{"subscribe":["/a"]}"#, &["/a"][..], &[][..], None),
-        (r#" {"subscribe":["/a","/q/*"],"since":"1-2"} "#, &["/a", "/q/*"], &[], Some("1-2")),
-        (r#"{"since":"","unsubscribe":["\u002fa"]}"#, &[], &["/a"], None),
-        (r#"{"subscribe":["/a"],"unsubscribe":["/b"],"since":null}"#, &["/a"], &["/b"], None),
+        (r#"{"subscribe":["/a"]}"#, &["/a"][..], &[][..], None, None),
+        (r#" {"subscribe":["/a","/q/*"],"since":"1-2"} "#, &["/a", "/q/*"], &[], Some("1-2"), None),
+        (r#"{"since":"","unsubscribe":["\u002fa"]}"#, &[], &["/a"], None, None),
+        (r#"{"token":"a.b"}"#, &[], &[], None, Some("a.b")),
+        (r#"{"subscribe":["/a"],"token":""}"#, &["/a"], &[], None, Some("")),
+        (r#"{"subscribe":["/a"],"unsubscribe":["/b"],"since":null}"#, &["/a"], &["/b"], None, None),
     ];
-    for (text, subscribe, unsubscribe, since) in rows {
+    for (text, subscribe, unsubscribe, since, token) in rows {
         let command = Command {
             subscribe: strings(subscribe),
             unsubscribe: strings(unsubscribe),
             since: since.map(str::to_owned),
+            token: token.map(str::to_owned),
         };
         assert_eq!(parse_command(text, 2), Ok(command), "{text}");
     }
@@ -133,6 +142,7 @@ fn broken_commands() {
         r#"{"subscribe":["/a"],"other":1}"#,
         r#"{"subscribe":["/a"],"subscribe":["/b"]}"#,
         r#"{"subscribe":["/a"],"since":5}"#,
+        r#"{"token":5}"#,
         r#"{"subscribe":["\ud800"]}"#,
         "{\"a\nb\":1}",
     ];

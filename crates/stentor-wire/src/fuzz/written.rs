@@ -61,7 +61,7 @@ pub(super) fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
 }
 
 /// The fields of a request whose values are kept as sent.
-pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 23] {
+pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 25] {
     [
         ("Accept", request.accept),
         ("Accept-Encoding", request.accept_encoding),
@@ -71,6 +71,8 @@ pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u
         ("If-Unmodified-Since", request.if_unmodified_since),
         ("Range", request.range),
         ("If-Range", request.if_range),
+        ("Authorization", request.authorization),
+        ("Cookie", request.cookie),
         ("Origin", request.origin),
         ("Content-Type", request.content_type),
         ("Content-Encoding", request.content_encoding),

@@ -227,6 +227,7 @@ impl<'a> Reading<'a> {
             5 if is(b"range") => once(&mut request.range, value, TWO_RANGES)?,
             6 if is(b"accept") => list(&mut request.accept, value, more),
             6 if is(b"origin") => once(&mut request.origin, value, TWO_ORIGINS)?,
+            6 if is(b"cookie") => first(&mut request.cookie, value),
             6 if is(b"expect") => self.expect(value)?,
             6 if is(b"prefer") => list(&mut request.prefer, value, more),
             7 if is(b"upgrade") => list(&mut request.upgrade, value, more),
@@ -236,6 +237,9 @@ impl<'a> Reading<'a> {
             12 if is(b"content-type") => once(&mut request.content_type, value, TWO_CONTENT_TYPES)?,
             13 if is(b"if-none-match") => list(&mut request.if_none_match, value, more),
             13 if is(b"content-range") => once(&mut request.content_range, value, TWO_PARTS)?,
+            13 if is(b"authorization") => {
+                once(&mut request.authorization, value, TWO_AUTHORIZATIONS)?;
+            }
             13 if is(b"cache-control") => list(&mut request.cache_control, value, more),
             13 if is(b"stentor-event") => once(&mut request.event, value, TWO_EVENTS)?,
             13 if is(b"last-event-id") => first(&mut request.last_event_id, value),
@@ -670,6 +674,7 @@ const UNKNOWN_CODING: Refusal = Refusal::new(
 const BAD_EXPECTATION: Refusal =
     Refusal::new(Status::EXPECTATION_FAILED, "The only expectation known here is 100-continue.");
 const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
+const TWO_AUTHORIZATIONS: Refusal = Refusal::bad("Authorization was sent twice; send it once.");
 const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
 const TWO_RANGES: Refusal =
     Refusal::bad("Range was sent twice; send one, with commas between the parts.");

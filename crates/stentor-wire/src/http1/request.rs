@@ -34,10 +34,10 @@ macro_rules! requests {
         ///   Sec-WebSocket-Extensions, Sec-WebSocket-Protocol, Upgrade, and Connection, whose
         ///   options are understood where the head is.
         /// - **Single values** that would leave in doubt what is asked for are refused: Host,
-        ///   Content-Length, Content-Range, Content-Type, Expect, If-Range, Origin, Range,
-        ///   Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but one
+        ///   Authorization, Content-Length, Content-Range, Content-Type, Expect, If-Range, Origin,
+        ///   Range, Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but one
         ///   whose repetition serves nothing but smuggling.
-        /// - Of **other single values** the first line counts: of If-Modified-Since,
+        /// - Of **other single values** the first line counts: of Cookie, If-Modified-Since,
         ///   If-Unmodified-Since, Last-Event-ID, Sec-Fetch-Site, Sec-WebSocket-Version and
         ///   Access-Control-Request-Method.
         #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,6 +102,10 @@ requests! {
     range
     /// If-Range
     if_range
+    /// Authorization
+    authorization
+    /// Cookie
+    cookie
     /// Origin
     origin
     /// Sec-Fetch-Site: how a page that makes a browser ask stands to this server (W3C Fetch

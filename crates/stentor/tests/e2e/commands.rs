@@ -16,7 +16,18 @@ fn run_with_input(args: &[&str], input: &str) -> Said {
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    let all = ["serve", "demo", "pub", "sub", "status", "check", "config", "store", "completions"];
+    let all = [
+        "serve",
+        "demo",
+        "pub",
+        "sub",
+        "status",
+        "check",
+        "config",
+        "store",
+        "token",
+        "completions",
+    ];
     for command in all {
         assert!(help.out.contains(&format!("\n  {command} ")), "{command}: {}", help.out);
         let own = run(&[command, "--help"]);

@@ -15,6 +15,7 @@
 
 mod support;
 
+mod access;
 mod access_log;
 mod bench;
 mod bodies;
@@ -46,6 +47,7 @@ mod sse;
 mod statics;
 mod stopping;
 mod store;
+mod token;
 mod tune;
 mod websocket;
 mod welcome;

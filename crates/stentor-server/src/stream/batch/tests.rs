@@ -38,7 +38,11 @@ fn gather(events: &[Event], mode: Mode) -> Batch {
     let (first_seq, last_seq) = (events[0].seq(), events[events.len() - 1].seq());
     let mut batch = Batch::default();
     let deflater = &mut Deflater::default();
-    batch.gather(deflater, Key { feed: 0, first_seq, last_seq, forms: FORMS, mode }, events.iter());
+    batch.gather(
+        deflater,
+        Key { feed: 0, first_seq, last_seq, forms: FORMS, mode, sight: 0 },
+        events.iter(),
+    );
     batch
 }
 
@@ -139,7 +143,7 @@ fn a_batch_ends_when_a_write_is_full_and_says_where() {
 fn a_batch_is_for_its_key_until_it_is_cleared() {
     let events = events(&[("/a", b"1"), ("/a", b"2")]);
     let mut batch = gather(&events, Mode::All);
-    let key = Key { feed: 0, first_seq: 1, last_seq: 2, forms: FORMS, mode: Mode::All };
+    let key = Key { feed: 0, first_seq: 1, last_seq: 2, forms: FORMS, mode: Mode::All, sight: 0 };
     assert!(batch.is_for(&key));
     for other in [
         Key { feed: 1, ..key },

@@ -85,7 +85,8 @@ fn every_field_lands_in_its_place() {
                   Prefer: wait=5\r\nLAST-event-id: 1-2\r\nConnection: Upgrade\r\n\
                   Upgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n\
                   Sec-WebSocket-Protocol: p\r\nSec-WebSocket-Extensions: x\r\n\
-                  RANGE: bytes=0-1 \r\nIf-Range: \"1\"\r\n";
+                  RANGE: bytes=0-1 \r\nIf-Range: \"1\"\r\nauthorization: Bearer b\r\n\
+                  cookie: a=b\r\nCookie: c=d\r\n";
     head("PUT /a/b?c=d HTTP/1.1", fields, |head| {
         let expected = Request {
             accept: Some(b"a/b"),
@@ -96,6 +97,8 @@ fn every_field_lands_in_its_place() {
             if_unmodified_since: Some(b"d2"),
             range: Some(b"bytes=0-1"),
             if_range: Some(b"\"1\""),
+            authorization: Some(b"Bearer b"),
+            cookie: Some(b"a=b"),
             origin: Some(b"o"),
             content_type: Some(b"t"),
             content_encoding: Some(b"e"),
@@ -644,6 +647,7 @@ fn only_one_thing_can_be_expected() {
 #[test]
 fn single_values_are_refused_when_repeated() {
     let once = [
+        "Authorization",
         "Content-Length",
         "Content-Range",
         "Content-Type",

@@ -1,0 +1,329 @@
+//! Keys of issuers, fetched over HTTP beside everything else.
+//!
+//! Nobody ever waits for this: whoever verifies a token goes by the keys that are there. Each
+//! address has a thread, so that a host that is slow holds up no other. A document is fetched again
+//! after a while, and sooner if a token names a key that is not known, but never more often than
+//! [`GAP`] says: anyone can name a key. What a host answers is used only if it is a whole document;
+//! until then, and when the host is down, slow or talks nonsense, the last good one stays.
+//!
+//! `https` is by rustls, with the certificates that this system trusts or those that are
+//! configured. Redirects are not followed: they would make the address a matter of somebody else.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::jwks::{JWKS_BYTES_MAX, Jwks};
+use crate::settings::{JwksUrl, Jwt};
+
+/// Fetches the documents of all addresses that are configured, for as long as it is kept.
+pub struct JwksThread {
+    /// A word to each thread; when it is dropped, they end.
+    wake: Vec<Sender<()>>,
+    all: Arc<All>,
+}
+
+/// What is known of one address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fetching {
+    /// The address.
+    pub url: JwksUrl,
+    /// How many keys its last good document has; `None` if there was none yet.
+    pub keys: Option<usize>,
+    /// How often it could not be fetched.
+    pub failures: u64,
+    /// Why it could not be fetched last, if it could not.
+    pub error: Option<String>,
+}
+
+/// What all threads share.
+struct All {
+    states: Mutex<Vec<State>>,
+    on_change: Box<dyn Fn() + Send + Sync>,
+}
+
+struct State {
+    url: JwksUrl,
+    document: Option<Arc<Jwks>>,
+    failures: u64,
+    error: Option<String>,
+}
+
+impl JwksThread {
+    /// Begins to fetch. `on_change` is called by a thread of this whenever a document is another
+    /// one, as a hint to look at [`JwksThread::documents`] of whichever is kept then: one that was
+    /// dropped may give a last one.
+    ///
+    /// # Errors
+    ///
+    /// If there are no certificates to know hosts by, or no threads to be had.
+    pub fn start(
+        jwt: &Jwt,
+        on_change: impl Fn() + Send + Sync + 'static,
+    ) -> Result<JwksThread, String> {
+        JwksThread::with_times(jwt, Times::default(), on_change)
+    }
+
+    fn with_times(
+        jwt: &Jwt,
+        times: Times,
+        on_change: impl Fn() + Send + Sync + 'static,
+    ) -> Result<JwksThread, String> {
+        let state =
+            |url: &JwksUrl| State { url: url.clone(), document: None, failures: 0, error: None };
+        let states = Mutex::new(jwt.jwks_urls.iter().map(state).collect());
+        let all = Arc::new(All { states, on_change: Box::new(on_change) });
+        let agent = agent(jwt, times.whole)?;
+        let refresh = Duration::from_secs(jwt.jwks_refresh_s);
+        let mut wake = Vec::new();
+        for (place, url) in jwt.jwks_urls.iter().enumerate() {
+            let (sender, woken) = channel();
+            let (all, agent, url) = (Arc::clone(&all), agent.clone(), url.clone());
+            let fetcher = Fetcher { place, url, agent, all, woken, times, refresh };
+            let thread = thread::Builder::new().name(format!("jwks-{place}"));
+            thread.spawn(move || fetcher.run()).map_err(|error| error.to_string())?;
+            wake.push(sender);
+        }
+        Ok(JwksThread { wake, all })
+    }
+
+    /// Asks for documents anew, for a token has named a key that is not known. It does not wait,
+    /// and may be said for each such token.
+    pub fn refresh(&self) {
+        for thread in &self.wake {
+            // A thread that has ended has nothing to fetch any more.
+            let _ = thread.send(());
+        }
+    }
+
+    /// The last good document of each address that had one, for [`crate::load`].
+    #[must_use]
+    pub fn documents(&self) -> Vec<Arc<Jwks>> {
+        let states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.iter().filter_map(|state| state.document.clone()).collect()
+    }
+
+    /// What is known of each address.
+    #[must_use]
+    pub fn states(&self) -> Vec<Fetching> {
+        let states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetching = |state: &State| Fetching {
+            url: state.url.clone(),
+            keys: state.document.as_ref().map(|document| document.count()),
+            failures: state.failures,
+            error: state.error.clone(),
+        };
+        states.iter().map(fetching).collect()
+    }
+}
+
+/// One thread.
+struct Fetcher {
+    place: usize,
+    url: JwksUrl,
+    agent: Agent,
+    all: Arc<All>,
+    woken: Receiver<()>,
+    times: Times,
+    refresh: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    /// For a whole answer.
+    whole: Duration,
+    /// Between two times that it is fetched, at least.
+    gap: Duration,
+    /// After a first failure; each that follows doubles it.
+    retry: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { whole: WHOLE, gap: GAP, retry: RETRY }
+    }
+}
+
+impl Fetcher {
+    fn run(self) {
+        let mut failures = 0;
+        loop {
+            // What was asked for before is done by this; what is asked for meanwhile is not, for
+            // the answer may be older.
+            while self.woken.try_recv().is_ok() {}
+            let result = fetch(&self.agent, &self.url);
+            failures = if result.is_ok() { 0 } else { failures + 1 };
+            if self.note(result) {
+                (self.all.on_change)();
+            }
+            let (quiet, then) = match failures {
+                0 => (self.times.gap, self.refresh.saturating_sub(self.times.gap)),
+                _ => (backoff(self.times.retry, failures, random()), Duration::ZERO),
+            };
+            // Whatever is asked for in this time is done behind it.
+            thread::sleep(quiet);
+            if self.woken.recv_timeout(then) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    /// Takes note of what came of it. Whether the document is another one.
+    fn note(&self, result: Result<Jwks, String>) -> bool {
+        let url = &self.url;
+        let mut states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut states[self.place];
+        let document = match result {
+            Ok(document) => document,
+            Err(error) => {
+                state.failures += 1;
+                // Told once, not for each time it is tried again.
+                if state.error.as_ref() != Some(&error) {
+                    let keeps =
+                        if state.document.is_some() { "; the keys of before stay" } else { "" };
+                    tracing::warn!("keys cannot be fetched from {url}: {error}{keeps}");
+                }
+                state.error = Some(error);
+                return false;
+            }
+        };
+        if state.error.take().is_some() {
+            tracing::info!("keys are fetched from {url} again");
+        }
+        if state.document.as_ref().is_some_and(|before| **before == document) {
+            return false;
+        }
+        for reason in document.passed_over() {
+            tracing::warn!("of the keys of {url}, {reason}");
+        }
+        tracing::info!("{} keys were fetched from {url}", document.count());
+        state.document = Some(Arc::new(document));
+        true
+    }
+}
+
+/// Fetches each document once, and waits for it: for a command that checks a token.
+///
+/// # Errors
+///
+/// If there are no certificates to know hosts by, or a document could not be fetched.
+pub fn fetch_once(jwt: &Jwt) -> Result<Vec<Arc<Jwks>>, String> {
+    if jwt.jwks_urls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let agent = agent(jwt, WHOLE)?;
+    let document =
+        |url| fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"));
+    jwt.jwks_urls.iter().map(document).collect()
+}
+
+/// # Errors
+///
+/// Why there is no document, in words for the log.
+fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
+    let mut answer = agent
+        .get(url.as_str())
+        .header("accept", "application/jwk-set+json, application/json")
+        .call()
+        .map_err(|error| error.to_string())?;
+    match answer.status().as_u16() {
+        200 => {}
+        status @ 300..=399 => {
+            return Err(format!("the answer is {status}, and redirects are not followed"));
+        }
+        status => return Err(format!("the answer is {status}")),
+    }
+    let body = answer.body_mut().with_config().limit(JWKS_BYTES_MAX as u64).read_to_vec();
+    Jwks::parse_published(&body.map_err(|error| error.to_string())?)
+}
+
+fn agent(jwt: &Jwt, whole: Duration) -> Result<Agent, String> {
+    let mut tls = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into());
+    if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
+        let roots = match &jwt.jwks_ca_file {
+            Some(path) => configured(path)?,
+            None => of_this_system()?,
+        };
+        tls = tls.root_certs(RootCerts::new_with_certs(&roots));
+    }
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_global(Some(whole))
+        .max_response_header_size(HEAD_BYTES_MAX)
+        .tls_config(tls.build())
+        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
+    if jwt.jwks_urls.iter().all(|url| url.as_str().starts_with("http:")) {
+        // On this host: no proxy leads there.
+        config = config.proxy(None);
+    }
+    Ok(config.build().new_agent())
+}
+
+fn configured(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let name = path.display();
+    let pem = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let items = parse_pem(&pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    let roots: Vec<Certificate<'static>> = items.collect();
+    if roots.is_empty() {
+        return Err(format!("{name}: there is no certificate in it"));
+    }
+    Ok(roots)
+}
+
+fn of_this_system() -> Result<Vec<Certificate<'static>>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let roots: Vec<Certificate<'static>> =
+        found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    if roots.is_empty() {
+        return Err("this system has no certificates to know hosts by: install ca-certificates, \
+                    or name a file by jwt.jwks_ca_file"
+            .to_owned());
+    }
+    Ok(roots)
+}
+
+/// How long to wait after so many failures: twice as long each time, and a part of it by chance, so
+/// that servers that failed together do not come back together.
+fn backoff(first: Duration, failures: u32, random: u32) -> Duration {
+    let doubled = first.saturating_mul(1 << (failures - 1).min(16)).min(RETRY_MAX.max(first));
+    let half = doubled / 2;
+    half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+/// Without random numbers all wait alike: no harm is done.
+fn random() -> u32 {
+    getrandom::u32().unwrap_or_default()
+}
+
+impl fmt::Debug for JwksThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JwksThread").field(&self.states()).finish()
+    }
+}
+
+/// Issuers answer in a fraction of a second.
+const WHOLE: Duration = Duration::from_secs(10);
+
+/// A key that was published a moment ago is known after that time; and a thief who makes up names
+/// makes us ask no more often.
+pub(crate) const GAP: Duration = Duration::from_secs(10);
+
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! JSON Web Tokens in their compact form (RFC 7515, RFC 7519; RFC 8725 says what goes wrong).
+//!
+//! Nothing in a token is believed before its signature is, but for the two names by which its key
+//! is found; and these choose only among keys, each of which does what it was made for. What a
+//! token may cost is bounded before that: its length, how many keys are tried, how deep it is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::claims::{self, Claims, Header};
+use crate::key::{Key, Material};
+use crate::keys::{Grant, KeyId, clean};
+use crate::permissions::Permissions;
+use crate::refused::Refused;
+use crate::settings::{Algorithm, Jwt};
+
+/// What is asked of tokens, and the keys that they may be signed with.
+#[derive(Debug, Default)]
+pub(crate) struct Issuers {
+    keys: Vec<Key>,
+    /// Places in `keys`, by name.
+    named: HashMap<String, Vec<usize>>,
+    /// Of those without one, which are tried whatever a token calls its key.
+    nameless: Vec<usize>,
+    settings: Jwt,
+}
+
+/// Why a token is refused: the kind, and what the owner of the server should read in the log.
+pub(crate) struct Why {
+    pub(crate) refused: Refused,
+    pub(crate) detail: String,
+}
+
+impl Issuers {
+    /// Takes keys, and which of them are called what.
+    pub(crate) fn new<'m>(
+        settings: &Jwt,
+        keys: impl IntoIterator<Item = (&'m Material, Option<&'m str>, Option<Algorithm>)>,
+    ) -> Issuers {
+        let conditions = settings.conditions();
+        let mut issuers = Issuers { settings: settings.clone(), ..Issuers::default() };
+        for (material, kid, only) in keys {
+            let allowed = |algorithm| {
+                let configured = &settings.algorithms;
+                only.is_none_or(|only| only == algorithm)
+                    && (configured.is_empty() || configured.contains(&algorithm))
+            };
+            let kid = kid.map(str::to_owned);
+            let Some(key) = Key::new(material, kid, allowed, conditions.as_bytes()) else {
+                continue;
+            };
+            // The same key may be in two files.
+            if issuers.keys.iter().any(|other| other.id == key.id) {
+                continue;
+            }
+            let place = issuers.keys.len();
+            match &key.kid {
+                Some(kid) => issuers.named.entry(kid.clone()).or_default().push(place),
+                None => issuers.nameless.push(place),
+            }
+            issuers.keys.push(key);
+        }
+        issuers
+    }
+
+    /// The keys.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.iter().map(|key| key.id)
+    }
+
+    /// What a token grants.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not.
+    pub(crate) fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+        let malformed = |detail: &str| Why::new(Refused::Malformed, detail.to_owned());
+        let parts = token.rsplit_once('.').and_then(|(signed, signature)| {
+            let (header, claims) = signed.split_once('.')?;
+            (!claims.contains('.')).then_some((signed, header, claims, signature))
+        });
+        let (signed, header, claims, signature) =
+            parts.ok_or_else(|| malformed("it has not three parts with dots between them"))?;
+        let decode = |part: &str| {
+            URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed("it is not in base64url"))
+        };
+        let (header, signature) = (decode(header)?, decode(signature)?);
+        let header = claims::header(&header)
+            .map_err(|error| Why::new(Refused::Malformed, format!("its header: {error}")))?;
+        let (algorithm, candidates) = self.candidates(&header)?;
+        let key = candidates
+            .into_iter()
+            .find(|key| key.verifies(algorithm, signed.as_bytes(), &signature));
+        let key = key.ok_or_else(|| {
+            let detail = format!("its signature by {algorithm} is of none of these keys");
+            Why::new(Refused::Signature, detail)
+        })?;
+        let claims = decode(claims)?;
+        let claims = claims::claims(&claims).map_err(|error| Why::new(Refused::Claims, error))?;
+        self.grant(key, claims, now_unix_s)
+    }
+
+    /// The algorithm of a token, and the keys that may have signed it by that.
+    fn candidates(&self, header: &Header<'_>) -> Result<(Algorithm, Vec<&Key>), Why> {
+        if header.has_crit {
+            let detail = "it asks for extensions (crit), of which none is known here".to_owned();
+            return Err(Why::new(Refused::Critical, detail));
+        }
+        if let Some(typ) = &header.typ
+            && !is_access_token(typ)
+        {
+            let detail = format!("its typ '{}' is not that of an access token", clean(typ));
+            return Err(Why::new(Refused::Malformed, detail));
+        }
+        let alg = header.alg.as_deref().unwrap_or_default();
+        let algorithm = alg.parse::<Algorithm>().map_err(|_| {
+            let detail = format!("its alg '{}' is not one that is known here", clean(alg));
+            Why::new(Refused::Algorithm, detail)
+        })?;
+        let kid = header.kid.as_deref();
+        let places: Vec<usize> = match kid {
+            Some(kid) => {
+                let named = self.named.get(kid).into_iter().flatten();
+                named.chain(&self.nameless).copied().collect()
+            }
+            None => (0..self.keys.len()).collect(),
+        };
+        let called = || match kid {
+            Some(kid) => format!("kid '{}'", clean(kid)),
+            None => "no kid".to_owned(),
+        };
+        if places.is_empty() {
+            let detail = format!("it has {}, and no key is called so", called());
+            return Err(Why::new(Refused::UnknownKey, detail));
+        }
+        let keys = places.into_iter().map(|place| &self.keys[place]);
+        let keys: Vec<&Key> = keys.filter(|key| key.does(algorithm)).collect();
+        match keys.len() {
+            // A key with its name may still come: whoever is asked for it is asked for it now.
+            0 if kid.is_some_and(|kid| !self.named.contains_key(kid)) => {
+                let detail = format!("it has {}, and no key is called so", called());
+                Err(Why::new(Refused::UnknownKey, detail))
+            }
+            0 => {
+                let detail = format!("it has {}, and no such key does {algorithm}", called());
+                Err(Why::new(Refused::Algorithm, detail))
+            }
+            1..=TRIES_MAX => Ok((algorithm, keys)),
+            many => {
+                let detail = format!("it has {}, and {many} keys do {algorithm}", called());
+                Err(Why::new(Refused::UnknownKey, detail))
+            }
+        }
+    }
+
+    /// What is granted by claims that `key` has signed.
+    fn grant(&self, key: &Key, claims: Claims<'_>, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+        let Jwt { audience, issuer, leeway_s, require_exp, .. } = &self.settings;
+        let why = |refused, detail: String| Err(Why::new(refused, detail));
+        let holder = clean(claims.sub.as_deref().unwrap_or("-"));
+        match &claims.iss {
+            Some(iss) if !issuer.is_empty() && !issuer.iter().any(|name| name == iss) => {
+                return why(Refused::Issuer, format!("its iss is '{}'", clean(iss)));
+            }
+            None if !issuer.is_empty() => return why(Refused::Issuer, "it has no iss".to_owned()),
+            _ => {}
+        }
+        match &claims.aud {
+            // RFC 7519, 4.1.3: one who is not named there must refuse it.
+            Some(aud) if !aud.iter().any(|name| audience.contains(name)) => {
+                let names = clean(&aud.join(" "));
+                return why(Refused::Audience, format!("its aud is '{names}'"));
+            }
+            None if !audience.is_empty() => {
+                return why(Refused::Audience, "it has no aud".to_owned());
+            }
+            _ => {}
+        }
+        let expires_unix_s = claims.exp.map(|exp| exp.saturating_add(*leeway_s));
+        if expires_unix_s.is_none() && *require_exp {
+            return why(Refused::Endless, "it has no exp".to_owned());
+        }
+        if let (Some(exp), Some(expires)) = (claims.exp, expires_unix_s)
+            && now_unix_s >= expires
+        {
+            let ago = now_unix_s - exp;
+            return why(Refused::Expired, format!("it expired {ago} s ago; it is of '{holder}'"));
+        }
+        if let Some(nbf) = claims.nbf
+            && now_unix_s.saturating_add(*leeway_s) < nbf
+        {
+            let detail = format!("it is good in {} s; it is of '{holder}'", nbf - now_unix_s);
+            return why(Refused::NotYetValid, detail);
+        }
+        let permissions: Permissions = claims.permissions.unwrap_or_default();
+        Ok(Arc::new(Grant {
+            permissions: Arc::new(permissions),
+            expires_unix_s,
+            holder: holder.into(),
+            key: key.id,
+        }))
+    }
+}
+
+impl Why {
+    fn new(refused: Refused, detail: String) -> Why {
+        Why { refused, detail }
+    }
+}
+
+/// Tokens are made for other things too: to log out, to prove a key, to tell of events (RFC 8725,
+/// 3.11). Those say so.
+fn is_access_token(typ: &str) -> bool {
+    let typ = typ.to_ascii_lowercase();
+    matches!(typ.strip_prefix("application/").unwrap_or(&typ), "jwt" | "at+jwt")
+}
+
+/// How many keys are tried for one token. A signature that is of none costs this many times.
+const TRIES_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests;

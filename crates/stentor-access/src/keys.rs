@@ -1,0 +1,293 @@
+//! Which tokens are good: all keys at once, replaced as a whole.
+//!
+//! What is verified depends on nothing but the keys, the token and the time. A key is known by what
+//! it is ([`KeyId`]): the same key is the same after a reload, and one whose permissions, or whose
+//! conditions, have changed is another. So whoever keeps a [`Grant`] has to ask only whether its
+//! key is still there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Context, SHA256};
+
+use crate::TOKEN_BYTES_MAX;
+use crate::jwt::{Issuers, Why};
+use crate::permissions::Permissions;
+use crate::refused::Refused;
+use crate::secret::{self, StaticToken};
+
+/// What a good token grants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// What it allows.
+    pub permissions: Arc<Permissions>,
+    /// From when on it is not good any more, in seconds since 1970, leeway included.
+    pub expires_unix_s: Option<u64>,
+    /// Who holds it, for the log: the name of a static token, or `sub`, without anything that does
+    /// not belong in a line, and not long.
+    pub holder: Arc<str>,
+    /// The key that says so. When it is gone ([`Keys::has`]), so is the grant.
+    pub key: KeyId,
+}
+
+impl Grant {
+    /// Whether its time is over.
+    #[must_use]
+    pub fn has_expired(&self, now_unix_s: u64) -> bool {
+        self.expires_unix_s.is_some_and(|expires| now_unix_s >= expires)
+    }
+}
+
+/// A key, or a static token, as it is configured: the beginning of a hash over all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KeyId(u64);
+
+/// Which tokens are good.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    generation: u64,
+    /// By the beginning of the secret's hash.
+    statics: HashMap<[u8; 8], Static>,
+    issuers: Arc<Issuers>,
+    ids: HashSet<KeyId>,
+}
+
+#[derive(Clone, Debug)]
+struct Static {
+    sha256: [u8; 32],
+    grant: Arc<Grant>,
+}
+
+impl Keys {
+    /// No token is good.
+    #[must_use]
+    pub fn none() -> Keys {
+        Keys {
+            generation: next_generation(),
+            statics: HashMap::new(),
+            issuers: Arc::default(),
+            ids: HashSet::new(),
+        }
+    }
+
+    pub(crate) fn new(tokens: &[StaticToken], issuers: Issuers) -> Result<Keys, String> {
+        let mut keys = Keys::none();
+        keys.ids.extend(issuers.ids());
+        keys.issuers = Arc::new(issuers);
+        for token in tokens {
+            let id = KeyId::of_static(token);
+            let grant = Grant {
+                permissions: Arc::new(token.permissions.clone()),
+                expires_unix_s: token.expires_unix_s,
+                holder: clean(&token.name).into(),
+                key: id,
+            };
+            let entry = Static { sha256: token.sha256, grant: Arc::new(grant) };
+            if let Some(other) = keys.statics.insert(beginning(&token.sha256), entry) {
+                let other = &other.grant.holder;
+                return Err(format!("The tokens '{other}' and '{}' are the same.", token.name));
+            }
+            keys.ids.insert(id);
+        }
+        Ok(keys)
+    }
+
+    /// Whether no token at all is good.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// A number that no other keys of this process have.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether a key is among them.
+    #[must_use]
+    pub fn has(&self, key: KeyId) -> bool {
+        self.ids.contains(&key)
+    }
+
+    /// What a token grants at this time.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not good.
+    pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Refused> {
+        self.examine(token, now_unix_s).map_err(|why| why.refused)
+    }
+
+    /// Why a token is refused, in words for the owner's log: one line, without the token. `None`:
+    /// it is good.
+    #[must_use]
+    pub fn why(&self, token: &str, now_unix_s: u64) -> Option<String> {
+        let Why { refused, detail } = self.examine(token, now_unix_s).err()?;
+        Some(format!("{}: {detail}", refused.name()))
+    }
+
+    fn examine(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+        if token.len() > TOKEN_BYTES_MAX {
+            let detail = format!("it has {} bytes, of {TOKEN_BYTES_MAX} at most", token.len());
+            return Err(Why { refused: Refused::TooLarge, detail });
+        }
+        // A secret of ours has no dot; a JWT has two.
+        if token.contains('.') {
+            return self.issuers.verify(token, now_unix_s);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let detail = "it is empty, or not in visible ASCII".to_owned();
+            return Err(Why { refused: Refused::Malformed, detail });
+        }
+        let unknown = || Why {
+            refused: Refused::UnknownSecret,
+            detail: "no token that is configured has this secret".to_owned(),
+        };
+        let sha256 = secret::hash(token);
+        let held = self.statics.get(&beginning(&sha256)).ok_or_else(unknown)?;
+        verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| unknown())?;
+        if held.grant.has_expired(now_unix_s) {
+            let detail = format!("the time of '{}' is over", held.grant.holder);
+            return Err(Why { refused: Refused::Expired, detail });
+        }
+        Ok(Arc::clone(&held.grant))
+    }
+}
+
+impl KeyId {
+    /// As a number, by which another process knows it again.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The key of that number.
+    pub(crate) fn from_number(number: u64) -> KeyId {
+        KeyId(number)
+    }
+
+    fn of_static(token: &StaticToken) -> KeyId {
+        let expires = token.expires_unix_s.map_or(u64::MAX, |expires| expires);
+        let permissions = format!("{:?}", token.permissions);
+        KeyId::of(&[
+            b"static",
+            token.name.as_bytes(),
+            &token.sha256,
+            permissions.as_bytes(),
+            &expires.to_be_bytes(),
+        ])
+    }
+
+    pub(crate) fn of(parts: &[&[u8]]) -> KeyId {
+        let mut hash = Context::new(&SHA256);
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finish();
+        let first = hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        KeyId(u64::from_be_bytes(*first))
+    }
+}
+
+fn beginning(sha256: &[u8; 32]) -> [u8; 8] {
+    *sha256.first_chunk().expect("32 bytes begin with 8")
+}
+
+/// A name as a line of a log may have it: what could end the line, or look like something else, is
+/// a `?`, and what is long is cut.
+pub(crate) fn clean(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.:@/+=|~ ".contains(c);
+    let plain = name.chars().map(|c| if is_plain(c) { c } else { '?' });
+    plain.take(HOLDER_CHARS_MAX).collect()
+}
+
+fn next_generation() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What the log has room for: an address of mail, a UUID, a URN.
+const HOLDER_CHARS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+    use crate::secret::Secret;
+    use crate::settings::{Settings, load};
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn token(secret: &Secret, name: &str) -> StaticToken {
+        let permissions =
+            Permissions { publish: Patterns::none(), read: Patterns::parse(["/a/*"]).unwrap() };
+        let sha256 = secret.sha256();
+        StaticToken { name: name.to_owned(), sha256, permissions, expires_unix_s: None }
+    }
+
+    fn keys(tokens: &[StaticToken]) -> Keys {
+        let settings = Settings { tokens: tokens.to_vec(), ..Settings::default() };
+        load(&settings, &[]).unwrap().keys
+    }
+
+    #[test]
+    fn a_secret_of_the_configuration_is_good_until_its_time_is_over() {
+        let (secret, other) = (Secret::make().unwrap(), Secret::make().unwrap());
+        let mut token = token(&secret, "one");
+        token.expires_unix_s = Some(NOW + 1);
+        let keys = keys(&[token]);
+        let grant = keys.verify(secret.as_str(), NOW).unwrap();
+        assert_eq!((&*grant.holder, grant.expires_unix_s), ("one", Some(NOW + 1)));
+        assert!(grant.permissions.may_read("/a/b") && !grant.permissions.may_publish("/a/b"));
+        assert!(keys.has(grant.key) && !Keys::none().has(grant.key));
+        assert!(!keys.is_empty() && Keys::none().is_empty());
+        assert_eq!(keys.verify(secret.as_str(), NOW + 1), Err(Refused::Expired));
+        assert_eq!(
+            keys.why(secret.as_str(), NOW + 1).unwrap(),
+            "expired: the time of 'one' is over"
+        );
+        assert_eq!(keys.verify(other.as_str(), NOW), Err(Refused::UnknownSecret));
+        for nearly in [&secret.as_str()[1..], &secret.as_str()[..50], "", "\u{e9}", "a b"] {
+            assert!(keys.verify(nearly, NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_another_key() {
+        let secret = Secret::make().unwrap();
+        let first = token(&secret, "one");
+        let id = keys(std::slice::from_ref(&first)).verify(secret.as_str(), NOW).unwrap().key;
+        let has = |change: fn(&mut StaticToken)| {
+            let mut changed = first.clone();
+            change(&mut changed);
+            keys(&[changed]).has(id)
+        };
+        assert!(has(|_| {}));
+        assert!(!has(|token| token.name = "other".to_owned()));
+        assert!(!has(|token| token.sha256[31] ^= 1));
+        assert!(!has(|token| token.permissions.publish = Patterns::any()));
+        assert!(!has(|token| token.permissions.read = Patterns::any()));
+        assert!(!has(|token| token.expires_unix_s = Some(NOW)));
+    }
+
+    #[test]
+    fn two_tokens_are_not_the_same() {
+        let secret = Secret::make().unwrap();
+        let tokens = vec![token(&secret, "one"), token(&secret, "other")];
+        let error = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "The tokens 'one' and 'other' are the same.");
+    }
+
+    #[test]
+    fn names_are_fit_for_a_line_of_the_log() {
+        assert_eq!(clean("auth0|5f-7a@x.example"), "auth0|5f-7a@x.example");
+        assert_eq!(
+            clean("J\u{fc}rgen\n1.2.3.4 - \"GET\"\u{202e}\0"),
+            "J\u{fc}rgen?1.2.3.4 - ?GET???"
+        );
+        assert_eq!(clean(&"x".repeat(100)).len(), 64);
+    }
+}

@@ -1,0 +1,63 @@
+//! Who holds a token, what it allows, and until when.
+//!
+//! A token is a secret that was made for one holder ([`StaticToken`]), or a JSON Web Token that
+//! somebody with one of the configured keys has signed. [`Keys`] turn it into a [`Grant`], or
+//! refuse it; a [`Grant`]'s [`Permissions`] say which topics it covers. What a request or a stream
+//! needs is asked of the permissions alone: they are small, they can be compared, and whoever holds
+//! many connections keeps each of them once.
+//!
+//! Nothing here knows of connections, and nothing reads the clock: `now_unix_s` is a parameter.
+//! Only [`JwksThread`] does anything by itself; it fetches the keys of an issuer over HTTP.
+//!
+//! ```text
+//!   Settings --load--> Keys --verify(token, now)--> Grant { permissions, expires, holder, key }
+//!                       |                            |
+//!   JwksThread --Jwks---+   Cache: token -> Grant    permissions.may_read(topic), coverage(filter)
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `patterns` | [`Patterns`]: a list of patterns, what it covers of a filter |
+//! | `permissions` | [`Permissions`], [`Coverage`]; the claims that become them |
+//! | `keys` | [`Keys`], [`Grant`], [`KeyId`]: which tokens are good |
+//! | `jwt`, `claims`, `key` | tokens that others sign: how they are read, and by what verified |
+//! | `jwks` | [`Jwks`]: the keys of an issuer |
+//! | `fetch` | [`JwksThread`], which fetches them |
+//! | `secret` | [`StaticToken`], [`Secret`]: tokens of the configuration |
+//! | `refused` | [`Refused`]: why a token is not good |
+//! | `cache` | [`Cache`]: tokens that were verified before |
+//! | `pack` | grants as bytes, for another process |
+//! | `settings` | [`Settings`], [`Jwt`]: what is configured, [`load`] |
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod claims;
+mod fetch;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+mod jwks;
+mod jwt;
+mod key;
+mod keys;
+#[cfg(any(test, feature = "mint", feature = "fuzz"))]
+pub mod mint;
+mod pack;
+mod patterns;
+mod permissions;
+mod refused;
+mod secret;
+mod settings;
+
+pub use cache::Cache;
+pub use fetch::{Fetching, JwksThread, fetch_once};
+pub use jwks::{JWKS_BYTES_MAX, Jwks};
+pub use keys::{Grant, KeyId, Keys};
+pub use patterns::{Coverage, PATTERNS_MAX, Patterns};
+pub use permissions::Permissions;
+pub use refused::Refused;
+pub use secret::{Secret, StaticToken};
+pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, Settings, load};
+
+/// The longest token that is looked at, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

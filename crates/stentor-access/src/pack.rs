@@ -1,0 +1,85 @@
+//! Grants as bytes, so that another process can go on with those whom they let in. Tokens are not
+//! among them: what was verified need not be again, as long as its key is there.
+
+use std::sync::Arc;
+
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::packed;
+
+use crate::keys::{Grant, KeyId};
+use crate::patterns::Patterns;
+use crate::permissions::Permissions;
+
+packed!(struct Permissions { publish, read });
+
+impl Packed for Patterns {
+    fn pack(&self, out: &mut Packer) {
+        self.iter().map(str::to_owned).collect::<Vec<_>>().pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Patterns> {
+        let texts = Vec::<String>::unpack(input)?;
+        Patterns::parse(texts.iter().map(String::as_str)).map_err(|_| NO_PATTERNS)
+    }
+}
+
+impl Packed for KeyId {
+    fn pack(&self, out: &mut Packer) {
+        self.number().pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<KeyId> {
+        u64::unpack(input).map(KeyId::from_number)
+    }
+}
+
+impl Packed for Grant {
+    fn pack(&self, out: &mut Packer) {
+        let Grant { permissions, expires_unix_s, holder, key } = self;
+        permissions.pack(out);
+        expires_unix_s.pack(out);
+        (**holder).to_owned().pack(out);
+        key.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Grant> {
+        Ok(Grant {
+            permissions: Arc::new(Permissions::unpack(input)?),
+            expires_unix_s: Option::unpack(input)?,
+            holder: String::unpack(input)?.into(),
+            key: KeyId::unpack(input)?,
+        })
+    }
+}
+
+const NO_PATTERNS: &str = "What was packed has patterns that are none.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_come_back_as_they_were() {
+        let patterns = |texts: &[&str]| Patterns::parse(texts.iter().copied()).unwrap();
+        for expires_unix_s in [None, Some(0), Some(u64::MAX)] {
+            let grant = Grant {
+                permissions: Arc::new(Permissions {
+                    publish: patterns(&["/a/*"]),
+                    read: patterns(&["/b/**", "/c"]),
+                }),
+                expires_unix_s,
+                holder: "somebody".into(),
+                key: KeyId::from_number(7),
+            };
+            let mut out = Packer::new(0);
+            grant.pack(&mut out);
+            let bytes = out.into_bytes();
+            let mut input = Unpacker::new(&bytes, 0);
+            assert_eq!(Grant::unpack(&mut input), Ok(grant));
+            assert!(input.is_at_end());
+            for end in 0..bytes.len() {
+                assert!(Grant::unpack(&mut Unpacker::new(&bytes[..end], 0)).is_err());
+            }
+        }
+    }
+}

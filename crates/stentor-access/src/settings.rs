@@ -1,0 +1,281 @@
+//! What is configured of tokens, and how it becomes keys.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::jwks::{JWKS_BYTES_MAX, Jwks};
+use crate::jwt::Issuers;
+use crate::key::Material;
+use crate::keys::Keys;
+use crate::secret::StaticToken;
+
+/// What is configured of tokens.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// Tokens with a secret.
+    pub tokens: Vec<StaticToken>,
+    /// Tokens that others sign. They are refused as long as there is no key.
+    pub jwt: Jwt,
+}
+
+/// What is asked of JSON Web Tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Jwt {
+    /// Files with a secret for HMAC each; a line feed at the end is none of it.
+    pub secret_files: Vec<PathBuf>,
+    /// Files with a public key in PEM each.
+    pub public_key_files: Vec<PathBuf>,
+    /// Public keys in PEM.
+    pub public_keys: Vec<String>,
+    /// Files with a JWKS document each (RFC 7517).
+    pub jwks_files: Vec<PathBuf>,
+    /// Where such documents are fetched from ([`JwksUrl`]).
+    pub jwks_urls: Vec<JwksUrl>,
+    /// A file with the certificates, in PEM, that the hosts of `jwks_urls` are known by. `None`:
+    /// those that this system trusts.
+    pub jwks_ca_file: Option<PathBuf>,
+    /// How long a document that was fetched is used before it is fetched again, in seconds.
+    pub jwks_refresh_s: u64,
+    /// Whom tokens may be meant for: `aud` must be there and name one of these. Empty: `aud` must
+    /// not be there, for what is meant for somebody else is not meant for us (RFC 7519, 4.1.3).
+    pub audience: Vec<String>,
+    /// Whom tokens may be from: `iss` must be there and be one of these. Empty: it does not matter.
+    pub issuer: Vec<String>,
+    /// By how much the clocks of issuers may differ from ours, in seconds.
+    pub leeway_s: u64,
+    /// What tokens may be signed with. Empty: whatever the keys are made for.
+    pub algorithms: Vec<Algorithm>,
+    /// Whether a token must say when it expires.
+    pub require_exp: bool,
+}
+
+impl Default for Jwt {
+    fn default() -> Jwt {
+        Jwt {
+            secret_files: Vec::new(),
+            public_key_files: Vec::new(),
+            public_keys: Vec::new(),
+            jwks_files: Vec::new(),
+            jwks_urls: Vec::new(),
+            jwks_ca_file: None,
+            jwks_refresh_s: 300,
+            audience: Vec::new(),
+            issuer: Vec::new(),
+            leeway_s: 30,
+            algorithms: Vec::new(),
+            require_exp: true,
+        }
+    }
+}
+
+impl Jwt {
+    /// All that decides whether a token is good, beside its key. A key under other conditions is
+    /// another key.
+    pub(crate) fn conditions(&self) -> String {
+        let Jwt { audience, issuer, leeway_s, require_exp, .. } = self;
+        format!("{audience:?} {issuer:?} {leeway_s} {require_exp}")
+    }
+}
+
+/// Where a JWKS document is fetched from: `https://`, or `http://` on this host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JwksUrl(String);
+
+impl JwksUrl {
+    /// As written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for JwksUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JwksUrl, String> {
+        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        // Names of users and passwords would be shown wherever the address is.
+        let good = visible && !host.is_empty() && !authority.contains('@') && !rest.contains('#');
+        match scheme {
+            "https" if good => Ok(JwksUrl(text.to_owned())),
+            "http" if good && matches!(host, "127.0.0.1" | "[::1]" | "localhost") => {
+                Ok(JwksUrl(text.to_owned()))
+            }
+            "http" if good => Err(format!(
+                "'{text}' could be read and changed on its way, and with it who may publish: \
+                 write https://, or http:// with 127.0.0.1, [::1] or localhost"
+            )),
+            _ => Err(format!(
+                "'{}' is not the address of keys: write one such as \
+                 https://issuer.example/.well-known/jwks.json",
+                text.escape_debug()
+            )),
+        }
+    }
+}
+
+impl fmt::Display for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a JWT is signed with (RFC 7518, RFC 8037).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Algorithm {
+    /// HMAC with SHA-256.
+    Hs256,
+    /// HMAC with SHA-384.
+    Hs384,
+    /// HMAC with SHA-512.
+    Hs512,
+    /// RSA, PKCS #1 v1.5, with SHA-256.
+    Rs256,
+    /// RSA, PSS, with SHA-256.
+    Ps256,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// Ed25519; `Ed25519` is another name of it (RFC 9864).
+    EdDsa,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 8] = [
+        Algorithm::Hs256,
+        Algorithm::Hs384,
+        Algorithm::Hs512,
+        Algorithm::Rs256,
+        Algorithm::Ps256,
+        Algorithm::Es256,
+        Algorithm::Es384,
+        Algorithm::EdDsa,
+    ];
+
+    /// Its name, as `alg` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Hs256 => "HS256",
+            Algorithm::Hs384 => "HS384",
+            Algorithm::Hs512 => "HS512",
+            Algorithm::Rs256 => "RS256",
+            Algorithm::Ps256 => "PS256",
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es384 => "ES384",
+            Algorithm::EdDsa => "EdDSA",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Algorithm, String> {
+        if text == "Ed25519" {
+            return Ok(Algorithm::EdDsa);
+        }
+        let known = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        known.ok_or_else(|| {
+            let names = Algorithm::ALL.map(Algorithm::name).join(", ");
+            format!("'{}' is not one of {names}", text.escape_debug())
+        })
+    }
+}
+
+/// Keys, and what was read for them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The keys.
+    pub keys: Keys,
+    /// The files they are from, which are to be watched: when one changes, it is loaded again.
+    pub files: Vec<PathBuf>,
+    /// What was passed over, a sentence each, for the log.
+    pub passed_over: Vec<String>,
+}
+
+/// Why there are no keys: a sentence that names the file or the setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoadError(pub(crate) String);
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Makes keys of what is configured, reading the files that are named, and of the documents that
+/// were fetched.
+///
+/// # Errors
+///
+/// If a file cannot be read or holds no key. Who has keys already goes on with them.
+pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadError> {
+    let jwt = &settings.jwt;
+    let (mut files, mut passed_over, mut own) = (Vec::new(), Vec::new(), Vec::new());
+    let mut read = |path: &PathBuf| {
+        files.push(path.clone());
+        read(path).map_err(|error| LoadError(format!("{}: {error}", path.display())))
+    };
+    for path in &jwt.secret_files {
+        let mut secret = read(path)?;
+        if secret.ends_with(b"\n") {
+            secret.truncate(secret.len() - if secret.ends_with(b"\r\n") { 2 } else { 1 });
+        }
+        own.push(named(path.display(), Material::secret(&secret))?);
+    }
+    for path in &jwt.public_key_files {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        own.push(named(path.display(), Material::pem(&text))?);
+    }
+    for text in &jwt.public_keys {
+        own.push(named("jwt.public_key", Material::pem(text))?);
+    }
+    let mut documents = Vec::new();
+    for path in &jwt.jwks_files {
+        let document = named(path.display(), Jwks::parse(&read(path)?))?;
+        passed_over.extend(document.passed_over().map(|key| format!("{}: {key}", path.display())));
+        documents.push(Arc::new(document));
+    }
+    documents.extend(fetched.iter().cloned());
+    let own = own.iter().map(|material| (material, None, None));
+    let keys = own.chain(documents.iter().flat_map(|document| document.keys()));
+    let keys = Keys::new(&settings.tokens, Issuers::new(jwt, keys)).map_err(LoadError)?;
+    Ok(Loaded { keys, files, passed_over })
+}
+
+/// The content of a file, if it is not too large to be one with keys.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(JWKS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() > JWKS_BYTES_MAX {
+        return Err(format!("it is larger than {} KiB", JWKS_BYTES_MAX / 1024));
+    }
+    Ok(bytes)
+}
+
+fn named<T>(place: impl fmt::Display, result: Result<T, String>) -> Result<T, LoadError> {
+    result.map_err(|error| LoadError(format!("{place}: {error}")))
+}

@@ -1,0 +1,116 @@
+//! Refusals for want of a token: how they are answered, counted, and named in the log.
+//!
+//! Whoever guesses at tokens makes as many of them as the network carries, so the log has a line at
+//! most so often, for all together. It names the holder of a token that was good, and of one that
+//! was not it says why; a token itself is in no line.
+
+use super::{Denied, Why};
+use crate::limits::PAUSE_LOG_MS;
+use crate::stats::Stats;
+use std::borrow::Cow;
+use stentor_access::{Keys, Refused};
+use stentor_io::Counter;
+
+/// What a worker has refused since it last said so.
+#[derive(Debug, Default)]
+pub(crate) struct Denials {
+    logged_ms: Option<u64>,
+    since: u64,
+}
+
+impl Denials {
+    /// Takes note of a refusal. Those for which no token came are counted only: whoever looks
+    /// around makes them.
+    pub(crate) fn note(&mut self, stats: &Stats, why: Why, holder: Option<&str>, now_ms: u64) {
+        counter(stats, why).add(1);
+        if why == Why::NotCovered && self.is_due(now_ms) {
+            let (holder, since) = (holder.unwrap_or("somebody"), self.take());
+            tracing::warn!(
+                "refused: the token of {holder} does not allow what it was sent for ({since} \
+                 refused since the last such line)"
+            );
+        }
+    }
+
+    /// A token is not good: says so in the owner's words.
+    pub(crate) fn bad(&mut self, keys: &Keys, token: &str, (now_ms, unix_s): (u64, u64)) {
+        if self.is_due(now_ms) {
+            let (why, since) = (keys.why(token, unix_s).unwrap_or_default(), self.take());
+            tracing::warn!("a token is refused: {why} ({since} refused since the last such line)");
+        }
+    }
+
+    /// Whether a line is due. Counts what it is to speak of.
+    fn is_due(&mut self, now_ms: u64) -> bool {
+        self.since += 1;
+        let is_due = self.logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS);
+        if is_due {
+            self.logged_ms = Some(now_ms);
+        }
+        is_due
+    }
+
+    fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.since)
+    }
+}
+
+/// Where refusals of a kind are counted.
+fn counter(stats: &Stats, why: Why) -> &Counter {
+    match why {
+        Why::Policy => &stats.refused_policy,
+        Why::NoToken => &stats.refused_no_token,
+        Why::BadToken(Refused::Expired) => &stats.refused_expired,
+        Why::BadToken(_) => &stats.refused_bad_token,
+        Why::NotCovered => &stats.refused_not_covered,
+    }
+}
+
+impl Denied {
+    /// The fields that the answer has for it (RFC 6750 section 3).
+    pub(crate) fn fields(&self) -> Cow<'static, str> {
+        match self.why {
+            Why::Policy => "".into(),
+            Why::NoToken => {
+                "WWW-Authenticate: Bearer realm=\"stentor\"\r\nCache-Control: no-store\r\n".into()
+            }
+            // Sentences have neither quotes nor backslashes.
+            Why::BadToken(refused) => format!(
+                "WWW-Authenticate: Bearer realm=\"stentor\", error=\"invalid_token\", \
+                 error_description=\"{refused}\"\r\nCache-Control: no-store\r\n"
+            )
+            .into(),
+            Why::NotCovered => "WWW-Authenticate: Bearer realm=\"stentor\", \
+                                error=\"insufficient_scope\"\r\nCache-Control: no-store\r\n"
+                .into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_wire::status::{Refusal, Status};
+
+    #[test]
+    fn every_reason_may_stand_in_a_field() {
+        for refused in Refused::ALL {
+            let refusal = Refusal::new(Status::UNAUTHORIZED, refused.sentence());
+            let fields = Denied { refusal, why: Why::BadToken(refused) }.fields().into_owned();
+            assert_eq!(fields.matches("\r\n").count(), 2, "{fields}");
+            assert!(fields.is_ascii() && fields.matches('"').count() == 6, "{fields}");
+            assert!(!fields.contains('\\'), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_due_at_most_so_often() {
+        let mut denials = Denials::default();
+        assert!(denials.is_due(0) && denials.take() == 1);
+        for now_ms in [1, 2, PAUSE_LOG_MS - 1] {
+            assert!(!denials.is_due(now_ms));
+        }
+        assert!(denials.is_due(PAUSE_LOG_MS));
+        assert_eq!(denials.take(), 4);
+    }
+}

@@ -1,0 +1,274 @@
+//! Who may read and publish what, by topic: the part of `[[topics]]` that is about access.
+//!
+//! The first rule that matches a topic holds, as for all else that rules say; a topic without one
+//! is read by anyone and published on the control listener. Whether there is such a topic does not
+//! matter here, and must not: an answer that depended on it would tell who asks which names exist.
+
+use stentor_access::{Coverage, Patterns, Permissions};
+use stentor_hub::{Filter, Pattern};
+
+/// Who may read the topics of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Readers {
+    /// Whoever reaches a listener that reads.
+    #[default]
+    Anyone,
+    /// Who has a token that allows it; and operators, on the control listener.
+    Token,
+}
+
+/// Who may publish to the topics of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Publishers {
+    /// Whoever reaches the control listener.
+    #[default]
+    Control,
+    /// Besides, on the public listener, who has a token that allows it.
+    Token,
+}
+
+/// What a rule says of access.
+#[derive(Clone, Debug)]
+pub struct TopicAccess {
+    /// The topics it speaks of.
+    pub pattern: Pattern,
+    /// Who may read them.
+    pub read: Readers,
+    /// Who may publish to them.
+    pub publish: Publishers,
+}
+
+/// All of them, in order.
+#[derive(Clone, Debug, Default)]
+pub struct TopicRules {
+    rules: Vec<Rule>,
+    /// Behind the last rule that asks readers for a token: whatever comes later asks for none.
+    read_end: usize,
+    /// The same of publishers.
+    publish_end: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    access: TopicAccess,
+    /// Its pattern, to be compared with others.
+    meant: Patterns,
+}
+
+impl TopicRules {
+    /// Rules in this order.
+    #[must_use]
+    pub fn new(all: impl IntoIterator<Item = TopicAccess>) -> TopicRules {
+        let of = |access: TopicAccess| {
+            // It is a pattern already.
+            let meant = Patterns::parse([access.pattern.as_str()]).unwrap_or_default();
+            Rule { access, meant }
+        };
+        let rules: Vec<Rule> = all.into_iter().map(of).collect();
+        let end = |asks: fn(&TopicAccess) -> bool| {
+            rules.iter().rposition(|rule| asks(&rule.access)).map_or(0, |last| last + 1)
+        };
+        TopicRules {
+            read_end: end(|access| access.read == Readers::Token),
+            publish_end: end(|access| access.publish == Publishers::Token),
+            rules,
+        }
+    }
+
+    /// What each says.
+    pub fn iter(&self) -> impl Iterator<Item = &TopicAccess> {
+        self.rules.iter().map(|rule| &rule.access)
+    }
+
+    /// Whether some topics ask their readers for a token.
+    pub(crate) fn has_private(&self) -> bool {
+        self.read_end > 0
+    }
+
+    /// Whether some topics may be published to with a token.
+    pub(crate) fn takes_tokens(&self) -> bool {
+        self.publish_end > 0
+    }
+
+    /// Whether this topic asks its readers for a token.
+    #[inline]
+    pub(crate) fn is_private(&self, topic: &str) -> bool {
+        let rule = first(&self.rules[..self.read_end], topic);
+        rule.is_some_and(|access| access.read == Readers::Token)
+    }
+
+    /// Whether this topic may be published to with a token.
+    pub(crate) fn takes_tokens_for(&self, topic: &str) -> bool {
+        let rule = first(&self.rules[..self.publish_end], topic);
+        rule.is_some_and(|access| access.publish == Publishers::Token)
+    }
+
+    /// How much of what a subscription means may be read by who has these permissions. It is never
+    /// said to be more than it is. Where rules overlap it may be said to be less than whole.
+    pub(crate) fn coverage(&self, filter: &Filter, permissions: Option<&Permissions>) -> Coverage {
+        if let Filter::Topic(topic) = filter {
+            return match self.is_private(topic) && !permissions.is_some_and(|p| p.may_read(topic)) {
+                true => Coverage::Nothing,
+                false => Coverage::Whole,
+            };
+        }
+        let allowed = permissions.map_or(Coverage::Nothing, |p| p.coverage(filter));
+        if allowed == Coverage::Whole || !self.has_private() {
+            return Coverage::Whole;
+        }
+        let (mut sees, mut misses) = (allowed == Coverage::Part, false);
+        let mut rest = true;
+        for Rule { access, meant } in &self.rules[..self.read_end] {
+            let share = meant.coverage(filter);
+            if share == Coverage::Nothing {
+                continue;
+            }
+            let of_rule = Filter::Pattern(access.pattern.clone());
+            let may_all = permissions.is_some_and(|p| p.coverage(&of_rule) == Coverage::Whole);
+            match access.read == Readers::Anyone || may_all {
+                true => sees = true,
+                false => misses = true,
+            }
+            if share == Coverage::Whole {
+                // Of what is meant nothing is left for rules behind it.
+                rest = false;
+                break;
+            }
+        }
+        match (sees || rest, misses) {
+            (_, false) => Coverage::Whole,
+            (true, true) => Coverage::Part,
+            (false, true) => Coverage::Nothing,
+        }
+    }
+}
+
+fn first<'r>(rules: &'r [Rule], topic: &str) -> Option<&'r TopicAccess> {
+    rules.iter().map(|rule| &rule.access).find(|access| access.pattern.matches(topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_io::Rng;
+
+    fn rules(all: &[(&str, Readers)]) -> TopicRules {
+        let publish = Publishers::Control;
+        TopicRules::new(all.iter().map(|&(pattern, read)| TopicAccess {
+            pattern: Pattern::parse(pattern).unwrap(),
+            read,
+            publish,
+        }))
+    }
+
+    fn may_read(patterns: &[&str]) -> Permissions {
+        let read = Patterns::parse(patterns.iter().copied()).unwrap();
+        Permissions { read, ..Permissions::default() }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_holds() {
+        use Readers::{Anyone, Token};
+        let rules = rules(&[("/a/open", Anyone), ("/a/**", Token), ("/a/b", Anyone)]);
+        for (topic, is_private) in
+            [("/a/open", false), ("/a/b", true), ("/a/x/y", true), ("/a", false), ("/b", false)]
+        {
+            assert_eq!(rules.is_private(topic), is_private, "{topic}");
+        }
+        assert!(rules.has_private() && !rules.takes_tokens());
+        assert!(!TopicRules::default().has_private());
+        assert!(!TopicRules::default().is_private("/a"));
+    }
+
+    #[test]
+    fn publishing_goes_by_a_rule_of_its_own() {
+        let access = |pattern, publish| TopicAccess {
+            pattern: Pattern::parse(pattern).unwrap(),
+            read: Readers::Anyone,
+            publish,
+        };
+        let rules = TopicRules::new([
+            access("/a/mine", Publishers::Control),
+            access("/a/*", Publishers::Token),
+        ]);
+        for (topic, takes) in [("/a/mine", false), ("/a/b", true), ("/b", false)] {
+            assert_eq!(rules.takes_tokens_for(topic), takes, "{topic}");
+        }
+        assert!(rules.takes_tokens() && !rules.has_private());
+    }
+
+    #[test]
+    fn a_subscription_is_covered_whole_in_part_or_not_at_all() {
+        use Coverage::{Nothing, Part, Whole};
+        use Readers::{Anyone, Token};
+        let rules = rules(&[("/a/open", Anyone), ("/a/**", Token), ("/b/*/x", Token)]);
+        for (filter, patterns, expected) in [
+            ("/a/open", &[][..], Whole),
+            ("/a/b", &[], Nothing),
+            ("/a/b", &["/a/b"], Whole),
+            ("/a/b", &["/a/c"], Nothing),
+            ("/c", &[], Whole),
+            ("/c/*", &[], Whole),
+            ("/a/*", &[], Part),
+            ("/a/*/c", &[], Nothing),
+            ("/a/*/c", &["/a/b/c"], Part),
+            ("/a/*/c", &["/a/*/c"], Whole),
+            ("/a/**", &["/a/**"], Whole),
+            ("/**", &[], Part),
+            ("/**", &["/a/**"], Part),
+            ("/**", &["/a/**", "/b/**"], Whole),
+            ("/b/*/x", &[], Nothing),
+            ("/b/*/*", &[], Part),
+        ] {
+            let filter = Filter::parse(filter).unwrap();
+            let coverage = rules.coverage(&filter, Some(&may_read(patterns)));
+            assert_eq!(coverage, expected, "{filter} with {patterns:?}");
+            if patterns.is_empty() {
+                assert_eq!(rules.coverage(&filter, None), expected, "{filter}");
+            }
+        }
+    }
+
+    /// Topic by topic, nothing is covered that may not be read, and what is not covered at all has
+    /// no topic that may.
+    #[test]
+    fn coverage_promises_no_more_than_may_be_read() {
+        let mut rng = Rng::new(15);
+        let mut pattern = |rest: bool| {
+            let segments = (0..=rng.below(3)).map(|_| ["/a", "/b", "/*"][rng.below(3)]);
+            let mut text: String = segments.collect();
+            if rest && rng.below(3) == 0 {
+                text += "/**";
+            }
+            text
+        };
+        let mut part = 0;
+        for round in 0..20_000 {
+            let access = |read| {
+                move |text: String| TopicAccess {
+                    pattern: Pattern::parse(&text).unwrap(),
+                    read,
+                    publish: Publishers::Control,
+                }
+            };
+            let all: Vec<_> = (0..round % 5)
+                .map(|i| access([Readers::Token, Readers::Anyone][i % 2])(pattern(true)))
+                .collect();
+            let rules = TopicRules::new(all);
+            let allowed: Vec<String> = (0..round % 4).map(|_| pattern(true)).collect();
+            let permissions = may_read(&allowed.iter().map(String::as_str).collect::<Vec<_>>());
+            let Ok(filter) = Filter::parse(&pattern(true)) else { continue };
+            let coverage = rules.coverage(&filter, Some(&permissions));
+            part += usize::from(coverage == Coverage::Part);
+            for topic in (0..8).map(|_| pattern(false).replace('*', "c")) {
+                if !filter.matches(&topic) {
+                    continue;
+                }
+                let may = !rules.is_private(&topic) || permissions.may_read(&topic);
+                assert!(may || coverage != Coverage::Whole, "{topic} of {filter}");
+                assert!(!may || coverage != Coverage::Nothing, "{topic} of {filter}");
+            }
+        }
+        assert!(part > 1_000, "{part}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Who may read and publish: what of it is configured beside the tokens themselves.
+
+use super::{ConfigError, Settings};
+use crate::access::rules::{Publishers, Readers, TopicRules};
+
+/// Who may read and publish.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Whether the control listener asks for a token too: to publish, and to read what is private.
+    pub control_token: bool,
+    /// The name of the cookie that may hold a token. `None`: no cookie does.
+    pub cookie: Option<String>,
+    /// What rules say of it, by topic.
+    pub topics: TopicRules,
+}
+
+impl Settings {
+    /// Whether something asks for a token.
+    pub(crate) fn asks_for_tokens(&self) -> bool {
+        let access = &self.access;
+        access.control_token
+            || access.topics.has_private()
+            || access.topics.takes_tokens()
+            || self.mounts.iter().any(|mount| mount.read == Readers::Token)
+    }
+
+    /// Whether a file of this path, which is decoded, would be of a directory that asks for a token.
+    pub(crate) fn is_private_file(&self, path: &str) -> bool {
+        if !self.mounts.iter().any(|mount| mount.read == Readers::Token) {
+            return false;
+        }
+        let is_under = |mount: &&super::Mount| {
+            path.starts_with(&mount.path) || mount.path.strip_suffix('/') == Some(path)
+        };
+        let mount = self.mounts.iter().filter(is_under).max_by_key(|mount| mount.path.len());
+        mount.is_some_and(|mount| mount.read == Readers::Token)
+    }
+
+    /// Whether there can be a token that is good.
+    fn knows_tokens(&self) -> bool {
+        let stentor_access::Settings { tokens, jwt } = &self.tokens;
+        let files = [&jwt.secret_files, &jwt.public_key_files, &jwt.jwks_files];
+        !tokens.is_empty()
+            || files.iter().any(|files| !files.is_empty())
+            || !jwt.public_keys.is_empty()
+            || !jwt.jwks_urls.is_empty()
+    }
+
+    /// What asks for tokens must be able to get one.
+    pub(super) fn check_access(&self) -> Result<(), ConfigError> {
+        if self.asks_for_tokens() && !self.knows_tokens() {
+            let reason = "there is no token, so nobody could read or publish what asks for one: \
+                          add a [[token]] (stentor token new) or keys in [jwt]";
+            return Err(ConfigError::new("access", reason));
+        }
+        Ok(())
+    }
+}
+
+/// Who may read, as it is written.
+pub(super) fn readers(text: &str) -> Result<Readers, String> {
+    match text {
+        "anyone" => Ok(Readers::Anyone),
+        "token" => Ok(Readers::Token),
+        _ => Err(format!("'{text}' cannot be who reads: write 'anyone' or 'token'")),
+    }
+}
+
+/// Who may publish, as it is written. That anyone may is not to be had.
+pub(super) fn publishers(text: &str) -> Result<Publishers, String> {
+    match text {
+        "control" => Ok(Publishers::Control),
+        "token" => Ok(Publishers::Token),
+        "anyone" => Err("'anyone' cannot publish: write 'token', and give a token to those who \
+                         may, or 'control'"
+            .to_owned()),
+        _ => Err(format!("'{text}' cannot be who publishes: write 'control' or 'token'")),
+    }
+}
+
+/// The name of a cookie (RFC 6265 section 4.1.1).
+pub(super) fn cookie(text: &str) -> Result<Option<String>, String> {
+    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if !text.bytes().all(is_of_a_name) {
+        let shown = text.escape_debug();
+        return Err(format!("'{shown}' is not the name of a cookie: write one such as stentor"));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// How those who may read are written.
+pub(super) fn name_of_readers(read: Readers) -> &'static str {
+    match read {
+        Readers::Anyone => "anyone",
+        Readers::Token => "token",
+    }
+}
+
+/// How those who may publish are written.
+pub(super) fn name_of_publishers(publish: Publishers) -> &'static str {
+    match publish {
+        Publishers::Control => "control",
+        Publishers::Token => "token",
+    }
+}

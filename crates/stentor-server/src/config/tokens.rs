@@ -1,0 +1,472 @@
+//! Tokens and the keys of those who sign them: `[[token]]` and `[jwt]`.
+//!
+//! What is needed to check a token may stand here, what is needed to make one may not: of a secret
+//! there is the hash, of a key pair the public half, and of a key for HMAC the name of a file.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use stentor_access::{
+    Algorithm, JwksUrl, Jwt, PATTERNS_MAX, Patterns, Permissions, Settings, StaticToken,
+};
+use stentor_hub::Pattern;
+use toml::Value;
+use toml::value::{Date, Datetime, Offset, Time};
+
+use super::ConfigError;
+use super::forms::{OneOrMany, Repeated, Tables, Text};
+use super::layer::set;
+use super::quantity::{DAY, HOUR, Millis, SECOND, duration};
+use super::show::{Table, one_or_many};
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct JwtLayer {
+    secret_file: Option<OneOrMany<FileName>>,
+    public_key_file: Option<OneOrMany<FileName>>,
+    public_key: Option<OneOrMany<PublicKey>>,
+    jwks_file: Option<OneOrMany<FileName>>,
+    jwks_url: Option<OneOrMany<JwksUrl>>,
+    jwks_ca_file: Option<Text<FileOrNone>>,
+    jwks_refresh: Option<Millis<{ 10 * SECOND }, { 7 * DAY }>>,
+    audience: Option<OneOrMany<Name>>,
+    issuer: Option<OneOrMany<Name>>,
+    leeway: Option<Millis<0, HOUR>>,
+    algorithms: Option<OneOrMany<Algorithm>>,
+    require_exp: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenLayer {
+    name: Text<Name>,
+    sha256: Text<Sha256>,
+    publish: Option<OneOrMany<Topics>>,
+    read: Option<OneOrMany<Topics>>,
+    expires: Option<Moment>,
+}
+
+/// Overrides what these tables speak of.
+pub(super) fn apply(jwt: JwtLayer, tokens: Option<Tables<TokenLayer>>, settings: &mut Settings) {
+    jwt.apply(&mut settings.jwt);
+    set(&mut settings.tokens, tokens, |tokens| {
+        tokens.0.into_iter().map(TokenLayer::finish).collect()
+    });
+}
+
+impl JwtLayer {
+    fn apply(self, jwt: &mut Jwt) {
+        let files = |many: OneOrMany<FileName>| many.0.into_iter().map(|file| file.0).collect();
+        let names = |many: OneOrMany<Name>| many.0.into_iter().map(|name| name.0).collect();
+        set(&mut jwt.secret_files, self.secret_file, files);
+        set(&mut jwt.public_key_files, self.public_key_file, files);
+        set(&mut jwt.public_keys, self.public_key, |many| {
+            many.0.into_iter().map(|key| key.0).collect()
+        });
+        set(&mut jwt.jwks_files, self.jwks_file, files);
+        set(&mut jwt.jwks_urls, self.jwks_url, |many| many.0);
+        set(&mut jwt.jwks_ca_file, self.jwks_ca_file, |file| file.0.0);
+        set(&mut jwt.jwks_refresh_s, self.jwks_refresh, |time| time.0.div_ceil(SECOND));
+        set(&mut jwt.audience, self.audience, names);
+        set(&mut jwt.issuer, self.issuer, names);
+        set(&mut jwt.leeway_s, self.leeway, |time| time.0.div_ceil(SECOND));
+        set(&mut jwt.algorithms, self.algorithms, |many| many.0);
+        set(&mut jwt.require_exp, self.require_exp, |flag| flag);
+    }
+}
+
+impl TokenLayer {
+    fn finish(self) -> StaticToken {
+        // Each was parsed before, and `check` says if there are too many.
+        let patterns = |many: Option<OneOrMany<Topics>>| {
+            let texts = many.map(|many| many.0).unwrap_or_default();
+            Patterns::of(&texts.into_iter().map(|topics| topics.0).collect::<Vec<_>>())
+        };
+        StaticToken {
+            name: self.name.0.0,
+            sha256: self.sha256.0.0,
+            permissions: Permissions { publish: patterns(self.publish), read: patterns(self.read) },
+            expires_unix_s: self.expires.map(|moment| moment.0),
+        }
+    }
+}
+
+impl Repeated for TokenLayer {
+    const NAME: &str = "token";
+}
+
+/// What no token may be by itself: one of several that cannot be told apart, or of no use.
+pub(super) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
+    let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
+    for token in tokens {
+        let name = &token.name;
+        let Permissions { publish, read } = &token.permissions;
+        let reason = if !names.insert(name) {
+            format!("two tokens are called '{name}'")
+        } else if !hashes.insert(token.sha256) {
+            format!("the secret of '{name}' is that of another token")
+        } else if publish.is_empty() && read.is_empty() {
+            format!("'{name}' may do nothing: say by 'publish' and 'read' which topics it is for")
+        } else if publish.iter().count().max(read.iter().count()) > PATTERNS_MAX {
+            format!("'{name}' has a list of more than {PATTERNS_MAX} patterns")
+        } else {
+            continue;
+        };
+        return Err(ConfigError::new("token", reason));
+    }
+    Ok(())
+}
+
+/// The value of a setting under `[jwt]`, as a document would say it.
+pub(super) fn value_of(jwt: &Jwt, key: &str) -> Option<Value> {
+    let paths = |files: &[PathBuf]| {
+        one_or_many(&files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
+    };
+    Some(match key {
+        "secret_file" => paths(&jwt.secret_files),
+        "public_key_file" => paths(&jwt.public_key_files),
+        "public_key" => one_or_many(&jwt.public_keys),
+        "jwks_file" => paths(&jwt.jwks_files),
+        "jwks_url" => one_or_many(&jwt.jwks_urls),
+        "jwks_ca_file" => match &jwt.jwks_ca_file {
+            Some(file) => file.display().to_string().into(),
+            None => "".into(),
+        },
+        "jwks_refresh" => duration(jwt.jwks_refresh_s * SECOND).into(),
+        "audience" => one_or_many(&jwt.audience),
+        "issuer" => one_or_many(&jwt.issuer),
+        "leeway" => duration(jwt.leeway_s * SECOND).into(),
+        "algorithms" => one_or_many(&jwt.algorithms),
+        "require_exp" => jwt.require_exp.into(),
+        _ => return None,
+    })
+}
+
+/// A token as a document would say it.
+pub(super) fn table(token: &StaticToken) -> Table {
+    let hex: String = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut table = vec![("name", token.name.as_str().into()), ("sha256", hex.into())];
+    let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
+    for (key, patterns) in lists {
+        if !patterns.is_empty() {
+            table.push((key, one_or_many(&patterns.iter().collect::<Vec<_>>())));
+        }
+    }
+    if let Some(expires) = token.expires_unix_s {
+        table.push(("expires", date_of(expires).into()));
+    }
+    table
+}
+
+/// A file that is named; what is in it is looked at by whoever needs it.
+pub(super) struct FileName(PathBuf);
+
+impl FromStr for FileName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FileName, String> {
+        if text.is_empty() || text.ends_with('/') || text.contains('\0') {
+            return Err(format!("'{}' is not the path of a file", text.escape_debug()));
+        }
+        Ok(FileName(PathBuf::from(text)))
+    }
+}
+
+/// The same, or nothing.
+struct FileOrNone(Option<PathBuf>);
+
+impl FromStr for FileOrNone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FileOrNone, String> {
+        if text.is_empty() {
+            return Ok(FileOrNone(None));
+        }
+        Ok(FileOrNone(Some(text.parse::<FileName>()?.0)))
+    }
+}
+
+/// A public key in PEM. Whoever pastes the other half is told so before it is saved anywhere else.
+pub(super) struct PublicKey(String);
+
+impl FromStr for PublicKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PublicKey, String> {
+        if text.contains("PRIVATE KEY") {
+            return Err("this is a private key, which only the issuer of tokens may have: write \
+                        the public one"
+                .to_owned());
+        }
+        if !text.trim_start().starts_with("-----BEGIN ") {
+            return Err(
+                "a public key in PEM begins with -----BEGIN PUBLIC KEY-----; for the name of a \
+                 file there is 'public_key_file'"
+                    .to_owned(),
+            );
+        }
+        Ok(PublicKey(text.to_owned()))
+    }
+}
+
+/// A name that is compared or shown: visible, and not long.
+pub(super) struct Name(String);
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name, String> {
+        let is_long = text.len() > NAME_BYTES_MAX;
+        if text.is_empty() || is_long || text.chars().any(char::is_control) {
+            return Err(format!(
+                "'{}' is not a name: write 1 to {NAME_BYTES_MAX} bytes without control characters",
+                text.escape_debug()
+            ));
+        }
+        Ok(Name(text.to_owned()))
+    }
+}
+
+/// The SHA-256 of a secret, in hexadecimal digits.
+struct Sha256([u8; 32]);
+
+impl FromStr for Sha256 {
+    type Err = String;
+
+    /// What was written is not repeated: it may be the secret itself.
+    fn from_str(text: &str) -> Result<Sha256, String> {
+        let reason = || {
+            "this is not the SHA-256 of a secret, 64 hexadecimal digits: `stentor token new` \
+             prints both"
+                .to_owned()
+        };
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(reason());
+        }
+        let mut sha256 = [0; 32];
+        for (i, byte) in sha256.iter_mut().enumerate() {
+            let digits = &text[2 * i..2 * i + 2];
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| reason())?;
+        }
+        Ok(Sha256(sha256))
+    }
+}
+
+/// Topics of a token.
+struct Topics(Pattern);
+
+impl FromStr for Topics {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Topics, String> {
+        Pattern::parse(text).map(Topics)
+    }
+}
+
+/// A date, which means its beginning, or a moment, both in UTC; in seconds since 1970. TOML has
+/// dates of its own, which are written without quotes.
+struct Moment(u64);
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Moment, D::Error> {
+        source.deserialize_any(MomentVisitor).map(Moment)
+    }
+}
+
+struct MomentVisitor;
+
+impl<'de> Visitor<'de> for MomentVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MOMENT)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        parse_moment(text).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
+        let moment = Datetime::deserialize(MapAccessDeserializer::new(map))?;
+        unix_s(&moment).ok_or_else(|| de::Error::custom(format!("'{moment}' is not {MOMENT}")))
+    }
+}
+
+/// A date or a moment as people write it, in seconds since 1970.
+///
+/// # Errors
+///
+/// What one looks like, when `text` is none.
+pub fn parse_moment(text: &str) -> Result<u64, String> {
+    let moment = text.parse::<Datetime>().ok().as_ref().and_then(unix_s);
+    moment.ok_or_else(|| format!("'{}' is not {MOMENT}", text.escape_debug()))
+}
+
+/// A moment as [`parse_moment`] reads it.
+#[must_use]
+pub fn date_of(unix_s: u64) -> String {
+    // The inverse of `days`, by the same author.
+    let (days, rest) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+fn unix_s(moment: &Datetime) -> Option<u64> {
+    let date = moment.date?;
+    let midnight = Time { hour: 0, minute: 0, second: Some(0), nanosecond: None };
+    // A time without a zone would mean another moment on each host.
+    if moment.time.is_some() && moment.offset.is_none() {
+        return None;
+    }
+    let time = moment.time.unwrap_or(midnight);
+    let minutes = match moment.offset {
+        Some(Offset::Custom { minutes }) => i64::from(minutes),
+        _ => 0,
+    };
+    let of_day = i64::from(time.hour) * 3_600
+        + (i64::from(time.minute) - minutes) * 60
+        + i64::from(time.second.unwrap_or(0));
+    u64::try_from(days(&date) * 86_400 + of_day).ok()
+}
+
+/// Days since 1970, in the Gregorian calendar, by an algorithm of Howard Hinnant: years begin in
+/// March, so that the day that comes and goes is their last.
+fn days(date: &Date) -> i64 {
+    let (month, day) = (i64::from(date.month), i64::from(date.day));
+    let year = i64::from(date.year) - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+const MOMENT: &str = "a date such as \"2027-12-31\" or a moment such as \"2027-12-31T12:00:00Z\"";
+
+/// Names are shown in errors and logs, and compared with claims.
+const NAME_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn settings(text: &str) -> Result<config::Settings, String> {
+        let settings = config::Settings::from_toml(text, "f").map_err(|error| error.to_string())?;
+        settings.validate().map_err(|error| error.to_string())?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn tokens_are_read_and_printed_as_they_were() {
+        let text = format!(
+            "[[token]]\nname = 'scores'\nsha256 = '{HASH}'\npublish = '/scores/**'\n\
+             read = ['/scores/**', '/b']\nexpires = 2027-01-31\n\
+             [[token]]\nname = 'b'\nsha256 = '{}'\nread = '/**'\n\
+             expires = '2027-01-31T12:00:00+01:00'\n\
+             [jwt]\npublic_key = \"\"\"-----BEGIN PUBLIC KEY-----\nAA==\n\"\"\"\n\
+             secret_file = '/s'\njwks_url = 'https://a.example/k'\njwks_refresh = '1m'\n\
+             audience = ['a', 'b']\nissuer = 'i'\nleeway = 5\nalgorithms = 'ES256'\n\
+             require_exp = false\njwks_ca_file = '/ca'\njwks_file = '/j'\n\
+             public_key_file = ['/p', '/q']\n",
+            HASH.replace('b', "c").to_uppercase()
+        );
+        let settings = settings(&text).unwrap();
+        let tokens = &settings.tokens.tokens;
+        assert_eq!(tokens[0].expires_unix_s, Some(1_801_353_600));
+        assert_eq!(tokens[1].expires_unix_s, Some(1_801_353_600 + 11 * 3_600));
+        assert!(tokens[0].permissions.may_publish("/scores/a"));
+        assert!(tokens[0].permissions.may_read("/b") && !tokens[0].permissions.may_publish("/b"));
+        let jwt = &settings.tokens.jwt;
+        assert_eq!(jwt.audience, ["a", "b"]);
+        assert_eq!((jwt.leeway_s, jwt.jwks_refresh_s, jwt.require_exp), (5, 60, false));
+        assert_eq!(jwt.algorithms, [Algorithm::Es256]);
+        let printed = settings.to_toml();
+        let again = config::Settings::from_toml(&printed, "printed").unwrap();
+        assert_eq!(again.tokens, settings.tokens, "{printed}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_told_without_showing_it() {
+        let token = |lines: &str| settings(&format!("[[token]]\nname = 'a'\n{lines}"));
+        let good = format!("sha256 = '{HASH}'\nread = '/a'\n");
+        assert!(token(&good).is_ok());
+        for (lines, reason) in [
+            (format!("sha256 = '{HASH}'"), "may do nothing"),
+            (format!("{good}expires = '31.12.2027'"), "is not a date such as"),
+            (format!("{good}expires = 2027-01-01T10:00:00"), "is not a date such as"),
+            (format!("{good}expires = 10:00:00"), "is not a date such as"),
+            (format!("{good}publish = '/a/**/b'"), "may stand at the end only"),
+            (format!("{good}[[token]]\nname = 'a'\n{good}"), "two tokens are called 'a'"),
+            (format!("{good}[[token]]\nname = 'b'\n{good}"), "is that of another token"),
+            (format!("{good}scope = 'x'"), "unknown key 'scope'"),
+        ] {
+            let error = token(&lines).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        let error = token("sha256 = 'stentor_abc'\nread = '/a'").unwrap_err();
+        assert!(error.contains("is not the SHA-256 of a secret"), "{error}");
+        let many: Vec<String> = (0..=PATTERNS_MAX).map(|i| format!("'/a/{i}'")).collect();
+        let error = token(&format!("sha256 = '{HASH}'\nread = [{}]", many.join(", ")));
+        assert!(error.unwrap_err().contains("more than 100 patterns"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_keys_is_told() {
+        for (line, reason) in [
+            ("jwks_url = 'http://a.example/'", "could be read and changed on its way"),
+            ("jwks_url = 'ftp://a.example/'", "is not the address of keys"),
+            ("jwks_url = 'https://me:pw@a.example/'", "is not the address of keys"),
+            ("jwks_url = 'https:///k'", "is not the address of keys"),
+            ("algorithms = 'none'", "'none' is not one of HS256, "),
+            ("algorithms = ['ES256', 'RS1']", "'RS1' is not one of"),
+            ("public_key = '-----BEGIN PRIVATE KEY-----'", "this is a private key"),
+            ("public_key = '/etc/key.pem'", "public_key_file"),
+            ("secret_file = ''", "is not the path of a file"),
+            ("audience = ''", "is not a name"),
+            ("leeway = '2h'", "out of range"),
+            ("jwks_refresh = '1s'", "out of range"),
+        ] {
+            let error = settings(&format!("[jwt]\n{line}")).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        for good in ["http://127.0.0.1:80/k", "http://[::1]/", "http://localhost", "https://a:1"] {
+            assert!(settings(&format!("[jwt]\njwks_url = '{good}'")).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (text, unix_s) in [
+            ("1970-01-01", 0),
+            ("2000-02-29", 951_782_400),
+            ("2000-03-01T00:00:00Z", 951_868_800),
+            ("2024-12-31T23:59:59Z", 1_735_689_599),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(parse_moment(text), Ok(unix_s));
+            assert!(date_of(unix_s).starts_with(text), "{}", date_of(unix_s));
+        }
+        assert!(parse_moment("1969-12-31").is_err() && parse_moment("2023-02-29").is_err());
+    }
+
+    #[test]
+    fn any_moment_is_printed_as_it_is_read() {
+        // A step that is no part of a day, a year or a cycle of years.
+        for unix_s in (0..250_000_000_000).step_by(1_234_567) {
+            assert_eq!(parse_moment(&date_of(unix_s)), Ok(unix_s));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Who may not read any more: the token has ended, its key is gone, or the rules are others.
+//!
+//! A token's end is a deadline as others are. Whatever else brings a reader back looks first whether
+//! it may read still, so nothing that was published later reaches it, however late the deadline is
+//! seen to. Once rules or keys have changed every reader is looked at again, some in each turn
+//! (`Worker::judge`); who has anything due before its turn is looked at then.
+
+use super::{Connection, Wait};
+use crate::access::{Act, Bearer, Denied, Visitor, listener};
+use crate::budget::Kind;
+use crate::context::Context;
+use crate::transport::{Ended, Transport};
+use std::sync::Arc;
+use stentor_access::{Coverage, Permissions, Refused};
+use stentor_hub::Filter;
+use stentor_io::{Backend, Peer};
+use stentor_wire::websocket::{Opcode, frame};
+
+impl Connection {
+    /// Says of what is subscribed to that it is not sent, or keeps that for the answer.
+    pub(super) fn tell_uncovered(&mut self, cx: &mut Context, json: &str) {
+        match self.reader.transport.manner().uncovered {
+            Some(write) => write(cx.out.bytes(), json),
+            None => self.extra().uncovered = Some(json.to_owned()),
+        }
+    }
+
+    /// What may be subscribed to stays; of the rest it is told, if there is any.
+    pub(super) fn may_subscribe(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        filters: &mut Vec<Filter>,
+    ) -> Result<Option<String>, String> {
+        let bearer = match cx.passes.get(peer).filter(|_| self.reader.has_pass) {
+            Some(pass) => Bearer::Good { grant: Arc::new(pass.grant()), by_cookie: false },
+            None => Bearer::Nobody,
+        };
+        let settings = &cx.settings;
+        let visitor = Visitor { listener: listener(self.role), settings, bearer: &bearer };
+        let sight = visitor.may(Act::Read(filters)).and_then(|()| visitor.sight(filters));
+        let sight = sight.map_err(|denied| {
+            cx.denials.note(&cx.stats, denied.why, None, cx.now_ms);
+            denied.refusal.reason.to_owned()
+        })?;
+        self.reader.is_partial |= !sight.part.is_empty();
+        Ok(sight.misses().then(|| sight.json()))
+    }
+
+    /// Takes a token in place of the one before, unless less would be covered by it than is read.
+    pub(super) fn renew(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        token: &str,
+    ) -> Result<(), String> {
+        let grant = match cx.verify(token, Kind::Commands, false, false) {
+            Some(Bearer::Good { grant, .. }) => grant,
+            Some(Bearer::Bad(refused)) => {
+                let denied = Denied::bad_token(refused);
+                cx.denials.note(&cx.stats, denied.why, None, cx.now_ms);
+                return Err(denied.refusal.reason.to_owned());
+            }
+            _ => return Ok(()),
+        };
+        if !self.covers(cx, peer, Some(&grant.permissions)) {
+            return Err(COVERS_LESS.to_owned());
+        }
+        cx.passes.give(peer, &grant);
+        self.reader.has_pass = true;
+        // Its end is another.
+        self.wait = Wait::Request;
+        frame(cx.out.bytes(), Opcode::Text, false, RENEWED);
+        Ok(())
+    }
+
+    /// Whether what is read may be by who has these permissions, as far as was promised.
+    fn covers(&self, cx: &Context, peer: Peer, permissions: Option<&Permissions>) -> bool {
+        let access = &cx.settings.access;
+        if self.reader.transport == Transport::Echo
+            || listener(self.role).reads_private && !access.control_token
+        {
+            return true;
+        }
+        self.memberships(peer).iter().all(|&(feed, _)| {
+            match access.topics.coverage(cx.feeds.filter(feed), permissions) {
+                Coverage::Whole => true,
+                Coverage::Part => self.reader.is_partial,
+                Coverage::Nothing => false,
+            }
+        })
+    }
+
+    /// Ends the stream if it may not go on. Returns whether it was ended.
+    pub(super) fn end_if_expelled(&mut self, cx: &mut Context, peer: Peer) -> bool {
+        let Some(why) = self.why_expelled(cx, peer) else { return false };
+        cx.stats.readers_expired.add(1);
+        (self.reader.transport.manner().expired)(cx.out.bytes(), why);
+        self.finish_stream(cx, peer);
+        true
+    }
+
+    /// Why it may not go on reading, if it may not.
+    pub(super) fn why_expelled(&self, cx: &Context, peer: Peer) -> Option<Ended> {
+        if !self.reader.has_pass && cx.judged.is_none() {
+            return None;
+        }
+        let pass = cx.passes.get(peer);
+        if let Some(pass) = &pass
+            && pass.has_expired(cx.unix_s)
+        {
+            return Some(Ended::Expired);
+        }
+        if !cx.is_unjudged(peer) {
+            return None;
+        }
+        if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.key)) {
+            return Some(Ended::Revoked);
+        }
+        let permissions = pass.as_ref().map(|pass| &**pass.permissions);
+        let may_go_on = self.covers(cx, peer, permissions);
+        if may_go_on { None } else { Some(Ended::Rules) }
+    }
+
+    /// Whether it reads and may not any more, and nothing else brings it to see so.
+    pub(crate) fn is_to_be_judged(&self, cx: &Context, peer: Peer) -> bool {
+        self.reads_feeds() && self.why_expelled(cx, peer).is_some()
+    }
+
+    /// It may not read any more: says so and ends, or has it said once what is under way has left.
+    pub(crate) fn expel<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        if self.is_polling() {
+            return self.go_on_pending(cx, io, peer);
+        }
+        if self.is_blocked() {
+            // It would go on with what it has now once there is room, and be judged no more.
+            cx.stats.readers_expired.add(1);
+            return self.abort(cx, io, peer);
+        }
+        self.end_if_expelled(cx, peer);
+        let result = self.flush(cx, io, peer).map(drop);
+        let _ = self.settle(cx, io, peer, result);
+    }
+
+    /// When its token ends, if it has one that does.
+    pub(super) fn expires_ms(&self, cx: &Context, peer: Peer) -> Option<u64> {
+        if !self.reader.has_pass {
+            return None;
+        }
+        let left_s = cx.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.unix_s);
+        Some(cx.now_ms.saturating_add(left_s.saturating_mul(1000)))
+    }
+
+    /// What a request is answered that was held until it could not be.
+    pub(super) fn denied_as(why: Ended, had_pass: bool) -> Denied {
+        match why {
+            Ended::Expired => Denied::bad_token(Refused::Expired),
+            Ended::Revoked => Denied::bad_token(Refused::UnknownKey),
+            Ended::Rules => Denied::unread(had_pass),
+        }
+    }
+}
+
+/// A token took the place of the one before.
+const RENEWED: &[u8] = b"{\"renewed\":true}";
+
+/// A token would end a part of what is read, and nobody would say so.
+const COVERS_LESS: &str =
+    "The token does not cover what is subscribed to: unsubscribe from that first.";

@@ -1,0 +1,695 @@
+//! Who may see what: clients with tokens of several kinds, rules and keys that change under them,
+//! tokens that end, and an oracle that knows of every message who may see it.
+//!
+//! Each message has a mark. Whatever a client receives, in whatever form, is searched for marks, so
+//! the oracle need not understand it to say: no message ever reaches one who may not see it, be it
+//! by a pattern, a replay, a snapshot, a batch that others share, or an answer that was held. It
+//! says as well that what may be seen comes, that what may not be is told of, that a stream does
+//! not outlive its token, and that none ends without a reason.
+//!
+//! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be seen
+//! if it could be at some moment between its publishing, or the client's request if that is later,
+//! and its arrival: what was on its way when the rules changed is not called back.
+
+use super::codec::{PING, put_frame, put_text, take_answer};
+use super::handover::HandOvers;
+use super::net::Client;
+use super::seeds::faults;
+use super::{CONTROL, PUBLIC, Parts, World, patient};
+use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
+use crate::config::Settings;
+use crate::keys;
+use crate::mailbox::Order;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stentor_access::{Patterns, Permissions, StaticToken};
+use stentor_hub::{ContentType, Draft, Filter, Pattern};
+use stentor_io::{Backend, Faults, Rng};
+
+/// What is published to.
+const TOPICS: [&str; 6] = ["/open/a", "/team/a", "/team/b", "/user/1", "/user/2", "/locked/a"];
+
+/// What is asked for.
+const FILTERS: [&str; 12] = [
+    "/open/a",
+    "/team/a",
+    "/team/b",
+    "/user/1",
+    "/user/2",
+    "/locked/a",
+    "/**",
+    "/*/a",
+    "/team/*",
+    "/user/**",
+    "/locked/*",
+    "/none/*",
+];
+
+/// Patterns that ask their readers for a token, in each set of rules.
+const RULES: [&[&str]; 3] =
+    [&["/team/**", "/user/*", "/locked/**"], &["/**"], &["/locked/**", "/user/1"]];
+
+/// A token: what it is sent as, the hash of that, what it reads and publishes, how long it lasts.
+struct Token {
+    secret: &'static str,
+    sha256: &'static str,
+    read: &'static [&'static str],
+    publish: &'static [&'static str],
+    lasts_s: Option<u64>,
+}
+
+const TOKENS: [Token; 5] = [
+    Token {
+        secret: "sim_wide",
+        sha256: "ce3827f031b3f9f3065bb9530ff11cc0cb7de49c9ac37ccab4def97fdcc42165",
+        read: &["/**"],
+        publish: &[],
+        lasts_s: None,
+    },
+    Token {
+        secret: "sim_team",
+        sha256: "06fd573aee7c62340a9d2d7a8b565ac680a879c681f7fb3ac25dcb682b1ac868",
+        read: &["/team/*"],
+        publish: &[],
+        lasts_s: None,
+    },
+    Token {
+        secret: "sim_user",
+        sha256: "3b75b1b97848a8fea44c7cde6de0183af55b2e5a1fd6acdfe6b6386af4eba62a",
+        read: &["/user/1", "/open/*"],
+        publish: &[],
+        lasts_s: Some(40),
+    },
+    Token {
+        secret: "sim_short",
+        sha256: "9def2465b97ca233444905dc28745fa6d4335776d11746339145a54b142eef99",
+        read: &["/team/*"],
+        publish: &["/team/*"],
+        lasts_s: Some(3),
+    },
+    Token {
+        secret: "sim_write",
+        sha256: "b605846c70c207e824fd48446d09fb559ca1ffd7644b8dce308fd3acd02575fc",
+        read: &["/locked/a"],
+        publish: &["/open/*", "/locked/*"],
+        lasts_s: None,
+    },
+];
+
+/// What a client brings: nothing, one of the tokens, or one that nobody made.
+type Brought = Option<usize>;
+const UNKNOWN: usize = TOKENS.len();
+
+/// What held from some moment on.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    rules: usize,
+    /// A token that is not among the keys.
+    without: Option<usize>,
+    now_s: u64,
+}
+
+impl State {
+    fn is_private(&self, topic: &str) -> bool {
+        RULES[self.rules].iter().any(|rule| Pattern::parse(rule).unwrap().matches(topic))
+    }
+
+    fn is_good(&self, token: usize, start_s: u64) -> bool {
+        let lasts = |token: usize| TOKENS[token].lasts_s.is_none_or(|s| self.now_s < start_s + s);
+        token < UNKNOWN && self.without != Some(token) && lasts(token)
+    }
+
+    fn sees(&self, brought: Brought, topic: &str, start_s: u64) -> bool {
+        let allows = |token: usize| patterns(TOKENS[token].read).matches(topic);
+        let may = brought.is_some_and(|token| self.is_good(token, start_s) && allows(token));
+        !self.is_private(topic) || may
+    }
+}
+
+fn patterns(texts: &[&str]) -> Patterns {
+    Patterns::parse(texts.iter().copied()).unwrap()
+}
+
+/// The token of the configuration.
+fn configured(token: &Token, start_s: u64) -> StaticToken {
+    let byte = |at: usize| u8::from_str_radix(&token.sha256[2 * at..2 * at + 2], 16).unwrap();
+    StaticToken {
+        name: token.secret.to_owned(),
+        sha256: std::array::from_fn(byte),
+        permissions: Permissions { publish: patterns(token.publish), read: patterns(token.read) },
+        expires_unix_s: token.lasts_s.map(|s| start_s + s),
+    }
+}
+
+fn settings(state: State, start_s: u64) -> Settings {
+    let mut settings = patient();
+    let of = |pattern: &&str| TopicAccess {
+        pattern: Pattern::parse(pattern).unwrap(),
+        read: Readers::Token,
+        publish: Publishers::Token,
+    };
+    settings.access.topics = TopicRules::new(RULES[state.rules].iter().map(of));
+    settings.access.cookie = Some("auth".to_owned());
+    let kept = TOKENS.iter().enumerate().filter(|(token, _)| state.without != Some(*token));
+    settings.tokens.tokens = kept.map(|(_, token)| configured(token, start_s)).collect();
+    settings
+}
+
+/// How a client reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Events,
+    Frames,
+    /// `stentor.v1`, by which it may renew its token.
+    Commands,
+    /// A long-poll of many, and of one.
+    Polls,
+    Poll,
+    Value,
+    Values,
+    Put,
+}
+
+const WAYS: [Way; 8] = [
+    Way::Events,
+    Way::Frames,
+    Way::Commands,
+    Way::Polls,
+    Way::Poll,
+    Way::Value,
+    Way::Values,
+    Way::Put,
+];
+
+/// A request, and what has come of it.
+struct Reader {
+    way: Way,
+    filters: Vec<&'static str>,
+    brought: Brought,
+    /// A token that may have taken its place.
+    renewed: Option<usize>,
+    connection: Client,
+    worker: usize,
+    /// The state in which it asked.
+    since: usize,
+    input: Vec<u8>,
+    /// By topic, the newest mark.
+    seen: BTreeMap<&'static str, u64>,
+    /// It was let in.
+    is_open: bool,
+    is_stalled: bool,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Reader { way, filters, brought, renewed, since, seen, is_open, .. } = self;
+        write!(f, "{way:?} {filters:?} {brought:?} {renewed:?} {since} {seen:?} {is_open} ")?;
+        f.write_str(&String::from_utf8_lossy(&self.input))
+    }
+}
+
+/// A message.
+struct Published {
+    topic: &'static str,
+    state: usize,
+    at_s: u64,
+}
+
+struct Stage {
+    world: World,
+    rng: Rng,
+    states: Vec<State>,
+    start_s: u64,
+    messages: Vec<Published>,
+    newest: BTreeMap<&'static str, u64>,
+    readers: Vec<Reader>,
+    hand_overs: HandOvers,
+}
+
+/// One seed from the beginning to the end.
+pub(super) fn run(seed: u64) {
+    let mut stage = Stage::new(seed);
+    for _ in 0..40 + stage.rng.below(300) {
+        stage.act();
+        stage.turn();
+    }
+    stage.come_to_rest();
+    stage.check_rest();
+    for reader in std::mem::take(&mut stage.readers) {
+        stage.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));
+    }
+    stage.world.settle();
+    stage.sleep(super::PATIENCE_MS);
+    stage.world.settle();
+    stage.world.check_nothing_is_left();
+    let totals = stage.world.totals();
+    assert_eq!((totals.readers_by_token, totals.permission_sets), (0, 0));
+}
+
+impl Stage {
+    fn new(seed: u64) -> Stage {
+        let mut rng = Rng::new(seed);
+        // A connection that breaks tells nothing of why a stream ends.
+        let faults = Faults { reset_per_10_000: 0, ..faults(&mut rng) };
+        let parts = Parts { late: None, ..Parts::of_seed(seed, &mut rng, &[0]) };
+        let first = State { rules: rng.below(RULES.len()), without: None, now_s: 0 };
+        let probe = World::of(Parts::default(), 1, super::kind(), patient());
+        let start_s = probe.sim.unix_s();
+        let first = State { now_s: start_s, ..first };
+        let world = World::of(parts, seed ^ 0x5eed, faults, settings(first, start_s));
+        let mut stage = Stage {
+            world,
+            rng,
+            states: vec![first],
+            start_s,
+            messages: Vec::new(),
+            newest: BTreeMap::new(),
+            readers: Vec::new(),
+            hand_overs: HandOvers::new(seed),
+        };
+        for topic in TOPICS {
+            stage.publish(topic);
+        }
+        stage
+    }
+
+    fn now_s(&self) -> u64 {
+        self.world.sim.unix_s()
+    }
+
+    fn publish(&mut self, topic: &'static str) {
+        let mark = self.messages.len() as u64;
+        let (state, at_s) = (self.states.len() - 1, self.now_s());
+        self.messages.push(Published { topic, state, at_s });
+        self.newest.insert(topic, mark);
+        let draft = Draft::new(format!("#{mark}#").into_bytes());
+        self.world.publish_draft(topic, draft.with_content_type(ContentType::TEXT));
+    }
+
+    fn act(&mut self) {
+        match self.rng.below(100) {
+            0..30 => {
+                let topic = TOPICS[self.rng.below(TOPICS.len())];
+                self.publish(topic);
+            }
+            30..45 if self.readers.len() < 12 => self.ask(),
+            45..48 => self.change(),
+            48..52 => {
+                let ms = [50, 900, 2_500][self.rng.below(3)];
+                self.sleep(ms);
+            }
+            52..56 => self.renew(),
+            56..60 if !self.readers.is_empty() => {
+                let at = self.rng.below(self.readers.len());
+                let reader = &mut self.readers[at];
+                reader.is_stalled = !reader.is_stalled;
+                let (connection, stalls) = (reader.connection, reader.is_stalled);
+                self.world.at(reader.worker, |world| world.sim.stall(connection, stalls));
+            }
+            60..63 if !self.readers.is_empty() => {
+                let at = self.rng.below(self.readers.len());
+                let reader = self.readers.swap_remove(at);
+                self.world.at(reader.worker, |world| world.sim.reset_client(reader.connection));
+            }
+            _ => {}
+        }
+    }
+
+    fn sleep(&mut self, ms: u64) {
+        for index in 0..self.world.workers() {
+            self.world.at(index, |world| world.sim.sleep(ms));
+        }
+        let last = self.states[self.states.len() - 1];
+        self.states.push(State { now_s: self.now_s(), ..last });
+    }
+
+    /// Rules or keys change, or both.
+    fn change(&mut self) {
+        let last = self.states[self.states.len() - 1];
+        let rules = if self.rng.percent(60) { self.rng.below(RULES.len()) } else { last.rules };
+        let without = match self.rng.below(3) {
+            0 => last.without,
+            1 => None,
+            _ => Some(self.rng.below(TOKENS.len())),
+        };
+        let state = State { rules, without, now_s: self.now_s() };
+        self.states.push(state);
+        let settings = Arc::new(settings(state, self.start_s));
+        let keys = keys::load(&settings.tokens).unwrap();
+        self.world.settings = Arc::clone(&settings);
+        self.world.shared.set_keys(Arc::clone(&keys));
+        for index in 0..self.world.workers() {
+            self.world.at(index, |world| {
+                let World { worker, sim, .. } = world;
+                worker.execute(sim, Order::Keys(Arc::clone(&keys)));
+                worker.execute(sim, Order::Reload(Arc::clone(&settings)));
+            });
+        }
+    }
+
+    /// A client asks for something.
+    fn ask(&mut self) {
+        let rng = &mut self.rng;
+        let way = WAYS[rng.below(WAYS.len())];
+        let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
+        let filters: Vec<_> = match (is_many, way) {
+            (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
+            (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
+            _ => vec![TOPICS[rng.below(TOPICS.len())]],
+        };
+        let brought = match rng.below(10) {
+            0..3 => None,
+            3 => Some(UNKNOWN),
+            _ => Some(rng.below(TOKENS.len())),
+        };
+        let secret = brought.map(|token| TOKENS.get(token).map_or("unknown", |one| one.secret));
+        let place = rng.below(3);
+        let (mut fields, mut query) = (String::new(), Vec::new());
+        match (secret, place) {
+            (Some(secret), 0) => fields += &format!("authorization: bearer {secret}\r\n"),
+            (Some(secret), 1) => fields += &format!("Cookie: a=b; auth={secret}\r\n"),
+            (Some(secret), _) => query.push(format!("token={secret}")),
+            (None, _) => {}
+        }
+        let is_page = matches!(way, Way::Commands | Way::Polls) || filters.len() > 1;
+        if is_page || filters[0].contains('*') {
+            query.extend(filters.iter().map(|filter| format!("topic={filter}")));
+        }
+        if matches!(way, Way::Polls | Way::Poll) {
+            query.push(format!("wait={}", [0, 1, 5][rng.below(3)]));
+        }
+        if matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(40) {
+            let seq = rng.next_u64() % self.world.shared.hub.seq();
+            query.push(
+                ["since=earliest".to_owned(), format!("since=0badcafe-{seq}")][rng.below(2)]
+                    .clone(),
+            );
+        }
+        let path = match way {
+            Way::Values => "/-/values",
+            _ if is_page || filters[0].contains('*') => "/-/events",
+            _ => filters[0],
+        };
+        fields += match way {
+            Way::Events => "Accept: text/event-stream\r\n",
+            Way::Frames | Way::Commands => HANDSHAKE,
+            Way::Put => "Content-Length: 4\r\n",
+            _ => "",
+        };
+        fields += if way == Way::Commands { "Sec-WebSocket-Protocol: stentor.v1\r\n" } else { "" };
+        let method = if way == Way::Put { "PUT" } else { "GET" };
+        let body = if way == Way::Put { "#####"[..4].to_owned() } else { String::new() };
+        let query = query.join("&");
+        let request = format!("{method} {path}?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
+        let worker = self.rng.below(self.world.workers());
+        let connection = self.world.at(worker, |world| {
+            let connection = world.sim.connect(PUBLIC);
+            world.sim.write(connection, request.as_bytes());
+            connection
+        });
+        let since = self.states.len() - 1;
+        self.readers.push(Reader {
+            way,
+            filters,
+            brought,
+            renewed: None,
+            connection,
+            worker,
+            since,
+            input: Vec::new(),
+            seen: BTreeMap::new(),
+            is_open: false,
+            is_stalled: false,
+        });
+    }
+
+    /// A client that may sends another token.
+    fn renew(&mut self) {
+        let may = |reader: &&mut Reader| {
+            reader.way == Way::Commands && reader.is_open && reader.renewed.is_none()
+        };
+        let Some(reader) = self.readers.iter_mut().find(may) else { return };
+        let token = self.rng.below(TOKENS.len() + 1);
+        let secret = TOKENS.get(token).map_or("unknown", |one| one.secret);
+        let mut out = Vec::new();
+        put_text(&mut out, &mut self.rng, format!("{{\"token\":\"{secret}\"}}").as_bytes());
+        put_frame(&mut out, &mut self.rng, PING, true, b"");
+        reader.renewed = Some(token);
+        let connection = reader.connection;
+        self.world.at(reader.worker, |world| world.sim.write(connection, &out));
+    }
+
+    fn turn(&mut self) -> bool {
+        self.hand_overs.play(&mut self.world);
+        let is_busy = self.world.turn();
+        let now_s = self.now_s();
+        let last = self.states[self.states.len() - 1];
+        if last.now_s != now_s {
+            self.states.push(State { now_s, ..last });
+        }
+        let mut index = 0;
+        while index < self.readers.len() {
+            if self.hear(index) {
+                index += 1;
+            } else {
+                let reader = self.readers.swap_remove(index);
+                let finish = |world: &mut World| world.sim.finish_client(reader.connection);
+                self.world.at(reader.worker, finish);
+            }
+        }
+        is_busy
+    }
+
+    /// Judges what has come to a client. Returns whether it goes on.
+    fn hear(&mut self, index: usize) -> bool {
+        let reader = &mut self.readers[index];
+        let connection = reader.connection;
+        let (bytes, ended, is_cut) = self.world.at(reader.worker, |world| {
+            let ended = world.sim.ended(connection);
+            (world.sim.read(connection), ended, world.sim.was_reset(connection))
+        });
+        reader.input.extend(&bytes);
+        let Stage { readers, messages, states, start_s, .. } = self;
+        let reader = &mut readers[index];
+        for mark in marks(&reader.input) {
+            let Published { topic, state, at_s } = messages[mark as usize];
+            let from = state.max(reader.since);
+            let sees = |brought| {
+                states[from..].iter().any(|state| {
+                    let state = State { now_s: state.now_s.max(at_s), ..*state };
+                    state.sees(brought, topic, *start_s)
+                })
+            };
+            let may = sees(reader.brought) || reader.renewed.is_some_and(|token| sees(Some(token)));
+            assert!(may, "#{mark}# of {topic} reached one who may not see it: {reader:?}");
+            let newest = reader.seen.entry(topic).or_default();
+            *newest = (*newest).max(mark);
+        }
+        let is_hidden = |topic: &&&str| {
+            let tokens = [Some(reader.brought), reader.renewed.map(Some)];
+            let is_seen = |state: &State| {
+                tokens.iter().flatten().any(|&brought| state.sees(brought, topic, *start_s))
+            };
+            let asked = reader.filters.contains(*topic);
+            let ever = states[reader.since..].iter().any(is_seen);
+            !asked && !ever && contains(&reader.input, topic)
+        };
+        let shown = TOPICS.iter().find(is_hidden);
+        assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
+        if !reader.is_open {
+            self.judge_answer(index, ended, is_cut)
+        } else if ended {
+            self.judge_end(index, is_cut);
+            false
+        } else {
+            true
+        }
+    }
+
+    /// Whether what was answered may be.
+    fn judge_answer(&mut self, index: usize, ended: bool, is_cut: bool) -> bool {
+        let Stage { readers, states, start_s, .. } = self;
+        let reader = &mut readers[index];
+        let Some(status) = status_of(&reader.input) else {
+            assert!(!ended || is_cut, "no answer: {reader:?}");
+            if ended {
+                self.judge_end(index, is_cut);
+            }
+            return !ended;
+        };
+        let states = &states[reader.since..];
+        let ever = |holds: &dyn Fn(&State) -> bool| states.iter().any(holds);
+        let sees = |state: &State, topic: &str| state.sees(reader.brought, topic, *start_s);
+        let is_wanted = |topic: &str| {
+            reader.filters.iter().any(|filter| Filter::parse(filter).unwrap().matches(topic))
+        };
+        // A pattern of which no topic is private by any rule may mean others.
+        let is_open = |state: &State| {
+            reader.filters.iter().any(|filter| {
+                let pattern = Pattern::parse(filter).unwrap();
+                let whole = RULES[state.rules].iter().any(|rule| {
+                    let rule = patterns(&[rule]);
+                    rule.coverage(&Filter::Pattern(pattern.clone()))
+                        == stentor_access::Coverage::Whole
+                });
+                !whole
+            })
+        };
+        let some = |state: &State| {
+            topics().any(|topic| is_wanted(topic) && sees(state, topic)) || is_open(state)
+        };
+        let all = |state: &State| topics().all(|topic| !is_wanted(topic) || sees(state, topic));
+        let is_good =
+            |state: &State| reader.brought.is_some_and(|token| state.is_good(token, *start_s));
+        let may = match (reader.way, status) {
+            (Way::Put, 405) => reader.brought.is_none(),
+            (Way::Put, 401) => ever(&|state| reader.brought.is_some() && !is_good(state)),
+            (Way::Put, 403) => ever(&is_good),
+            (Way::Put, 200 | 201) => ever(&|state| {
+                let topic = reader.filters[0];
+                let allows = |token: usize| patterns(TOKENS[token].publish).matches(topic);
+                is_good(state) && reader.brought.is_some_and(allows) && state.is_private(topic)
+            }),
+            // Held by a token that it did not need then.
+            (Way::Poll | Way::Polls, 401) => {
+                let first = states[0].rules;
+                ever(&|state| !all(state) || state.rules != first) || expires(reader.brought)
+            }
+            // What is subscribed to later would take it.
+            (Way::Commands, 401) => ever(&|state| !is_good(state)),
+            (_, 401) => ever(&|state| !is_good(state) && !all(state)) || expires(reader.brought),
+            (_, 403) => ever(&|state| is_good(state) && !all(state)),
+            (Way::Values, 200) => ever(&all),
+            (Way::Polls, 200 | 204) | (Way::Events | Way::Frames | Way::Commands, 200 | 101) => {
+                ever(&some)
+            }
+            (_, 200 | 204 | 304 | 404) => ever(&all),
+            _ => false,
+        };
+        assert!(may, "{status}: {reader:?} {states:?}");
+        if matches!(reader.way, Way::Events | Way::Frames | Way::Commands) && status < 400 {
+            reader.is_open = true;
+            return true;
+        }
+        // Bodies come behind their heads.
+        take_answer(&mut reader.input.clone()).is_none() && !ended
+    }
+
+    /// A stream has ended: that must have had a reason, and have been said.
+    fn judge_end(&self, index: usize, is_cut: bool) {
+        let reader = &self.readers[index];
+        let last = self.states[self.states.len() - 1];
+        let tokens = [reader.brought, reader.renewed];
+        let is_bad = |token: &usize| {
+            self.states[reader.since..].iter().any(|state| !state.is_good(*token, self.start_s))
+        };
+        let has_bad = tokens.iter().flatten().any(is_bad);
+        let rules_changed =
+            self.states[reader.since..].iter().any(|state| state.rules != last.rules)
+                || self.states[reader.since].rules != last.rules;
+        assert!(has_bad || rules_changed, "a stream ended without a reason: {reader:?}");
+        let is_told = match reader.way {
+            Way::Events => contains(&reader.input, "event: expired"),
+            _ => reader.input.windows(2).any(|pair| pair == 4401_u16.to_be_bytes()),
+        };
+        // One that is blocked when rules or keys change is cut.
+        assert!(is_told || is_cut, "nothing was said: {reader:?}");
+    }
+
+    fn come_to_rest(&mut self) {
+        for reader in &mut self.readers {
+            reader.is_stalled = false;
+            let connection = reader.connection;
+            self.world.at(reader.worker, |world| world.sim.stall(connection, false));
+        }
+        let mut idle_turns = 0;
+        for _ in 0..100_000 {
+            idle_turns = if self.turn() { 0 } else { idle_turns + 1 };
+            if idle_turns > 200 {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// At rest nobody reads who may not, and whoever may has the newest.
+    fn check_rest(&self) {
+        let state = self.states[self.states.len() - 1];
+        for reader in self.readers.iter().filter(|reader| reader.is_open) {
+            let sees = |topic: &str| {
+                let by = |brought| state.sees(brought, topic, self.start_s);
+                (by(reader.brought), reader.renewed.map(|token| by(Some(token))))
+            };
+            for (topic, newest) in &self.newest {
+                let is_wanted = |filter: &&str| Filter::parse(filter).unwrap().matches(topic);
+                if !reader.filters.iter().any(is_wanted) {
+                    continue;
+                }
+                let has_it = reader.seen.get(topic) == Some(newest);
+                let is_told = contains(&reader.input, "uncovered");
+                match sees(topic) {
+                    (true, None | Some(true)) => {
+                        assert!(has_it || is_told, "#{newest}# of {topic} is missing: {reader:?}");
+                    }
+                    (false, None | Some(false)) => {
+                        assert!(is_told, "nothing was said of {topic}: {reader:?}");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Those that are published to, and one that never is.
+fn topics() -> impl Iterator<Item = &'static str> {
+    TOPICS.into_iter().chain(["/none/x"])
+}
+
+/// Whether a held answer of that token may come to be refused by the time alone.
+fn expires(brought: Brought) -> bool {
+    brought.is_some_and(|token| TOKENS.get(token).is_none_or(|token| token.lasts_s.is_some()))
+}
+
+/// All marks that stand in what was received.
+fn marks(bytes: &[u8]) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut pieces = bytes.split(|&byte| byte == b'#');
+    pieces.next();
+    let mut pieces = pieces.peekable();
+    while let Some(piece) = pieces.next() {
+        // What is not closed yet may go on.
+        let is_closed = pieces.peek().is_some();
+        let digits = std::str::from_utf8(piece).ok().and_then(|text| text.parse().ok());
+        if let Some(mark) = digits.filter(|_| is_closed) {
+            found.push(mark);
+        }
+    }
+    found
+}
+
+fn status_of(input: &[u8]) -> Option<u16> {
+    let text = input.strip_prefix(b"HTTP/1.1 ")?;
+    memchr::memmem::find(input, b"\r\n\r\n")?;
+    std::str::from_utf8(&text[..3]).ok()?.parse().ok()
+}
+
+fn contains(input: &[u8], text: &str) -> bool {
+    memchr::memmem::find(input, text.as_bytes()).is_some()
+}
+
+const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+/// The control listener reads what is private, and tokens do not matter there.
+#[test]
+fn operators_read_what_is_private() {
+    let first = State { rules: 0, without: None, now_s: 0 };
+    let mut world = World::new(1, super::kind(), settings(first, 0));
+    world.publish("/team/a", b"secret".to_vec(), ContentType::TEXT);
+    let get = b"GET /team/a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    let (_, answer) = world.ask(CONTROL, get);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("secret"), "{answer}");
+    let (_, answer) = world.ask(PUBLIC, get);
+    assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains("secret"), "{answer}");
+}

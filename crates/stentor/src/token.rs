@@ -1,0 +1,201 @@
+//! `stentor token`: makes tokens, and says what one allows.
+
+use std::fmt::Write;
+use std::io::{IsTerminal, Read, Write as _, stderr, stdin};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use stentor_access::{Grant, Patterns, Permissions, Secret, StaticToken, fetch_once, load};
+use stentor_server::config::{Settings, date_of, parse_moment, parse_period_s, token_table};
+use stentor_server::unix_s;
+
+use crate::Failure;
+use crate::args::usage;
+
+/// Make a token, or say what one allows
+///
+/// docs/access.md says what tokens are for.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum TokenCommand {
+    /// Make a token with a new secret
+    ///
+    /// Standard output gets the lines that belong in the configuration, which hold only the hash
+    /// of the secret. The secret itself is for the holder of the token: it goes to standard error,
+    /// this once, and nothing can bring it back.
+    New {
+        /// What the log calls its holder [default: one from the hash]
+        #[arg(long)]
+        name: Option<String>,
+        /// Topics that it may publish to: a topic or a pattern such as '/scores/**'; may be
+        /// repeated
+        #[arg(long, value_name = "PATTERN")]
+        publish: Vec<String>,
+        /// Topics that it may read; may be repeated
+        #[arg(long, value_name = "PATTERN")]
+        read: Vec<String>,
+        /// From when on it is not good any more: a date, a moment such as 2027-12-31T12:00:00Z, or
+        /// how long from now on, such as 90d [default: never]
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+    },
+    /// Say what a token allows under a configuration, or why it is refused
+    ///
+    /// Keys are read, and fetched, as a server with this configuration would. Exit code 1 if the
+    /// token is refused; the reason is for the owner of the server, who tells it on with care.
+    Check {
+        /// The token; - reads it from standard input, where no list of processes shows it
+        #[arg(default_value = "-")]
+        token: String,
+        /// Configuration file (TOML)
+        #[arg(short, long, value_name = "FILE", env = "STENTOR_CONFIG")]
+        config: Option<PathBuf>,
+    },
+}
+
+pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
+    match &args.command {
+        TokenCommand::New { name, publish, read, expires } => {
+            let secret = Secret::make().map_err(Failure::Failed)?;
+            let token = token(&secret, name.as_deref(), publish, read, expires.as_deref())?;
+            let lines = token_table(&token);
+            // Whatever a configuration would refuse is refused here.
+            Settings::from_toml(&lines, "token").map_err(usage)?.validate().map_err(usage)?;
+            crate::print(&lines)?;
+            // Alone in a file or a variable, with a word for who looks at it.
+            let shown = match stderr().is_terminal() {
+                true => format!("\nThe secret, which is shown this once:\n\n{}\n", secret.as_str()),
+                false => format!("{}\n", secret.as_str()),
+            };
+            crate::written(stderr().write_all(shown.as_bytes()))
+        }
+        TokenCommand::Check { token, config } => check(token, config.as_ref()),
+    }
+}
+
+fn token(
+    secret: &Secret,
+    name: Option<&str>,
+    publish: &[String],
+    read: &[String],
+    expires: Option<&str>,
+) -> Result<StaticToken, Failure> {
+    if publish.is_empty() && read.is_empty() {
+        return Err(usage("say by --publish and --read what the token is for"));
+    }
+    let patterns = |texts: &[String]| Patterns::parse(texts.iter().map(String::as_str));
+    let permissions = Permissions {
+        publish: patterns(publish).map_err(usage)?,
+        read: patterns(read).map_err(usage)?,
+    };
+    let sha256 = secret.sha256();
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => {
+            let hex: String = sha256[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("token-{hex}")
+        }
+    };
+    let expires_unix_s = expires.map(|text| expiry(text, unix_s())).transpose().map_err(usage)?;
+    Ok(StaticToken { name, sha256, permissions, expires_unix_s })
+}
+
+/// A moment, or a period from now on.
+fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
+    if let Ok(period_s) = parse_period_s(text) {
+        return Ok(now_unix_s.saturating_add(period_s));
+    }
+    let moment = parse_moment(text)
+        .map_err(|error| format!("--expires: {error}, or a period such as \"90d\""))?;
+    if moment <= now_unix_s {
+        return Err(format!("--expires: {text} is over"));
+    }
+    Ok(moment)
+}
+
+fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let settings = Settings::load(config.map(PathBuf::as_path), environment).map_err(usage)?;
+    settings.validate().map_err(usage)?;
+    let mut text = String::new();
+    let token = match token {
+        "-" => {
+            let read = stdin().lock().take(TOKEN_INPUT_MAX).read_to_string(&mut text);
+            read.map_err(|error| Failure::Failed(format!("standard input: {error}")))?;
+            text.trim()
+        }
+        token => token,
+    };
+    let fetched = fetch_once(&settings.tokens.jwt).map_err(Failure::Failed)?;
+    let loaded = load(&settings.tokens, &fetched).map_err(usage)?;
+    let now = unix_s();
+    match loaded.keys.verify(token, now) {
+        Ok(grant) => crate::print(&summary(&grant, now)),
+        Err(refused) => {
+            let why = loaded.keys.why(token, now).unwrap_or_else(|| refused.to_string());
+            Err(Failure::Failed(format!("refused: {why}")))
+        }
+    }
+}
+
+fn summary(grant: &Grant, now_unix_s: u64) -> String {
+    let mut text = String::from("good\n");
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {name:<8} {value}");
+    };
+    let list = |patterns: &Patterns| match patterns.is_empty() {
+        true => "nothing".to_owned(),
+        false => patterns.iter().collect::<Vec<_>>().join(", "),
+    };
+    line("holder", grant.holder.to_string());
+    line("publish", list(&grant.permissions.publish));
+    line("read", list(&grant.permissions.read));
+    line(
+        "expires",
+        match grant.expires_unix_s {
+            Some(expires) => {
+                let left = expires.saturating_sub(now_unix_s);
+                format!("{}, in {left} s", date_of(expires))
+            }
+            None => "never".to_owned(),
+        },
+    );
+    text
+}
+
+/// More than any token, so that one that is too long is called that.
+const TOKEN_INPUT_MAX: u64 = 64 * 1024;
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor token new --name scores --publish '/scores/**' --expires 90d >> stentor.toml
+  stentor token check -c stentor.toml < secret.txt";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_is_a_moment_or_a_period() {
+        let now = 1_800_000_000;
+        for (text, expected) in [
+            ("90d", Ok(now + 90 * 86_400)),
+            ("2h", Ok(now + 7_200)),
+            ("60", Ok(now + 60)),
+            ("2027-01-31", Ok(1_801_353_600)),
+            ("2027-01-31T12:00:00Z", Ok(1_801_353_600 + 43_200)),
+        ] {
+            assert_eq!(expiry(text, now), expected, "{text}");
+        }
+        assert!(expiry("2020-01-01", now).unwrap_err().contains("is over"));
+        assert!(expiry("soon", now).unwrap_err().contains("is not a date such as"));
+    }
+}
