@@ -7,8 +7,8 @@
 //! says as well that what may be seen comes, that what may not be is told of, that a stream does
 //! not outlive its token, and that none ends without a reason.
 //!
-//! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be seen
-//! if it could be at some moment between its publishing, or the client's request if that is later,
+//! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be
+//! seen if it could be at some moment between its publishing, or the client's request if that is later,
 //! and its arrival: what was on its way when the rules changed is not called back.
 
 use super::codec::{PING, put_frame, put_text, take_answer};
@@ -273,8 +273,20 @@ impl Stage {
         stage
     }
 
+    /// The time of the worker whose clock is last: no token has ended that is good then.
     fn now_s(&self) -> u64 {
-        self.world.sim.unix_s()
+        self.times_s().min().unwrap()
+    }
+
+    /// The time of the one whose clock is first.
+    fn latest(&self) -> State {
+        let last = self.states[self.states.len() - 1];
+        State { now_s: self.times_s().max().unwrap(), ..last }
+    }
+
+    fn times_s(&self) -> impl Iterator<Item = u64> {
+        let others = self.world.others.iter().map(|other| other.sim.unix_s());
+        others.chain([self.world.sim.unix_s()])
     }
 
     fn publish(&mut self, topic: &'static str) {
@@ -350,13 +362,7 @@ impl Stage {
     /// A client asks for something.
     fn ask(&mut self) {
         let rng = &mut self.rng;
-        let way = WAYS[rng.below(WAYS.len())];
-        let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
-        let filters: Vec<_> = match (is_many, way) {
-            (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
-            (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
-            _ => vec![TOPICS[rng.below(TOPICS.len())]],
-        };
+        let (way, filters) = wanted(rng);
         let brought = match rng.below(10) {
             0..3 => None,
             3 => Some(UNKNOWN),
@@ -508,6 +514,7 @@ impl Stage {
 
     /// Whether what was answered may be.
     fn judge_answer(&mut self, index: usize, ended: bool, is_cut: bool) -> bool {
+        let latest = self.latest();
         let Stage { readers, states, start_s, .. } = self;
         let reader = &mut readers[index];
         let Some(status) = status_of(&reader.input) else {
@@ -517,7 +524,7 @@ impl Stage {
             }
             return !ended;
         };
-        let states = &states[reader.since..];
+        let states = [&states[reader.since..], &[latest]].concat();
         let ever = |holds: &dyn Fn(&State) -> bool| states.iter().any(holds);
         let sees = |state: &State, topic: &str| state.sees(reader.brought, topic, *start_s);
         let is_wanted = |topic: &str| {
@@ -580,8 +587,10 @@ impl Stage {
         let reader = &self.readers[index];
         let last = self.states[self.states.len() - 1];
         let tokens = [reader.brought, reader.renewed];
+        let latest = self.latest();
         let is_bad = |token: &usize| {
-            self.states[reader.since..].iter().any(|state| !state.is_good(*token, self.start_s))
+            let mut states = self.states[reader.since..].iter().chain([&latest]);
+            states.any(|state| !state.is_good(*token, self.start_s))
         };
         let has_bad = tokens.iter().flatten().any(is_bad);
         let rules_changed =
@@ -639,6 +648,18 @@ impl Stage {
             }
         }
     }
+}
+
+/// What a client asks for.
+fn wanted(rng: &mut Rng) -> (Way, Vec<&'static str>) {
+    let way = WAYS[rng.below(WAYS.len())];
+    let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
+    let filters: Vec<_> = match (is_many, way) {
+        (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
+        (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
+        _ => vec![TOPICS[rng.below(TOPICS.len())]],
+    };
+    (way, filters)
 }
 
 /// Those that are published to, and one that never is.
