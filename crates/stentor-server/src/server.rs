@@ -193,7 +193,6 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
     let hub = empty_hub(&settings, epoch, recovery.is_some());
     let store = recovery.is_some().then(|| Arc::new(StoreState::new(settings.store.keep)));
     check_files(&settings)?;
-    let keys = keys::load(&settings.tokens).map_err(StartError::Keys)?;
     let (compressor, jobs) = Compressor::new();
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
@@ -204,7 +203,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
-        keys: Mutex::new(keys),
+        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
         wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers,

@@ -8,8 +8,8 @@
 //! not outlive its token, and that none ends without a reason.
 //!
 //! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be
-//! seen if it could be at some moment between its publishing, or the client's request if that is later,
-//! and its arrival: what was on its way when the rules changed is not called back.
+//! seen if it could be at some moment between its publishing, or the client's request if that is
+//! later, and its arrival: what was on its way when the rules changed is not called back.
 
 use super::codec::{PING, put_frame, put_text, take_answer};
 use super::handover::HandOvers;
