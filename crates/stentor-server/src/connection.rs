@@ -661,7 +661,7 @@ impl Connection {
             head_only: false,
             persistence,
             origin: None,
-            takes_cookies: false,
+            takes_cookies: cx.settings.access.cookie.is_some(),
             is_private: false,
         };
         cx.exchange_of(shape, self.ticket(peer))
