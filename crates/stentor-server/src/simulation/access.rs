@@ -192,6 +192,8 @@ struct Reader {
     worker: usize,
     /// The state in which it asked.
     since: usize,
+    /// It says that it has seen everything up to there.
+    cursor: u64,
     input: Vec<u8>,
     /// By topic, the newest mark.
     seen: BTreeMap<&'static str, u64>,
@@ -213,6 +215,7 @@ struct Published {
     topic: &'static str,
     state: usize,
     at_s: u64,
+    seq: u64,
 }
 
 struct Stage {
@@ -292,10 +295,11 @@ impl Stage {
     fn publish(&mut self, topic: &'static str) {
         let mark = self.messages.len() as u64;
         let (state, at_s) = (self.states.len() - 1, self.now_s());
-        self.messages.push(Published { topic, state, at_s });
         self.newest.insert(topic, mark);
         let draft = Draft::new(format!("#{mark}#").into_bytes());
-        self.world.publish_draft(topic, draft.with_content_type(ContentType::TEXT));
+        let draft = draft.with_content_type(ContentType::TEXT);
+        let seq = self.world.publish_draft(topic, draft).id.seq;
+        self.messages.push(Published { topic, state, at_s, seq });
     }
 
     fn act(&mut self) {
@@ -369,7 +373,7 @@ impl Stage {
             _ => Some(rng.below(TOKENS.len())),
         };
         let secret = brought.map(|token| TOKENS.get(token).map_or("unknown", |one| one.secret));
-        let place = rng.below(3);
+        let (place, mut cursor) = (rng.below(3), 0);
         let (mut fields, mut query) = (String::new(), Vec::new());
         match (secret, place) {
             (Some(secret), 0) => fields += &format!("authorization: bearer {secret}\r\n"),
@@ -385,11 +389,10 @@ impl Stage {
             query.push(format!("wait={}", [0, 1, 5][rng.below(3)]));
         }
         if matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(40) {
-            let seq = rng.next_u64() % self.world.shared.hub.seq();
-            query.push(
-                ["since=earliest".to_owned(), format!("since=0badcafe-{seq}")][rng.below(2)]
-                    .clone(),
-            );
+            cursor = rng.next_u64() % self.world.shared.hub.seq();
+            query.push(format!("since=0badcafe-{cursor}"));
+        } else if rng.percent(20) && matches!(way, Way::Events | Way::Commands) {
+            query.push("since=earliest".to_owned());
         }
         let path = match way {
             Way::Values => "/-/values",
@@ -422,6 +425,7 @@ impl Stage {
             connection,
             worker,
             since,
+            cursor,
             input: Vec::new(),
             seen: BTreeMap::new(),
             is_open: false,
@@ -478,7 +482,7 @@ impl Stage {
         let Stage { readers, messages, states, start_s, .. } = self;
         let reader = &mut readers[index];
         for mark in marks(&reader.input) {
-            let Published { topic, state, at_s } = messages[mark as usize];
+            let Published { topic, state, at_s, .. } = messages[mark as usize];
             let from = state.max(reader.since);
             let sees = |brought| {
                 states[from..].iter().any(|state| {
@@ -634,7 +638,8 @@ impl Stage {
                 if !reader.filters.iter().any(is_wanted) {
                     continue;
                 }
-                let has_it = reader.seen.get(topic) == Some(newest);
+                let is_old = self.messages[*newest as usize].seq <= reader.cursor;
+                let has_it = is_old || reader.seen.get(topic) == Some(newest);
                 let is_told = contains(&reader.input, "uncovered");
                 match sees(topic) {
                     (true, None | Some(true)) => {
