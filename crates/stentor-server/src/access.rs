@@ -536,5 +536,6 @@ const NOT_FOR_PUBLISHING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
 const COOKIE_ALONE: Refusal = Refusal::new(
     Status::FORBIDDEN,
-    "A cookie publishes only for a page of a listed origin: send the token as Authorization: Bearer.",
+    "A cookie publishes only for a page of a listed origin: send the token as Authorization: \
+     Bearer.",
 );

@@ -15,7 +15,7 @@
 mod writer;
 
 use crate::answers::Answered;
-use crate::config::{AccessFormat, AccessTarget};
+use crate::config::{AccessFormat, AccessTarget, Log};
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
 use crate::slab::Slab;
 use std::io::{self, Write};
@@ -73,6 +73,11 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
+    /// The log that is configured, if one is.
+    pub(crate) fn of(settings: &Log) -> Option<Arc<AccessLog>> {
+        settings.access.as_ref().map(|_| Arc::new(AccessLog::new(settings.access_format)))
+    }
+
     /// A log that nobody writes yet.
     pub(crate) fn new(format: AccessFormat) -> AccessLog {
         AccessLog {

@@ -501,14 +501,11 @@ impl Connection {
                 return used;
             }
         };
-        if self.is_tcp
-            && let Err(denied) = cx.may(self.role, Act::Ask(&request))
-        {
-            cx.stats.requests.add(1);
-            self.refuse_request(cx, peer, &denied.refusal, request.method == Method::Head);
-            return used;
-        }
-        if let Err(refusal) = cx.shared.may_answer(&request) {
+        let is_meant = match self.is_tcp {
+            true => cx.may(self.role, Act::Ask(&request)).map_err(|denied| denied.refusal),
+            false => Ok(()),
+        };
+        if let Err(refusal) = is_meant.and_then(|()| cx.shared.may_answer(&request)) {
             cx.stats.requests.add(1);
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
             return used;
@@ -664,7 +661,7 @@ impl Connection {
             head_only: false,
             persistence,
             origin: None,
-            takes_cookies: false,
+            takes_cookies: cx.settings.access.cookie.is_some(),
             is_private: false,
         };
         cx.exchange_of(shape, self.ticket(peer))

@@ -58,7 +58,7 @@ pub(crate) enum Awaits {
     /// Who `expects_value` knows one of the topic: that it is gone is a change as well.
     Change { request: RequestBuf, deadline_ms: u64, expects_value: bool },
     /// The commit of a change, and then what came of it.
-    Commit { is_deletion: bool, outcome: Option<Outcome> },
+    Commit { is_deletion: bool, outcome: Option<Outcome>, origin: Option<Box<[u8]>> },
     /// The commits of the last lines of a stream of messages.
     Commits(Box<Bulk>),
 }
@@ -162,6 +162,15 @@ impl Exchange<'_> {
             self.reply.shape.is_private |= self.visitor().is_private(topic);
         }
         Ok(())
+    }
+
+    /// The page that asked, when the answer is written later than its request was read: what is
+    /// listed still is said to it.
+    pub(crate) fn answer_to(&mut self, origin: Option<&[u8]>) {
+        let settings = self.settings;
+        let is_it = |listed: &&String| Some(listed.as_bytes()) == origin;
+        let listed = settings.cors.origins.iter().find(is_it);
+        self.reply.shape.origin = listed.map(String::as_bytes);
     }
 
     /// Refuses a request that is not allowed. It says the same whatever there is.

@@ -34,6 +34,7 @@ mod store;
 mod stream;
 mod timers;
 mod transport;
+mod user;
 mod worker;
 
 #[cfg(any(test, feature = "fuzz"))]

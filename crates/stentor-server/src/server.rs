@@ -17,6 +17,7 @@ use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::stats::Stats;
 use crate::store::{Loaded, StoreState, Writer, load};
+use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
@@ -192,19 +193,17 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
     let hub = empty_hub(&settings, epoch, recovery.is_some());
     let store = recovery.is_some().then(|| Arc::new(StoreState::new()));
     check_files(&settings)?;
-    let keys = keys::load(&settings.tokens).map_err(StartError::Keys)?;
     let (compressor, jobs) = Compressor::new();
-    let access = settings.log.access.as_ref();
     let shared = Arc::new(Shared {
         hub: Arc::new(hub),
         sequencer: sequencer(store.as_deref()),
         store,
         compressor,
         file_cache: Arc::new(FileCache::new()?),
-        access_log: access.map(|_| Arc::new(AccessLog::new(settings.log.access_format))),
+        access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
-        keys: Mutex::new(keys),
+        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
         wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers,
@@ -280,32 +279,6 @@ fn sequencer(store: Option<&StoreState>) -> Box<dyn Sequencer> {
         Some(store) => Box::new(Arc::clone(&store.intake)),
         None => Box::new(InMemory),
     }
-}
-
-/// Who the server is to be.
-fn user_named(name: &str) -> Result<User, StartError> {
-    match User::named(name) {
-        Ok(Some(user)) if user.is_root() => Err(StartError::User(format!(
-            "user '{name}' is root, and as root it would run without this setting: name a user \
-             that owns nothing of the host"
-        ))),
-        Ok(Some(user)) => Ok(user),
-        Ok(None) => Err(StartError::User(format!(
-            "there is no user '{name}' on this host (getent passwd lists those there are): make \
-             it (useradd --system {name}) or name another"
-        ))),
-        Err(error) => Err(StartError::User(format!("user '{name}' cannot be looked up: {error}"))),
-    }
-}
-
-/// Runs as that user from now on, on this thread and all that it starts.
-fn become_user(name: &str, user: &User) -> Result<(), StartError> {
-    user.become_for_good().map_err(|error| {
-        StartError::User(format!(
-            "this process cannot become user '{name}': {error}; start it as root, with \
-             CAP_SETUID and CAP_SETGID, or as that user"
-        ))
-    })
 }
 
 /// Whether all directories whose files are to be served can be opened.

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
              become (--user), or run it as one (docs/operating.md has a systemd unit)"
         );
     }
+    let asks_operators = settings.access.control_token;
     let mut server = lifecycle::start(settings)?;
     if let Some(user) = user {
         info!("running as user '{user}', without privileges");
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     for address in server.control() {
         info!("control listener at {address}");
         if let ControlAddress::Tcp(tcp) = address
-            && !tcp.ip().is_loopback()
+            && !(asks_operators || tcp.ip().is_loopback())
         {
             warn!("whoever can reach {tcp} can publish");
         }

@@ -24,7 +24,8 @@ impl Settings {
             || self.mounts.iter().any(|mount| mount.read == Readers::Token)
     }
 
-    /// Whether a file of this path, which is decoded, would be of a directory that asks for a token.
+    /// Whether a file of this path, which is decoded, would be of a directory that asks for a
+    /// token.
     pub(crate) fn is_private_file(&self, path: &str) -> bool {
         if !self.mounts.iter().any(|mount| mount.read == Readers::Token) {
             return false;

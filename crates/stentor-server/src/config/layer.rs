@@ -21,7 +21,7 @@ use super::forms::{
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use super::tokens::{self, JwtLayer, TokenLayer};
-use super::{AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
+use super::{Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -339,8 +339,7 @@ impl Layer {
         set(&mut settings.control_hosts, self.control_hosts, |many| {
             many.0.into_iter().map(|name| name.0).collect()
         });
-        set(&mut settings.access.control_token, self.control_token, |flag| flag);
-        set(&mut settings.access.cookie, self.access.cookie, |name| name.0.0);
+        self.access.apply(self.control_token, &mut settings.access);
         set(&mut settings.workers, self.workers, |count| to_usize(count.0));
         set(&mut settings.pin, self.pin, |flag| flag);
         set(&mut settings.user, self.user, |name| Some(name.0.0));
@@ -415,6 +414,13 @@ pub(super) fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(
 /// Where a bound is larger than the address space, it is cut to that: there is no more to fill.
 fn to_usize(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+impl AccessLayer {
+    fn apply(self, control_token: Option<bool>, access: &mut Access) {
+        set(&mut access.control_token, control_token, |flag| flag);
+        set(&mut access.cookie, self.cookie, |name| name.0.0);
+    }
 }
 
 impl RuleLayer {

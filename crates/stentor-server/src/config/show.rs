@@ -275,7 +275,8 @@ mod tests {
             [[lookup]]\npath = '/list='\ntopics = '/a/{name}'\nline = '{{{name}=\"{value}\"\\n'\n\
             [[lookup]]\npath = '/json='\ntopics = '/a/{name}'\n\
             leave_out = 'cache-control'\n\
-            [[static]]\nread = 'token'\nroot = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
+            [[static]]\nread = 'token'\n\
+            root = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
         let settings = Settings::from_toml(text, "f").unwrap();
         let printed = settings.to_toml();
         for expected in [

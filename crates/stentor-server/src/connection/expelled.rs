@@ -1,9 +1,9 @@
 //! Who may not read any more: the token has ended, its key is gone, or the rules are others.
 //!
-//! A token's end is a deadline as others are. Whatever else brings a reader back looks first whether
-//! it may read still, so nothing that was published later reaches it, however late the deadline is
-//! seen to. Once rules or keys have changed every reader is looked at again, some in each turn
-//! (`Worker::judge`); who has anything due before its turn is looked at then.
+//! A token's end is a deadline as others are. Whatever else brings a reader back looks first
+//! whether it may read still, so nothing that was published later reaches it, however late the
+//! deadline is seen to. Once rules or keys have changed every reader is looked at again, some in
+//! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
 use super::{Connection, Wait};
 use crate::access::{Act, Bearer, Denied, Visitor, listener};

@@ -82,7 +82,14 @@ impl Connection {
         if self.waits() {
             return Ok(());
         }
+        let mut answer = answer;
         let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.now_ms);
+        let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
+        if is_over && is_told && answer.is_none() {
+            // Nothing but that not all of it may be read.
+            cx.found.clear();
+            answer = Some(Answer::Many(self.reader.cursor));
+        }
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
             self.answer_poll(cx, peer, &answer);
         }
@@ -104,7 +111,8 @@ impl Connection {
         self.phase = if persistence.keep_alive { Phase::Open } else { Phase::Closing };
         let mut x = self.exchange(cx, peer, persistence);
         match awaits {
-            Awaits::Commit { is_deletion, outcome: Some(outcome) } => {
+            Awaits::Commit { is_deletion, outcome: Some(outcome), origin } => {
+                x.answer_to(origin.as_deref());
                 endpoint::publish::answer(&mut x, is_deletion, outcome);
             }
             Awaits::Commits(bulk) => bulk.report(&mut x),

@@ -46,6 +46,8 @@ pub(crate) struct Bulk {
     uncommitted_bytes: usize,
     /// The token by which they are published, if it takes one.
     by: Option<Arc<Grant>>,
+    /// The page that publishes, if it is listed.
+    origin: Option<Box<[u8]>>,
 }
 
 /// Lines that were applied.
@@ -102,14 +104,14 @@ struct Report<'a> {
 }
 
 // Nothing is packed with lines of which it is not known what came of them.
-packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, by }
+packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, by, origin }
     without { groups, group, uncommitted, uncommitted_bytes });
 packed!(struct LineError { line, error });
 
 impl Bulk {
     /// A stream of messages that are published by this token, if it takes one.
-    pub(crate) fn of(by: Option<&Arc<Grant>>) -> Bulk {
-        Bulk { by: by.cloned(), ..Bulk::default() }
+    pub(crate) fn of(by: Option<&Arc<Grant>>, origin: Option<&[u8]>) -> Bulk {
+        Bulk { by: by.cloned(), origin: origin.map(Box::from), ..Bulk::default() }
     }
 
     /// Whether this topic may be published to, now: tokens end, and keys are taken away, while
@@ -181,6 +183,7 @@ impl Bulk {
 
     /// Answers with what came of all lines.
     pub(crate) fn report(&self, x: &mut Exchange<'_>) {
+        x.answer_to(self.origin.as_deref());
         let last_id = self.last_id.map(Id::text);
         let report = Report {
             published: self.published,

@@ -51,10 +51,12 @@ pub(crate) struct Upload {
     /// The publisher compressed it.
     gzip: bool,
     condition: Precondition,
+    /// The page that publishes, if it is listed.
+    origin: Option<Box<[u8]>>,
     pub(crate) data: Vec<u8>,
 }
 
-packed!(struct Upload { topic, content_type, event, cache_control, gzip, condition, data });
+packed!(struct Upload { topic, content_type, event, cache_control, gzip, condition, origin, data });
 
 fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
     let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
@@ -129,13 +131,14 @@ fn check(
     }
     let Some(topic) = topic else {
         return match request.content_encoding {
-            None => Ok(Sink::Bulk(Box::new(Bulk::of(x.visitor().grant())))),
+            None => Ok(Sink::Bulk(Box::new(Bulk::of(x.visitor().grant(), x.reply.shape.origin)))),
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
     };
-    let upload = Upload::of(request, body, topic, x.settings)?;
+    let mut upload = Upload::of(request, body, topic, x.settings)?;
+    upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
 }
 
@@ -181,6 +184,7 @@ impl Upload {
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
             condition: precondition(request)?,
+            origin: None,
             data: Vec::with_capacity(length),
         })
     }
@@ -194,12 +198,14 @@ impl Upload {
             cache_control: None,
             gzip: false,
             condition,
+            origin: None,
             data: Vec::with_capacity((bytes as usize).min(GATHER_BYTES)),
         }
     }
 
     /// The body is complete: publishes it.
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
+        x.answer_to(self.origin.as_deref());
         let bytes_max = x.settings.limits.message_bytes_max;
         let draft = match self.gzip {
             true => Draft::from_gzip(x.inflater, self.data, bytes_max),
@@ -235,7 +241,10 @@ fn commit(x: &mut Exchange<'_>, op: Op<'_>, when: Precondition) -> Answer {
             answer(x, is_deletion, outcome);
             Answer::Now
         }
-        None => x.answer_later(Awaits::Commit { is_deletion, outcome: None }),
+        None => {
+            let origin = x.reply.shape.origin.map(Box::from);
+            x.answer_later(Awaits::Commit { is_deletion, outcome: None, origin })
+        }
     }
 }
 

@@ -7,9 +7,9 @@
 //! says as well that what may be seen comes, that what may not be is told of, that a stream does
 //! not outlive its token, and that none ends without a reason.
 //!
-//! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be seen
-//! if it could be at some moment between its publishing, or the client's request if that is later,
-//! and its arrival: what was on its way when the rules changed is not called back.
+//! Rules, keys and the time are a [`State`]; there is a list of all that were. A message may be
+//! seen if it could be at some moment between its publishing, or the client's request if that is
+//! later, and its arrival: what was on its way when the rules changed is not called back.
 
 use super::codec::{PING, put_frame, put_text, take_answer};
 use super::handover::HandOvers;
@@ -192,6 +192,8 @@ struct Reader {
     worker: usize,
     /// The state in which it asked.
     since: usize,
+    /// It says that it has seen everything up to there.
+    cursor: u64,
     input: Vec<u8>,
     /// By topic, the newest mark.
     seen: BTreeMap<&'static str, u64>,
@@ -213,6 +215,7 @@ struct Published {
     topic: &'static str,
     state: usize,
     at_s: u64,
+    seq: u64,
 }
 
 struct Stage {
@@ -273,17 +276,30 @@ impl Stage {
         stage
     }
 
+    /// The time of the worker whose clock is last: no token has ended that is good then.
     fn now_s(&self) -> u64 {
-        self.world.sim.unix_s()
+        self.times_s().min().unwrap()
+    }
+
+    /// The time of the one whose clock is first.
+    fn latest(&self) -> State {
+        let last = self.states[self.states.len() - 1];
+        State { now_s: self.times_s().max().unwrap(), ..last }
+    }
+
+    fn times_s(&self) -> impl Iterator<Item = u64> {
+        let others = self.world.others.iter().map(|other| other.sim.unix_s());
+        others.chain([self.world.sim.unix_s()])
     }
 
     fn publish(&mut self, topic: &'static str) {
         let mark = self.messages.len() as u64;
         let (state, at_s) = (self.states.len() - 1, self.now_s());
-        self.messages.push(Published { topic, state, at_s });
         self.newest.insert(topic, mark);
         let draft = Draft::new(format!("#{mark}#").into_bytes());
-        self.world.publish_draft(topic, draft.with_content_type(ContentType::TEXT));
+        let draft = draft.with_content_type(ContentType::TEXT);
+        let seq = self.world.publish_draft(topic, draft).id.seq;
+        self.messages.push(Published { topic, state, at_s, seq });
     }
 
     fn act(&mut self) {
@@ -350,20 +366,14 @@ impl Stage {
     /// A client asks for something.
     fn ask(&mut self) {
         let rng = &mut self.rng;
-        let way = WAYS[rng.below(WAYS.len())];
-        let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
-        let filters: Vec<_> = match (is_many, way) {
-            (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
-            (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
-            _ => vec![TOPICS[rng.below(TOPICS.len())]],
-        };
+        let (way, filters) = wanted(rng);
         let brought = match rng.below(10) {
             0..3 => None,
             3 => Some(UNKNOWN),
             _ => Some(rng.below(TOKENS.len())),
         };
         let secret = brought.map(|token| TOKENS.get(token).map_or("unknown", |one| one.secret));
-        let place = rng.below(3);
+        let (place, mut cursor) = (rng.below(3), 0);
         let (mut fields, mut query) = (String::new(), Vec::new());
         match (secret, place) {
             (Some(secret), 0) => fields += &format!("authorization: bearer {secret}\r\n"),
@@ -379,11 +389,10 @@ impl Stage {
             query.push(format!("wait={}", [0, 1, 5][rng.below(3)]));
         }
         if matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(40) {
-            let seq = rng.next_u64() % self.world.shared.hub.seq();
-            query.push(
-                ["since=earliest".to_owned(), format!("since=0badcafe-{seq}")][rng.below(2)]
-                    .clone(),
-            );
+            cursor = rng.next_u64() % self.world.shared.hub.seq();
+            query.push(format!("since=0badcafe-{cursor}"));
+        } else if rng.percent(20) && matches!(way, Way::Events | Way::Commands) {
+            query.push("since=earliest".to_owned());
         }
         let path = match way {
             Way::Values => "/-/values",
@@ -416,6 +425,7 @@ impl Stage {
             connection,
             worker,
             since,
+            cursor,
             input: Vec::new(),
             seen: BTreeMap::new(),
             is_open: false,
@@ -472,7 +482,7 @@ impl Stage {
         let Stage { readers, messages, states, start_s, .. } = self;
         let reader = &mut readers[index];
         for mark in marks(&reader.input) {
-            let Published { topic, state, at_s } = messages[mark as usize];
+            let Published { topic, state, at_s, .. } = messages[mark as usize];
             let from = state.max(reader.since);
             let sees = |brought| {
                 states[from..].iter().any(|state| {
@@ -508,6 +518,7 @@ impl Stage {
 
     /// Whether what was answered may be.
     fn judge_answer(&mut self, index: usize, ended: bool, is_cut: bool) -> bool {
+        let latest = self.latest();
         let Stage { readers, states, start_s, .. } = self;
         let reader = &mut readers[index];
         let Some(status) = status_of(&reader.input) else {
@@ -517,7 +528,7 @@ impl Stage {
             }
             return !ended;
         };
-        let states = &states[reader.since..];
+        let states = [&states[reader.since..], &[latest]].concat();
         let ever = |holds: &dyn Fn(&State) -> bool| states.iter().any(holds);
         let sees = |state: &State, topic: &str| state.sees(reader.brought, topic, *start_s);
         let is_wanted = |topic: &str| {
@@ -580,8 +591,10 @@ impl Stage {
         let reader = &self.readers[index];
         let last = self.states[self.states.len() - 1];
         let tokens = [reader.brought, reader.renewed];
+        let latest = self.latest();
         let is_bad = |token: &usize| {
-            self.states[reader.since..].iter().any(|state| !state.is_good(*token, self.start_s))
+            let mut states = self.states[reader.since..].iter().chain([&latest]);
+            states.any(|state| !state.is_good(*token, self.start_s))
         };
         let has_bad = tokens.iter().flatten().any(is_bad);
         let rules_changed =
@@ -625,7 +638,8 @@ impl Stage {
                 if !reader.filters.iter().any(is_wanted) {
                     continue;
                 }
-                let has_it = reader.seen.get(topic) == Some(newest);
+                let is_old = self.messages[*newest as usize].seq <= reader.cursor;
+                let has_it = is_old || reader.seen.get(topic) == Some(newest);
                 let is_told = contains(&reader.input, "uncovered");
                 match sees(topic) {
                     (true, None | Some(true)) => {
@@ -639,6 +653,18 @@ impl Stage {
             }
         }
     }
+}
+
+/// What a client asks for.
+fn wanted(rng: &mut Rng) -> (Way, Vec<&'static str>) {
+    let way = WAYS[rng.below(WAYS.len())];
+    let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
+    let filters: Vec<_> = match (is_many, way) {
+        (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
+        (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
+        _ => vec![TOPICS[rng.below(TOPICS.len())]],
+    };
+    (way, filters)
 }
 
 /// Those that are published to, and one that never is.

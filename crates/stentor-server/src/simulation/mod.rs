@@ -18,7 +18,7 @@
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
 //! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
-//! and `STENTOR_SIM=requests`, `=streams`, `=hostile` or `=store` only one of the four.
+//! and `STENTOR_SIM=requests`, `=streams`, `=hostile`, `=access` or `=store` only one of the five.
 
 // All of it is for tests and for fuzzing.
 #![allow(clippy::unwrap_used)]

@@ -55,12 +55,8 @@ pub(crate) fn open(
         Ok(wanted) => wanted,
         Err(refused) => return x.refuse_stream(refused),
     };
-    if commands && let Some(wanted) = &mut wanted {
-        // What is subscribed to later may take the token that came first.
-        match &x.bearer {
-            Bearer::Bad(refused) => return x.deny(&Denied::bad_token(*refused)),
-            _ => wanted.sight.grant = x.visitor().grant().cloned(),
-        }
+    if commands && let Err(denied) = keep_token(x, &mut wanted) {
+        return x.deny(&denied);
     }
     let deflate = websocket::negotiate_deflate(request.websocket_extensions);
     let mut fields = Vec::with_capacity(FIELDS_BYTES_USUAL);
@@ -95,6 +91,17 @@ pub(crate) fn open(
             uncovered: None,
         }),
     })
+}
+
+/// What is subscribed to later may take the token that came first.
+fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denied> {
+    if let Bearer::Bad(refused) = x.bearer {
+        return Err(Denied::bad_token(refused));
+    }
+    if let Some(wanted) = wanted {
+        wanted.sight.grant = x.visitor().grant().cloned();
+    }
+    Ok(())
 }
 
 pub(super) static MANNER: Manner = Manner {

@@ -35,8 +35,8 @@ macro_rules! requests {
         ///   options are understood where the head is.
         /// - **Single values** that would leave in doubt what is asked for are refused: Host,
         ///   Authorization, Content-Length, Content-Range, Content-Type, Expect, If-Range, Origin,
-        ///   Range, Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but one
-        ///   whose repetition serves nothing but smuggling.
+        ///   Range, Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but
+        ///   one whose repetition serves nothing but smuggling.
         /// - Of **other single values** the first line counts: of Cookie, If-Modified-Since,
         ///   If-Unmodified-Since, Last-Event-ID, Sec-Fetch-Site, Sec-WebSocket-Version and
         ///   Access-Control-Request-Method.

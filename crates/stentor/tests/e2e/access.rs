@@ -246,6 +246,9 @@ fn a_stream_says_what_it_does_not_cover_and_leaves_it_out() {
     server.publish("/team/b", "secret");
     server.publish("/open", "two");
     assert!(stream.event().data.contains("two"));
+    // Nothing is new, and that is not all.
+    let poll = server.public.get("/-/events?topic=/*/none&wait=0").expect(200);
+    assert_eq!(poll.text(), "[{\"uncovered\":{\"none\":[],\"part\":[\"/*/none\"]}}]");
     // By a subprotocol, which is not among what is answered.
     let fields = "Sec-WebSocket-Protocol: stentor.v1, stentor.token.stentor_team\r\n";
     let mut socket = WebSocket::open(server.public, "/-/events", fields);
@@ -357,6 +360,9 @@ fn pages_publish_only_from_listed_origins_and_never_by_a_cookie_alone() {
     ] {
         let response = server.public.ask("PUT", "/in/page", &fields, b"x");
         assert_eq!(response.status, expected, "{fields} {response:?}");
+        let allowed = response.field("access-control-allow-origin");
+        let is_listed = fields.contains("shop.example");
+        assert_eq!(allowed, is_listed.then_some("https://shop.example"), "{response:?}");
     }
     let ask = "Access-Control-Request-Method: PUT\r\n";
     let preflight = server.public.ask("OPTIONS", "/in/page", &format!("{listed}{ask}"), b"");
