@@ -373,8 +373,8 @@ impl Context {
         }
     }
 
-    /// Has publishers told once what they were promised in this turn holds. All together: none can
-    /// be answered before the turn is over, and the disk is asked once.
+    /// Has publishers told once what they were promised in this turn holds. Together: none can be
+    /// answered before the turn is over, and the disk is asked less often.
     pub(crate) fn end_promises(&mut self) {
         let promised = self.promised.get_mut();
         if !promised.is_empty() {

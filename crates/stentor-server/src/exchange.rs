@@ -11,6 +11,7 @@ use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
+use crate::limits::PROMISES_TOGETHER;
 use crate::mailbox::Mailbox;
 use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use crate::response::Reply;
@@ -209,8 +210,11 @@ impl Exchange<'_> {
 
     /// Has the connection told of this line once it is kept as promised.
     pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) {
-        let promised = Promised { due, applied, back: self.back(line) };
-        self.promised.borrow_mut().push(promised);
+        let mut promised = self.promised.borrow_mut();
+        promised.push(Promised { due, applied, back: self.back(line) });
+        if promised.len() >= PROMISES_TOGETHER {
+            self.shared.sequencer.when_kept(&mut promised);
+        }
     }
 
     fn back(&self, line: u64) -> ReturnAddress {

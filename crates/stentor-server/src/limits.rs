@@ -166,3 +166,7 @@ pub(crate) const LISTING_MAX: usize = 2_000;
 
 /// Beyond this a list of a directory ends: like other answers put together for one client alone.
 pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;
+
+/// So many publishers who wait for the disk are worth a sync before the turn is over: while it
+/// lasts, the worker sees to the next.
+pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 64 };

@@ -673,6 +673,14 @@ impl<D: Disk> Store<D> {
         self.no_spare = None;
     }
 
+    /// So many files wait to be written over at most: as many as the log has before the next
+    /// snapshot, at least. To sync blocks that were written before is cheaper, since the file
+    /// system has nothing to say of them in its own journal, and waits for nobody else's.
+    fn spares_max(&self) -> usize {
+        let segments = self.settings.log_bytes_min / self.settings.segment_bytes;
+        usize::try_from(segments).map_or(2, |segments| segments.max(2))
+    }
+
     /// Removes what the snapshot has made superfluous, but for some files to be written over. What
     /// cannot be removed stays until the next time.
     fn remove_stale(&mut self) {
@@ -682,7 +690,7 @@ impl<D: Disk> Store<D> {
             let is_old = |number: Option<u64>| number.is_some_and(|number| number < self.base);
             let is_segment = is_old(head::number(LOG, &name));
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
-            if may_be_spare && self.spares.len() + recycled.len() < SPARES_MAX {
+            if may_be_spare && self.spares.len() + recycled.len() < self.spares_max() {
                 let spare = self.spare_name();
                 if self.disk.rename(&name, &spare).is_ok() {
                     recycled.push((spare, bytes));
@@ -698,6 +706,3 @@ impl<D: Disk> Store<D> {
         }
     }
 }
-
-/// As many files wait to be written over.
-const SPARES_MAX: usize = 2;

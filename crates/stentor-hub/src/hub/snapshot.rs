@@ -9,8 +9,9 @@
 //!
 //! Behind the magic bytes come sections, each with its length (four bytes, little-endian) and a
 //! byte that says what it is: `B` the beginning, `R` terms, `U` topics that were not stored, `D` a
-//! deletion, `T` a topic, `E` the end. Terms are written with an index when something first refers to them by it. The
-//! first are the rules that were in force. Numbers and texts are as in `codec.rs`.
+//! deletion, `T` a topic, `E` the end. Terms are written with an index when something first refers
+//! to them by it. The first are the rules that were in force. Numbers and texts are as in
+//! `codec.rs`.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

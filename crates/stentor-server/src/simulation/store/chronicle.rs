@@ -209,7 +209,10 @@ impl Chronicle {
         let found = hub.value(topic).map(|value| (value.seq(), value.data().to_vec()));
         // What was published while the rule of its topic said that it is not stored may be: in a
         // snapshot that was made when the rule said so no more.
-        let newest_unstored = unstored.iter().map(|(seq, _)| *seq).rfind(|seq| *seq <= stored);
+        let unstored: Vec<u64> = unstored.iter().map(|(seq, _)| *seq).collect();
+        // A start that broke off counts what was rolled back as stored.
+        let counts = |seq: &&u64| **seq <= stored && !self.was_rolled_back(**seq);
+        let newest_unstored = unstored.iter().rfind(counts).copied();
         if let Some((seq, data)) = &found
             && topic == FLIP
             && newest_unstored == Some(*seq)
@@ -222,8 +225,8 @@ impl Chronicle {
             return;
         }
         let expected = newest.and_then(|(seq, entry)| Some((*seq, entry.data.clone()?)));
-        let is_outdated = unstored.iter().any(|(seq, _)| (newest_seq + 1..=stored).contains(seq));
-        let may_be_gone = unstored.iter().any(|(seq, _)| *seq > stored)
+        let is_outdated = newest_unstored.is_some_and(|seq| seq > newest_seq);
+        let may_be_gone = unstored.iter().any(|seq| !counts(&seq))
             || topic == FLIP && self.unstored_upto >= newest_seq;
         let is_right = match &found {
             None => expected.is_none() || is_outdated || may_be_gone,
