@@ -51,6 +51,8 @@ struct Entry {
     grant: Arc<Grant>,
     /// The keys among which that of the grant was found last.
     generation: u64,
+    /// What the permissions take, if nobody had the same before.
+    own_bytes: usize,
 }
 
 /// Permissions that several grants have.
@@ -109,13 +111,13 @@ impl Cache {
         if self.part_bytes_max == 0 {
             return grant;
         }
-        let permissions = lock(&self.permissions).share(&grant.permissions);
+        let (permissions, own_bytes) = lock(&self.permissions).share(&grant.permissions);
         let grant = match Arc::ptr_eq(&permissions, &grant.permissions) {
             true => grant,
             false => Arc::new(Grant { permissions, ..Grant::clone(&grant) }),
         };
         let name = self.name(token);
-        let entry = Entry { grant: Arc::clone(&grant), generation: keys.generation() };
+        let entry = Entry { grant: Arc::clone(&grant), generation: keys.generation(), own_bytes };
         self.part(&name).add(name, entry, self.part_bytes_max);
         grant
     }
@@ -187,23 +189,25 @@ impl Part {
 
 impl Entry {
     fn bytes(&self) -> usize {
-        ENTRY_BYTES + self.grant.holder.len()
+        ENTRY_BYTES + self.grant.holder.len() + self.own_bytes
     }
 }
 
 impl Shared {
-    fn share(&mut self, permissions: &Arc<Permissions>) -> Arc<Permissions> {
+    /// The same permissions as all have them, and what they take if nobody had them before.
+    fn share(&mut self, permissions: &Arc<Permissions>) -> (Arc<Permissions>, usize) {
         if let Some(shared) = self.all.get(permissions) {
-            return Arc::clone(shared);
+            return (Arc::clone(shared), 0);
         }
         if self.all.len() >= self.tidied_at.max(SHARED_MIN) {
             self.all.retain(|shared| Arc::strong_count(shared) > 1);
             self.bytes = self.all.iter().map(|shared| shared_bytes(shared)).sum();
             self.tidied_at = self.all.len() * 2;
         }
-        self.bytes += shared_bytes(permissions);
+        let bytes = shared_bytes(permissions);
+        self.bytes += bytes;
         self.all.insert(Arc::clone(permissions));
-        Arc::clone(permissions)
+        (Arc::clone(permissions), bytes)
     }
 }
 
@@ -321,6 +325,20 @@ mod tests {
         assert!(cache.count() > 100);
         let none = Cache::new(0).unwrap();
         assert!(none.verify(&keys, &used, NOW).is_ok() && none.count() == 0);
+    }
+
+    #[test]
+    fn permissions_count_as_what_they_take() {
+        let signer = Signer::new(Algorithm::Hs256);
+        let (keys, cache) = (keys(&[(&signer, "k")]), Cache::new(256 << 10).unwrap());
+        let mut grants = Vec::new();
+        for i in 0..1_000 {
+            let names = (0..50).map(|n| format!(r#""/{i}/{n}""#)).collect::<Vec<_>>().join(",");
+            let claims = format!(r#"{{"exp":1800000060,"stentor":{{"read":[{names}]}}}}"#);
+            grants.push(cache.verify(&keys, &signer.token(Some("k"), &claims), NOW).unwrap());
+        }
+        let each = grants[0].permissions.bytes();
+        assert!(each > 300 && cache.count() * each < 256 << 10, "{} of {each}", cache.count());
     }
 
     #[test]

@@ -103,6 +103,14 @@ impl Issuers {
         self.grant(key, claims, now_unix_s)
     }
 
+    /// What it takes to verify a token, in nanoseconds: every key that may have signed it is tried.
+    pub(crate) fn cost(&self, token: &str) -> usize {
+        let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+        let header = header.as_deref().and_then(|bytes| claims::header(bytes).ok());
+        let candidates = header.as_ref().and_then(|header| self.candidates(header).ok());
+        candidates.map_or(0, |(_, keys)| keys.iter().map(|key| key.cost).sum())
+    }
+
     /// The algorithm of a token, and the keys that may have signed it by that.
     fn candidates(&self, header: &Header<'_>) -> Result<(Algorithm, Vec<&Key>), Why> {
         if header.has_crit {

@@ -207,6 +207,12 @@ impl Visitor<'_> {
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
                 self.may_read(|permissions| permissions.may_read(topic))
             }
+            // What was judged was a value. Since it is gone a file may have its name.
+            Act::Fetch(path)
+                if matches!(self.bearer, Bearer::Judged) && settings.is_private_file(path) =>
+            {
+                Err(NO_TOKEN.because(Why::NoToken))
+            }
             Act::Fetch(path) if self.asks_for_token() && settings.is_private_file(path) => {
                 self.may_read(|permissions| permissions.may_read(path))
             }

@@ -28,8 +28,6 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -533,7 +531,7 @@ impl Context {
         if may_wait && !self.budget.has_room(line) {
             return None;
         }
-        let cost = cost_of_verifying(token);
+        let cost = self.keys.cost(token);
         self.cost += cost;
         self.budget.spend(line, cost);
         self.stats.tokens_verified.add(1);
@@ -631,22 +629,6 @@ impl Context {
         }
     }
 }
-
-/// What it costs to verify a token, in the worst case: a signature of two keys takes some 100
-/// microseconds, and a hash one or two.
-fn cost_of_verifying(token: &str) -> usize {
-    let header = token.split('.').next().unwrap_or_default();
-    let is_signed = header.len() < token.len();
-    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
-    match is_signed && memchr::memmem::find(&header, b"\"HS").is_none() {
-        true => SIGNATURE_COST,
-        false => HASH_COST,
-    }
-}
-
-/// About a nanosecond each.
-const SIGNATURE_COST: usize = 120_000;
-const HASH_COST: usize = 2_000;
 
 /// The parts of a packed worker that are not its connections.
 const COUNTERS: u8 = 1;

@@ -359,6 +359,13 @@ fn keys_are_found_by_name_and_few_are_tried() {
     }
     assert_eq!(refused(&four, &signers[0].token(Some("b"), CLAIMS)), Refused::Signature);
     assert_eq!(refused(&four, &signers[4].token(Some("e"), CLAIMS)), Refused::UnknownKey);
+    // Each that is tried counts as what it takes, and nothing that a token says makes it cheaper.
+    let cost = |token: &str| four.cost(token) / 100_000;
+    assert_eq!(cost(&signers[0].token(Some("a"), CLAIMS)), 1);
+    assert_eq!(cost(&signers[0].token(None, CLAIMS)), 4);
+    let header = |json: &str| format!("{}.e30.AAAA", URL_SAFE_NO_PAD.encode(json));
+    assert_eq!(cost(&header(r#"{"alg":"ES256","kid":"a","x":"HS"}"#)), 1);
+    assert_eq!(cost(&header(r#"{"alg":"HS256","kid":"a"}"#)), 0);
     // A key of a file has no name: whatever a token calls it, it may be that.
     let mut settings = Settings::default();
     settings.jwt.public_keys.push(signers[5].pem());
