@@ -180,7 +180,7 @@ fn topics(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let recovered = Recovery::open(disk)?.read(&mut |piece, progress| {
         match piece {
             Piece::Entry(..) => entries += 1,
-            Piece::Payload(bytes) => payload += bytes.len(),
+            Piece::Payload(bytes) | Piece::Rest(bytes) => payload += bytes.len(),
             Piece::Hole => {}
         }
         total = progress.total;

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Entries,
     /// One piece of a snapshot's payload. Its number is its place among them.
     Payload,
+    /// The same, of which the piece before is the beginning.
+    Rest,
     /// Nothing, where a piece of the payload was lost.
     Hole,
     /// Nothing: a log was closed here, or a snapshot is complete.
@@ -67,6 +69,7 @@ pub(crate) fn begin(kind: Kind, out: &mut Vec<u8>) {
     let kind = match kind {
         Kind::Entries => b'E',
         Kind::Payload => b'P',
+        Kind::Rest => b'R',
         Kind::Hole => b'H',
         Kind::End => b'Z',
     };
@@ -129,6 +132,7 @@ pub(crate) fn head(bytes: &[u8], spot: Spot) -> Option<FrameHead> {
     let kind = match head[11] {
         b'E' => Kind::Entries,
         b'P' => Kind::Payload,
+        b'R' => Kind::Rest,
         b'H' => Kind::Hole,
         b'Z' => Kind::End,
         _ => return None,

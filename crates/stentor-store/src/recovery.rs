@@ -69,6 +69,8 @@ pub enum Piece<'a> {
     ///
     /// [`SnapshotWriter::payload`]: crate::SnapshotWriter::payload
     Payload(&'a [u8]),
+    /// What was too long for one piece goes on; the piece before was shown.
+    Rest(&'a [u8]),
     /// A repair found a piece of the snapshot missing here.
     Hole,
     /// An entry and its number.
@@ -442,6 +444,7 @@ impl<D: Disk> Recovery<D> {
             torn: None,
             tail: Tail::default(),
             keeps_tail: false,
+            lacks_begin: false,
             has_entries: false,
         };
         for part in self.snapshot.iter().chain(&self.segments) {
@@ -520,6 +523,8 @@ struct Reading<'r, 'v> {
     torn: Option<(String, u64)>,
     tail: Tail,
     keeps_tail: bool,
+    /// A piece of the payload is missing, and perhaps those that went on with it are not.
+    lacks_begin: bool,
     /// Of the last part.
     has_entries: bool,
 }
@@ -591,11 +596,19 @@ impl Reading<'_, '_> {
                 }
             }
             Kind::Payload => {
+                self.lacks_begin = false;
                 for (_, piece) in frame::records(body) {
                     self.show(part, spot, Piece::Payload(piece))?;
                 }
             }
-            Kind::Hole => self.show(part, spot, Piece::Hole)?,
+            // It makes no sense without what it goes on with.
+            Kind::Rest if self.lacks_begin => {}
+            Kind::Rest => {
+                for (_, piece) in frame::records(body) {
+                    self.show(part, spot, Piece::Rest(piece))?;
+                }
+            }
+            Kind::Hole => self.hole(part, spot)?,
             Kind::End => self.closed = Some(head.reserved),
         }
         Ok(())
@@ -632,6 +645,11 @@ impl Reading<'_, '_> {
         self.show(part, spot, Piece::Entry(seq, entry))
     }
 
+    fn hole(&mut self, part: &Part, spot: Spot) -> Result<(), OpenError> {
+        self.lacks_begin = true;
+        self.show(part, spot, Piece::Hole)
+    }
+
     fn show(&mut self, part: &Part, spot: Spot, piece: Piece<'_>) -> Result<(), OpenError> {
         (self.visit)(piece, self.progress).map_err(|reason| OpenError::Refused {
             file: part.name.clone(),
@@ -655,7 +673,7 @@ impl Reading<'_, '_> {
         let holds_entries = frame.map_or(part.is_log, |frame| frame.kind == Kind::Entries);
         if !holds_entries || matches!(self.damages, Damages::Refused) {
             self.tell(part, spot.offset, length, BAD_FRAME)?;
-            return if holds_entries { Ok(()) } else { self.show(part, spot, Piece::Hole) };
+            return if holds_entries { Ok(()) } else { self.hole(part, spot) };
         }
         let head = length.min(FRAME_BYTES as u64);
         if frame.is_none() {

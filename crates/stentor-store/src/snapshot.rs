@@ -78,15 +78,25 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// Adds a piece of the payload. If a bad bit is to cost no more than one piece, what is in it
+    /// Adds a piece of the payload, several frames of it if it is long. If a bad bit is to cost no more than one piece, what is in it
     /// must make sense without the one before.
     ///
     /// # Errors
     /// The disk failed: the snapshot is to be dropped.
     pub fn payload(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.pieces(Kind::Payload, bytes)
+    }
+
+    /// Goes on with the piece before.
+    pub(crate) fn rest(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.pieces(Kind::Rest, bytes)
+    }
+
+    fn pieces(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), DiskError> {
         self.put_entries()?;
-        for piece in bytes.chunks(PIECE_BYTES_MAX) {
-            frame::begin(Kind::Payload, &mut self.frame);
+        let kinds = std::iter::once(kind).chain(std::iter::repeat(Kind::Rest));
+        for (kind, piece) in kinds.zip(bytes.chunks(PIECE_BYTES_MAX)) {
+            frame::begin(kind, &mut self.frame);
             frame::put_record(self.pieces, &mut self.frame, |out| out.extend_from_slice(piece));
             self.pieces += 1;
             self.put(0)?;
@@ -226,6 +236,7 @@ pub(crate) fn copy<D: Disk, E: Disk>(
     let read = recovery.read(&mut |piece, _| {
         let written = match piece {
             Piece::Payload(bytes) => writer.payload(bytes),
+            Piece::Rest(bytes) => writer.rest(bytes),
             Piece::Hole => writer.hole(),
             Piece::Entry(seq, entry) => writer.entry(seq, entry),
         };
@@ -299,6 +310,6 @@ const SYNC_BYTES: u64 = if cfg!(test) { 300 } else { 4 << 20 };
 const ENTRIES_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 /// A longer piece is two.
-const PIECE_BYTES_MAX: usize = 64 << 20;
+const PIECE_BYTES_MAX: usize = if cfg!(test) { 900 } else { 64 << 20 };
 
 const _: () = assert!(PIECE_BYTES_MAX < frame::ENTRY_BYTES_MAX && FRAME_BYTES < ENTRIES_BYTES);

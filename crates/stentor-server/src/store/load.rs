@@ -34,7 +34,7 @@ pub(crate) fn load<D: Disk>(
     let mut recovered = recovery.read(&mut |piece, so_far| {
         progress(so_far);
         match piece {
-            Piece::Payload(bytes) => {
+            Piece::Payload(bytes) | Piece::Rest(bytes) => {
                 snapshot.get_or_insert_with(|| Snapshot::begin(hub)).read(bytes)?;
             }
             Piece::Hole => snapshot.get_or_insert_with(|| Snapshot::begin(hub)).skip(),

@@ -5,7 +5,7 @@ use super::oracle::read;
 use crate::head::{LOST_MAX, add_lost};
 use crate::{
     DiskFaults, OpenError, Piece, PushError, Recovered, Recovery, Settings, SimDisk, Store, backup,
-    import,
+    import, repair,
 };
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskErrorKind, HostDisk};
@@ -482,12 +482,51 @@ fn no_snapshot_is_begun_that_has_no_room() {
 }
 
 #[test]
+fn of_a_long_piece_nothing_is_shown_without_its_beginning() {
+    let disk = SimDisk::new(1);
+    import(&disk, 3, |writer| {
+        for piece in [1, 2, 3] {
+            writer.payload(&[piece; 2_000])?;
+        }
+        Ok(0)
+    })
+    .unwrap();
+    let shown = |disk: &SimDisk| {
+        let mut shown = Vec::new();
+        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |piece, _| {
+            shown.push(match piece {
+                Piece::Payload(bytes) => ('p', bytes[0], bytes.len()),
+                Piece::Rest(bytes) => ('r', bytes[0], bytes.len()),
+                Piece::Hole => ('h', 0, 0),
+                Piece::Entry(..) => unreachable!(),
+            });
+            Ok(())
+        });
+        recovered.unwrap();
+        shown
+    };
+    let long = |n: u8| [('p', n, 900), ('r', n, 900), ('r', n, 200)];
+    assert_eq!(shown(&disk), [long(1), long(2), long(3)].concat());
+    // The first frame of the second, then the one behind it.
+    for (bad, left) in [(0, &[][..]), (1, &[('p', 2, 900)][..])] {
+        let mut image = disk.image();
+        let bytes = &mut image[0].1;
+        let second = bytes.windows(8).position(|bytes| bytes == [2; 8]).unwrap();
+        bytes[second + bad * 950] ^= 1;
+        let disk = SimDisk::of(1, &image);
+        assert!(!repair(&disk, 7).unwrap().is_empty());
+        let expected = [&long(1)[..], left, &[('h', 0, 0)], &long(3)].concat();
+        assert_eq!(shown(&disk), expected, "frame {bad}");
+    }
+}
+
+#[test]
 fn what_is_exported_can_be_imported() {
     let (disk, _) = sample();
     let mut pieces: Vec<(Option<u64>, Vec<u8>)> = Vec::new();
     let export = Recovery::open(disk).unwrap().read(&mut |piece, _| {
         match piece {
-            Piece::Payload(bytes) => pieces.push((None, bytes.to_vec())),
+            Piece::Payload(bytes) | Piece::Rest(bytes) => pieces.push((None, bytes.to_vec())),
             Piece::Entry(seq, entry) => pieces.push((Some(seq), entry.to_vec())),
             Piece::Hole => unreachable!(),
         }

@@ -68,7 +68,7 @@ impl Shown {
     pub(super) fn take(&mut self, piece: Piece<'_>) -> Result<(), String> {
         let id = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
         match piece {
-            Piece::Payload(bytes) => {
+            Piece::Payload(bytes) | Piece::Rest(bytes) => {
                 for value in bytes.chunks_exact(VALUE_BYTES) {
                     self.values.insert(value[0], id(&value[1..]));
                     self.latest = self.latest.max(id(&value[1..]));
