@@ -121,8 +121,8 @@ impl Keys {
         self.examine(token, now_unix_s).map_err(|why| why.refused)
     }
 
-    /// What [`Keys::verify`] takes for a token, in nanoseconds, rather more than less. The token has
-    /// no say in it but by the keys that it may have been signed with.
+    /// What [`Keys::verify`] takes for a token, in nanoseconds, rather more than less. The token
+    /// has no say in it but by the keys that it may have been signed with.
     #[must_use]
     pub fn cost(&self, token: &str) -> usize {
         let is_signed = token.contains('.') && token.len() <= TOKEN_BYTES_MAX;

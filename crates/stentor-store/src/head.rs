@@ -128,8 +128,8 @@ impl Head {
     }
 }
 
-/// The hash of what is behind it in a head. It is seeded with the version, so that a head of another
-/// one verifies with none of this.
+/// The hash of what is behind it in a head. It is seeded with the version, so that a head of
+/// another one verifies with none of this.
 fn hash(head: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(u64::from(VERSION), head.get(24..).unwrap_or_default())
 }

@@ -60,6 +60,7 @@
 
 #![forbid(unsafe_code)]
 
+mod damage;
 mod frame;
 mod head;
 mod planted;
@@ -73,7 +74,8 @@ mod store;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use recovery::{Damage, OpenError, Piece, Progress, Recovered, Recovery, Visit};
+pub use damage::{Damage, OpenError};
+pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
 pub use sim::{DiskFaults, SimDisk, SimFile};
 pub use snapshot::{Snapshot, SnapshotWriter, backup, file_of_store, import};

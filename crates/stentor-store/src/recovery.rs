@@ -16,12 +16,12 @@
 //! was added to the newest segment after its birth, not even its name is vouched for: then it all
 //! is tail. One without entries is passed over by the next, whose head says all that it said.
 
+use crate::damage::{Damage, Damages, OpenError};
 use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
 use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, NoHead, SNAPSHOT, What};
 use crate::planted::{self, Bug};
 use crate::source::Source;
 use crate::store::View;
-use std::fmt;
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError};
 
@@ -129,114 +129,6 @@ pub(crate) struct Tail {
     begin: u64,
     /// No number in them is below this one.
     pub(crate) after: u64,
-}
-
-/// Bytes that were on the disk, and are others now.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Damage {
-    /// In which file.
-    pub file: String,
-    /// Where they begin.
-    pub offset: u64,
-    /// How many there are, as far as that is known.
-    pub bytes: u64,
-    /// What is wrong.
-    pub what: &'static str,
-    /// If it is in the log: the numbers of the entries before and behind, where there are any.
-    /// What was between them is lost.
-    pub between: Option<(u64, Option<u64>)>,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { file, offset, bytes, what, .. } = self;
-        write!(f, "{file} is damaged at offset {offset} ({bytes} bytes): {what}")?;
-        match self.between {
-            Some((before, Some(behind))) => match (before.saturating_add(1), behind) {
-                (first, behind) if behind <= first => write!(f, "; nothing is lost"),
-                (first, behind) => {
-                    write!(f, "; of numbers {first} to {} all is lost", behind - 1)
-                }
-            },
-            Some((before, None)) => write!(f, "; what came behind number {before} is lost"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Why a store cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// The disk failed.
-    Disk(DiskError),
-    /// Something that was on the disk is not as it was.
-    Damaged(Damage),
-    /// A file is of a format that this program does not know.
-    Version {
-        /// Its name.
-        file: String,
-        /// The version of its format.
-        version: u32,
-    },
-    /// Who was shown what is in the store did not take it.
-    Refused {
-        /// In which file it is.
-        file: String,
-        /// In the frame that begins here.
-        offset: u64,
-        /// What was said.
-        reason: String,
-    },
-}
-
-impl From<DiskError> for OpenError {
-    fn from(error: DiskError) -> OpenError {
-        OpenError::Disk(error)
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Disk(error) => error.fmt(f),
-            OpenError::Damaged(damage) => damage.fmt(f),
-            OpenError::Version { file, version } => write!(
-                f,
-                "{file} is of format {version}, and this program knows format 1 only: use the one \
-                 that wrote it"
-            ),
-            OpenError::Refused { file, offset, reason } => {
-                write!(f, "{file}, offset {offset}: {reason}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// Whether damage ends the reading, or is written down.
-enum Damages {
-    Refused,
-    Borne(Vec<Damage>),
-}
-
-impl Damages {
-    fn tell(&mut self, damage: Damage) -> Result<(), OpenError> {
-        match self {
-            Damages::Refused => Err(OpenError::Damaged(damage)),
-            Damages::Borne(found) => {
-                found.push(damage);
-                Ok(())
-            }
-        }
-    }
-
-    /// An entry came behind those that were lost.
-    fn go_on_with(&mut self, seq: u64) {
-        let Damages::Borne(found) = self else { return };
-        let open = found.iter_mut().rev().map_while(|damage| damage.between.as_mut());
-        open.take_while(|between| between.1.is_none()).for_each(|between| between.1 = Some(seq));
-    }
 }
 
 impl<D: Disk> Recovery<D> {
@@ -432,21 +324,8 @@ impl<D: Disk> Recovery<D> {
         let total = self.snapshot.iter().chain(&self.segments);
         let total = total.map(Part::limit).sum();
         let newest = self.segments.last().map(|part| part.number);
-        let mut reading = Reading {
-            damages: &mut self.damages,
-            visit,
-            progress: Progress { read: 0, total },
-            seq: 0,
-            may_repeat: self.segments.iter().rev().skip(1).any(|part| part.end.is_none()),
-            entry: Vec::new(),
-            reserved: 0,
-            closed: None,
-            torn: None,
-            tail: Tail::default(),
-            keeps_tail: false,
-            lacks_begin: false,
-            has_entries: false,
-        };
+        let may_repeat = self.segments.iter().rev().skip(1).any(|part| part.end.is_none());
+        let mut reading = Reading::begin(&mut self.damages, visit, total, may_repeat);
         for part in self.snapshot.iter().chain(&self.segments) {
             let is_newest = part.is_log && Some(part.number) == newest;
             reading.keeps_tail = is_newest && part.end.is_none();
@@ -529,7 +408,30 @@ struct Reading<'r, 'v> {
     has_entries: bool,
 }
 
-impl Reading<'_, '_> {
+impl<'r, 'v> Reading<'r, 'v> {
+    fn begin(
+        damages: &'r mut Damages,
+        visit: &'r mut Visit<'v>,
+        total: u64,
+        may_repeat: bool,
+    ) -> Reading<'r, 'v> {
+        Reading {
+            damages,
+            visit,
+            progress: Progress { read: 0, total },
+            seq: 0,
+            may_repeat,
+            entry: Vec::new(),
+            reserved: 0,
+            closed: None,
+            torn: None,
+            tail: Tail::default(),
+            keeps_tail: false,
+            lacks_begin: false,
+            has_entries: false,
+        }
+    }
+
     fn part<D: Disk>(&mut self, disk: &D, part: &Part) -> Result<(), OpenError> {
         let limit = part.limit();
         let mut source = Source::open(disk, &part.name, limit)?;

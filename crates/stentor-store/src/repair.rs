@@ -1,7 +1,8 @@
 //! What is done when something is damaged: looking at all of it, and going on with what is left.
 
+use crate::damage::{Damage, OpenError};
 use crate::head::{self, DAMAGED, LOG, SNAPSHOT};
-use crate::recovery::{Damage, OpenError, Recovered, Recovery};
+use crate::recovery::{Recovered, Recovery};
 use crate::snapshot;
 use stentor_io::Disk;
 

@@ -9,10 +9,11 @@
 //! backups, repairs and imports are made. Each has a new EPOCH, since numbers that were given out
 //! after what it holds will be given out again.
 
+use crate::damage::OpenError;
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, UNNAMED, What};
 use crate::planted::{self, Bug};
-use crate::recovery::{OpenError, Piece, Recovered, Recovery};
+use crate::recovery::{Piece, Recovered, Recovery};
 use stentor_io::{Disk, DiskError, DiskErrorKind};
 
 /// A snapshot that is being written.
@@ -78,8 +79,8 @@ impl<D: Disk> SnapshotWriter<D> {
         }
     }
 
-    /// Adds a piece of the payload, several frames of it if it is long. If a bad bit is to cost no more than one piece, what is in it
-    /// must make sense without the one before.
+    /// Adds a piece of the payload, in several frames if it is long. If a bad bit is to cost no
+    /// more than one piece, what is in it must make sense without the one before.
     ///
     /// # Errors
     /// The disk failed: the snapshot is to be dropped.

@@ -409,9 +409,9 @@ impl Settings {
         of_rule.and_then(|(_, content_type)| content_type.as_ref())
     }
 
-    /// The rules that the hub goes by. With them a store knows what was promised for any message it
-    /// has, whatever the settings say when it is read: where a rule says nothing of it, `store.keep`
-    /// is said in the rule, and a rule for all other topics says it of those.
+    /// The rules that the hub goes by. With them a store knows what was promised for any message
+    /// it has, whatever the settings say when it is read: where a rule says nothing of it,
+    /// `store.keep` is said in the rule, and a rule for all other topics says it of those.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
         let keep = self.store.keep;

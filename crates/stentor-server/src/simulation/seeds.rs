@@ -131,7 +131,7 @@ fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() 
 
 #[test]
 fn no_message_reaches_one_who_may_not_see_it() {
-    run_seeds("access", access::run, 1_000);
+    run_seeds("access", access::run, 400);
 }
 
 #[test]
