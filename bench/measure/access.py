@@ -128,7 +128,8 @@ def memory(bench: Bench, _: Sign) -> list[table.Row]:
     own = [jwt("HS256", by_secret, n, [PRIVATE, f"/team/of/{n}"]) for n in range(READERS)]
     kinds: list[tuple[str, Callable[[int], str], float | None]] = [
         ("of a public topic", lambda _: request(TOPIC), None),
-        ("of a private one, all with the same permissions", lambda _: request(PRIVATE, shared), 100),
+        ("of a private one, all with the same permissions",
+         lambda _: request(PRIVATE, shared), 100),
         ("of a private one, each with its own", lambda n: request(PRIVATE, own[n]), 200),
     ]
     rows = []
