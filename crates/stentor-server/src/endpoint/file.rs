@@ -107,11 +107,10 @@ fn fall_back(
     let name = format!("{}{fallback}", mount.path);
     // Another mount may have that path; the file is this one's all the same.
     let is_shadowed = mount_of(&x.settings.mounts, &name).is_none_or(|(of, ..)| of != index);
-    if !is_shadowed || x.settings.access.topics.is_private(&name) {
-        if let Err(denied) = x.may_send(&name) {
-            x.deny(&denied);
-            return;
-        }
+    let is_judged = !is_shadowed || x.settings.access.topics.is_private(&name);
+    if is_judged && let Err(denied) = x.may_send(&name) {
+        x.deny(&denied);
+        return;
     }
     let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, request, &name) };
     if memory == Memory::Answered {
