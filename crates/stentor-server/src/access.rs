@@ -7,10 +7,12 @@
 //!
 //! What a listener grants to nobody, a token may: to read what is private, and to publish. Which
 //! topics that concerns, rules say (`access/rules.rs`); what a token allows, `stentor-access`; what
-//! the readers of streams were let in by, `access/passes.rs`. No answer here depends on whether a
+//! the readers of streams were let in by, `access/passes.rs`; which names files have beside the path
+//! that is asked for, `access/names.rs`. No answer here depends on whether a
 //! topic exists.
 
 pub(crate) mod denials;
+pub(crate) mod names;
 pub(crate) mod passes;
 pub(crate) mod rules;
 pub(crate) mod sight;
@@ -117,7 +119,7 @@ pub(crate) enum Act<'a> {
     PublishTo(&'a str),
     /// To read the value of this topic.
     See(&'a str),
-    /// To be sent a file of this path.
+    /// To be sent what is there by this name, or to be told of it.
     Fetch(&'a str),
     /// To write to the guestbook, where there is one.
     Sign(&'a Request<'a>),
@@ -141,7 +143,8 @@ pub(crate) enum Bearer {
         /// It came as a cookie, which browsers send on behalf of any page.
         by_cookie: bool,
     },
-    /// It was good when the request came, which is answered only now.
+    /// It was good for the topic when the request came, which is answered only now. What it says
+    /// of other names is not known any more.
     Judged,
 }
 
@@ -207,14 +210,12 @@ impl Visitor<'_> {
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
                 self.may_read(|permissions| permissions.may_read(topic))
             }
-            // What was judged was a value. Since it is gone a file may have its name.
-            Act::Fetch(path)
-                if matches!(self.bearer, Bearer::Judged) && settings.is_private_file(path) =>
-            {
-                Err(NO_TOKEN.because(Why::NoToken))
-            }
-            Act::Fetch(path) if self.asks_for_token() && settings.is_private_file(path) => {
-                self.may_read(|permissions| permissions.may_read(path))
+            Act::Fetch(name) if self.asks_for_token() && settings.is_private_name(name) => {
+                match self.bearer {
+                    // What was judged was a value. Since it is gone a file may have its name.
+                    Bearer::Judged => Err(NO_TOKEN.because(Why::NoToken)),
+                    _ => self.may_read(|permissions| permissions.may_read(name)),
+                }
             }
             Act::Sign(request) if !listener.is_own_page(settings, request) => {
                 Err(NOT_OWN_PAGE.into())
@@ -390,36 +391,39 @@ pub(crate) fn needs_token(listener: &Listener, settings: &Settings, request: &Re
         }
         Method::Get | Method::Head => {
             let asks = listener.reads && (!listener.reads_private || access.control_token);
-            let is_of_many = || {
-                path == EVENTS
-                    || path == b"/-/values"
-                    || settings
-                        .lookups
-                        .iter()
-                        .any(|lookup| path.starts_with(lookup.path.as_bytes()))
-            };
-            let is_private = || {
-                target::decode(path).is_ok_and(|path| {
-                    access.topics.is_private(&path) || settings.is_private_file(&path)
-                })
-            };
+            let is_of_many =
+                || path == EVENTS || path == b"/-/values" || is_lookup(settings, request);
+            let is_private =
+                || target::decode(path).is_ok_and(|path| settings.may_send_private(&path));
             asks && (access.topics.has_private() && is_of_many() || is_private())
         }
         _ => false,
     }
 }
 
+/// Whether a request is one for a list of values, of a configured route.
+fn is_lookup(settings: &Settings, request: &Request<'_>) -> bool {
+    settings.lookups.iter().any(|lookup| request.target.starts_with(lookup.path.as_bytes()))
+}
+
 /// Whether a token counts that stands there. Browsers send a cookie on behalf of whatever page
-/// makes them ask, so it counts for pages of this very host, and for those that are listed.
-pub(crate) fn counts(credential: &Credential<'_>, request: &Request<'_>, cors: &Cors) -> bool {
+/// makes them ask, so it counts for pages of this very host, and for those that are listed. Lists
+/// may be read as script, and to load a script a browser names no origin; nor does it name the site
+/// unless the connection is safe. So for a list nothing is taken for granted.
+pub(crate) fn counts(
+    credential: &Credential<'_>,
+    request: &Request<'_>,
+    settings: &Settings,
+) -> bool {
     if credential.place != Place::Cookie {
         return true;
     }
     match request.origin {
         Some(origin) => {
             let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
-            is_own || cors.lists(origin)
+            is_own || settings.cors.lists(origin)
         }
+        None if request.fetch_site.is_none() => !is_lookup(settings, request),
         None => !matches!(request.fetch_site, Some(b"cross-site" | b"same-site")),
     }
 }

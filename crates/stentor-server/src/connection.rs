@@ -663,6 +663,7 @@ impl Connection {
             origin: None,
             takes_cookies: cx.settings.access.cookie.is_some(),
             is_private: false,
+            is_sandboxed: false,
         };
         cx.exchange_of(shape, self.ticket(peer))
     }

@@ -506,7 +506,7 @@ impl Context {
         let cookie = self.settings.access.cookie.as_deref();
         let Some(credential) = credential(request, cookie) else { return Some(Bearer::Nobody) };
         if !needs_token(listener(role), &self.settings, request)
-            || !counts(&credential, request, &self.settings.cors)
+            || !counts(&credential, request, &self.settings)
         {
             return Some(Bearer::Nobody);
         }
@@ -559,8 +559,15 @@ impl Context {
         let origin = listener.listed_origin(request, &self.settings.cors);
         let head_only = request.method == Method::Head;
         let takes_cookies = self.settings.access.cookie.is_some();
-        let is_private = false;
-        let shape = Shape { listener, head_only, persistence, origin, takes_cookies, is_private };
+        let shape = Shape {
+            listener,
+            head_only,
+            persistence,
+            origin,
+            takes_cookies,
+            is_private: false,
+            is_sandboxed: false,
+        };
         self.exchange_of(shape, ticket)
     }
 

@@ -92,6 +92,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) takes_cookies: bool,
     /// It is meant for whoever asks and for nobody else: caches must not mix it up.
     pub(crate) is_private: bool,
+    /// A browser must not run what is in it in the name of this origin.
+    pub(crate) is_sandboxed: bool,
 }
 
 /// Some bytes of a file's answer.
@@ -304,6 +306,9 @@ impl Reply<'_> {
         }
         if self.shape.is_private {
             out.extend_from_slice(b"Cache-Control: private\r\nVary: Authorization, Cookie\r\n");
+        }
+        if self.shape.is_sandboxed {
+            out.extend_from_slice(b"Content-Security-Policy: sandbox\r\n");
         }
         heads.add_lines(&out[more..]);
         let answers = match status.0 {

@@ -1,6 +1,6 @@
 //! Who may read and publish: what of it is configured beside the tokens themselves.
 
-use super::{ConfigError, Settings};
+use super::{ConfigError, Mount, Settings};
 use crate::access::rules::{Publishers, Readers, TopicRules};
 
 /// Who may read and publish.
@@ -21,20 +21,20 @@ impl Settings {
         access.control_token
             || access.topics.has_private()
             || access.topics.takes_tokens()
-            || self.mounts.iter().any(|mount| mount.read == Readers::Token)
+            || self.mounts.iter().any(Mount::asks_for_token)
     }
 
     /// Whether a file of this path, which is decoded, would be of a directory that asks for a
     /// token.
     pub(crate) fn is_private_file(&self, path: &str) -> bool {
-        if !self.mounts.iter().any(|mount| mount.read == Readers::Token) {
+        if !self.mounts.iter().any(Mount::asks_for_token) {
             return false;
         }
-        let is_under = |mount: &&super::Mount| {
+        let is_under = |mount: &&Mount| {
             path.starts_with(&mount.path) || mount.path.strip_suffix('/') == Some(path)
         };
         let mount = self.mounts.iter().filter(is_under).max_by_key(|mount| mount.path.len());
-        mount.is_some_and(|mount| mount.read == Readers::Token)
+        mount.is_some_and(Mount::asks_for_token)
     }
 
     /// Whether there can be a token that is good.
@@ -55,6 +55,18 @@ impl Settings {
             return Err(ConfigError::new("access", reason));
         }
         Ok(())
+    }
+}
+
+impl Mount {
+    /// Whether its files ask for a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        self.read == Readers::Token
+    }
+
+    /// The whole path of the file that answers where none is.
+    pub(crate) fn fallback_name(&self) -> Option<String> {
+        self.fallback.as_deref().map(|fallback| format!("{}{fallback}", self.path))
     }
 }
 

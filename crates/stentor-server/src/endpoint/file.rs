@@ -5,7 +5,8 @@
 //! server's affair, and a client that goes on with an interrupted download must not depend on it.
 
 use super::listing;
-use crate::access::Act;
+use crate::access::Denied;
+use crate::access::names::{INDEX, unpacked};
 use crate::config::Mount;
 use crate::exchange::Exchange;
 use crate::files::{
@@ -26,13 +27,6 @@ use stentor_wire::target::{self, NotAFile};
 
 /// Answers with the file that `path`, which is decoded and begins with a slash, leads to.
 pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
-    if x.settings.is_private_file(path) {
-        if let Err(denied) = x.may(Act::Fetch(path)) {
-            x.deny(&denied);
-            return;
-        }
-        x.reply.shape.is_private = true;
-    }
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");
@@ -40,6 +34,10 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
     } else {
         path
     };
+    if let Err(denied) = judge(x, path, name) {
+        x.deny(&denied);
+        return;
+    }
     let memory = from_memory(x, request, name);
     if memory == Memory::Answered {
         return;
@@ -52,16 +50,26 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
     }
     let mounts = &x.settings.mounts;
     if mounts.iter().any(|mount| mount.path.strip_suffix('/') == Some(path)) {
-        return redirect(x, request);
+        match x.may_send(&format!("{path}/")) {
+            Ok(()) => redirect(x, request),
+            Err(denied) => drop(x.deny(&denied)),
+        }
+        return;
     }
     let Some((index, mount, rest)) = mount_of(mounts, name) else { return not_found(x) };
     let place = Place { mount, name, rest, known: memory != Memory::Unknown };
     match from_disk(x, request, &place) {
         Outcome::Answered => {}
-        Outcome::Directory if !path.ends_with('/') => redirect(x, request),
+        outcome if !path.ends_with('/') => {
+            // Whether there is such a directory is asked even if there is none: the answers are
+            // the same then.
+            match x.may_tell(&format!("{path}/")) && matches!(outcome, Outcome::Directory) {
+                true => redirect(x, request),
+                false => fall_back(x, request, (index, mount), path),
+            }
+        }
         Outcome::Directory | Outcome::NotThere => {
-            let directory = rest.strip_suffix(INDEX).filter(|_| path.ends_with('/'));
-            if let Some(directory) = directory
+            if let Some(directory) = rest.strip_suffix(INDEX)
                 && mount.listing
                 && listing::list(x, mount, path, directory)
             {
@@ -70,6 +78,18 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
             fall_back(x, request, (index, mount), path);
         }
     }
+}
+
+/// Whether a file of this path may be sent, whatever else it is called; `name` is that of the file.
+/// As a topic's the path was judged before.
+fn judge(x: &mut Exchange<'_>, path: &str, name: &str) -> Result<(), Denied> {
+    if x.settings.is_private_file(path) {
+        x.may_send(path)?;
+    }
+    if name != path {
+        x.may_send(name)?;
+    }
+    unpacked(path).skip(1).try_for_each(|name| x.may_send(name))
 }
 
 /// With a page that answers for all others: that page, unless something with a dot in its name, as
@@ -87,6 +107,11 @@ fn fall_back(
     let name = format!("{}{fallback}", mount.path);
     // Another mount may have that path; the file is this one's all the same.
     let is_shadowed = mount_of(&x.settings.mounts, &name).is_none_or(|(of, ..)| of != index);
+    let is_judged = !is_shadowed || x.settings.access.topics.is_private(&name);
+    if is_judged && let Err(denied) = x.may_send(&name) {
+        x.deny(&denied);
+        return;
+    }
     let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, request, &name) };
     if memory == Memory::Answered {
         return;
@@ -495,8 +520,5 @@ fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRang
     }
     x.reply.part(Part::Bytes(end.as_bytes()));
 }
-
-/// What a directory is answered with.
-const INDEX: &str = "index.html";
 
 const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";

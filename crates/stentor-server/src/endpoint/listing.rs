@@ -17,14 +17,28 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     let Ok(mut listing) = x.files.list(mount, directory, x.unix_s) else {
         return false;
     };
-    // What would not be served is not shown.
+    // What would not be served is not shown. Whether something was left out is not told either.
+    let visitor = x.visitor();
     listing.names.retain(|listed| {
-        let is_served = check_file(&format!("{path}{}", listed.name)).is_ok();
-        is_served && matches!(listed.kind, FileKind::File | FileKind::Directory)
+        let name = format!("{path}{}", listed.name);
+        check_file(&name).is_ok()
+            && match listed.kind {
+                FileKind::File => visitor.may_be_shown(&name),
+                FileKind::Directory => {
+                    visitor.may_be_shown(&name) && visitor.may_be_shown(&format!("{name}/"))
+                }
+                _ => false,
+            }
     });
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
     listing.names.sort_by_cached_key(order);
-    let page = page(path, &listing.names, listing.more);
+    // The time of a directory tells of what is in it.
+    let is_dated = |listed: &Listed| {
+        listed.kind != FileKind::Directory
+            || visitor.may_read_all_below(&format!("{path}{}/", listed.name))
+    };
+    let page = page(path, &listing.names, listing.more, is_dated);
+    x.reply.shape.is_private |= x.settings.may_hide_below(path, None);
     // Whatever the page's length, it was a turn's work.
     *x.reply.cost += TURN_COST_MAX;
     let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";
@@ -32,7 +46,12 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     true
 }
 
-fn page(path: &str, names: &[Listed], mut more: bool) -> String {
+fn page(
+    path: &str,
+    names: &[Listed],
+    mut more: bool,
+    is_dated: impl Fn(&Listed) -> bool,
+) -> String {
     let title = escaped(path);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -45,7 +64,8 @@ fn page(path: &str, names: &[Listed], mut more: bool) -> String {
     if path != "/" {
         page.push_str("<tr><td><a href=\"../\">../</a>\n");
     }
-    for Listed { name, kind, status } in names {
+    for listed in names {
+        let Listed { name, kind, status } = listed;
         if page.len() >= LISTING_BYTES_MAX {
             more = true;
             break;
@@ -56,13 +76,14 @@ fn page(path: &str, names: &[Listed], mut more: bool) -> String {
             _ => status.bytes.to_string(),
         };
         let modified = UNIX_EPOCH + Duration::from_secs(status.modified_unix_s());
+        let modified = is_dated(listed).then(|| HttpDate::from(modified).to_string());
         // Writing to a string does not fail.
         let _ = writeln!(
             page,
             "<tr><td><a href=\"./{}{slash}\">{}{slash}</a><td>{size}<td>{}",
             reference(name),
             escaped(name),
-            HttpDate::from(modified)
+            modified.unwrap_or_default()
         );
     }
     page.push_str("</table>\n");
@@ -116,7 +137,7 @@ mod tests {
             Listed { name: "a b".to_owned(), kind: FileKind::Directory, status },
             Listed { name: "<script>\"'&%".to_owned(), kind: FileKind::File, status },
         ];
-        let page = page("/<i>/", &names, true);
+        let page = page("/<i>/", &names, true, |_| true);
         assert!(page.contains("<title>/&lt;i&gt;/</title>"), "{page}");
         assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>Thu, 01 Jan 1970"), "{page}");
         assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#39;"));

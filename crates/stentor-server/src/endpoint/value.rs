@@ -22,7 +22,12 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     }
     let shared = x.shared;
     let published = shared.hub.with_value(&topic, |message| {
-        message.inspect(|message| found(x, request, message)).is_some()
+        let Some(message) = message else { return false };
+        // Whoever may publish here, and nowhere else, must not act for those who read elsewhere.
+        let may_be_foreign = || x.settings.access.topics.takes_tokens_for(&topic);
+        x.reply.shape.is_sandboxed = !is_inert(message.content_type()) && may_be_foreign();
+        found(x, request, message);
+        true
     });
     if published {
         return;
@@ -88,6 +93,27 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
         }
     }
 }
+
+/// Whether a browser that is sent such content shows it at most. All types that are not known for
+/// that count as those that it may run: there are many that hold HTML or XML. A list of types is
+/// one of those, for browsers go by its last.
+fn is_inert(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim_end_matches(' ');
+    INERT.iter().any(|inert| essence.eq_ignore_ascii_case(inert)) && !content_type.contains(',')
+}
+
+/// The types of nearly all values that are published.
+const INERT: [&str; 9] = [
+    "application/json",
+    "application/octet-stream",
+    "text/plain",
+    "text/csv",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "application/pdf",
+];
 
 /// The best form there is; a better one that could be made is asked for. One that is there is
 /// asked for too: what clients want of this value is made of the next before they come.

@@ -12,7 +12,7 @@ const OLD: &str = "220d092681168e0944e35b790101fbc9b7f734d0cec84bbfcf8ff30cbf1fe
 const WRITER: &str = "b7cc4df6109781be65bf7edc58ebbbdc83b918315d745d1937769a2357ef4489";
 
 /// The token of the team ends then.
-fn config(expires: &str, more: &str) -> String {
+pub(crate) fn config(expires: &str, more: &str) -> String {
     format!(
         "{more}
 [[topics]]
@@ -45,9 +45,9 @@ publish = ['/team/*', '/in/**', '/elsewhere/*']
     )
 }
 
-const NEVER: &str = "2100-01-01T00:00:00Z";
+pub(crate) const NEVER: &str = "2100-01-01T00:00:00Z";
 
-fn bearer(secret: &str) -> String {
+pub(crate) fn bearer(secret: &str) -> String {
     format!("Authorization: Bearer {secret}\r\n")
 }
 
@@ -142,7 +142,7 @@ fn every_endpoint_with_every_token_at_every_listener() {
 }
 
 /// An answer without what differs by time.
-fn said(response: &Response) -> String {
+pub(crate) fn said(response: &Response) -> String {
     let body = String::from_utf8_lossy(&response.body);
     format!("{response:?} {body}").lines().filter(|line| !line.starts_with("Date")).collect()
 }
@@ -381,6 +381,66 @@ fn pages_publish_only_from_listed_origins_and_never_by_a_cookie_alone() {
         let response = server.public.ask("GET", "/team/a", &format!("{cookie}{fields}"), b"");
         assert_eq!(response.status, expected, "{fields}");
     }
+}
+
+#[test]
+fn what_tokens_publish_runs_nothing_in_the_name_of_its_readers() {
+    let server = Server::configured(&config(NEVER, ""));
+    let writer = bearer("stentor_writer");
+    let sandboxed = |topic: &str, fields: &str, status: u16| {
+        let response = server.public.ask("GET", topic, fields, b"").expect(status);
+        let policy = response.field("content-security-policy");
+        assert!(policy.is_none_or(|policy| policy == "sandbox"), "{response:?}");
+        policy.is_some()
+    };
+    for (content_type, runs) in [
+        ("text/html", true),
+        ("Text/HTML; charset=utf-8", true),
+        ("image/svg+xml", true),
+        ("application/xhtml+xml", true),
+        ("text/xml", true),
+        ("application/atom+xml", true),
+        ("multipart/x-mixed-replace", true),
+        // A browser goes by the last of a list.
+        ("text/plain;a, text/html", true),
+        ("unheard/of", true),
+        ("application/json", false),
+        ("text/plain; charset=utf-8", false),
+        ("image/png", false),
+        ("application/octet-stream", false),
+    ] {
+        let fields = format!("{writer}Content-Type: {content_type}\r\n");
+        let answer = server.public.ask("PUT", "/in/page", &fields, b"<script>a()</script>");
+        let tag = format!("If-None-Match: {}\r\n", answer.field("etag").unwrap());
+        server.control.put("/page", content_type, b"<p>ours").expect_one_of(&[200, 201]);
+        assert_eq!(sandboxed("/in/page", "", 200), runs, "{content_type}");
+        assert_eq!(sandboxed("/in/page", &tag, 304), runs, "{content_type}");
+        assert!(!sandboxed("/page", "", 200), "{content_type}");
+        let fields = bearer("stentor_team");
+        server.control.put("/team/page", content_type, b"<p>").expect_one_of(&[200, 201]);
+        assert_eq!(sandboxed("/team/page", &fields, 200), runs, "{content_type}");
+    }
+}
+
+#[test]
+fn a_cookie_reads_no_list_that_any_page_could_load_as_script() {
+    let lookup = "[[lookup]]\npath = '/list='\ntopics = '/team/{name}'\nline = 'a[\"{name}\"]'\n";
+    let server = Server::configured(&format!("{}{lookup}", config(NEVER, "")));
+    server.publish("/team/a", "secret");
+    let cookie = "Cookie: auth=stentor_team\r\n";
+    for (fields, expected) in [
+        (cookie.to_owned(), 401),
+        (format!("{cookie}Sec-Fetch-Site: cross-site\r\n"), 401),
+        (format!("{cookie}Sec-Fetch-Site: same-origin\r\n"), 200),
+        (format!("{cookie}Origin: https://shop.example\r\n"), 200),
+        (format!("{cookie}Origin: https://evil.example\r\n"), 401),
+        (bearer("stentor_team"), 200),
+    ] {
+        let response = server.public.ask("GET", "/list=a", &fields, b"");
+        assert_eq!(response.status, expected, "{fields} {response:?}");
+    }
+    // What is no list cannot be loaded so.
+    server.public.ask("GET", "/team/a", cookie, b"").expect(200);
 }
 
 #[test]

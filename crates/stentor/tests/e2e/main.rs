@@ -16,6 +16,7 @@
 mod support;
 
 mod access;
+mod access_files;
 mod access_log;
 mod bench;
 mod bodies;

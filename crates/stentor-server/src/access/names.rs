@@ -1,0 +1,96 @@
+//! The names under which files are sent, beside the path that is asked for.
+//!
+//! A rule speaks of names, and a file may be reached under another: as the index of a directory, as
+//! the page that answers for all others, packed beside itself, in a list, or by a redirect that
+//! tells that it is there. So each of these names is judged as if it had been asked for, and before
+//! anything is looked up: no answer says whether there is something that may not be read.
+
+use super::{Act, Denied, Visitor};
+use crate::config::{Mount, Settings};
+use crate::exchange::Exchange;
+use crate::files::{PACKED, mount_of};
+use stentor_access::{Coverage, Permissions};
+use stentor_hub::Filter;
+
+/// What a directory is answered with.
+pub(crate) const INDEX: &str = "index.html";
+
+impl Settings {
+    /// Whether this name asks for a token, be it that of a topic or of a file.
+    pub(crate) fn is_private_name(&self, name: &str) -> bool {
+        self.access.topics.is_private(name) || self.is_private_file(name)
+    }
+
+    /// Whether a GET of this path may be answered with something that asks for a token.
+    pub(crate) fn may_send_private(&self, path: &str) -> bool {
+        if self.mounts.is_empty() {
+            return self.access.topics.is_private(path);
+        }
+        let is_private = |name: String| self.is_private_name(&name);
+        let fallback = || {
+            let mount = mount_of(&self.mounts, path).map(|(_, mount, _)| mount);
+            mount.and_then(Mount::fallback_name).is_some_and(is_private)
+        };
+        unpacked(path).any(|name| self.is_private_name(name))
+            || path.ends_with('/') && self.may_hide_below(path, None)
+            || is_private(format!("{path}/"))
+            || fallback()
+    }
+
+    /// Whether a name that begins with this directory, which ends with a slash, may be one that
+    /// whoever has these permissions may not read.
+    pub(crate) fn may_hide_below(&self, directory: &str, allowed: Option<&Permissions>) -> bool {
+        let hides = |mount: &Mount| mount.asks_for_token() && mount.path.starts_with(directory);
+        if self.mounts.iter().any(hides) {
+            return true;
+        }
+        let rules = &self.access.topics;
+        // What is no pattern may be anything.
+        let filter = || Filter::parse(&format!("{directory}**")).ok();
+        let covers = |filter| rules.coverage(&filter, allowed) == Coverage::Whole;
+        rules.has_private() && !filter().is_some_and(covers)
+    }
+}
+
+impl Visitor<'_> {
+    /// Whether they may be shown a file or a directory of that name.
+    pub(crate) fn may_be_shown(&self, name: &str) -> bool {
+        unpacked(name).all(|name| self.may(Act::Fetch(name)).is_ok())
+    }
+
+    /// Whether they may read whatever there is, or may be, in this directory.
+    pub(crate) fn may_read_all_below(&self, directory: &str) -> bool {
+        !self.asks_for_token() || !self.settings.may_hide_below(directory, self.permissions())
+    }
+}
+
+impl Exchange<'_> {
+    /// Whether what is there by that name may be sent. From now on the answer is known to be
+    /// private if it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_send(&mut self, name: &str) -> Result<(), Denied> {
+        if self.settings.is_private_name(name) {
+            self.may(Act::Fetch(name))?;
+            self.reply.shape.is_private = true;
+        }
+        Ok(())
+    }
+
+    /// Whether it may be told that there is something of that name. If that depends on who asks,
+    /// the answer is known to be private, whatever it is.
+    pub(crate) fn may_tell(&mut self, name: &str) -> bool {
+        let may = self.may_send(name).is_ok();
+        self.reply.shape.is_private |= !may;
+        may
+    }
+}
+
+/// A name, and those of what would be sent packed under it: `/a.gz` is what `/a` holds.
+pub(crate) fn unpacked(name: &str) -> impl Iterator<Item = &str> {
+    fn unpack<'n>(name: &&'n str) -> Option<&'n str> {
+        PACKED.iter().find_map(|packed| name.strip_suffix(packed.suffix()))
+    }
+    std::iter::successors(Some(name), unpack)
+}
