@@ -102,11 +102,10 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let is_judging = self.cx.judged().is_some();
         if self.cx.feeds.is_sweeping()
             || self.cx.feeds.is_sparse()
             || !self.cx.budget.is_idle()
-            || is_judging
+            || self.is_judging()
         {
             return Some(0);
         }
@@ -165,6 +164,11 @@ impl Worker {
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
+    }
+
+    /// Whether readers are to be looked at, since rules or keys have changed.
+    pub(crate) fn is_judging(&self) -> bool {
+        self.cx.judged().is_some()
     }
 
     /// Rules or keys have changed: looks at some of the readers, whether they may still read.

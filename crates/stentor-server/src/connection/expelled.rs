@@ -101,12 +101,7 @@ impl Connection {
 
     /// Whether what is read may be by who has these permissions, as far as was promised; and what
     /// it took to say so.
-    fn covers(
-        &self,
-        cx: &Context,
-        peer: Peer,
-        permissions: Option<&Permissions>,
-    ) -> (bool, usize) {
+    fn covers(&self, cx: &Context, peer: Peer, permissions: Option<&Permissions>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.reader.transport == Transport::Echo
             || !access.topics.has_private()

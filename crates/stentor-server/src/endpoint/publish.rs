@@ -135,7 +135,9 @@ fn check(
     }
     let Some(topic) = topic else {
         return match request.content_encoding {
-            None => Ok(Sink::Bulk(Box::new(Bulk::of(Author::of(x.visitor()), x.reply.shape.origin)))),
+            None => {
+                Ok(Sink::Bulk(Box::new(Bulk::of(Author::of(x.visitor()), x.reply.shape.origin))))
+            }
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }

@@ -130,7 +130,7 @@ mod tests {
         let Awaits::Change { request, .. } = held(&mut x, &request, 9, false).awaits else {
             panic!("it is not held");
         };
-        let mut out = Packer::new();
+        let mut out = Packer::new(0);
         request.pack(&mut out);
         let bytes = out.into_bytes();
         assert!(memchr::memmem::find(&bytes, b"secret").is_none());
