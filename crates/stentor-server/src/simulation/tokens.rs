@@ -74,12 +74,12 @@ fn token(secret: &Secret) -> String {
 fn a_body_does_not_outlive_its_token() {
     let secret = Secret::make().unwrap();
     let mut expiring = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
-    let mut closed = expiring.clone();
-    closed.access.topics = settings(&["/other/*"], &[]).access.topics;
     let gone = settings(&["/in/*"], &[]);
     let narrower = settings(&["/in/*"], &[(&secret, &["/in/b"])]);
     let start_s = World::new(1, kind(), patient()).sim.unix_s();
     expiring.tokens.tokens[0].expires_unix_s = Some(start_s + 60);
+    let mut closed = expiring.clone();
+    closed.access.topics = settings(&["/other/*"], &[]).access.topics;
     for (case, after, expected) in [
         ("nothing", None, "200"),
         ("expired", None, "401"),
