@@ -670,9 +670,6 @@ fn cost_of_verifying(token: &str) -> usize {
 const SIGNATURE_COST: usize = 120_000;
 const HASH_COST: usize = 2_000;
 
-/// What it costs to find a token that was verified before.
-const FOUND_COST: usize = 500;
-
 /// The parts of a packed worker that are not its connections.
 const COUNTERS: u8 = 1;
 const FEEDS: u8 = 2;
@@ -680,3 +677,6 @@ const LINES: u8 = 3;
 
 /// What sending costs a turn, beside the bytes.
 const SEND_COST: usize = 256;
+
+/// What it costs to find a token that was verified before.
+const FOUND_COST: usize = 500;

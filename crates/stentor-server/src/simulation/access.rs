@@ -20,7 +20,7 @@ use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
 use crate::keys;
 use crate::mailbox::Order;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_access::{Patterns, Permissions, StaticToken};
 use stentor_hub::{ContentType, Draft, Filter, Pattern};
@@ -225,6 +225,8 @@ struct Stage {
     start_s: u64,
     messages: Vec<Published>,
     newest: BTreeMap<&'static str, u64>,
+    /// Topics to which clients publish, too: what is the newest of them is not known.
+    put_to: BTreeSet<&'static str>,
     readers: Vec<Reader>,
     hand_overs: HandOvers,
 }
@@ -267,6 +269,7 @@ impl Stage {
             start_s,
             messages: Vec::new(),
             newest: BTreeMap::new(),
+            put_to: BTreeSet::new(),
             readers: Vec::new(),
             hand_overs: HandOvers::new(seed),
         };
@@ -416,7 +419,9 @@ impl Stage {
             world.sim.write(connection, request.as_bytes());
             connection
         });
-        let since = self.states.len() - 1;
+        if way == Way::Put {
+            self.put_to.insert(filters[0]);
+        }
         self.readers.push(Reader {
             way,
             filters,
@@ -424,7 +429,7 @@ impl Stage {
             renewed: None,
             connection,
             worker,
-            since,
+            since: self.states.len() - 1,
             cursor,
             input: Vec::new(),
             seen: BTreeMap::new(),
@@ -639,7 +644,9 @@ impl Stage {
                     continue;
                 }
                 let message = &self.messages[*newest as usize];
-                let has_it = message.seq <= reader.cursor || reader.seen.get(topic) == Some(newest);
+                let is_old = message.seq <= reader.cursor;
+                let has_it =
+                    is_old || self.put_to.contains(topic) || reader.seen.get(topic) == Some(newest);
                 let is_told = contains(&reader.input, "uncovered");
                 // What it might not see when it was published is not sent later.
                 let states = &self.states[message.state.max(reader.since)..];
