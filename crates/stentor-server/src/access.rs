@@ -7,9 +7,8 @@
 //!
 //! What a listener grants to nobody, a token may: to read what is private, and to publish. Which
 //! topics that concerns, rules say (`access/rules.rs`); what a token allows, `stentor-access`; what
-//! the readers of streams were let in by, `access/passes.rs`; which names files have beside the path
-//! that is asked for, `access/names.rs`. No answer here depends on whether a
-//! topic exists.
+//! the readers of streams were let in by, `access/passes.rs`; which names files have beside the
+//! path that is asked for, `access/names.rs`. No answer here depends on whether a topic exists.
 
 pub(crate) mod denials;
 pub(crate) mod names;
@@ -21,12 +20,13 @@ use crate::config::{Cors, Settings};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_access::{Coverage, Grant, Permissions, Refused};
+use stentor_access::{Coverage, Grant, Keys, Permissions, Refused};
 use stentor_hub::Filter;
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::lookup::json_string;
+use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
 
@@ -148,6 +148,21 @@ pub(crate) enum Bearer {
     Judged,
 }
 
+/// By what right something is published: kept while it comes in, and asked for again when it is
+/// complete. Meanwhile tokens end, keys are taken away, and rules change.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Author {
+    /// Whoever comes in where that takes no token.
+    #[default]
+    Anyone,
+    /// Who has this one.
+    Holder(Arc<Grant>),
+    /// Who writes to the guestbook.
+    Guest,
+}
+
+packed!(enum Author { 0 => Anyone, 1 => Holder(grant), 2 => Guest });
+
 /// Why something is refused: the answer, and what a client is told to do about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied {
@@ -201,7 +216,11 @@ impl Visitor<'_> {
             }
             Act::Publish(request) => self.may_publish(request),
             Act::PublishTo(topic) => {
-                let Bearer::Good { grant, .. } = self.bearer else { return Ok(()) };
+                let grant = match self.bearer {
+                    Bearer::Good { grant, .. } => grant,
+                    Bearer::Nobody if self.is_trusted() => return Ok(()),
+                    bearer => return bearer.must_be_good(),
+                };
                 // On the control listener what a token says is enough.
                 let by_rule = listener.publishes || rules.takes_tokens_for(topic);
                 let may = by_rule && grant.permissions.may_publish(topic);
@@ -240,25 +259,32 @@ impl Visitor<'_> {
         self.settings.access.topics.is_private(topic)
     }
 
-    /// What of these may be seen. Those of which nothing may be are taken out.
+    /// What of these may be seen. Those of which nothing may be are taken out. What it takes to say
+    /// so is added to `cost`.
     ///
     /// # Errors
     /// The answer to one who may see nothing.
-    pub(crate) fn sight(&self, filters: &mut Vec<Filter>) -> Result<Sight, Denied> {
+    pub(crate) fn sight(
+        &self,
+        filters: &mut Vec<Filter>,
+        cost: &mut usize,
+    ) -> Result<Sight, Denied> {
         let rules = &self.settings.access.topics;
         let mut sight = Sight::default();
         if !rules.has_private() || !self.asks_for_token() || filters.is_empty() {
             return Ok(sight);
         }
         let permissions = self.permissions();
+        let (mut by_anyone, mut by_holder) = (rules.compare(None), rules.compare(permissions));
         let mut needs = false;
         filters.retain(|filter| {
-            let open = rules.coverage(filter, None);
+            let open = by_anyone.coverage(filter);
             let coverage = match permissions {
-                Some(_) if open != Coverage::Whole => rules.coverage(filter, permissions),
+                Some(_) if open != Coverage::Whole => by_holder.coverage(filter),
                 _ => open,
             };
-            needs |= open != coverage;
+            // Of two parts the one with a token may be the larger.
+            needs |= open != Coverage::Whole && by_holder.allows_some(filter);
             match coverage {
                 Coverage::Whole => {}
                 Coverage::Part => sight.part.push(filter.clone()),
@@ -266,6 +292,7 @@ impl Visitor<'_> {
             }
             coverage != Coverage::Nothing
         });
+        *cost += by_anyone.cost() + by_holder.cost();
         if filters.is_empty() || matches!(self.bearer, Bearer::Bad(_)) && sight.misses() {
             // Whoever brings a token that is not good is to hear so, even if something is open.
             self.may_read(|_| false)?;
@@ -277,6 +304,11 @@ impl Visitor<'_> {
     /// Whether what is private asks whoever came in here for a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         !self.listener.reads_private || self.settings.access.control_token
+    }
+
+    /// Whether whoever came in here publishes without a token.
+    fn is_trusted(&self) -> bool {
+        self.listener.publishes && !self.settings.access.control_token
     }
 
     /// The token that came with the request, if it is good.
@@ -304,8 +336,7 @@ impl Visitor<'_> {
     /// Whether somebody may publish at all. Pages must not be able to publish just because the
     /// browser that shows them runs where the listener can be reached, or keeps a cookie for it.
     fn may_publish(&self, request: &Request<'_>) -> Result<(), Denied> {
-        let Visitor { listener, settings, bearer } = *self;
-        let is_trusted = listener.publishes && !settings.access.control_token;
+        let Visitor { settings, bearer, .. } = *self;
         let is_listed = request.origin.is_some_and(|origin| settings.cors.lists(origin));
         match (request.origin, request.fetch_site) {
             // With a token of its own such a page is as good as any program.
@@ -313,7 +344,7 @@ impl Visitor<'_> {
                 return Err(PAGE.into());
             }
             (None, Some(b"cross-site" | b"same-site")) => return Err(FOREIGN_PAGE.into()),
-            (None, _) if is_trusted => return Ok(()),
+            (None, _) if self.is_trusted() => return Ok(()),
             _ => {}
         }
         match bearer {
@@ -323,6 +354,23 @@ impl Visitor<'_> {
             }
             Bearer::Good { .. } => Ok(()),
             bearer => bearer.must_be_good(),
+        }
+    }
+}
+
+impl Author {
+    /// Who asks with that.
+    pub(crate) fn of(visitor: Visitor<'_>) -> Author {
+        visitor.grant().map_or(Author::Anyone, |grant| Author::Holder(Arc::clone(grant)))
+    }
+
+    /// What the token is worth by now.
+    pub(crate) fn bearer(&self, keys: &Keys, unix_s: u64) -> Bearer {
+        match self {
+            Author::Anyone | Author::Guest => Bearer::Nobody,
+            Author::Holder(grant) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
+            Author::Holder(grant) if !keys.has(grant.key) => Bearer::Bad(Refused::UnknownKey),
+            Author::Holder(grant) => Bearer::Good { grant: Arc::clone(grant), by_cookie: false },
         }
     }
 }

@@ -180,7 +180,9 @@ pub(crate) struct Context {
     pub(crate) passes: Passes,
     /// Rules or keys have changed: whether those connections may still read that have this number
     /// or a higher one has not been looked at since.
-    pub(crate) judged: Option<usize>,
+    judged: Option<usize>,
+    /// Not only keys have: it takes comparing what is read with the rules.
+    pub(crate) has_other_rules: bool,
     pub(crate) denials: Denials,
     /// What messages are compressed with, and decompressed: one of each for all connections.
     pub(crate) deflater: Deflater,
@@ -239,6 +241,7 @@ impl Context {
             keys: shared.keys(),
             passes: Passes::new(),
             judged: None,
+            has_other_rules: false,
             denials: Denials::default(),
             deflater: Deflater::default(),
             inflater: Inflater::default(),
@@ -397,7 +400,7 @@ impl Context {
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
             inflater: _, generation: _, draining: _, denials: _,
             // The next one looks at all.
-            judged: _,
+            judged: _, has_other_rules: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
         out.section(FEEDS, |out| feeds.filters().pack(out));
@@ -438,7 +441,7 @@ impl Context {
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
         self.batches = Batches::default();
-        self.judged = Some(0);
+        self.judge_all();
     }
 
     /// Has tokens verified with other keys from now on.
@@ -447,9 +450,26 @@ impl Context {
         self.judged = Some(0);
     }
 
+    /// Has every reader looked at, whether it may still read what it does.
+    pub(crate) fn judge_all(&mut self) {
+        self.judged = Some(0);
+        self.has_other_rules = true;
+    }
+
+    /// The readers before this one have been looked at; `None`: all of them.
+    pub(crate) fn judge_from(&mut self, next: Option<usize>) {
+        self.judged = next;
+        self.has_other_rules &= next.is_some();
+    }
+
     /// What a reader of which not all may be seen may see.
     pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
         SightOf::new(&self.settings.access.topics, self.passes.get(peer))
+    }
+
+    /// From which one on they are to be looked at, if any are.
+    pub(crate) fn judged(&self) -> Option<usize> {
+        self.judged
     }
 
     /// Whether it has not been looked at yet if a connection may still read what it does.
@@ -526,6 +546,8 @@ impl Context {
     ) -> Option<Bearer> {
         let now = (self.now_ms, self.unix_s);
         if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.unix_s) {
+            self.cost += FOUND_COST;
+            self.budget.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
         }
         if may_wait && !self.budget.has_room(line) {
@@ -644,3 +666,6 @@ const LINES: u8 = 3;
 
 /// What sending costs a turn, beside the bytes.
 const SEND_COST: usize = 256;
+
+/// What it costs to find a token that was verified before.
+const FOUND_COST: usize = 500;

@@ -158,7 +158,12 @@ impl Exchange<'_> {
     /// # Errors
     /// Why not.
     pub(crate) fn may_see(&mut self, topic: &str) -> Result<(), Denied> {
-        if self.settings.access.topics.has_private() {
+        let rules = &self.settings.access.topics;
+        if rules.has_private() {
+            let visitor = self.visitor();
+            let permissions = visitor.grant().map(|grant| &*grant.permissions);
+            let cost = rules.cost_of_topic(permissions);
+            *self.reply.cost += cost;
             self.may(Act::See(topic))?;
             self.reply.shape.is_private |= self.visitor().is_private(topic);
         }

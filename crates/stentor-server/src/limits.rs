@@ -129,7 +129,8 @@ pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
 /// Connections that are looked at in one turn once rules or keys have changed, whether they may
-/// still read what they do; and of these, such as may not, which are told and ended.
+/// still read what they do; and of these, such as may not, which are told and ended. Together they
+/// cost no more than a line does.
 pub(crate) const JUDGED_PER_TURN: usize = 1_024;
 pub(crate) const EXPELLED_PER_TURN: usize = 64;
 

@@ -83,7 +83,10 @@ pub(crate) enum Commit {
     Known(Outcome),
     /// Whoever asked is told what comes of it, once. Whoever asks for several may be told in any
     /// order: not all are promised the same.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a broker does so; so far a test is one"))]
+    #[cfg_attr(
+        not(any(test, feature = "fuzz")),
+        expect(dead_code, reason = "a broker does so; so far a test is one")
+    )]
     Later,
     /// It was applied, and is not kept yet as was promised: see [`Sequencer::when_kept`].
     Applied(Applied, Due),
@@ -156,7 +159,7 @@ pub(crate) enum ReturnAddress {
 
 impl ReturnAddress {
     /// Tells what came of it. If nobody waits any more, nobody is told.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn tell(self, outcome: Outcome) {
         Telling::default().add(self, outcome);
     }

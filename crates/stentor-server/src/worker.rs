@@ -14,8 +14,8 @@ use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, EXPIRIES_PER_TURN,
-    JUDGED_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX, VISITS_AT_ONCE, VISITS_FEW,
-    VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
+    JUDGED_PER_TURN, LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX,
+    VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
@@ -102,11 +102,10 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let is_judging = self.cx.judged.is_some();
         if self.cx.feeds.is_sweeping()
             || self.cx.feeds.is_sparse()
             || !self.cx.budget.is_idle()
-            || is_judging
+            || self.is_judging()
         {
             return Some(0);
         }
@@ -167,26 +166,33 @@ impl Worker {
         self.check();
     }
 
+    /// Whether readers are to be looked at, since rules or keys have changed.
+    pub(crate) fn is_judging(&self) -> bool {
+        self.cx.judged().is_some()
+    }
+
     /// Rules or keys have changed: looks at some of the readers, whether they may still read.
     fn judge<B: Backend>(&mut self, io: &mut B) {
-        let Some(from) = self.cx.judged else { return };
-        let (mut looked, mut expelled) = (0, 0);
+        let Some(from) = self.cx.judged() else { return };
+        let (mut looked, mut expelled, mut cost) = (0, 0, 0);
         let mut next = None;
         for index in self.connections.indices_from(from) {
-            if looked == JUDGED_PER_TURN || expelled == EXPELLED_PER_TURN {
+            let is_enough = looked == JUDGED_PER_TURN || expelled == EXPELLED_PER_TURN;
+            if is_enough || cost >= LINE_COST_PER_TURN {
                 next = Some(index);
                 break;
             }
             looked += 1;
             let peer = Peer::from_index(index as u32);
             let Some(connection) = self.connections.at(index) else { continue };
-            if connection.is_to_be_judged(&self.cx, peer) {
+            self.cx.cost = 0;
+            if connection.is_to_be_judged(&mut self.cx, peer) {
                 expelled += 1;
-                self.cx.cost = 0;
                 self.with(peer, |connection, cx| connection.expel(cx, io, peer));
             }
+            cost += self.cx.cost;
         }
-        self.cx.judged = next;
+        self.cx.judge_from(next);
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.

@@ -92,6 +92,22 @@ fn in_query(query: &[u8]) -> Option<Cow<'_, [u8]>> {
     found
 }
 
+/// A target without the tokens of its query: for what is kept of a request.
+#[must_use]
+pub fn without_token(target: &[u8]) -> Cow<'_, [u8]> {
+    let (path, query) = target::split(target);
+    let Some(query) = query.filter(|query| memmem::find(query, b"token=").is_some()) else {
+        return Cow::Borrowed(target);
+    };
+    let mut kept = path.to_vec();
+    let pieces = query.split(|&byte| byte == b'&').filter(|piece| !piece.starts_with(b"token="));
+    for (i, piece) in pieces.enumerate() {
+        kept.push(if i == 0 { b'?' } else { b'&' });
+        kept.extend_from_slice(piece);
+    }
+    Cow::Owned(kept)
+}
+
 /// The value of a cookie (RFC 6265 section 4.2): the first of its name, which is the one of the
 /// longest path. Quotes around it are no part of it.
 fn in_cookies<'a>(cookies: &'a [u8], name: &str) -> Option<&'a [u8]> {
@@ -121,6 +137,22 @@ mod tests {
         let request = parse(head.as_bytes(), &mut slots).unwrap().request;
         let found = credential(&request, Some("auth"))?;
         Some((found.place, String::from_utf8(found.token.into_owned()).unwrap()))
+    }
+
+    #[test]
+    fn a_target_is_kept_without_its_tokens() {
+        for (target, expected) in [
+            ("/a", "/a"),
+            ("/a?b=c", "/a?b=c"),
+            ("/a?token=t", "/a"),
+            ("/a?token=t&b=c", "/a?b=c"),
+            ("/a?b=c&token=t&d=e&token=u", "/a?b=c&d=e"),
+            ("/token=t?mytoken=u", "/token=t?mytoken=u"),
+        ] {
+            let kept = without_token(target.as_bytes());
+            assert_eq!(std::str::from_utf8(&kept).unwrap(), expected, "{target}");
+            assert!(carried(expected, "").is_none());
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Settings {
         let rules = &self.access.topics;
         // What is no pattern may be anything.
         let filter = || Filter::parse(&format!("{directory}**")).ok();
-        let covers = |filter| rules.coverage(&filter, allowed) == Coverage::Whole;
+        let covers = |filter| rules.compare(allowed).coverage(&filter) == Coverage::Whole;
         rules.has_private() && !filter().is_some_and(covers)
     }
 }

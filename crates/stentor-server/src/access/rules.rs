@@ -103,29 +103,56 @@ impl TopicRules {
         rule.is_some_and(|access| access.publish == Publishers::Token)
     }
 
-    /// How much of what a subscription means may be read by who has these permissions. It is never
-    /// said to be more than it is. Where rules overlap it may be said to be less than whole.
-    pub(crate) fn coverage(&self, filter: &Filter, permissions: Option<&Permissions>) -> Coverage {
+    /// The rules, to be compared with what somebody with these permissions subscribes to.
+    pub(crate) fn compare<'a>(&'a self, permissions: Option<&'a Permissions>) -> Comparison<'a> {
+        let patterns = permissions.map_or(0, |permissions| permissions.read.iter().count());
+        Comparison { rules: self, permissions, patterns, covered: Vec::new(), compared: patterns }
+    }
+
+    /// What it costs to say of a topic whether who has these permissions may read it.
+    pub(crate) fn cost_of_topic(&self, permissions: Option<&Permissions>) -> usize {
+        self.read_end * COMPARED_COST + permissions.map_or(0, |p| p.read.bytes())
+    }
+}
+
+/// Rules and permissions beside what is subscribed to. Whoever asks names many patterns, and there
+/// are rules and permissions to compare each of them with, so what is compared is counted.
+pub(crate) struct Comparison<'a> {
+    rules: &'a TopicRules,
+    permissions: Option<&'a Permissions>,
+    /// How many there are in the permissions.
+    patterns: usize,
+    /// Of each rule whether all it means may be read, if that was asked before.
+    covered: Vec<Option<bool>>,
+    /// How many patterns were looked at.
+    compared: usize,
+}
+
+impl Comparison<'_> {
+    /// How much of what a subscription means may be read. It is never said to be more than it is.
+    /// Where rules overlap it may be said to be less than whole.
+    pub(crate) fn coverage(&mut self, filter: &Filter) -> Coverage {
+        let Comparison { rules, permissions, .. } = *self;
+        self.compared += rules.read_end + self.patterns;
         if let Filter::Topic(topic) = filter {
-            return match self.is_private(topic) && !permissions.is_some_and(|p| p.may_read(topic)) {
+            let may = || permissions.is_some_and(|permissions| permissions.may_read(topic));
+            return match rules.is_private(topic) && !may() {
                 true => Coverage::Nothing,
                 false => Coverage::Whole,
             };
         }
         let allowed = permissions.map_or(Coverage::Nothing, |p| p.coverage(filter));
-        if allowed == Coverage::Whole || !self.has_private() {
+        if allowed == Coverage::Whole || !rules.has_private() {
             return Coverage::Whole;
         }
         let (mut sees, mut misses) = (allowed == Coverage::Part, false);
         let mut rest = true;
-        for Rule { access, meant } in &self.rules[..self.read_end] {
+        for (at, Rule { access, meant }) in rules.rules[..rules.read_end].iter().enumerate() {
             let share = meant.coverage(filter);
             if share == Coverage::Nothing {
                 continue;
             }
-            let of_rule = Filter::Pattern(access.pattern.clone());
-            let may_all = permissions.is_some_and(|p| p.coverage(&of_rule) == Coverage::Whole);
-            match access.read == Readers::Anyone || may_all {
+            match access.read == Readers::Anyone || self.allows_all_of(at) {
                 true => sees = true,
                 false => misses = true,
             }
@@ -141,7 +168,35 @@ impl TopicRules {
             (false, true) => Coverage::Nothing,
         }
     }
+
+    /// Whether the permissions allow something of what a subscription means.
+    pub(crate) fn allows_some(&mut self, filter: &Filter) -> bool {
+        self.compared += self.patterns;
+        self.permissions.is_some_and(|p| p.coverage(filter) != Coverage::Nothing)
+    }
+
+    /// What it has cost so far.
+    pub(crate) fn cost(&self) -> usize {
+        self.compared * COMPARED_COST
+    }
+
+    /// Whether the permissions allow all that a rule means.
+    fn allows_all_of(&mut self, at: usize) -> bool {
+        let Some(permissions) = self.permissions else { return false };
+        self.covered.resize(self.rules.read_end, None);
+        if let Some(covered) = self.covered[at] {
+            return covered;
+        }
+        self.compared += self.patterns;
+        let of_rule = Filter::Pattern(self.rules.rules[at].access.pattern.clone());
+        let covered = permissions.coverage(&of_rule) == Coverage::Whole;
+        self.covered[at] = Some(covered);
+        covered
+    }
 }
+
+/// What it costs to look at one pattern: some twenty nanoseconds.
+const COMPARED_COST: usize = 20;
 
 fn first<'r>(rules: &'r [Rule], topic: &str) -> Option<&'r TopicAccess> {
     rules.iter().map(|rule| &rule.access).find(|access| access.pattern.matches(topic))
@@ -221,12 +276,32 @@ mod tests {
             ("/b/*/*", &[], Part),
         ] {
             let filter = Filter::parse(filter).unwrap();
-            let coverage = rules.coverage(&filter, Some(&may_read(patterns)));
+            let permissions = may_read(patterns);
+            let coverage = rules.compare(Some(&permissions)).coverage(&filter);
             assert_eq!(coverage, expected, "{filter} with {patterns:?}");
             if patterns.is_empty() {
-                assert_eq!(rules.coverage(&filter, None), expected, "{filter}");
+                assert_eq!(rules.compare(None).coverage(&filter), expected, "{filter}");
             }
         }
+    }
+
+    /// What is asked again of a rule was said before; what is compared is counted all the same.
+    #[test]
+    fn what_is_compared_is_counted() {
+        let patterns = (0..50).map(|n| format!("/r{n}/a/**")).collect::<Vec<_>>();
+        let permissions = may_read(&patterns.iter().map(String::as_str).collect::<Vec<_>>());
+        let all = (0..20).map(|n| format!("/r{n}/**")).collect::<Vec<_>>();
+        let rules = rules(&all.iter().map(|rule| (&**rule, Readers::Token)).collect::<Vec<_>>());
+        let mut comparison = rules.compare(Some(&permissions));
+        let filters = ["/**", "/r1/x", "/r2/*", "/**"].map(|text| Filter::parse(text).unwrap());
+        let costs = filters.each_ref().map(|filter| {
+            let before = comparison.cost();
+            comparison.coverage(filter);
+            (comparison.cost() - before) / COMPARED_COST
+        });
+        assert_eq!(costs, [20 + 50 + 20 * 50, 20 + 50, 20 + 50, 20 + 50]);
+        assert!(comparison.allows_some(&filters[0]) && !comparison.allows_some(&filters[1]));
+        assert!(rules.cost_of_topic(Some(&permissions)) > rules.cost_of_topic(None));
     }
 
     /// Topic by topic, nothing is covered that may not be read, and what is not covered at all has
@@ -258,7 +333,7 @@ mod tests {
             let allowed: Vec<String> = (0..round % 4).map(|_| pattern(true)).collect();
             let permissions = may_read(&allowed.iter().map(String::as_str).collect::<Vec<_>>());
             let Ok(filter) = Filter::parse(&pattern(true)) else { continue };
-            let coverage = rules.coverage(&filter, Some(&permissions));
+            let coverage = rules.compare(Some(&permissions)).coverage(&filter);
             part += usize::from(coverage == Coverage::Part);
             for topic in (0..8).map(|_| pattern(false).replace('*', "c")) {
                 if !filter.matches(&topic) {

@@ -86,6 +86,7 @@ impl Connection {
         let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
         let is_sorted = |all: &[Subscription]| all.is_sorted_by(|a, b| a.feed < b.feed);
         let are_sorted = is_sorted(&extra.subscriptions) && joining.is_none_or(is_sorted);
+        let are_sorted = are_sorted && extra.partial.is_sorted();
         ensure(are_sorted, "Subscriptions are out of order.")?;
         // Nobody else reminds it of these.
         let is_catching_up = extra.joining.is_some() || extra.replay.is_some();

@@ -6,9 +6,11 @@
 //! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
 use super::{Connection, Wait};
-use crate::access::{Act, Bearer, Denied, Visitor, listener};
+use crate::access::{Act, Bearer, Denied, Sight, Visitor, listener};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::stream::MANY;
+use crate::stream::feeds::FeedId;
 use crate::transport::{Ended, Transport};
 use std::sync::Arc;
 use stentor_access::{Coverage, Permissions, Refused};
@@ -25,26 +27,46 @@ impl Connection {
         }
     }
 
-    /// What may be subscribed to stays; of the rest it is told, if there is any.
+    /// Of these feeds it is told that it may not see all, if it reads them.
+    pub(super) fn note_partial(&mut self, cx: &Context, filters: &[Filter]) {
+        let partial = &mut self.extra().partial;
+        partial.extend(filters.iter().filter_map(|filter| cx.feeds.id(filter)));
+        partial.sort_unstable();
+        partial.dedup();
+    }
+
+    /// Whether it was told of a feed that it may not see all of it.
+    fn is_partial(&self, feed: FeedId) -> bool {
+        match self.extra.as_deref() {
+            Some(extra) if self.reader.feed == MANY => extra.partial.binary_search(&feed).is_ok(),
+            _ => self.reader.is_partial,
+        }
+    }
+
+    /// What may be subscribed to stays; the rest it is to be told of.
     pub(super) fn may_subscribe(
         &mut self,
         cx: &mut Context,
         peer: Peer,
         filters: &mut Vec<Filter>,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Sight, String> {
         let bearer = match cx.passes.get(peer).filter(|_| self.reader.has_pass) {
             Some(pass) => Bearer::Good { grant: Arc::new(pass.grant()), by_cookie: false },
             None => Bearer::Nobody,
         };
         let settings = &cx.settings;
         let visitor = Visitor { listener: listener(self.role), settings, bearer: &bearer };
-        let sight = visitor.may(Act::Read(filters)).and_then(|()| visitor.sight(filters));
+        let mut cost = 0;
+        let sight = visitor.may(Act::Read(filters));
+        let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
+        cx.cost += cost;
+        cx.budget.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
             cx.denials.note(&cx.stats, denied.why, None, cx.now_ms);
             denied.refusal.reason.to_owned()
         })?;
         self.reader.is_partial |= !sight.part.is_empty();
-        Ok(sight.misses().then(|| sight.json()))
+        Ok(sight)
     }
 
     /// Takes a token in place of the one before, unless less would be covered by it than is read.
@@ -63,7 +85,10 @@ impl Connection {
             }
             _ => return Ok(()),
         };
-        if !self.covers(cx, peer, Some(&grant.permissions)) {
+        let (covers, cost) = self.covers(cx, peer, Some(&grant.permissions));
+        cx.cost += cost;
+        cx.budget.spend(Kind::Commands, cost);
+        if !covers {
             return Err(COVERS_LESS.to_owned());
         }
         cx.passes.give(peer, &grant);
@@ -74,21 +99,25 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether what is read may be by who has these permissions, as far as was promised.
-    fn covers(&self, cx: &Context, peer: Peer, permissions: Option<&Permissions>) -> bool {
+    /// Whether what is read may be by who has these permissions, as far as was promised; and what
+    /// it took to say so.
+    fn covers(&self, cx: &Context, peer: Peer, permissions: Option<&Permissions>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.reader.transport == Transport::Echo
+            || !access.topics.has_private()
             || listener(self.role).reads_private && !access.control_token
         {
-            return true;
+            return (true, 0);
         }
-        self.memberships(peer).iter().all(|&(feed, _)| {
-            match access.topics.coverage(cx.feeds.filter(feed), permissions) {
+        let mut comparison = access.topics.compare(permissions);
+        let covers = self.memberships(peer).iter().all(|&(feed, _)| {
+            match comparison.coverage(cx.feeds.filter(feed)) {
                 Coverage::Whole => true,
-                Coverage::Part => self.reader.is_partial,
+                Coverage::Part => self.is_partial(feed),
                 Coverage::Nothing => false,
             }
-        })
+        });
+        (covers, comparison.cost())
     }
 
     /// Ends the stream if it may not go on. Returns whether it was ended.
@@ -101,8 +130,8 @@ impl Connection {
     }
 
     /// Why it may not go on reading, if it may not.
-    pub(super) fn why_expelled(&self, cx: &Context, peer: Peer) -> Option<Ended> {
-        if !self.reader.has_pass && cx.judged.is_none() {
+    pub(super) fn why_expelled(&self, cx: &mut Context, peer: Peer) -> Option<Ended> {
+        if !self.reader.has_pass && cx.judged().is_none() {
             return None;
         }
         let pass = cx.passes.get(peer);
@@ -117,13 +146,17 @@ impl Connection {
         if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.key)) {
             return Some(Ended::Revoked);
         }
+        if !cx.has_other_rules {
+            return None;
+        }
         let permissions = pass.as_ref().map(|pass| &**pass.permissions);
-        let may_go_on = self.covers(cx, peer, permissions);
+        let (may_go_on, cost) = self.covers(cx, peer, permissions);
+        cx.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }
 
     /// Whether it reads and may not any more, and nothing else brings it to see so.
-    pub(crate) fn is_to_be_judged(&self, cx: &Context, peer: Peer) -> bool {
+    pub(crate) fn is_to_be_judged(&self, cx: &mut Context, peer: Peer) -> bool {
         self.reads_feeds() && self.why_expelled(cx, peer).is_some()
     }
 

@@ -29,7 +29,9 @@ packed!(enum Wait {
     12 => Expiry,
 });
 packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
-packed!(struct Extra { subscriptions, joining, replay, decoder, pending, gap, uncovered });
+packed!(struct Extra {
+    subscriptions, joining, replay, decoder, pending, gap, uncovered, partial,
+});
 packed!(struct Subscription { feed, stamp });
 packed!(struct Joining { subscriptions, start, seq });
 

@@ -39,6 +39,8 @@ pub(super) struct Extra {
     pub(super) gap: Option<Gap>,
     /// The same, of what may not be seen: a JSON object.
     pub(super) uncovered: Option<String>,
+    /// Of several feeds those of which it was told that it may not see all, in order.
+    pub(super) partial: Vec<FeedId>,
 }
 
 /// One of several feeds that are read.
@@ -66,6 +68,7 @@ impl Extra {
             && self.pending.is_none()
             && self.gap.is_none()
             && self.uncovered.is_none()
+            && self.partial.is_empty()
     }
 
     /// Whether it reads feeds besides those whose history it is sent: new subscriptions catch up
@@ -84,6 +87,7 @@ impl Extra {
             + self.decoder.as_ref().map_or(0, |decoder| decoder.own_bytes())
             + self.pending.as_ref().map_or(0, |pending| pending.own_bytes())
             + self.uncovered.as_ref().map_or(0, |json| json.len())
+            + self.partial.capacity() * size_of::<FeedId>()
     }
 
     /// What its feeds take, were it their only reader; of one feed that is not much.
@@ -96,8 +100,8 @@ impl Connection {
     /// The head of the answer is written, or the answer waits: enters the feeds. What is due is
     /// sent later.
     pub(super) fn begin_reading(&mut self, cx: &mut Context, peer: Peer, opening: Opening) {
-        let Opening { reader, mut filters, start, grant, is_partial, uncovered } = opening;
-        let has_pass = grant.is_some();
+        let Opening { reader, mut filters, start, grant, part, uncovered } = opening;
+        let (has_pass, is_partial) = (grant.is_some(), !part.is_empty());
         self.reader = Reader { stamp: self.reader.stamp, has_pass, is_partial, ..reader };
         if let Some(grant) = grant {
             cx.passes.give(peer, &grant);
@@ -114,7 +118,10 @@ impl Connection {
         match &subscriptions[..] {
             [only] if !self.reader.commands => self.reader.feed = only.feed,
             [] => {}
-            _ => self.extra().subscriptions = subscriptions,
+            _ => {
+                self.extra().subscriptions = subscriptions;
+                self.note_partial(cx, &part);
+            }
         }
         if !filters.is_empty() && (self.reader.is_enveloped || !self.is_polling()) {
             let upto = cx.shared.hub.seq();

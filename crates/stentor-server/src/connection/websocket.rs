@@ -4,7 +4,7 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::reader::{Joining, Subscription};
+use super::reader::{Extra, Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
@@ -132,10 +132,10 @@ impl Connection {
         if let Some(token) = token {
             self.renew(cx, peer, &token)?;
         }
-        let uncovered = self.may_subscribe(cx, peer, &mut subscribe)?;
+        let sight = self.may_subscribe(cx, peer, &mut subscribe)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
-        let subscriptions = &mut self.extra().subscriptions;
+        let Extra { subscriptions, partial, .. } = self.extra();
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
         subscribe.retain(|filter| {
@@ -161,14 +161,17 @@ impl Connection {
             stays
         });
         subscriptions.shrink_to(subscriptions.len() * 2);
-        if let Some(json) = uncovered {
-            self.tell_uncovered(cx, &json);
+        // Others may have their numbers later.
+        partial.retain(|feed| !leaving.contains(feed));
+        if sight.misses() {
+            self.tell_uncovered(cx, &sight.json());
         }
         if subscribe.is_empty() {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
         let subscriptions = self.join(cx, peer, &subscribe);
+        self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
         self.extra().joining = Some(Joining { subscriptions, start, seq });

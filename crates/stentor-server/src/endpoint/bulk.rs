@@ -6,7 +6,7 @@
 //! What arrived together waits together: lines that were applied one behind the other are kept as
 //! promised when the last of them is.
 
-use crate::access::{Act, Bearer, Visitor};
+use crate::access::{Act, Author, Visitor};
 use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
@@ -17,8 +17,6 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use stentor_access::{Grant, Refused};
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_wire::packed;
 use stentor_wire::status::Status;
@@ -44,8 +42,8 @@ pub(crate) struct Bulk {
     uncommitted: usize,
     /// and what they are counted as.
     uncommitted_bytes: usize,
-    /// The token by which they are published, if it takes one.
-    by: Option<Arc<Grant>>,
+    /// By what right they are published.
+    author: Author,
     /// The page that publishes, if it is listed.
     origin: Option<Box<[u8]>>,
 }
@@ -104,24 +102,19 @@ struct Report<'a> {
 }
 
 // Nothing is packed with lines of which it is not known what came of them.
-packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, by, origin }
+packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, author, origin }
     without { groups, group, uncommitted, uncommitted_bytes });
 packed!(struct LineError { line, error });
 
 impl Bulk {
-    /// A stream of messages that are published by this token, if it takes one.
-    pub(crate) fn of(by: Option<&Arc<Grant>>, origin: Option<&[u8]>) -> Bulk {
-        Bulk { by: by.cloned(), origin: origin.map(Box::from), ..Bulk::default() }
+    /// A stream of messages that are published by this right.
+    pub(crate) fn of(author: Author, origin: Option<&[u8]>) -> Bulk {
+        Bulk { author, origin: origin.map(Box::from), ..Bulk::default() }
     }
 
-    /// Whether this topic may be published to, now: tokens end, and keys are taken away, while
-    /// lines come.
+    /// Whether this topic may be published to, now: lines come for as long as they like.
     fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), &'static str> {
-        let Some(grant) = &self.by else { return Ok(()) };
-        if grant.has_expired(x.unix_s) || !x.keys.has(grant.key) {
-            return Err(Refused::Expired.sentence());
-        }
-        let bearer = Bearer::Good { grant: Arc::clone(grant), by_cookie: false };
+        let bearer = self.author.bearer(x.keys, x.unix_s);
         let visitor = Visitor { bearer: &bearer, ..x.visitor() };
         visitor.may(Act::PublishTo(topic)).map_err(|denied| denied.refusal.reason)
     }

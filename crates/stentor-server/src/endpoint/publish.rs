@@ -1,6 +1,6 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
 
-use crate::access::{Act, Denied};
+use crate::access::{Act, Author, Denied};
 use crate::answers::RequestKind;
 use crate::config::Settings;
 use crate::endpoint::bulk::Bulk;
@@ -51,12 +51,16 @@ pub(crate) struct Upload {
     /// The publisher compressed it.
     gzip: bool,
     condition: Precondition,
+    /// By what right it is published.
+    author: Author,
     /// The page that publishes, if it is listed.
     origin: Option<Box<[u8]>>,
     pub(crate) data: Vec<u8>,
 }
 
-packed!(struct Upload { topic, content_type, event, cache_control, gzip, condition, origin, data });
+packed!(struct Upload {
+    topic, content_type, event, cache_control, gzip, condition, author, origin, data,
+});
 
 fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
     let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
@@ -131,13 +135,16 @@ fn check(
     }
     let Some(topic) = topic else {
         return match request.content_encoding {
-            None => Ok(Sink::Bulk(Box::new(Bulk::of(x.visitor().grant(), x.reply.shape.origin)))),
+            None => {
+                Ok(Sink::Bulk(Box::new(Bulk::of(Author::of(x.visitor()), x.reply.shape.origin))))
+            }
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
     };
     let mut upload = Upload::of(request, body, topic, x.settings)?;
+    upload.author = Author::of(x.visitor());
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
 }
@@ -184,12 +191,13 @@ impl Upload {
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
             condition: precondition(request)?,
+            author: Author::Anyone,
             origin: None,
             data: Vec::with_capacity(length),
         })
     }
 
-    /// A text of so many bytes, whatever the head says of it.
+    /// A text of so many bytes for the guestbook, whatever the head says of it.
     pub(crate) fn text(topic: TopicName<'static>, condition: Precondition, bytes: u64) -> Upload {
         Upload {
             topic,
@@ -198,6 +206,7 @@ impl Upload {
             cache_control: None,
             gzip: false,
             condition,
+            author: Author::Guest,
             origin: None,
             data: Vec::with_capacity((bytes as usize).min(GATHER_BYTES)),
         }
@@ -206,6 +215,10 @@ impl Upload {
     /// The body is complete: publishes it.
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
         x.answer_to(self.origin.as_deref());
+        if let Err(denied) = self.may_still_be_published(x) {
+            x.reply.stats.publishes_refused.add(1);
+            return x.deny(&denied);
+        }
         let bytes_max = x.settings.limits.message_bytes_max;
         let draft = match self.gzip {
             true => Draft::from_gzip(x.inflater, self.data, bytes_max),
@@ -230,6 +243,15 @@ impl Upload {
             draft = draft.with_cache_control(cache_control);
         }
         commit(x, Op::Put(self.topic, draft), self.condition)
+    }
+
+    /// Whether it may be published that long after its head: a body takes as long as it likes.
+    fn may_still_be_published(&self, x: &mut Exchange<'_>) -> Result<(), Denied> {
+        if let Author::Guest = self.author {
+            return Ok(());
+        }
+        x.bearer = self.author.bearer(x.keys, x.unix_s);
+        x.may(Act::PublishTo(&self.topic))
     }
 }
 

@@ -60,6 +60,8 @@ mod seeds;
 mod store;
 #[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod tokens;
 
 #[cfg(test)]
 use crate::access::{CONTROL, PUBLIC};

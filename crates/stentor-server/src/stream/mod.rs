@@ -40,7 +40,7 @@ pub(crate) struct Reader {
     pub(crate) owes_pong: bool,
     /// It was let in by a token, of which the worker knows the rest.
     pub(crate) has_pass: bool,
-    /// It reads a pattern of which it may not see all topics.
+    /// It reads a pattern of which it may not see all topics, and was told so.
     pub(crate) is_partial: bool,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Opening {
     pub(crate) start: Start,
     /// The token that it takes.
     pub(crate) grant: Option<Arc<Grant>>,
-    /// Of a pattern not all topics may be seen.
-    pub(crate) is_partial: bool,
+    /// Patterns of which not all topics may be seen.
+    pub(crate) part: Vec<Filter>,
     /// What of it is not sent, as a JSON object.
     pub(crate) uncovered: Option<Box<str>>,
 }

@@ -9,6 +9,7 @@ use crate::limits::HELD_MS_MAX;
 use crate::stream::{Reader, Start};
 use crate::transport::{Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Filter, Message, StreamForm};
+use stentor_wire::credentials::without_token;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
 
@@ -70,8 +71,15 @@ fn held(
     expects_value: bool,
 ) -> Box<Pending> {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
-    // What let the client in is kept as a pass: no token is kept.
-    let request = Request { authorization: None, cookie: None, ..request.clone() };
+    // What let the client in is kept as a pass: no token is kept, wherever it stood.
+    let target = without_token(request.target);
+    let request = Request {
+        target: &target,
+        authorization: None,
+        cookie: None,
+        websocket_protocol: None,
+        ..request.clone()
+    };
     let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
     x.reply.answers.asked.kind = RequestKind::LongPoll;
     x.hold(Awaits::Change { request, deadline_ms, expects_value })
@@ -98,3 +106,35 @@ pub(super) static MANNER: Manner = Manner {
     expired: |_, _| {},
     readers: |stats| &stats.readers_long_poll,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::PUBLIC;
+    use crate::exchange::Persistence;
+    use crate::order::Ticket;
+    use crate::simulation::{World, kind, patient};
+    use stentor_wire::http1::{FieldSlots, parse};
+    use stentor_wire::pack::{Packed, Packer};
+
+    #[test]
+    fn no_token_is_held() {
+        let mut cx = World::new(1, kind(), patient()).context(patient());
+        let mut slots = FieldSlots::new();
+        let head = b"GET /a?token=secret&wait=9&token=secret HTTP/1.1\r\nHost: h\r\n\
+            Authorization: Bearer secret\r\nCookie: a=secret\r\n\
+            Sec-WebSocket-Protocol: stentor.token.secret\r\nIf-None-Match: \"tag\"\r\n\r\n";
+        let request = parse(head, &mut slots).unwrap().request;
+        let persistence = Persistence { keep_alive: true, http10: false };
+        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
+        let Awaits::Change { request, .. } = held(&mut x, &request, 9, false).awaits else {
+            panic!("it is not held");
+        };
+        let mut out = Packer::new(0);
+        request.pack(&mut out);
+        let bytes = out.into_bytes();
+        assert!(memchr::memmem::find(&bytes, b"secret").is_none());
+        assert_eq!(request.borrowed().target, b"/a?wait=9");
+        assert_eq!(request.borrowed().if_none_match, Some(&b"\"tag\""[..]));
+    }
+}

@@ -134,7 +134,10 @@ impl Wanted {
         let mut wanted = wanted.map_err(|reason| NoStream::Refused(Status::BAD_REQUEST, reason))?;
         let denied = |denied: Denied| NoStream::Denied(denied);
         x.may(Act::Read(&wanted.filters)).map_err(denied)?;
-        wanted.sight = x.visitor().sight(&mut wanted.filters).map_err(denied)?;
+        let mut cost = 0;
+        let sight = x.visitor().sight(&mut wanted.filters, &mut cost);
+        *x.reply.cost += cost;
+        wanted.sight = sight.map_err(denied)?;
         // What is sent depends on who asks, be it only in part.
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
@@ -163,10 +166,9 @@ impl Wanted {
     pub(crate) fn opening(self, reader: Reader) -> Box<Opening> {
         let Wanted { filters, is_enveloped, start, mode, sight, .. } = self;
         let reader = Reader { mode, is_enveloped, ..reader };
-        let Sight { grant, part, .. } = &sight;
-        let (grant, is_partial) = (grant.clone(), !part.is_empty());
         let uncovered = sight.misses().then(|| sight.json().into());
-        Box::new(Opening { reader, filters, start, grant, is_partial, uncovered })
+        let Sight { grant, part, .. } = sight;
+        Box::new(Opening { reader, filters, start, grant, part, uncovered })
     }
 
     fn read(

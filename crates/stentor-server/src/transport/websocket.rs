@@ -87,7 +87,7 @@ pub(crate) fn open(
             filters: Vec::new(),
             start: Start::Values,
             grant: None,
-            is_partial: false,
+            part: Vec::new(),
             uncovered: None,
         }),
     })

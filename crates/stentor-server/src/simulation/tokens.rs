@@ -1,0 +1,282 @@
+//! Tokens in particular: that a body does not outlive its token, that what a token covers of a
+//! pattern is sent, that nothing promised is cut down in silence, and what all the comparing costs
+//! a turn.
+
+use super::codec::{COMMANDER, TEXT, put_frame};
+use super::net::Client;
+use super::{CONTROL, PUBLIC, World, kind, patient};
+use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
+use crate::config::Settings;
+use crate::keys;
+use crate::mailbox::Order;
+use std::sync::Arc;
+use stentor_access::{Patterns, Permissions, Secret, StaticToken};
+use stentor_hub::{ContentType, Message, Pattern};
+use stentor_io::{Backend, Rng};
+
+/// Rules that ask for tokens, and the tokens: what each reads and publishes.
+fn settings(rules: &[&str], tokens: &[(&Secret, &[&str])]) -> Settings {
+    let mut settings = patient();
+    let of = |pattern: &&str| TopicAccess {
+        pattern: Pattern::parse(pattern).unwrap(),
+        read: Readers::Token,
+        publish: Publishers::Token,
+    };
+    settings.access.topics = TopicRules::new(rules.iter().map(of));
+    let token = |(secret, patterns): &(&Secret, &[&str])| {
+        let patterns = Patterns::parse(patterns.iter().copied()).unwrap();
+        StaticToken {
+            name: "somebody".to_owned(),
+            sha256: secret.sha256(),
+            permissions: Permissions { publish: patterns.clone(), read: patterns },
+            expires_unix_s: None,
+        }
+    };
+    settings.tokens.tokens = tokens.iter().map(token).collect();
+    settings
+}
+
+impl World {
+    fn reload(&mut self, settings: Settings) {
+        self.rekey(&settings);
+        self.worker.execute(&mut self.sim, Order::Reload(Arc::new(settings)));
+    }
+
+    /// The keys change, and nothing else.
+    fn rekey(&mut self, settings: &Settings) {
+        let keys = keys::load(&settings.tokens).unwrap();
+        self.shared.set_keys(Arc::clone(&keys));
+        self.worker.execute(&mut self.sim, Order::Keys(keys));
+    }
+
+    /// What has come to a client since.
+    fn heard(&mut self, client: Client) -> String {
+        self.settle();
+        String::from_utf8_lossy(&self.sim.read(client)).into_owned()
+    }
+
+    /// Sends commands.
+    fn command(&mut self, client: Client, commands: &[String]) {
+        let mut out = Vec::new();
+        for command in commands {
+            put_frame(&mut out, &mut Rng::new(1), TEXT, true, command.as_bytes());
+        }
+        self.sim.write(client, &out);
+    }
+}
+
+fn token(secret: &Secret) -> String {
+    format!("{{\"token\":\"{}\"}}", secret.as_str())
+}
+
+/// A body comes in two parts, and something happens between them.
+#[test]
+fn a_body_does_not_outlive_its_token() {
+    let secret = Secret::make().unwrap();
+    let mut expiring = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
+    let gone = settings(&["/in/*"], &[]);
+    let narrower = settings(&["/in/*"], &[(&secret, &["/in/b"])]);
+    let start_s = World::new(1, kind(), patient()).sim.unix_s();
+    expiring.tokens.tokens[0].expires_unix_s = Some(start_s + 60);
+    let mut closed = expiring.clone();
+    closed.access.topics = settings(&["/other/*"], &[]).access.topics;
+    for (case, after, expected) in [
+        ("nothing", None, "200"),
+        ("expired", None, "401"),
+        ("revoked", Some(gone), "401"),
+        ("changed", Some(narrower), "401"),
+        ("rules", Some(closed), "403"),
+    ] {
+        let mut world = World::new(1, kind(), expiring.clone());
+        world.publish("/in/a", b"before".to_vec(), ContentType::TEXT);
+        let head = format!(
+            "PUT /in/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
+             Content-Length: 4\r\n\r\nab",
+            secret.as_str()
+        );
+        let (client, answer) = world.ask(PUBLIC, head.as_bytes());
+        assert_eq!(answer, "", "{case}");
+        match after {
+            Some(settings) => world.reload(settings),
+            None if case == "expired" => world.sim.sleep(61_000),
+            None => {}
+        }
+        world.sim.write(client, b"cd");
+        let answer = world.heard(client);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{case}: {answer}");
+        let is_new = |value: &Arc<Message>| value.data() == b"abcd";
+        let is_published = world.shared.hub.with_value("/in/a", |value| value.is_some_and(is_new));
+        assert_eq!(is_published, expected == "200", "{case}");
+    }
+}
+
+/// Who came in where that took no token has none once it does.
+#[test]
+fn who_was_trusted_is_asked_for_a_token_once_one_is_needed() {
+    let trusting = settings(&["/in/*"], &[]);
+    let mut asking = trusting.clone();
+    asking.access.control_token = true;
+    let mut world = World::new(1, kind(), trusting);
+    let head = "POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 47\r\n\r\n";
+    let line = "{\"topic\":\"/a\",\"data\":1}";
+    let (bulk, answer) = world.ask(CONTROL, format!("{head}{line}\n").as_bytes());
+    assert_eq!(answer, "");
+    let head = "PUT /in/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n\r\nab";
+    let (put, answer) = world.ask(CONTROL, head.as_bytes());
+    assert_eq!(answer, "");
+    world.reload(asking);
+    world.sim.write(bulk, line.as_bytes());
+    world.sim.write(put, b"cd");
+    let answer = world.heard(bulk);
+    assert!(answer.contains("\"published\":1,\"failed\":1"), "{answer}");
+    assert!(world.heard(put).starts_with("HTTP/1.1 401 "));
+}
+
+/// Both patterns are covered in part, with the token and without; but not the same part.
+#[test]
+fn what_a_token_covers_of_a_part_is_sent() {
+    let secret = Secret::make().unwrap();
+    let settings = settings(&["/a/**", "/b/**"], &[(&secret, &["/a/**"])]);
+    let mut world = World::new(1, kind(), settings);
+    for topic in ["/a/x", "/b/x", "/c/x"] {
+        world.publish(topic, format!("first{topic}").into_bytes(), ContentType::TEXT);
+    }
+    let get = format!(
+        "GET /-/events?topic=/**&token={} HTTP/1.1\r\nHost: h\r\n\
+         Accept: text/event-stream\r\n\r\n",
+        secret.as_str()
+    );
+    let (client, answer) = world.ask(PUBLIC, get.as_bytes());
+    assert!(answer.contains("{\"none\":[],\"part\":[\"/**\"]}"), "{answer}");
+    for topic in ["/a/x", "/b/x", "/c/x"] {
+        world.publish(topic, format!("second{topic}").into_bytes(), ContentType::TEXT);
+    }
+    let answer = answer + &world.heard(client);
+    for (text, is_sent) in
+        [("first/a", true), ("first/b", false), ("first/c", true), ("second/a", true)]
+    {
+        assert_eq!(answer.contains(text), is_sent, "{text}: {answer}");
+    }
+    assert!(!answer.contains("second/b") && answer.contains("second/c"), "{answer}");
+}
+
+/// A pattern that was promised whole is not cut down since another one was promised in part.
+#[test]
+fn each_pattern_is_promised_by_itself() {
+    let secrets = [Secret::make().unwrap(), Secret::make().unwrap(), Secret::make().unwrap()];
+    let rules = ["/a/**", "/b/**"];
+    let tokens: [(&Secret, &[&str]); 3] =
+        [(&secrets[0], &["/b/**"]), (&secrets[1], &["/b/x"]), (&secrets[2], &["/b/**", "/z"])];
+    let first = settings(&rules, &tokens);
+    let second = settings(&["/a/**", "/b/**", "/c/x"], &tokens);
+    let mut world = World::new(1, kind(), first.clone());
+    let (client, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+    let subscribe = |names: &str| format!("{{\"subscribe\":[{names}]}}");
+    world.command(client, &[token(&secrets[0]), subscribe("\"/**\",\"/b/*\"")]);
+    let heard = world.heard(client);
+    assert!(heard.contains("{\"none\":[],\"part\":[\"/**\"]}"), "{heard}");
+    world.command(client, &[token(&secrets[1])]);
+    let heard = world.heard(client);
+    assert!(heard.contains("does not cover what is subscribed to"), "{heard}");
+    world.command(client, &[token(&secrets[2])]);
+    assert!(world.heard(client).contains("renewed"));
+    // What it was told of goes on: only that.
+    world.reload(second.clone());
+    assert_eq!(world.heard(client), "");
+    world.reload(first);
+    world.command(client, &[subscribe("\"/c/*\"")]);
+    world.heard(client);
+    world.reload(second);
+    world.heard(client);
+    assert!(world.sim.ended(client), "a part of /c/* is kept back in silence");
+}
+
+/// What an unsubscribed pattern was told does not count for the one that has its number later.
+#[test]
+fn what_was_told_goes_with_its_subscription() {
+    let world_of = |rules: &[&str]| settings(rules, &[]);
+    let mut world = World::new(1, kind(), world_of(&["/a/x"]));
+    let (client, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+    world.command(client, &["{\"subscribe\":[\"/a/*\",\"/q\"]}".to_owned()]);
+    assert!(world.heard(client).contains("\"part\":[\"/a/*\"]"));
+    world.command(client, &["{\"unsubscribe\":[\"/a/*\"]}".to_owned()]);
+    world.heard(client);
+    world.command(client, &["{\"subscribe\":[\"/c/*\"]}".to_owned()]);
+    world.heard(client);
+    world.reload(world_of(&["/c/x"]));
+    world.heard(client);
+    assert!(world.sim.ended(client), "a part of /c/* is kept back in silence");
+}
+
+/// Rules and permissions as many as there may well be, and a client that subscribes to as many
+/// topics as it can.
+fn many() -> (Secret, Settings, String) {
+    let secret = Secret::make().unwrap();
+    let rules: Vec<String> = (0..RULES).map(|n| format!("/r{n}/**")).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let settings = settings(&rules, &[(&secret, &rules)]);
+    let names: Vec<String> = (0..TOPICS).map(|n| format!("\"/r{}/{n}\"", n % RULES)).collect();
+    (secret, settings, format!("{{\"subscribe\":[{}]}}", names.join(",")))
+}
+
+/// Whoever renews a token for many topics, again and again, waits in line for it.
+#[test]
+fn renewals_are_charged_to_the_turn() {
+    const RENEWALS: usize = 20;
+    let (secret, settings, subscribe) = many();
+    let mut world = World::new(1, kind(), settings);
+    let (client, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+    world.command(client, &[token(&secret), subscribe]);
+    world.heard(client);
+    world.command(client, &vec![token(&secret); RENEWALS]);
+    let (mut renewed, mut before) = (0, world.totals().cost_commands);
+    let began = before;
+    for _ in 0..10_000 {
+        world.turn();
+        let after = world.totals().cost_commands;
+        // One step may go beyond what a turn has room for, and no other follows.
+        assert!(after - before < 2 * EACH_COST, "a turn's work is {}", after - before);
+        before = after;
+        renewed += String::from_utf8_lossy(&world.sim.read(client)).matches("renewed").count();
+        if renewed == RENEWALS {
+            break;
+        }
+    }
+    assert_eq!(renewed, RENEWALS);
+    assert!(before - began > RENEWALS as u64 * EACH_COST, "renewals cost {}", before - began);
+}
+
+/// Looking at readers again takes turns after a reload, and next to nothing when keys change.
+#[test]
+fn a_reload_looks_at_few_large_readers_in_a_turn() {
+    const READERS: usize = 4;
+    let (secret, settings, subscribe) = many();
+    let mut world = World::new(1, kind(), settings.clone());
+    let clients: Vec<Client> = (0..READERS)
+        .map(|_| {
+            let (client, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+            world.command(client, &[token(&secret), subscribe.clone()]);
+            world.heard(client);
+            client
+        })
+        .collect();
+    world.rekey(&settings);
+    world.turn();
+    assert!(!world.worker.is_judging(), "what is read was compared, though only keys changed");
+    world.reload(settings.clone());
+    for _ in 0..READERS - 1 {
+        world.turn();
+        assert!(world.worker.is_judging(), "many are looked at in one turn");
+        // As long as rules are to be looked at, keys do not make that less.
+        world.rekey(&settings);
+    }
+    world.settle();
+    assert!(!world.worker.is_judging());
+    assert!(clients.iter().all(|&client| !world.sim.ended(client)));
+}
+
+const RULES: usize = 50;
+const TOPICS: usize = 1_000;
+
+/// What it costs at least to compare all that is read with all rules and permissions.
+const EACH_COST: u64 = (TOPICS * 2 * RULES * 20) as u64;
