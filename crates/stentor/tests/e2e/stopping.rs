@@ -18,8 +18,8 @@ fn busy(toml: &str) -> (Server, Client) {
     (server, uploading)
 }
 
-/// Newcomers are turned away like this, once they are. An attempt that ends otherwise is tried again:
-/// a machine that stands still for a moment lets one time out that was refused.
+/// Newcomers are turned away like this, once they are. An attempt that ends otherwise is tried
+/// again: a machine that stands still for a moment lets one time out that was refused.
 #[track_caller]
 fn turned_away(address: Url, how: ErrorKind) {
     eventually(&format!("newcomers are turned away: {how}"), || {
