@@ -3,6 +3,11 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+mod life;
+mod listeners;
+
+use self::life::{Post, live, prepare};
+use self::listeners::Addresses;
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
@@ -12,7 +17,7 @@ use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::keys::{self, KeyThread};
-use crate::limits::{FILES_RESERVED, PANICS_MAX, TOKENS_BYTES_MAX};
+use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::stats::Stats;
@@ -20,7 +25,6 @@ use crate::store::{Loaded, StoreState, Writer, load};
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -29,10 +33,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
-use stentor_io::{
-    BindError, Epoll, HostDisk, Inherited, Listener, Reservation, Role, SocketName, User,
-    release_memory,
-};
+use stentor_io::{BindError, HostDisk, Inherited, SocketName, User};
 use stentor_store::{OpenError, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
@@ -124,50 +125,6 @@ impl From<BindError> for StartError {
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> StartError {
         StartError::Host(error)
-    }
-}
-
-/// Where the listeners of the workers go.
-#[derive(Debug)]
-struct Addresses(Vec<(Place, Role)>);
-
-#[derive(Debug)]
-enum Place {
-    Tcp(Reservation),
-    Unix(PathBuf),
-    Inherited(Inherited),
-}
-
-/// What a worker is there for.
-#[derive(Clone, Copy, Debug)]
-enum Post {
-    /// One of those that have the public listeners, with its number.
-    Public(usize),
-    /// The one that has the control listeners and the monitor's.
-    Control,
-}
-
-impl Post {
-    /// A worker for each post that the settings ask for.
-    fn all(settings: &Settings) -> Vec<Post> {
-        let public = if settings.listen.is_empty() { 0 } else { settings.workers };
-        let operators = settings.control.len() + settings.monitor.len();
-        let control = (operators > 0).then_some(Post::Control);
-        (0..public).map(Post::Public).chain(control).collect()
-    }
-
-    fn is_public(self) -> bool {
-        matches!(self, Post::Public(_))
-    }
-}
-
-/// The name of the worker's thread.
-impl fmt::Display for Post {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Post::Public(index) => write!(f, "worker-{index}"),
-            Post::Control => f.write_str("control"),
-        }
     }
 }
 
@@ -609,170 +566,8 @@ impl Server {
     }
 }
 
-impl Addresses {
-    /// Makes sure of every address. One that the process was started with a socket for is taken
-    /// from there.
-    fn reserve(
-        settings: &Settings,
-        mut inherited: Vec<Inherited>,
-    ) -> Result<Addresses, StartError> {
-        let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
-        let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
-        let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
-        let mut places = Vec::new();
-        for (address, role) in public.chain(control).chain(monitor) {
-            let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
-            let place = match inherited.iter().position(is_it) {
-                Some(at) => Place::Inherited(inherited.swap_remove(at)),
-                None => match address {
-                    ControlAddress::Tcp(tcp) => Place::Tcp(stentor_io::reserve(tcp)?),
-                    ControlAddress::Unix(path) => Place::Unix(path),
-                },
-            };
-            places.push((place, role));
-        }
-        match inherited.first() {
-            Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
-            None => Ok(Addresses(places)),
-        }
-    }
-
-    /// The addresses of a role, as they were really bound.
-    fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
-        let places = self.0.iter().filter(move |(_, other)| *other == role);
-        places.map(|(place, _)| match place {
-            Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
-            Place::Unix(path) => ControlAddress::Unix(path.clone()),
-            Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
-        })
-    }
-
-    /// One worker's listeners: those on socket files, or all others.
-    fn listen(&self, post: Post, on_files: bool) -> Result<Vec<(Listener, Role)>, BindError> {
-        let is_public = matches!(post, Post::Public(_));
-        let places = self.0.iter().filter(|(place, role)| {
-            (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
-        });
-        let listeners = places.map(|(place, role)| {
-            let listener = match place {
-                Place::Tcp(reserved) => reserved.listen()?,
-                Place::Unix(path) => stentor_io::listen_unix(path)?,
-                Place::Inherited(inherited) => inherited.listen()?,
-            };
-            Ok((listener, *role))
-        });
-        listeners.collect()
-    }
-}
-
-impl From<&SocketName> for ControlAddress {
-    fn from(name: &SocketName) -> ControlAddress {
-        match name {
-            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
-            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
-        }
-    }
-}
-
 /// How often it is said how far the store has been read.
 const READING_LOG_US: u64 = 1_000_000;
-
-/// What a worker does on its own thread before it may accept.
-fn prepare(
-    post: Post,
-    settings: &Settings,
-    addresses: &Addresses,
-    user: Option<&User>,
-    mailbox: &Mailbox,
-    worker: &mut Worker,
-) -> Result<Epoll, StartError> {
-    let threads = Post::all(settings).len();
-    let mut files = usize::try_from(stentor_io::open_files_limit()).unwrap_or(usize::MAX);
-    if let Err(error) = stentor_io::own_file_table() {
-        tracing::warn!("{post} shares its file table, and so its limit: {error}");
-        files /= threads;
-    }
-    let mut listeners = addresses.listen(post, false)?;
-    if let (Some(name), Some(user)) = (&settings.user, user) {
-        become_user(name, user)?;
-    }
-    // Not before: a socket file is its maker's, to connect to and to remove.
-    listeners.extend(addresses.listen(post, true)?);
-    let mut io = Epoll::new(listeners, Arc::clone(mailbox.waker()))?;
-    if let Post::Public(index) = post {
-        if settings.pin
-            && let Err(error) = stentor_io::pin_to_core(index)
-        {
-            tracing::warn!("{post} is not pinned to a core: {error}");
-        }
-        let connections_max = share(settings, files, threads);
-        io.limit_connections(connections_max);
-        worker.limit_connections(connections_max.saturating_mul(settings.workers));
-    }
-    Ok(io)
-}
-
-/// How many connections one public worker holds, if it may have so many files. Each thread's
-/// mailbox is one of them, in every table.
-fn share(settings: &Settings, files: usize, threads: usize) -> usize {
-    let by_files = files.saturating_sub(FILES_RESERVED + threads).max(files / 2).max(1);
-    match settings.limits.connections_max {
-        0 => by_files,
-        all => by_files.min(all.div_ceil(settings.workers)),
-    }
-}
-
-/// A worker's life and its end, whatever ends it: nothing more is kept for it, and nobody is
-/// counted whom it served.
-fn live(post: Post, worker: Worker, io: Epoll, mailbox: &Mailbox, stats: &Stats) -> io::Result<()> {
-    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox)));
-    let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-    mailbox.close();
-    stats.close(result.is_err());
-    result.inspect_err(|error| tracing::error!("{post} cannot go on: {error}"))
-}
-
-/// A worker's life. A panic costs the connection that caused it, and no other.
-fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
-    worker.open_roots();
-    for panics in 0..PANICS_MAX {
-        let life = panic::catch_unwind(AssertUnwindSafe(|| {
-            if panics > 0 {
-                worker.recover(&mut io);
-                // A wake-up may have gone by in the turn that broke off.
-                mailbox.waker().take();
-                worker.read_mailbox(&mut io);
-            }
-            loop {
-                turn(&mut worker, &mut io)?;
-                if worker.has_ended() {
-                    return Ok(());
-                }
-            }
-        }));
-        match life {
-            Ok(result) => return result,
-            Err(_) => {
-                tracing::error!("a request made its worker panic; its connection is closed");
-            }
-        }
-    }
-    Err(io::Error::other("too many panics"))
-}
-
-fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
-    let deadline_ms = worker.next_deadline_ms();
-    let woken = io.turn(worker, deadline_ms)?;
-    if woken {
-        worker.read_mailbox(io);
-    }
-    worker.after_turn(io);
-    if worker.releases_memory() {
-        // Not here: it takes some milliseconds. If there is no thread for it, it stays as it is.
-        let _ = thread::Builder::new().name("release".to_owned()).spawn(release_memory);
-    }
-    Ok(())
-}
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
 const WORKER_STACK_BYTES: usize = 256 * 1024;
@@ -780,6 +575,7 @@ const WORKER_STACK_BYTES: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::PANICS_MAX;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 

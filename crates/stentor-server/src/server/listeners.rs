@@ -1,0 +1,88 @@
+//! The addresses of a server, and the listeners of its workers there.
+
+use super::StartError;
+use super::life::Post;
+use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::config::{ControlAddress, Settings};
+use std::path::PathBuf;
+use stentor_io::{BindError, Inherited, Listener, Reservation, Role, SocketName};
+
+/// Where the listeners of the workers go.
+#[derive(Debug)]
+pub(super) struct Addresses(Vec<(Place, Role)>);
+
+#[derive(Debug)]
+enum Place {
+    Tcp(Reservation),
+    Unix(PathBuf),
+    Inherited(Inherited),
+}
+
+impl Addresses {
+    /// Makes sure of every address. One that the process was started with a socket for is taken
+    /// from there.
+    pub(super) fn reserve(
+        settings: &Settings,
+        mut inherited: Vec<Inherited>,
+    ) -> Result<Addresses, StartError> {
+        let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
+        let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
+        let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
+        let mut places = Vec::new();
+        for (address, role) in public.chain(control).chain(monitor) {
+            let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
+            let place = match inherited.iter().position(is_it) {
+                Some(at) => Place::Inherited(inherited.swap_remove(at)),
+                None => match address {
+                    ControlAddress::Tcp(tcp) => Place::Tcp(stentor_io::reserve(tcp)?),
+                    ControlAddress::Unix(path) => Place::Unix(path),
+                },
+            };
+            places.push((place, role));
+        }
+        match inherited.first() {
+            Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
+            None => Ok(Addresses(places)),
+        }
+    }
+
+    /// The addresses of a role, as they were really bound.
+    pub(super) fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
+        let places = self.0.iter().filter(move |(_, other)| *other == role);
+        places.map(|(place, _)| match place {
+            Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
+            Place::Unix(path) => ControlAddress::Unix(path.clone()),
+            Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
+        })
+    }
+
+    /// One worker's listeners: those on socket files, or all others.
+    pub(super) fn listen(
+        &self,
+        post: Post,
+        on_files: bool,
+    ) -> Result<Vec<(Listener, Role)>, BindError> {
+        let is_public = matches!(post, Post::Public(_));
+        let places = self.0.iter().filter(|(place, role)| {
+            (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
+        });
+        let listeners = places.map(|(place, role)| {
+            let listener = match place {
+                Place::Tcp(reserved) => reserved.listen()?,
+                Place::Unix(path) => stentor_io::listen_unix(path)?,
+                Place::Inherited(inherited) => inherited.listen()?,
+            };
+            Ok((listener, *role))
+        });
+        listeners.collect()
+    }
+}
+
+impl From<&SocketName> for ControlAddress {
+    fn from(name: &SocketName) -> ControlAddress {
+        match name {
+            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
+            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
+        }
+    }
+}
