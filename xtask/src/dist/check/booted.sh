@@ -105,8 +105,10 @@ systemctl stop stentor
 test "$(property Result)" = success
 test "$(property ExecMainStatus)" = 0
 systemctl start stentor
+touch /var/lib/stentor/kept
 dpkg -r stentor
 test "$(property ActiveState)" = inactive
+test -e /var/lib/stentor/kept
 dpkg -P stentor
 sh /gone.sh
 say 'all of it was good'
