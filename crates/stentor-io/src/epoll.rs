@@ -10,6 +10,9 @@
 //! While no more may be accepted they are out of the epoll set, for they would be reported without
 //! end.
 
+mod handover;
+
+use self::handover::HandingOver;
 use crate::owned::Owned;
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
@@ -40,6 +43,11 @@ pub struct Epoll {
     owned: Owned,
     /// No more of them are accepted.
     connections_max: usize,
+    /// What keeps numbers below a certain one from being theirs.
+    kept: Vec<OwnedFd>,
+    kept_below: u32,
+    /// Another process is about to take over.
+    handing_over: Option<Box<HandingOver>>,
     /// Ends waits at a time finer than a deadline, once that was asked for.
     alarm: Option<OwnedFd>,
     /// When it goes off, in microseconds.
@@ -96,6 +104,9 @@ impl Epoll {
             waker,
             owned: Owned::default(),
             connections_max: usize::MAX,
+            kept: Vec::new(),
+            kept_below: 0,
+            handing_over: None,
             alarm: None,
             alarm_us: u64::MAX,
             broken: None,
@@ -366,7 +377,11 @@ impl Epoll {
         role: Role,
         peer: Option<IpAddr>,
     ) {
+        let Ok(accepted) = self.out_of_kept(accepted) else { return };
         let socket = self.owned.insert(accepted);
+        if let Some(handing_over) = &mut self.handing_over {
+            handing_over.note(socket);
+        }
         if let Err(Refused(farewell)) = handler.accepted(self, socket, role, peer) {
             return self.turn_away(socket, farewell);
         }
@@ -469,6 +484,18 @@ impl Epoll {
         epoll::add(&self.epoll, fd, data(socket), flags)
     }
 
+    /// Closes a socket, whoever else has it.
+    fn let_go(&mut self, socket: Peer, is_reset: bool) {
+        if let Some(handing_over) = &mut self.handing_over
+            && let Some(fd) = self.owned.get(socket)
+            && handing_over.note(socket)
+        {
+            handover::end(fd, is_reset);
+        }
+        drop(self.owned.remove(socket));
+        self.freed_a_file();
+    }
+
     fn freed_a_file(&mut self) {
         if let Accepting::PausedUntil(_) = self.accepting {
             self.accepting = Accepting::PausedUntil(self.now_ms);
@@ -550,15 +577,14 @@ impl Backend for Epoll {
     }
 
     fn close(&mut self, socket: Peer) {
-        drop(self.owned.remove(socket));
-        self.freed_a_file();
+        self.let_go(socket, false);
     }
 
     fn abort(&mut self, socket: Peer) {
         if let Some(fd) = self.owned.get(socket) {
             let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
         }
-        self.close(socket);
+        self.let_go(socket, true);
     }
 
     fn refuse_new(&mut self, how: TurnAway) {

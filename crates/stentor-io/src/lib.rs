@@ -23,6 +23,7 @@
 //!
 //! This is the only crate with `unsafe`, and the only one that makes system calls.
 
+mod channel;
 mod counter;
 mod disk;
 mod epoll;
@@ -41,6 +42,7 @@ mod watch;
 use std::io::IoSlice;
 use std::net::IpAddr;
 
+pub use channel::{Channel, ChannelListener, Parcel, parent_process};
 pub use counter::Counter;
 pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile};
 pub use epoll::Epoll;

@@ -51,6 +51,12 @@ impl Owned {
         Some(unsafe { BorrowedFd::borrow_raw(socket.0 as i32) })
     }
 
+    /// Above the number of each.
+    pub(crate) fn end(&self) -> u32 {
+        let last = self.bits.iter().rposition(|&word| word != 0);
+        last.map_or(0, |word| word as u32 * u64::BITS + u64::BITS - self.bits[word].leading_zeros())
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.count

@@ -68,20 +68,10 @@ impl Inherited {
     /// # Errors
     /// It is no stream socket that listens at an address or a socket file.
     fn new(fd: OwnedFd) -> io::Result<Inherited> {
-        let odd =
-            || io::Error::new(io::ErrorKind::InvalidInput, "it does not listen on TCP or Unix");
         if !sockopt::socket_acceptconn(&fd)? || sockopt::socket_type(&fd)? != SocketType::STREAM {
-            return Err(odd());
+            return Err(unlike());
         }
-        let name = getsockname(&fd)?;
-        let name = match SocketAddr::try_from(name.clone()) {
-            Ok(address) => SocketName::Tcp(address),
-            Err(_) => {
-                let unix = SocketAddrUnix::try_from(name).map_err(|_| odd())?;
-                let path = unix.path().ok_or_else(odd)?;
-                SocketName::Unix(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
-            }
-        };
+        let name = socket_name(&fd)?;
         Ok(Inherited { fd, name })
     }
 
@@ -110,6 +100,21 @@ impl Inherited {
             Err(error) => Err(BindError { address: self.name.to_string(), error: error.into() }),
         }
     }
+}
+
+/// What a socket is bound to.
+pub(crate) fn socket_name(fd: impl AsFd) -> io::Result<SocketName> {
+    let name = getsockname(fd)?;
+    if let Ok(address) = SocketAddr::try_from(name.clone()) {
+        return Ok(SocketName::Tcp(address));
+    }
+    let unix = SocketAddrUnix::try_from(name).map_err(|_| unlike())?;
+    let path = unix.path().ok_or_else(unlike)?;
+    Ok(SocketName::Unix(PathBuf::from(OsStr::from_bytes(path.to_bytes()))))
+}
+
+fn unlike() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it does not listen on TCP or Unix")
 }
 
 impl fmt::Display for SocketName {
@@ -273,6 +278,42 @@ impl Listener {
         }
         // Those it still keeps to itself would die with the listener.
         defer_accept(&self.fd, 0);
+    }
+
+    /// Another process has it from now on, and this one only until it is dropped.
+    pub(crate) fn leave(&mut self) {
+        self.origin = Origin::Inherited { is_left: true };
+    }
+
+    /// Where it comes from, for [`Listener::described`].
+    pub(crate) fn describe(&self, out: &mut Vec<u8>) {
+        match &self.origin {
+            Origin::Tcp(port) => {
+                out.push(b'T');
+                out.extend_from_slice(&port.to_le_bytes());
+            }
+            Origin::File(path, inode) => {
+                out.push(b'F');
+                out.extend_from_slice(&inode.to_le_bytes());
+                out.extend_from_slice(path.as_os_str().as_bytes());
+            }
+            Origin::Inherited { .. } => out.push(b'I'),
+        }
+    }
+
+    /// A listener that another process had.
+    pub(crate) fn described(fd: OwnedFd, bytes: &[u8]) -> Option<Listener> {
+        let (kind, rest) = bytes.split_first()?;
+        let origin = match kind {
+            b'T' => Origin::Tcp(u16::from_le_bytes(rest.try_into().ok()?)),
+            b'F' => {
+                let (inode, path) = rest.split_first_chunk()?;
+                Origin::File(OsStr::from_bytes(path).into(), u64::from_le_bytes(*inode))
+            }
+            b'I' => Origin::Inherited { is_left: false },
+            _ => return None,
+        };
+        Some(Listener { fd, origin })
     }
 
     /// Whether it is left to another process.

@@ -43,6 +43,6 @@ pub mod fuzz;
 mod simulation;
 
 pub use order::CommitError;
-pub use server::{LogFiles, Server, StartError, start};
+pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
 pub use stentor_io::{Inherited, is_root, unix_s};
 pub use store::offline;

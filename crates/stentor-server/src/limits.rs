@@ -137,10 +137,13 @@ pub(crate) const EXPELLED_PER_TURN: usize = 64;
 /// What the tokens that were verified may take in memory: some 100,000 of the usual length.
 pub(crate) const TOKENS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Files that a public worker keeps free of connections, besides one for each worker: for files
-/// that are served, for the roots of its mounts, and for itself (listeners, epoll, what the process
-/// had open when the worker took its file table).
-pub(crate) const FILES_RESERVED: usize = 128;
+/// Numbers of files that connections do not get, besides one for each worker and each mount: for
+/// what a worker has open for itself (listeners, epoll, what the process had open when the worker
+/// took its file table).
+pub(crate) const NUMBERS_KEPT: usize = 64;
+
+/// Files that a public worker keeps free of connections, for files that are served.
+pub(crate) const FILES_RESERVED: usize = 64;
 
 /// After so many panics a worker, or the loader of files, is thought to be beyond repair.
 pub(crate) const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };

@@ -3,11 +3,15 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+mod handover;
+mod leaving;
 mod life;
 mod listeners;
+mod taking_over;
 
-use self::life::{Post, live, prepare};
+use self::life::{Cue, Post, Report, Stage, begins, live, prepare};
 use self::listeners::Addresses;
+pub use self::taking_over::Predecessor;
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
@@ -27,13 +31,13 @@ use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
-use stentor_io::{BindError, HostDisk, Inherited, SocketName, User};
+use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
 use stentor_store::{OpenError, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
@@ -46,6 +50,12 @@ pub struct Server {
     control: Vec<ControlAddress>,
     monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Where each worker is told what to do.
+    cues: Vec<mpsc::Sender<Cue>>,
+    /// Where they report.
+    reports: Mutex<mpsc::Receiver<(usize, Result<Report, String>)>>,
+    /// The names of the channels by which they take over, if they do.
+    channels: Vec<Vec<u8>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
@@ -81,6 +91,8 @@ pub enum StartError {
     Keys(LoadError),
     /// The store in this directory cannot be read, or not be written to.
     Store(PathBuf, OpenError),
+    /// Another process hands over to this one, and it cannot be.
+    Handover(String),
     /// The host refused something else: files, threads, memory.
     Host(io::Error),
 }
@@ -96,7 +108,9 @@ impl fmt::Display for StartError {
             ),
             StartError::Files(error) => error.fmt(f),
             StartError::Keys(error) => error.fmt(f),
-            StartError::User(reason) | StartError::AccessLog(reason) => f.write_str(reason),
+            StartError::User(reason)
+            | StartError::AccessLog(reason)
+            | StartError::Handover(reason) => f.write_str(reason),
             StartError::Store(path, error) => {
                 let path = path.display();
                 write!(f, "the store in {path}: {error}")?;
@@ -136,10 +150,34 @@ impl From<io::Error> for StartError {
 /// # Errors
 /// [`StartError`], which says which address or what of the host was refused.
 pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, StartError> {
+    begin(settings, inherited, None)
+}
+
+/// The same, of a server that another process hands over: every connection, value and number is as
+/// it was there. That process waits for [`Predecessor::release`].
+///
+/// # Errors
+/// As [`start`]. The other process is told, and goes on.
+pub fn take_over(
+    mut settings: Settings,
+    predecessor: &mut Predecessor,
+) -> Result<Server, StartError> {
+    let taken = predecessor
+        .adapt(&mut settings)
+        .and_then(|()| begin(settings, Vec::new(), Some(&mut *predecessor)));
+    taken.inspect_err(|error| predecessor.refuse(&error.to_string()))
+}
+
+fn begin(
+    settings: Settings,
+    inherited: Vec<Inherited>,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Server, StartError> {
     // Every worker's limit; a limit that cannot be raised only means fewer connections each.
     let _ = stentor_io::raise_open_files_limit();
     let user = settings.user.as_deref().map(user_named).transpose()?;
-    let addresses = Arc::new(Addresses::reserve(&settings, inherited)?);
+    let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
+    let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
     let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
     // Before any worker has a file table of its own: the tables are copies, and all must hold
@@ -147,7 +185,8 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     let (recovery, epoch) = open_store(&settings, user.as_ref())?;
-    let hub = empty_hub(&settings, epoch, recovery.is_some());
+    let epoch = hello.map_or(epoch, |hello| Epoch::from_number(hello.epoch));
+    let hub = empty_hub(&settings, epoch, recovery.is_some() || hello.is_some());
     let store = recovery.is_some().then(|| Arc::new(StoreState::new()));
     check_files(&settings)?;
     let (compressor, jobs) = Compressor::new();
@@ -168,38 +207,44 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         started_unix_s: stentor_io::unix_s(),
         is_stopping: AtomicBool::new(false),
     });
+    let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         shared,
         public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
         control: addresses.of(CONTROL).collect(),
         monitor: addresses.of(MONITOR).collect(),
         mailboxes,
+        cues: Vec::new(),
+        reports: Mutex::new(reports),
+        channels: Vec::new(),
         threads: Vec::new(),
         writer: None,
         keys: None,
         settings,
     };
-    let starters = server.start_workers(&posts, &addresses, user.as_ref());
-    let starters = starters.and_then(|starters| {
-        server.lay_down_privileges(user.as_ref(), jobs)?;
-        if let Some(recovery) = recovery {
-            // Operators are answered meanwhile.
-            let operators = posts.iter().zip(&starters).filter(|(post, _)| !post.is_public());
-            operators.for_each(|(_, starter)| starter.send(()).unwrap_or_default());
-            server.read_store(recovery)?;
-        }
-        Ok(starters)
-    });
-    match starters {
-        // A worker that has died says so at the end; one that was told is told again.
-        Ok(starters) => starters.iter().for_each(|starter| starter.send(()).unwrap_or_default()),
-        Err(error) => {
-            // Those that have bound were told nothing, and end; or they serve operators.
-            server.drain();
-            let _ = server.wait();
-            return Err(error);
-        }
+    let begun = server
+        .start_workers(&posts, &addresses, user.as_ref(), &reporter, predecessor.is_some())
+        .and_then(|()| server.lay_down_privileges(user.as_ref(), jobs))
+        .and_then(|()| match (recovery, predecessor) {
+            (_, Some(predecessor)) => predecessor.take_over(&server),
+            (Some(recovery), None) => {
+                // Operators are answered meanwhile.
+                let operators =
+                    posts.iter().zip(&server.cues).filter(|(post, _)| !post.is_public());
+                operators.for_each(|(_, cues)| cues.send(Cue::Live).unwrap_or_default());
+                server.read_store(recovery)
+            }
+            (None, None) => Ok(()),
+        });
+    if let Err(error) = begun {
+        // Those that have bound were told nothing, and end; or they serve operators.
+        server.cues.clear();
+        server.drain();
+        let _ = server.wait();
+        return Err(error);
     }
+    // One that has died says so at the end; one that was told is told again.
+    server.cue(|_| Cue::Live);
     server.start_file_loader();
     server.keys =
         KeyThread::start(&server.settings.tokens, &server.shared, &server.mailboxes, None)?;
@@ -520,21 +565,26 @@ impl Server {
         posts: &[Post],
         addresses: &Arc<Addresses>,
         user: Option<&User>,
-    ) -> Result<Vec<mpsc::Sender<()>>, StartError> {
+        reporter: &mpsc::Sender<(usize, Result<Report, String>)>,
+        takes_over: bool,
+    ) -> Result<(), StartError> {
         let settings = Arc::new(self.settings.clone());
         let (bound, results) = mpsc::channel();
-        let mut starters = Vec::new();
         for (index, &post) in posts.iter().enumerate() {
-            let (starter, started) = mpsc::channel::<()>();
-            starters.push(starter);
+            let (cue, cues) = mpsc::channel();
+            self.cues.push(cue);
+            let stage = Stage { index, cues, reports: reporter.clone() };
             let shared = Arc::clone(&self.shared);
             let stats = Arc::clone(&self.shared.workers[index]);
-            let own_stats = Arc::clone(&stats);
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
-            let settings_of = Arc::clone(&settings);
-            let mut worker =
-                Worker::new(shared, settings_of, own_stats, Arc::clone(&mailbox), seed);
+            let mut worker = Worker::new(
+                shared,
+                Arc::clone(&settings),
+                Arc::clone(&stats),
+                Arc::clone(&mailbox),
+                seed,
+            );
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let user = user.cloned();
             let bound = bound.clone();
@@ -544,25 +594,46 @@ impl Server {
                 .spawn(move || {
                     let user = user.as_ref();
                     let io = prepare(post, &settings, &addresses, user, &mailbox, &mut worker);
-                    let (io, result) = match io {
-                        Ok(io) => (Some(io), Ok(())),
-                        Err(error) => (None, Err(error)),
+                    let channel = match takes_over {
+                        true => ChannelListener::new().map(Some),
+                        false => Ok(None),
                     };
-                    drop(addresses);
+                    let (mut io, channel) = match io.and_then(|io| Ok((io, channel?))) {
+                        Ok(prepared) => prepared,
+                        Err(error) => {
+                            let _ = bound.send((index, Err(error)));
+                            return Ok(());
+                        }
+                    };
+                    // Before whoever made them goes on: the last to drop them closes them.
+                    let addresses = takes_over.then_some(addresses);
+                    let name = channel.as_ref().map(|channel| channel.name().to_vec());
                     // The receiver waits for every worker.
-                    let _ = bound.send(result);
-                    match (io, started.recv()) {
-                        (Some(io), Ok(())) => live(post, worker, io, &mailbox, &stats),
-                        _ => Ok(()),
+                    let _ = bound.send((index, Ok(name.unwrap_or_default())));
+                    let begins = begins(&mut worker, &mut io, channel, &settings, &stage);
+                    if let Some(addresses) = addresses {
+                        io.keep_listeners(|name, role| addresses.has(name, role));
                     }
+                    if begins {
+                        return live(post, worker, io, &mailbox, &stats, stage);
+                    }
+                    Ok(())
                 })?;
             self.threads.push(thread);
         }
+        self.channels = vec![Vec::new(); posts.len()];
         for _ in posts {
             // Every thread sends once, whatever happens.
-            results.recv().unwrap_or_else(|_| Err(io::Error::other("a worker died").into()))?;
+            let died = || StartError::from(io::Error::other("a worker died"));
+            let (index, name) = results.recv().map_err(|_| died())?;
+            self.channels[index] = name?;
         }
-        Ok(starters)
+        Ok(())
+    }
+
+    /// What workers report.
+    fn reports(&self) -> MutexGuard<'_, mpsc::Receiver<(usize, Result<Report, String>)>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

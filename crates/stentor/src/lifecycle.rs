@@ -1,16 +1,20 @@
 //! A server's life in this process: its log, its start, the signals, and the graceful stop.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::env;
 use std::io::stderr;
-use std::process;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
 use std::thread;
 
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
 use stentor_server::config::{LogFormat, Settings};
-use stentor_server::{Inherited, LogFiles, Server};
+use stentor_server::{Inherited, LogFiles, Predecessor, Server};
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, info, warn};
+use tracing::{Level, error, info, warn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
@@ -41,6 +45,11 @@ impl Log {
     }
 }
 
+/// The process that started this one to take over from it, if one did.
+pub(crate) fn predecessor() -> Result<Option<Predecessor>, Failure> {
+    Predecessor::find().map_err(|reason| Failure::Failed(format!("not taken over: {reason}")))
+}
+
 /// Starts the server, or says why it cannot be. It takes the sockets that the process was started
 /// with.
 pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
@@ -48,6 +57,57 @@ pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
         Failure::Failed(format!("the sockets given by LISTEN_FDS cannot be taken: {error}"))
     })?;
     stentor_server::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Takes the server over from the process before, which ends; or says why that goes on.
+pub(crate) fn take_over(
+    settings: Settings,
+    mut predecessor: Predecessor,
+) -> Result<Server, Failure> {
+    let taken = stentor_server::take_over(settings, &mut predecessor);
+    let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
+    // Before the other one ends: else the supervisor would take that for the end of the service.
+    notify(&[NotifyState::MainPid(process::id()), NotifyState::Ready]);
+    predecessor.release();
+    Ok(server)
+}
+
+/// The program that this process was started by, as it is there now: found once, at the start.
+pub(crate) struct Program(PathBuf);
+
+impl Program {
+    /// Not `/proc/self/exe`: behind an upgrade of the package that is the old program, which has no
+    /// name any more.
+    pub(crate) fn find() -> Program {
+        let name = env::args_os().next().unwrap_or_default();
+        let path = if Path::new(&name).components().count() > 1 {
+            std::path::absolute(&name).ok()
+        } else {
+            let dirs = env::var_os("PATH").unwrap_or_default();
+            env::split_paths(&dirs).map(|dir| dir.join(&name)).find(|path| path.is_file())
+        };
+        Program(path.or_else(|| env::current_exe().ok()).unwrap_or_default())
+    }
+
+    /// Hands the server over to another process of it, with the arguments of this one. True if that
+    /// one serves now, and this one is to end; if false, this one goes on as if nothing had been.
+    pub(crate) fn upgrade(&self, server: &Server, signals: &mut Signals) -> bool {
+        info!("upgrading: {} is started and takes over", self.0.display());
+        let mut program = Command::new(&self.0);
+        program.args(env::args_os().skip(1)).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        let signals = RefCell::new(signals);
+        match server.hand_over(&mut program, &|| signals.borrow_mut().is_to_stop()) {
+            Ok(successor) => {
+                let (next, own) = (successor.id(), process::id());
+                info!("process {next} has taken over, and this one ends, process {own}");
+                true
+            }
+            Err(reason) => {
+                error!("not upgraded, this process goes on: {reason}");
+                false
+            }
+        }
+    }
 }
 
 /// Tells whoever supervises the process, if that wants to know (`NOTIFY_SOCKET`, sd_notify(3)).
@@ -66,31 +126,44 @@ pub(crate) enum Told {
     Reload,
     /// SIGUSR1
     Reopen,
+    /// SIGUSR2
+    Upgrade,
 }
 
 /// The signals this process listens to. Register them before the server starts: from then on none
 /// is lost, and none kills.
-pub(crate) struct Signals(iterator::Signals);
+pub(crate) struct Signals {
+    all: iterator::Signals,
+    /// Those that came while something else was done.
+    waiting: VecDeque<Told>,
+}
 
 impl Signals {
     pub(crate) fn register() -> Result<Signals, Failure> {
-        iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
-            .map(Signals)
-            .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))
+        let all = iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+            .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+        Ok(Signals { all, waiting: VecDeque::new() })
     }
 
-    /// Waits for the next signal that tells it something. Others are noted: by default they would
-    /// kill, and tools that rotate logs or upgrade programs send them to whatever runs.
+    /// Waits for the next signal.
     pub(crate) fn wait(&mut self) -> Told {
-        for signal in self.0.forever() {
-            match signal {
-                SIGHUP => return Told::Reload,
-                SIGUSR1 => return Told::Reopen,
-                SIGUSR2 => info!("SIGUSR2 is ignored: it is kept for upgrades"),
-                _ => return Told::Stop,
-            }
-        }
-        Told::Stop
+        let waiting = self.waiting.pop_front();
+        waiting.or_else(|| self.all.forever().next().map(told)).unwrap_or(Told::Stop)
+    }
+
+    /// Whether one of those that have come is to stop. They are told by [`Signals::wait`].
+    fn is_to_stop(&mut self) -> bool {
+        self.waiting.extend(self.all.pending().map(told));
+        self.waiting.contains(&Told::Stop)
+    }
+}
+
+fn told(signal: i32) -> Told {
+    match signal {
+        SIGHUP => Told::Reload,
+        SIGUSR1 => Told::Reopen,
+        SIGUSR2 => Told::Upgrade,
+        _ => Told::Stop,
     }
 }
 
@@ -111,7 +184,7 @@ pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> 
         loop {
             match signals.wait() {
                 Told::Stop => break,
-                Told::Reload => {}
+                Told::Reload | Told::Upgrade => {}
                 Told::Reopen => reopen(files.as_ref()),
             }
         }

@@ -10,14 +10,15 @@ use stentor_server::config::{ControlAddress, Mount, Settings, parse_user};
 use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
-use crate::lifecycle::{self, Log, Signals, Told};
+use crate::lifecycle::{self, Log, Program, Signals, Told};
 use crate::{Failure, tune};
 
 /// Run the server
 ///
 /// SIGTERM and SIGINT stop it gracefully: no new connections, what was asked is answered, and it
 /// ends within the drain time; a second one ends it at once. SIGHUP reads the configuration again,
-/// SIGUSR1 opens the access log again.
+/// SIGUSR1 opens the access log again, SIGUSR2 hands everything over to another process of the
+/// program as it is now.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
@@ -42,7 +43,11 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let settings = args.settings()?;
+    let program = Program::find();
+    let predecessor = lifecycle::predecessor()?;
+    let settings = args.settings().inspect_err(|failure| {
+        predecessor.iter().for_each(|predecessor| predecessor.refuse(&failure.to_string()));
+    })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
     let workers = settings.workers;
@@ -58,7 +63,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         );
     }
     let asks_operators = settings.access.control_token;
-    let mut server = lifecycle::start(settings)?;
+    let takes_over = predecessor.is_some();
+    let mut server = match predecessor {
+        Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
+        None => lifecycle::start(settings)?,
+    };
     if let Some(user) = user {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);
@@ -79,9 +88,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
-    lifecycle::notify(&[NotifyState::Ready]);
+    if !takes_over {
+        lifecycle::notify(&[NotifyState::Ready]);
+    }
     loop {
         match signals.wait() {
+            Told::Upgrade if program.upgrade(&server, &mut signals) => {
+                return server.wait().map_err(Failure::Failed);
+            }
+            Told::Upgrade => {}
             Told::Stop => return lifecycle::stop(server, signals),
             Told::Reopen => lifecycle::reopen(server.log_files().as_ref()),
             Told::Reload => {

@@ -3,15 +3,17 @@
 use super::StartError;
 use super::listeners::Addresses;
 use crate::config::Settings;
-use crate::limits::{FILES_RESERVED, PANICS_MAX};
+use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
 use crate::mailbox::Mailbox;
 use crate::stats::Stats;
 use crate::user::become_user;
 use crate::worker::Worker;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 use std::{fmt, io, thread};
-use stentor_io::{Epoll, User, release_memory};
+use stentor_io::{Channel, ChannelListener, Epoll, User, release_memory};
 
 /// What a worker is there for.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,62 @@ impl fmt::Display for Post {
             Post::Public(index) => write!(f, "worker-{index}"),
             Post::Control => f.write_str("control"),
         }
+    }
+}
+
+/// What a worker is told by whoever runs the server.
+#[derive(Debug)]
+pub(super) enum Cue {
+    /// Begin to accept, or go on where another process has ended.
+    Live,
+    /// Hand over to a worker of another process, and serve on.
+    HandOver(Partner),
+    /// Stand still.
+    Freeze,
+    /// Send the rest.
+    Pack,
+    /// The other process does not take over: go on.
+    GoOn,
+    /// The other process has taken over.
+    Leave,
+    /// Take over from a worker of this process,
+    TakeOver { process: u32 },
+    /// now that the hub is there.
+    Unpack,
+}
+
+/// A worker of another process.
+#[derive(Clone, Debug)]
+pub(super) struct Partner {
+    pub(super) process: u32,
+    /// Of its channel.
+    pub(super) name: Vec<u8>,
+}
+
+/// What a worker says of a cue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Report {
+    /// The other process has all of its connections, but for what has changed meanwhile.
+    Settled,
+    StandsStill,
+    HandedOver,
+    /// Something cannot be handed over, and may come to its end.
+    NotNow(&'static str),
+    /// Everything was taken over.
+    Complete,
+}
+
+/// Where a worker hears its cues, and reports.
+pub(super) struct Stage {
+    pub(super) index: usize,
+    pub(super) cues: Receiver<Cue>,
+    pub(super) reports: Sender<(usize, Result<Report, String>)>,
+}
+
+impl Stage {
+    /// Nobody may be there to hear it.
+    fn report(&self, report: Result<Report, String>) {
+        let _ = self.reports.send((self.index, report));
     }
 }
 
@@ -84,11 +142,18 @@ pub(super) fn prepare(
 /// How many connections one public worker holds, if it may have so many files. Each thread's
 /// mailbox is one of them, in every table.
 fn share(settings: &Settings, files: usize, threads: usize) -> usize {
-    let by_files = files.saturating_sub(FILES_RESERVED + threads).max(files / 2).max(1);
+    let reserved = numbers_kept(settings, threads) + FILES_RESERVED;
+    let by_files = files.saturating_sub(reserved).max(files / 2).max(1);
     match settings.limits.connections_max {
         0 => by_files,
         all => by_files.min(all.div_ceil(settings.workers)),
     }
+}
+
+/// Numbers of files that connections do not get, so that each keeps its own when it goes over to
+/// another process: what a worker has open for itself has them.
+fn numbers_kept(settings: &Settings, threads: usize) -> usize {
+    NUMBERS_KEPT + threads + settings.mounts.len()
 }
 
 /// A worker's life and its end, whatever ends it: nothing more is kept for it, and nobody is
@@ -99,8 +164,9 @@ pub(super) fn live(
     io: Epoll,
     mailbox: &Mailbox,
     stats: &Stats,
+    stage: Stage,
 ) -> io::Result<()> {
-    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox)));
+    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox, stage)));
     let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
     mailbox.close();
     stats.close(result.is_err());
@@ -108,8 +174,8 @@ pub(super) fn live(
 }
 
 /// A worker's life. A panic costs the connection that caused it, and no other.
-fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
-    worker.open_roots();
+fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io::Result<()> {
+    let mut leaving = Leaving { stage, is_copying: false };
     for panics in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             if panics > 0 {
@@ -119,14 +185,23 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
                 worker.read_mailbox(&mut io);
             }
             loop {
-                turn(&mut worker, &mut io)?;
+                let woken = turn(&mut worker, &mut io, leaving.is_copying)?;
                 if worker.has_ended() {
-                    return Ok(());
+                    return Ok(false);
+                }
+                if (woken || leaving.is_copying) && leaving.go_on(&mut worker, &mut io) {
+                    return Ok(true);
                 }
             }
         }));
         match life {
-            Ok(result) => return result,
+            Ok(Ok(has_left)) => {
+                if has_left {
+                    io.leave_all();
+                }
+                return Ok(());
+            }
+            Ok(Err(error)) => return Err(error),
             Err(_) => {
                 tracing::error!("a request made its worker panic; its connection is closed");
             }
@@ -135,8 +210,9 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox) -> io::Result<()> {
     Err(io::Error::other("too many panics"))
 }
 
-fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
-    let deadline_ms = worker.next_deadline_ms();
+/// Returns whether the worker was woken for what others want of it.
+fn turn(worker: &mut Worker, io: &mut Epoll, is_busy: bool) -> io::Result<bool> {
+    let deadline_ms = if is_busy { Some(0) } else { worker.next_deadline_ms() };
     let woken = io.turn(worker, deadline_ms)?;
     if woken {
         worker.read_mailbox(io);
@@ -146,5 +222,130 @@ fn turn(worker: &mut Worker, io: &mut Epoll) -> io::Result<()> {
         // Not here: it takes some milliseconds. If there is no thread for it, it stays as it is.
         let _ = thread::Builder::new().name("release".to_owned()).spawn(release_memory);
     }
-    Ok(())
+    Ok(woken)
 }
+
+/// A worker that may have to leave its connections to another process.
+struct Leaving {
+    stage: Stage,
+    /// Connections are being sent.
+    is_copying: bool,
+}
+
+impl Leaving {
+    /// Follows the cues that have come, and sends some connections. Returns whether the other
+    /// process has taken over.
+    fn go_on(&mut self, worker: &mut Worker, io: &mut Epoll) -> bool {
+        while let Ok(cue) = self.stage.cues.try_recv() {
+            match cue {
+                Cue::HandOver(Partner { process, name }) => {
+                    let begun = Channel::connect(&name, process)
+                        .and_then(|channel| channel.set_patience(PATIENCE).map(|()| channel))
+                        .and_then(|channel| io.begin_hand_over(channel));
+                    self.is_copying = begun.is_ok();
+                    self.tell(begun, None);
+                }
+                Cue::Freeze => return self.stand_still(worker, io),
+                _ => self.stay(io),
+            }
+        }
+        if self.is_copying {
+            match io.hand_over_some() {
+                Ok(false) => {}
+                settled => {
+                    self.is_copying = false;
+                    self.tell(settled.map(drop), Some(Report::Settled));
+                }
+            }
+        }
+        false
+    }
+
+    /// Does nothing but what it is told, until it is known who goes on.
+    fn stand_still(&mut self, worker: &mut Worker, io: &mut Epoll) -> bool {
+        io.freeze();
+        self.tell(Ok(()), Some(Report::StandsStill));
+        loop {
+            match self.stage.cues.recv() {
+                Ok(Cue::Pack) => {
+                    worker.read_mailbox(io);
+                    match worker.pack(io) {
+                        Ok(packed) => {
+                            self.tell(io.hand_over_rest(&packed), Some(Report::HandedOver));
+                        }
+                        Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
+                    }
+                }
+                Ok(Cue::Leave) => return true,
+                _ => {
+                    self.stay(io);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// The other process does not take over.
+    fn stay(&mut self, io: &mut Epoll) {
+        self.is_copying = false;
+        io.keep_all();
+    }
+
+    fn tell(&self, done: io::Result<()>, report: Option<Report>) {
+        match (done, report) {
+            (Ok(()), Some(report)) => self.stage.report(Ok(report)),
+            (Ok(()), None) => {}
+            (Err(error), _) => self.stage.report(Err(format!("a worker: {error}"))),
+        }
+    }
+}
+
+/// Waits until the worker is to begin, and takes over from one of another process before, if that
+/// is what `channel` is for. Returns false if it is not to begin at all.
+pub(super) fn begins(
+    worker: &mut Worker,
+    io: &mut Epoll,
+    channel: Option<ChannelListener>,
+    settings: &Settings,
+    stage: &Stage,
+) -> bool {
+    // Of the numbers that are kept, the roots have some.
+    worker.open_roots();
+    let numbers_kept = numbers_kept(settings, Post::all(settings).len()) as u32;
+    let cue = stage.cues.recv();
+    let (channel, process) = match (channel, cue) {
+        (Some(channel), Ok(Cue::TakeOver { process })) => (channel, process),
+        (None, Ok(Cue::Live)) => {
+            // Without, it could not be handed over; that is no reason not to serve.
+            let kept = io.keep_numbers(numbers_kept);
+            let _ =
+                kept.inspect_err(|error| tracing::warn!("numbers of files are not kept: {error}"));
+            return true;
+        }
+        _ => return false,
+    };
+    let received = channel.accept(process, PATIENCE).and_then(|mut channel| {
+        channel.set_patience(PATIENCE)?;
+        // The channel has one of them.
+        io.keep_numbers(numbers_kept)?;
+        io.take_over(&mut channel)
+    });
+    let packed = match received {
+        Ok(packed) => packed,
+        Err(error) => {
+            stage.report(Err(format!("a worker: {error}")));
+            return false;
+        }
+    };
+    if !matches!(stage.cues.recv(), Ok(Cue::Unpack)) {
+        return false;
+    }
+    match worker.unpack(io, &packed) {
+        Ok(()) => stage.report(Ok(Report::Complete)),
+        Err(reason) => stage.report(Err(reason.to_owned())),
+    }
+    matches!(stage.cues.recv(), Ok(Cue::Live))
+}
+
+/// How long a worker of another process may say nothing.
+const PATIENCE: Duration = Duration::from_secs(10);

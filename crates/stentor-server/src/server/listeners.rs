@@ -1,6 +1,7 @@
 //! The addresses of a server, and the listeners of its workers there.
 
 use super::StartError;
+use super::handover::Hello;
 use super::life::Post;
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::{ControlAddress, Settings};
@@ -16,14 +17,17 @@ enum Place {
     Tcp(Reservation),
     Unix(PathBuf),
     Inherited(Inherited),
+    /// Another process hands its listeners there over.
+    HandedOver(ControlAddress),
 }
 
 impl Addresses {
     /// Makes sure of every address. One that the process was started with a socket for is taken
-    /// from there.
+    /// from there, one that another process hands over from that.
     pub(super) fn reserve(
         settings: &Settings,
         mut inherited: Vec<Inherited>,
+        hello: Option<&Hello>,
     ) -> Result<Addresses, StartError> {
         let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
         let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
@@ -31,6 +35,12 @@ impl Addresses {
         let mut places = Vec::new();
         for (address, role) in public.chain(control).chain(monitor) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
+            let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
+            let mut same = handed_over.filter(|other| other.is_same(role, &address));
+            if let Some(Ok(bound)) = same.next().map(|other| other.at.parse()) {
+                places.push((Place::HandedOver(bound), role));
+                continue;
+            }
             let place = match inherited.iter().position(is_it) {
                 Some(at) => Place::Inherited(inherited.swap_remove(at)),
                 None => match address {
@@ -53,7 +63,13 @@ impl Addresses {
             Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
             Place::Unix(path) => ControlAddress::Unix(path.clone()),
             Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
+            Place::HandedOver(address) => address.clone(),
         })
+    }
+
+    /// Whether there is one of this name.
+    pub(super) fn has(&self, name: &SocketName, role: Role) -> bool {
+        self.of(role).any(|address| address == ControlAddress::from(name))
     }
 
     /// One worker's listeners: those on socket files, or all others.
@@ -66,13 +82,14 @@ impl Addresses {
         let places = self.0.iter().filter(|(place, role)| {
             (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
         });
-        let listeners = places.map(|(place, role)| {
+        let listeners = places.filter_map(|(place, role)| {
             let listener = match place {
-                Place::Tcp(reserved) => reserved.listen()?,
-                Place::Unix(path) => stentor_io::listen_unix(path)?,
-                Place::Inherited(inherited) => inherited.listen()?,
+                Place::Tcp(reserved) => reserved.listen(),
+                Place::Unix(path) => stentor_io::listen_unix(path),
+                Place::Inherited(inherited) => inherited.listen(),
+                Place::HandedOver(_) => return None,
             };
-            Ok((listener, *role))
+            Some(listener.map(|listener| (listener, *role)))
         });
         listeners.collect()
     }

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         loop {
             match signals.wait() {
                 Told::Stop => break,
-                Told::Reload => {}
+                Told::Reload | Told::Upgrade => {}
                 Told::Reopen => lifecycle::reopen(server.log_files().as_ref()),
             }
         }

@@ -50,5 +50,6 @@ mod stopping;
 mod store;
 mod token;
 mod tune;
+mod upgrade;
 mod websocket;
 mod welcome;

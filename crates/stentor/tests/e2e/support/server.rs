@@ -34,6 +34,8 @@ fn without_settings(command: &mut Command) {
 /// A process that was started here; it is killed when the handle goes. What it prints is kept.
 pub(crate) struct Child {
     process: process::Child,
+    /// The process that has taken over from it.
+    successor: Option<u32>,
     out: Arc<Mutex<String>>,
     err: Arc<Mutex<String>>,
     collectors: Vec<JoinHandle<()>>,
@@ -61,11 +63,41 @@ impl Child {
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (out, out_collector) = collect(process.stdout.take().expect("it is piped"));
         let (err, err_collector) = collect(process.stderr.take().expect("it is piped"));
-        Child { process, out, err, collectors: vec![out_collector, err_collector] }
+        let collectors = vec![out_collector, err_collector];
+        Child { process, successor: None, out, err, collectors }
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+        self.successor.unwrap_or(self.process.id())
+    }
+
+    /// Has the server hand over to another process of its program, and goes on with that.
+    #[track_caller]
+    pub(crate) fn upgrade(&mut self) {
+        let before = self.id();
+        let has_been = format!("this one ends, process {before}");
+        let failures = self.err().matches("not upgraded").count();
+        self.signal("USR2");
+        let line = eventually("the upgrade", || {
+            let log = self.err();
+            assert_eq!(log.matches("not upgraded").count(), failures, "{log}");
+            let line = log.lines().find(|line| line.ends_with(&has_been))?;
+            Some(line.to_owned())
+        });
+        let id = line.split("process ").nth(1).and_then(|rest| rest.split(' ').next());
+        self.successor = id.and_then(|id| id.parse().ok());
+        assert!(self.successor.is_some(), "{line}");
+        eventually("the process before ends", || (!self.has_process(before)).then_some(()));
+    }
+
+    /// Whether this process of the server still runs.
+    fn has_process(&mut self, id: u32) -> bool {
+        if id == self.process.id() {
+            return self.process.try_wait().unwrap().is_none();
+        }
+        // Nobody may be there to wait for it.
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z'))
     }
 
     /// What it has written to standard output so far.
@@ -94,6 +126,12 @@ impl Child {
     #[track_caller]
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
+        if let Some(successor) = self.successor {
+            while self.has_process(successor) {
+                assert!(Instant::now() < deadline, "it does not end: {}", self.err());
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
         let status = loop {
             if let Some(status) = self.process.try_wait().unwrap() {
                 break status;
@@ -114,7 +152,7 @@ impl Child {
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.process.try_wait().unwrap().is_none()
+        self.has_process(self.id())
     }
 
     /// Waits until a line of standard error contains `text`, and returns what follows it there.
@@ -132,6 +170,10 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // It may have ended already.
+        if let Some(successor) = self.successor {
+            let line = format!("kill -KILL {successor} 2>/dev/null");
+            let _ = Command::new("sh").args(["-c", &line]).status();
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -196,6 +238,13 @@ impl Server {
         let prelude = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1;";
         let stdin = OwnedFd::from(listener.try_clone().unwrap()).into();
         Server::listening(&address, prelude, toml, &["--workers", "2"], stdin)
+    }
+
+    /// Of a program that is a copy in the server's directory, which may be replaced.
+    pub(crate) fn of_copy(toml: &str) -> Server {
+        let prelude = "cp \"$0\" \"$(dirname \"$3\")/stentor\"; \
+                       copy=\"$(dirname \"$3\")/stentor\"; exec \"$copy\" \"$@\"; ";
+        Server::with(prelude, toml, &["--workers", "2"])
     }
 
     fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str], stdin: Stdio) -> Server {

@@ -1,0 +1,266 @@
+//! A channel between two processes of one program, for bytes and open files: how a server hands
+//! its connections over to the next one.
+//!
+//! It is a Unix socket of whole messages (`SOCK_SEQPACKET`). A message has a kind, some bytes, and
+//! some files, which the other process then has open as well (`SCM_RIGHTS`, unix(7)).
+
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// One end of a channel.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+    /// Lent to whoever receives, one message at a time.
+    buffer: Vec<u8>,
+}
+
+/// What came by a channel.
+#[derive(Debug)]
+pub struct Parcel<'a> {
+    /// What it is, as the sender says.
+    pub kind: u8,
+    /// As many as [`Channel::BYTES_MAX`], at most.
+    pub bytes: &'a [u8],
+    /// At the lowest numbers that were free, in their order.
+    pub(crate) files: Vec<OwnedFd>,
+}
+
+/// Where another thread of this process, or of another one, finds a channel.
+#[derive(Debug)]
+pub struct ChannelListener {
+    fd: OwnedFd,
+    name: Vec<u8>,
+}
+
+impl Channel {
+    /// The bytes of a message, at most.
+    pub const BYTES_MAX: usize = 64 * 1024;
+
+    /// Starts a program, which finds the other end of the channel by [`Channel::inherited`].
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<(Channel, Child)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // It has to outlive the start of the program; no other is started meanwhile.
+        let kept = fcntl_getfd(&theirs)?;
+        fcntl_setfd(&theirs, kept - FdFlags::CLOEXEC)?;
+        command.env(VARIABLE, theirs.as_raw_fd().to_string());
+        let child = command.spawn()?;
+        Ok((Channel::new(ours), child))
+    }
+
+    /// The end that this process was started with, if it was. To be asked for once, before any
+    /// other thread is there.
+    ///
+    /// # Errors
+    /// The environment speaks of what is no such channel.
+    pub fn inherited() -> io::Result<Option<Channel>> {
+        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        let number = value.to_str().and_then(|value| value.parse::<i32>().ok());
+        let number = number.filter(|&number| number > 2).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: whoever started the process gave it this file, nothing in it has opened another
+        // at that number, and it is taken once.
+        let fd = unsafe { OwnedFd::from_raw_fd(number) };
+        // Whatever this process starts has no business with it.
+        fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+        match sockopt::socket_type(&fd)? {
+            SocketType::SEQPACKET => Ok(Some(Channel::new(fd))),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// To the listener of this name, which must be of that process.
+    ///
+    /// # Errors
+    /// There is none, or it is another's.
+    pub fn connect(name: &[u8], process: u32) -> io::Result<Channel> {
+        let fd = socket()?;
+        net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+        check_peer(&fd, process)?;
+        Ok(Channel::new(fd))
+    }
+
+    fn new(fd: OwnedFd) -> Channel {
+        Channel { fd, buffer: Vec::new() }
+    }
+
+    /// Waits no longer than that for a message, or for room to send one.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(patience))?;
+        Ok(sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(patience))?)
+    }
+
+    /// Sends bytes of any length, in messages of that kind. No bytes are one message.
+    ///
+    /// # Errors
+    /// The other end is gone, or takes nothing any more.
+    pub fn send(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
+        for part in chunks(bytes) {
+            self.send_parcel(kind, part, &[], SendFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message without bytes, if there is room for it. Returns whether there was.
+    pub(crate) fn try_send(&self, kind: u8) -> io::Result<bool> {
+        match self.send_parcel(kind, &[], &[], SendFlags::DONTWAIT) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a message, or the end, can be received without waiting.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn has_mail(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
+        Ok(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+    }
+
+    /// Sends one message, with files.
+    pub(crate) fn send_parcel(
+        &self,
+        kind: u8,
+        bytes: &[u8],
+        files: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> rustix::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(Channel::FILES_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+            return Err(Errno::TOOMANYREFS);
+        }
+        let parts = [IoSlice::new(std::slice::from_ref(&kind)), IoSlice::new(bytes)];
+        loop {
+            match net::sendmsg(&self.fd, &parts, &mut ancillary, flags | SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if the other end is gone, [`io::ErrorKind::WouldBlock`] if
+    /// it says nothing for too long; or this process may not have so many files.
+    pub fn receive(&mut self) -> io::Result<Parcel<'_>> {
+        let mut kind = [0];
+        self.buffer.resize(Channel::BYTES_MAX, 0);
+        let mut files = Vec::new();
+        let received = loop {
+            let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(Channel::FILES_MAX))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let parts = &mut [IoSliceMut::new(&mut kind), IoSliceMut::new(&mut self.buffer)];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            let result = net::recvmsg(&self.fd, parts, &mut ancillary, flags);
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(passed) = message {
+                    files.extend(passed);
+                }
+            }
+            match result {
+                Err(Errno::INTR) => {}
+                result => break result?,
+            }
+        };
+        if received.flags.intersects(ReturnFlags::CTRUNC | ReturnFlags::TRUNC) {
+            return Err(Errno::MFILE.into());
+        }
+        let Some(length) = received.bytes.checked_sub(kind.len()) else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        Ok(Parcel { kind: kind[0], bytes: &self.buffer[..length], files })
+    }
+
+    /// The files of a message, at most: the kernel takes no more in one.
+    pub(crate) const FILES_MAX: usize = 253;
+}
+
+impl ChannelListener {
+    /// Listens at an address that the kernel chooses, in the file table of this thread.
+    ///
+    /// # Errors
+    /// Out of files or memory.
+    pub fn new() -> io::Result<ChannelListener> {
+        let fd = socket()?;
+        net::bind(&fd, &SocketAddrUnix::new_unnamed())?;
+        let bound = SocketAddrUnix::try_from(net::getsockname(&fd)?)?;
+        let name = bound.abstract_name().ok_or(io::ErrorKind::AddrNotAvailable)?.to_vec();
+        net::listen(&fd, 1)?;
+        Ok(ChannelListener { fd, name })
+    }
+
+    /// For [`Channel::connect`].
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Waits for that process to connect. Others are turned away.
+    ///
+    /// # Errors
+    /// Nobody came in time.
+    pub fn accept(self, process: u32, patience: Duration) -> io::Result<Channel> {
+        sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(patience))?;
+        loop {
+            let fd = match net::accept_with(&self.fd, SocketFlags::CLOEXEC) {
+                Err(Errno::INTR) => continue,
+                result => result?,
+            };
+            if check_peer(&fd, process).is_ok() {
+                return Ok(Channel::new(fd));
+            }
+        }
+    }
+}
+
+/// The process that started this one.
+#[must_use]
+pub fn parent_process() -> u32 {
+    rustix::process::getppid().map_or(0, |process| process.as_raw_nonzero().get() as u32)
+}
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Whether the other end is of that process, and of its user or of root.
+fn check_peer(fd: impl AsFd, process: u32) -> io::Result<()> {
+    let peer = sockopt::socket_peercred(fd)?;
+    match peer.pid.as_raw_nonzero().get() as u32 == process {
+        true => Ok(()),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The bytes in pieces that fit a message; of none there is one, which is empty.
+fn chunks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let none = bytes.is_empty().then_some(bytes);
+    none.into_iter().chain(bytes.chunks(Channel::BYTES_MAX))
+}
+
+/// Where a process that was started to take over finds its end of the channel: the file's number.
+const VARIABLE: &str = "STENTOR_HANDOVER";

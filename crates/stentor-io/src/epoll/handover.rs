@@ -1,0 +1,341 @@
+//! An epoll backend that goes over to another process, with every connection, and comes to no harm
+//! if it does not.
+//!
+//! The descriptors keep their numbers: the numbers name the connections, and the epoll set itself
+//! is passed, which knows them by number. What it has reported and what it will report is not lost
+//! then, and nothing has to be registered anew. A descriptor that is passed gets the lowest number
+//! that is free. So both processes have every number below [`Epoll::keep_numbers`] taken, and all
+//! above it are passed in ascending order, with something to hold the place where there is a hole.
+//!
+//! Sockets are sent while this process serves on. Whatever opens or closes meanwhile at a number
+//! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
+//! other process has too is not closed by `close` alone: its end is said to the peer before.
+
+use super::{Accepting, Epoll, WAKER};
+use crate::channel::{Channel, Parcel};
+use crate::owned::Owned;
+use crate::socket::{Listener, SocketName, socket_name};
+use crate::{Peer, Role};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{self, SendFlags};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// How far handing over has come.
+#[derive(Debug)]
+pub(super) struct HandingOver {
+    channel: Channel,
+    /// Holds a number where there is no connection.
+    nothing: OwnedFd,
+    /// Numbers below this one were sent.
+    next: u32,
+    /// Those of them that are not any more what was sent.
+    changed: BTreeSet<u32>,
+    mark: Mark,
+}
+
+/// Whether the other process was asked to say that it has all, and has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mark {
+    NotAsked,
+    Asked,
+    Answered,
+}
+
+impl HandingOver {
+    /// Takes note of a number that is another connection's from now on, or nobody's. Returns
+    /// whether the other process has what it was.
+    pub(super) fn note(&mut self, peer: Peer) -> bool {
+        let was_sent = peer.0 < self.next;
+        if was_sent {
+            self.changed.insert(peer.0);
+        }
+        was_sent
+    }
+}
+
+impl Epoll {
+    /// Has all numbers below this one taken, for as long as this backend lives, so that no
+    /// connection gets one of them. What the thread needs for itself is to be open before.
+    ///
+    /// # Errors
+    /// Out of files.
+    pub fn keep_numbers(&mut self, below: u32) -> io::Result<()> {
+        self.kept_below = below;
+        let mut next = nothing()?;
+        while (next.as_raw_fd() as u32) < below {
+            let after = fcntl_dupfd_cloexec(&next, 0)?;
+            self.kept.push(std::mem::replace(&mut next, after));
+        }
+        Ok(())
+    }
+
+    /// Gives a connection another number, if something had left it one that is to be kept.
+    pub(super) fn out_of_kept(&mut self, accepted: OwnedFd) -> rustix::io::Result<OwnedFd> {
+        if accepted.as_raw_fd() as u32 >= self.kept_below {
+            return Ok(accepted);
+        }
+        let moved = fcntl_dupfd_cloexec(&accepted, self.kept_below as i32)?;
+        drop(accepted);
+        // Without it, the next connection is moved as well.
+        let _ = self.keep_numbers(self.kept_below);
+        Ok(moved)
+    }
+
+    /// Begins to hand over by this channel, which is of the calling thread's file table.
+    ///
+    /// # Errors
+    /// Out of files.
+    pub fn begin_hand_over(&mut self, channel: Channel) -> io::Result<()> {
+        let (nothing, next) = (nothing()?, self.kept_below);
+        let (changed, mark) = (BTreeSet::new(), Mark::NotAsked);
+        self.handing_over = Some(Box::new(HandingOver { channel, nothing, next, changed, mark }));
+        Ok(())
+    }
+
+    /// Sends some of the connections, if the channel has room. Returns whether the other process
+    /// has all that there were when it had not many to come: what has changed since goes with the
+    /// rest.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn hand_over_some(&mut self) -> io::Result<bool> {
+        let end = self.owned.end();
+        let Some(state) = &mut self.handing_over else { return Ok(false) };
+        match state.mark {
+            Mark::NotAsked => {
+                let is_all = send_next(state, &self.owned, end, SendFlags::DONTWAIT)?;
+                if is_all && state.channel.try_send(MARK)? {
+                    state.mark = Mark::Asked;
+                }
+                Ok(false)
+            }
+            Mark::Asked => {
+                if state.channel.has_mail()? {
+                    let answer = state.channel.receive()?.kind;
+                    state.mark = Mark::Answered;
+                    return if answer == MARK { Ok(true) } else { Err(unexpected()) };
+                }
+                Ok(false)
+            }
+            Mark::Answered => Ok(true),
+        }
+    }
+
+    /// From now on accepts nobody, as long as this backend stands still.
+    pub fn freeze(&mut self) {
+        if self.accepting == Accepting::Yes {
+            for (listener, _) in &self.listeners {
+                let _ = epoll::delete(&self.epoll, listener);
+            }
+            self.accepting = Accepting::PausedUntil(0);
+        }
+    }
+
+    /// Sends the rest: what has changed, the listeners, the epoll set, and what the owner of this
+    /// backend has packed.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn hand_over_rest(&mut self, packed: &[u8]) -> io::Result<()> {
+        let end = self.owned.end();
+        let Some(state) = &mut self.handing_over else { return Ok(()) };
+        while !send_next(state, &self.owned, end, SendFlags::empty())? {}
+        let changed: Vec<u32> = std::mem::take(&mut state.changed).into_iter().collect();
+        for numbers in changed.chunks(Channel::BYTES_MAX / size_of::<u32>()) {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            state.channel.send(CHANGED, &bytes)?;
+        }
+        for numbers in changed.chunks(Channel::FILES_MAX) {
+            send_numbers(state, &self.owned, numbers.iter().copied(), SendFlags::empty())?;
+        }
+        let channel = &state.channel;
+        for (listener, role) in &self.listeners {
+            let mut bytes = vec![*role];
+            listener.describe(&mut bytes);
+            channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
+        }
+        channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?;
+        channel.send(PACKED, packed)?;
+        channel.send(END, &[])
+    }
+
+    /// Closes the listeners for whose addresses `wants` says no.
+    pub fn keep_listeners(&mut self, wants: impl Fn(&SocketName, Role) -> bool) {
+        self.listeners.retain(|(listener, role)| {
+            // What cannot be asked is kept.
+            socket_name(listener).map_or(true, |name| wants(&name, *role))
+        });
+    }
+
+    /// The other process does not take over: everything is as it was before.
+    pub fn keep_all(&mut self) {
+        self.handing_over = None;
+    }
+
+    /// The other process has taken over: this one touches none of it any more.
+    pub fn leave_all(mut self) {
+        self.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
+    }
+
+    /// Takes over what another process hands over by this channel, and returns what its owner has
+    /// packed. This backend is new, and has the numbers kept that the other has. Its own listeners
+    /// stay; those that are handed over come behind them.
+    ///
+    /// # Errors
+    /// The other process is gone or speaks in riddles; this one may not have so many files, or has
+    /// one where a connection was.
+    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<Vec<u8>> {
+        let mut places = Places { first: self.kept_below, held: Vec::new() };
+        let mut packed = Vec::new();
+        loop {
+            let parcel = channel.receive()?;
+            match parcel.kind {
+                NUMBERS => places.fill(parcel)?,
+                MARK => {
+                    drop(parcel);
+                    channel.send(MARK, &[])?;
+                }
+                CHANGED => places.empty(parcel.bytes)?,
+                LISTENER => self.listeners.push(listener(parcel)?),
+                SET => self.epoll = only(parcel.files)?,
+                PACKED => packed.extend_from_slice(parcel.bytes),
+                END => break,
+                _ => return Err(unexpected()),
+            }
+        }
+        for (socket, is_connection) in places.held.into_iter().flatten() {
+            if is_connection {
+                let _ = self.owned.insert(socket);
+            }
+        }
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
+        // The set of its own had one of them.
+        self.keep_numbers(self.kept_below)?;
+        Ok(packed)
+    }
+}
+
+/// What was passed so far, by number.
+struct Places {
+    first: u32,
+    held: Vec<Option<(OwnedFd, bool)>>,
+}
+
+impl Places {
+    /// Takes files in, which must have got the numbers that they had.
+    fn fill(&mut self, parcel: Parcel<'_>) -> io::Result<()> {
+        let (stated, rest) = parcel.bytes.as_chunks::<4>();
+        if stated.len() != parcel.files.len() || !rest.is_empty() {
+            return Err(unexpected());
+        }
+        for (file, stated) in parcel.files.into_iter().zip(stated) {
+            let stated = u32::from_le_bytes(*stated);
+            let (number, is_connection) = (stated & !CONNECTION, stated & CONNECTION != 0);
+            let place = number.checked_sub(self.first).ok_or_else(unexpected)? as usize;
+            if file.as_raw_fd() as u32 != number {
+                return Err(io::Error::other(format!(
+                    "file {number} of the process before is taken here: both need the same \
+                     numbers; restart the server instead"
+                )));
+            }
+            if place >= self.held.len() {
+                self.held.resize_with(place + 1, || None);
+            }
+            self.held[place] = Some((file, is_connection));
+        }
+        Ok(())
+    }
+
+    /// Closes what is not any more what it was.
+    fn empty(&mut self, numbers: &[u8]) -> io::Result<()> {
+        for number in numbers.as_chunks::<4>().0 {
+            let place = u32::from_le_bytes(*number).checked_sub(self.first);
+            let held = place.and_then(|place| self.held.get_mut(place as usize));
+            *held.ok_or_else(unexpected)? = None;
+        }
+        Ok(())
+    }
+}
+
+/// Sends the next numbers below `end`. Returns whether these were all.
+fn send_next(
+    state: &mut HandingOver,
+    owned: &Owned,
+    end: u32,
+    flags: SendFlags,
+) -> io::Result<bool> {
+    let until = end.min(state.next + Channel::FILES_MAX as u32);
+    match send_numbers(state, owned, state.next..until, flags) {
+        Ok(()) => state.next = state.next.max(until),
+        // The other end has not taken those before.
+        Err(Errno::AGAIN | Errno::TOOMANYREFS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(state.next >= end)
+}
+
+/// Sends the files of these numbers, which are ascending, in one message.
+fn send_numbers(
+    state: &HandingOver,
+    owned: &Owned,
+    numbers: impl Iterator<Item = u32>,
+    flags: SendFlags,
+) -> rustix::io::Result<()> {
+    let (mut bytes, mut files) = (Vec::new(), Vec::new());
+    for number in numbers {
+        let socket = owned.get(Peer(number));
+        let stated = if socket.is_some() { number | CONNECTION } else { number };
+        bytes.extend_from_slice(&stated.to_le_bytes());
+        files.push(socket.unwrap_or(state.nothing.as_fd()));
+    }
+    match files.is_empty() {
+        true => Ok(()),
+        false => state.channel.send_parcel(NUMBERS, &bytes, &files, flags),
+    }
+}
+
+fn listener(parcel: Parcel<'_>) -> io::Result<(Listener, Role)> {
+    let (&role, described) = parcel.bytes.split_first().ok_or_else(unexpected)?;
+    let listener = Listener::described(only(parcel.files)?, described);
+    Ok((listener.ok_or_else(unexpected)?, role))
+}
+
+fn only(files: Vec<OwnedFd>) -> io::Result<OwnedFd> {
+    files.into_iter().next().ok_or_else(unexpected)
+}
+
+/// Something to open that is nothing.
+fn nothing() -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the other process speaks otherwise")
+}
+
+/// The end of a socket that another process has open as well: said to the peer, for closing alone
+/// does not.
+pub(super) fn end(socket: impl AsFd, is_reset: bool) {
+    let _ = match is_reset {
+        true => net::connect_unspec(socket),
+        false => net::shutdown(socket, net::Shutdown::Both),
+    };
+}
+
+/// Kinds of messages.
+const NUMBERS: u8 = 1;
+const MARK: u8 = 2;
+const CHANGED: u8 = 3;
+const LISTENER: u8 = 4;
+const SET: u8 = 5;
+const PACKED: u8 = 6;
+const END: u8 = 7;
+
+/// Marks the number of a connection.
+const CONNECTION: u32 = 1 << 31;

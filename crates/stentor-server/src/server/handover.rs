@@ -1,0 +1,249 @@
+//! What two processes of a server say to each other while one hands over to the other.
+//!
+//! ```text
+//!   the one that serves                         the one that was started
+//!   -------------------                         ------------------------
+//!   what I am                    ------------>  is that what I can be?
+//!                                <------------  where my workers wait for yours
+//!   the hub, and what changes    ------------>
+//!   each worker its sockets      ============>  each worker the same numbers
+//!   all stand still
+//!   the last changes             ------------>
+//!   each worker its rest         ============>  each worker is unpacked
+//!                                <------------  complete
+//!   go                           ------------>  serves
+//!                                <------------  gone on
+//!   ends
+//! ```
+//!
+//! Until "go" the first could go on as if nothing had been, and does so if anything fails. After it,
+//! it touches no connection.
+//!
+//! No worker packs before all stand still: one that still published would tell readers of another,
+//! which has packed, of something that the next process does not owe them.
+
+use crate::config::ControlAddress;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stentor_hub::{
+    Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
+};
+use stentor_io::{Channel, Role};
+use stentor_wire::pack::{Packed, Packer, Unpacker};
+use stentor_wire::packed;
+
+/// What the process is that hands over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// The life of the numbers of messages.
+    pub(super) epoch: u32,
+    pub(super) workers_public: usize,
+    pub(super) workers: usize,
+    /// Roles, and the addresses as they were bound.
+    pub(super) addresses: Vec<Address>,
+}
+
+packed!(struct Hello { epoch, workers_public, workers, addresses });
+
+/// An address that is listened on, as it was bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) role: Role,
+    pub(super) at: String,
+}
+
+packed!(struct Address { role, at });
+
+impl Address {
+    pub(super) fn is_same(&self, role: Role, at: &ControlAddress) -> bool {
+        if self.role != role {
+            return false;
+        }
+        match (at, self.at.parse()) {
+            // Whichever port it was.
+            (ControlAddress::Tcp(tcp), Ok(ControlAddress::Tcp(bound))) if tcp.port() == 0 => {
+                bound.ip() == tcp.ip()
+            }
+            (at, Ok(bound)) => *at == bound,
+            (_, Err(_)) => false,
+        }
+    }
+}
+
+impl Hello {
+    /// The oldest and the newest form in which this program hands over and takes over.
+    const FORMATS: [u16; 2] = [1, 1];
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Packer::new(0);
+        Hello::FORMATS.pack(&mut out);
+        self.pack(&mut out);
+        out.into_bytes()
+    }
+
+    /// # Errors
+    /// One sentence, if this program does not know the form of the other.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Hello, String> {
+        let mut input = Unpacker::new(bytes, 0);
+        let [oldest, newest] = <[u16; 2]>::unpack(&mut input)?;
+        let [own_oldest, own_newest] = Hello::FORMATS;
+        if newest < own_oldest || own_newest < oldest {
+            return Err(format!(
+                "the program hands over in the forms {oldest} to {newest}, and the one it started \
+                 knows {own_oldest} to {own_newest}: restart the server instead"
+            ));
+        }
+        Ok(Hello::unpack(&mut input)?)
+    }
+}
+
+/// Kinds of messages between the two processes.
+pub(super) mod kind {
+    /// [`Hello`](super::Hello).
+    pub(crate) const HELLO: u8 = 1;
+    /// The names of the workers' channels.
+    pub(crate) const READY: u8 = 2;
+    /// A sentence: why it is not to be.
+    pub(crate) const REFUSED: u8 = 3;
+    /// Bytes of a snapshot of the hub.
+    pub(crate) const SNAPSHOT: u8 = 4;
+    /// An entry that came after it; its length is before it, for it may come in several messages.
+    pub(crate) const ENTRIES: u8 = 5;
+    /// Nothing changes in the hub any more.
+    pub(crate) const STANDS_STILL: u8 = 6;
+    /// Everything was taken over.
+    pub(crate) const COMPLETE: u8 = 7;
+    /// From now on the other one serves; since when nobody does, in microseconds.
+    pub(crate) const GO: u8 = 8;
+    /// It does, and whoever supervises it knows.
+    pub(crate) const GONE_ON: u8 = 9;
+}
+
+/// What changes in a hub while it is copied.
+#[derive(Default)]
+struct Tap(Mutex<Tapped>);
+
+/// A tap that is open.
+pub(super) struct Tapping<'h> {
+    tap: Arc<Tap>,
+    hub: &'h Hub,
+    id: SubscriberId,
+}
+
+impl Tapping<'_> {
+    /// Hears of everything from now on.
+    pub(super) fn begin(hub: &Hub) -> Tapping<'_> {
+        let tap = Arc::new(Tap::default());
+        let id = hub.add_subscriber(Arc::clone(&tap) as Arc<dyn Subscriber>);
+        hub.subscribe(id, &everything(), Arc::default());
+        Tapping { tap, hub, id }
+    }
+
+    /// What has come since this was asked last: entries, each behind its length.
+    ///
+    /// # Errors
+    /// It was more than is kept.
+    pub(super) fn take(&self) -> io::Result<Vec<u8>> {
+        self.tap.take()
+    }
+}
+
+impl Drop for Tapping<'_> {
+    fn drop(&mut self) {
+        self.hub.unsubscribe(self.id, &everything());
+        self.tap.close();
+    }
+}
+
+fn everything() -> Filter {
+    Filter::Pattern(Pattern::any())
+}
+
+#[derive(Default)]
+struct Tapped {
+    is_closed: bool,
+    bytes: Vec<u8>,
+}
+
+impl Tap {
+    fn take(&self) -> io::Result<Vec<u8>> {
+        let mut tapped = self.tapped();
+        match tapped.is_closed {
+            false => Ok(std::mem::take(&mut tapped.bytes)),
+            true => Err(io::Error::other("more was published than could be handed over")),
+        }
+    }
+
+    fn close(&self) {
+        *self.tapped() = Tapped { is_closed: true, bytes: Vec::new() };
+    }
+
+    fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut tapped = self.tapped();
+        let Tapped { is_closed, bytes } = &mut *tapped;
+        if *is_closed {
+            return;
+        }
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; LENGTH]);
+        write(bytes);
+        let length = (bytes.len() - start - LENGTH) as u32;
+        bytes[start..][..LENGTH].copy_from_slice(&length.to_le_bytes());
+        if bytes.len() > TAPPED_MAX {
+            *tapped = Tapped { is_closed: true, bytes: Vec::new() };
+        }
+    }
+
+    fn tapped(&self) -> MutexGuard<'_, Tapped> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subscriber for Tap {
+    fn notify(&self, event: &Event) {
+        self.put(|out| encode_event(event, out));
+    }
+
+    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        self.put(|out| encode_rules(generation, rules, out));
+    }
+}
+
+/// The next of the entries of [`Tapping::take`], of which all or only the first bytes are there.
+pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
+    let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *bytes = rest;
+    Some(entry)
+}
+
+/// What came is not what should have come.
+pub(super) fn unexpected(kind: u8) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("message {kind} should not come here"))
+}
+
+/// Of the other process, when its end of the channel is gone.
+pub(super) const ENDED: &str = "it ended";
+
+/// The bytes before an entry.
+const LENGTH: usize = size_of::<u32>();
+
+/// What may be published faster than it is handed over, in bytes.
+const TAPPED_MAX: usize = 256 << 20;
+
+/// Receives the next message, which must be of this kind, and returns its bytes.
+///
+/// # Errors
+/// The other process says no, or is gone.
+pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, String> {
+    let parcel = channel.receive().map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
+        io::ErrorKind::WouldBlock => "it said nothing for too long".to_owned(),
+        _ => error.to_string(),
+    })?;
+    match parcel.kind {
+        kind if kind == expected => Ok(parcel.bytes.to_vec()),
+        kind::REFUSED => Err(String::from_utf8_lossy(parcel.bytes).into_owned()),
+        other => Err(unexpected(other).to_string()),
+    }
+}

@@ -1,0 +1,204 @@
+//! Handing a server over to another process: the side of the one that ends.
+
+use super::Server;
+use super::handover::{Address, ENDED, Hello, Tapping, expect, kind};
+use super::life::{Cue, Partner, Report};
+use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::config::ControlAddress;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+use stentor_hub::Snapshot;
+use stentor_io::{Channel, Role, monotonic_us};
+use stentor_wire::pack::{Packed, Unpacker};
+
+impl Server {
+    /// Hands everything over to another process of this program, which `program` starts: every
+    /// connection, listener, value and number. It returns when the other one serves, and this one
+    /// is to end. If anything fails before, or `gives_up` says so, the other process is ended, and
+    /// this one goes on as if nothing had been.
+    ///
+    /// # Errors
+    /// A sentence that says why this process goes on.
+    pub fn hand_over(
+        &self,
+        program: &mut Command,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Child, String> {
+        if self.shared.is_stopping.load(Ordering::Relaxed) {
+            return Err("the server is about to stop".to_owned());
+        }
+        if self.shared.store.is_some() {
+            return Err("a server with a store cannot be handed over yet: restart it".to_owned());
+        }
+        let started = Channel::start(program);
+        let (channel, mut child) = started.map_err(|error| {
+            format!("{} cannot be started: {error}", program.get_program().display())
+        })?;
+        let mut leaving =
+            Leaving { server: self, channel, changes: Tapping::begin(&self.shared.hub) };
+        let handed_over = leaving.hand_over(child.id(), gives_up);
+        let Err(reason) = handed_over else {
+            self.cue(|_| Cue::Leave);
+            return Ok(child);
+        };
+        drop(leaving);
+        self.cue(|_| Cue::GoOn);
+        // If it ended by itself, how. Whichever it was, it is to be gone.
+        let _ = if reason == ENDED { Ok(()) } else { child.kill() };
+        let ended = child.wait();
+        // What workers have said meanwhile is of no use any more.
+        self.reports().try_iter().for_each(drop);
+        Err(match ended {
+            Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
+            _ => reason,
+        })
+    }
+
+    /// Gives a cue to each worker.
+    pub(super) fn cue(&self, cue: impl Fn(usize) -> Cue) {
+        for (index, (starter, mailbox)) in self.cues.iter().zip(&self.mailboxes).enumerate() {
+            // A worker that has died says so at the end.
+            let _ = starter.send(cue(index));
+            mailbox.waker().wake();
+        }
+    }
+
+    /// What the next process is to be.
+    fn hello(&self) -> Hello {
+        let of = |role: Role, addresses: &[ControlAddress]| -> Vec<Address> {
+            addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
+        };
+        let public: Vec<_> = self.public.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let (control, monitor) = (of(CONTROL, &self.control), of(MONITOR, &self.monitor));
+        Hello {
+            epoch: self.shared.hub.epoch().number(),
+            workers_public: self.shared.workers_public,
+            workers: self.mailboxes.len(),
+            addresses: [of(PUBLIC, &public), control, monitor].concat(),
+        }
+    }
+}
+
+/// A server that is being handed over.
+struct Leaving<'s> {
+    server: &'s Server,
+    channel: Channel,
+    changes: Tapping<'s>,
+}
+
+impl Leaving<'_> {
+    fn hand_over(&mut self, process: u32, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+        let told = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
+            _ => error.to_string(),
+        };
+        self.channel.set_patience(PATIENCE).map_err(told)?;
+        self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
+        let until = Instant::now() + PATIENCE;
+        while !self.channel.has_mail().map_err(told)? && Instant::now() < until {
+            if gives_up() {
+                return Err(GIVEN_UP.to_owned());
+            }
+            thread::sleep(LOOK);
+        }
+        let names = expect(&mut self.channel, kind::READY)?;
+        let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
+        if names.len() != self.server.mailboxes.len() {
+            return Err("it has not as many workers".to_owned());
+        }
+        self.server.cue(|index| Cue::HandOver(Partner { process, name: names[index].clone() }));
+        self.copy_hub(gives_up).map_err(told)?;
+        self.await_reports(Report::Settled, PATIENCE, gives_up)?;
+        // From here on nobody is served until the other process does, or this one goes on.
+        let since_us = monotonic_us();
+        self.server.cue(|_| Cue::Freeze);
+        self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
+        self.server.cue(|_| Cue::Pack);
+        self.send_changes().map_err(told)?;
+        self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
+        self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
+        expect(&mut self.channel, kind::COMPLETE)?;
+        self.channel.send(kind::GO, &since_us.to_le_bytes()).map_err(told)?;
+        // From here on there is no way back.
+        if let Err(reason) = expect(&mut self.channel, kind::GONE_ON) {
+            tracing::error!("the process that took over has not said that it goes on: {reason}");
+        }
+        Ok(())
+    }
+
+    /// Sends the hub as it is, while it is published to, and most of what changes meanwhile.
+    fn copy_hub(&mut self, gives_up: &dyn Fn() -> bool) -> io::Result<()> {
+        let hub = &self.server.shared.hub;
+        let mut slice = Vec::new();
+        let mut snapshot = Snapshot::begin(hub, &mut slice);
+        loop {
+            let is_more = snapshot.write_slice(hub, &mut slice);
+            self.channel.send(kind::SNAPSHOT, &slice)?;
+            slice.clear();
+            if gives_up() {
+                return Err(io::Error::other(GIVEN_UP));
+            }
+            if !is_more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends what has changed in the hub since it was sent last.
+    fn send_changes(&mut self) -> io::Result<()> {
+        let changes = self.changes.take()?;
+        match changes.is_empty() {
+            true => Ok(()),
+            false => self.channel.send(kind::ENTRIES, &changes),
+        }
+    }
+
+    /// Waits until all workers have reported that, and sends meanwhile what changes.
+    fn await_reports(
+        &mut self,
+        expected: Report,
+        patience: Duration,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let reports = self.server.reports();
+        let until = Instant::now() + patience;
+        let mut missing = self.server.mailboxes.len();
+        while missing > 0 {
+            if gives_up() {
+                return Err(GIVEN_UP.to_owned());
+            }
+            match reports.recv_timeout(LOOK) {
+                Ok((_, Ok(report))) if report == expected => missing -= 1,
+                Ok((index, Ok(Report::NotNow(reason)))) => {
+                    if Instant::now() > until {
+                        return Err(reason.to_owned());
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                    let _ = self.server.cues[index].send(Cue::Pack);
+                }
+                Ok((_, Ok(report))) => return Err(format!("a worker said {report:?}")),
+                Ok((_, Err(reason))) => return Err(reason),
+                Err(_) if Instant::now() > until => {
+                    return Err("a worker said nothing for too long".to_owned());
+                }
+                Err(_) => {}
+            }
+            self.send_changes().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+const GIVEN_UP: &str = "it was given up";
+
+/// How long the other process, or a worker, may say nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long something that cannot be handed over may take to come to its end.
+const PATIENCE_FROZEN: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether somebody gives up.
+const LOOK: Duration = Duration::from_millis(5);

@@ -1,0 +1,205 @@
+//! A server that is handed over to another process, with everything that is open.
+
+use crate::support::{
+    Client, EventStream, Heard, Reader, Server, Way, WebSocket, eventually, masked,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+const WAYS: [Way; 6] =
+    [Way::Events, Way::ManyEvents, Way::WebSocket, Way::Deflated, Way::Subscribed, Way::Polls];
+
+#[test]
+fn whatever_is_open_goes_over_and_nobody_notices() {
+    let mut server = Server::configured("topics = [{ match = '/**', history = 100 }]\n");
+    server.publish("/a", "0");
+    server.publish("/gone", "x");
+    server.control.ask("DELETE", "/gone", "", b"").expect(204);
+    let mut readers: Vec<Reader> =
+        WAYS.map(|way| Reader::open(way, server.public, "/a", "", "")).into();
+    for reader in &mut readers {
+        assert_eq!(reader.hear().data(), "0");
+    }
+    let mut idle = server.reader();
+    assert_eq!(idle.get("/a").expect(200).text(), "0");
+    let mut half_head = server.reader();
+    half_head.send("GET /a HTTP/1.1\r\nHo");
+    let mut half_body = server.publisher();
+    half_body.send("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    let mut half_bulk = server.publisher();
+    half_bulk.send(
+        "POST /-/publish HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+         Content-Type: application/x-ndjson\r\n\r\n1b\r\n{\"topic\":\"/c\",\"data\":\"1\"}\n{\r\n",
+    );
+    let mut half_frame = WebSocket::open(server.public, "/a", "");
+    assert_eq!(half_frame.text(), "0");
+    let ping = masked(0x89, b"still there?");
+    half_frame.client.send(&ping[..7]);
+    server.settled("connections_reading", 3);
+
+    let accepted = server.figure("counters/accepted");
+    for round in 1..=5_u32 {
+        server.child.upgrade();
+        let value = round.to_string();
+        server.publish("/a", &value);
+        for reader in &mut readers {
+            assert_eq!(reader.hear().data(), value, "{:?}", reader.way);
+        }
+        assert_eq!(half_frame.text(), value);
+        assert_eq!(idle.get("/a").expect(200).text(), value);
+        server.public.get("/gone").refused(404);
+    }
+    half_head.send("st: a\r\n\r\n");
+    assert_eq!(half_head.response().expect(200).text(), "5");
+    half_body.send("lo");
+    half_body.response().expect(201);
+    assert_eq!(server.public.get("/b").text(), "hello");
+    half_bulk.send("19\r\n\"topic\":\"/c\",\"data\":\"2\"}\n\r\n0\r\n\r\n");
+    assert_eq!(half_bulk.response().expect(200).json()["published"], 2);
+    assert_eq!(server.public.get("/c").text(), "2");
+    half_frame.client.send(&ping[7..]);
+    let pong = half_frame.frame();
+    assert_eq!((pong.first, &pong.payload[..]), (0x8a, &b"still there?"[..]));
+    // Their numbers go on.
+    assert!(server.figure("counters/accepted") >= accepted);
+    assert!(server.figure("messages_published") >= 9);
+    server.child.signal("TERM");
+    server.child.wait();
+    assert!(server.child.err().contains("stopped"), "{}", server.child.err());
+}
+
+#[test]
+fn a_reader_that_stalls_within_a_message_gets_the_rest_of_it_from_the_next_process() {
+    let toml = "topics = [{ match = '/**', history = 100, history_bytes = '16 MiB' }]\n";
+    let mut server = Server::configured(toml);
+    let large = |n: u32| format!("{n} {}", "x".repeat(1_000_000));
+    let mut readers: Vec<EventStream> =
+        (0..3).map(|_| EventStream::open(server.public, "/a", "")).collect();
+    server.publish("/a", &large(0));
+    server.settled("readers_behind", 3);
+    for n in 1..=3 {
+        server.child.upgrade();
+        server.publish("/a", &large(n));
+    }
+    for reader in &mut readers {
+        for n in 0..=3 {
+            let event = reader.event();
+            assert!(event.data == large(n), "{n}: {event:.200?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_between_two_processes_however_fast_it_comes() {
+    let mut server = Server::configured("topics = [{ match = '/**', history = 10_000 }]\n");
+    let mut readers: Vec<Reader> =
+        WAYS.map(|way| Reader::open(way, server.public, "/n", "", "")).into();
+    let control = server.control;
+    let publisher = thread::spawn(move || {
+        let mut client = Client::connect(control.0);
+        for n in 0..3_000_u32 {
+            let body = n.to_string();
+            client.ask("PUT", "/n", "Content-Type: text/plain\r\n", body.as_bytes()).expect_one_of(&[200, 201]);
+        }
+    });
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(100));
+        server.child.upgrade();
+    }
+    publisher.join().unwrap();
+    for reader in &mut readers {
+        for n in 0..3_000_u32 {
+            match (reader.way, reader.hear()) {
+                // It takes what is newest, and says so.
+                (Way::Polls, Heard::Message { data, .. }) if data == "2999" => break,
+                (Way::Polls, _) => {}
+                (_, heard) => assert_eq!(heard.data(), n.to_string(), "{:?}", reader.way),
+            }
+        }
+    }
+}
+
+/// Puts something else in the place of the server's program.
+fn replace_program(server: &Server, text: &str) -> PathBuf {
+    let program = server.dir.path().join("stentor");
+    fs::rename(&program, server.dir.path().join("good")).unwrap();
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn a_program_that_does_not_take_over_changes_nothing() {
+    let mut server = Server::of_copy("");
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let id = server.child.id();
+    let program = replace_program(&server, "#!/bin/sh\nexit 3\n");
+    let mut tries = 0;
+    let mut fails = |server: &mut Server, reader: &mut Reader, reason: &str| {
+        tries += 1;
+        server.child.signal("USR2");
+        eventually(&format!("it is not upgraded: {reason}"), || {
+            (server.child.err().matches("not upgraded").count() == tries).then_some(())
+        });
+        let log = server.child.err();
+        let line = log.lines().rfind(|line| line.contains("not upgraded")).unwrap();
+        assert!(line.contains(reason), "{line}");
+        let value = format!("try {tries}");
+        server.publish("/a", &value);
+        assert_eq!(reader.hear().data(), value);
+        assert_eq!(server.reader().get("/a").expect(200).text(), value);
+        assert_eq!((server.child.id(), server.child.is_running()), (id, true));
+    };
+    fails(&mut server, &mut reader, "it ended with exit status: 3");
+    fs::remove_file(&program).unwrap();
+    fails(&mut server, &mut reader, "cannot be started");
+    fs::rename(server.dir.path().join("good"), &program).unwrap();
+    let toml = server.dir.path().join("stentor.toml");
+    fs::write(&toml, "wrokers = 3\n").unwrap();
+    fails(&mut server, &mut reader, "unknown key");
+    fs::write(&toml, "[store]\npath = '/nowhere'\n").unwrap();
+    fails(&mut server, &mut reader, "store");
+    // And then it does.
+    fs::write(&toml, "").unwrap();
+    server.child.upgrade();
+    server.publish("/a", "new");
+    assert_eq!(reader.hear().data(), "new");
+}
+
+#[test]
+fn a_program_that_hangs_is_given_up_for_a_stop() {
+    let mut server = Server::of_copy("");
+    replace_program(&server, "#!/bin/sh\nexec sleep 60\n");
+    server.child.signal("USR2");
+    server.child.logged("is started and takes over");
+    server.child.signal("TERM");
+    server.child.logged("not upgraded, this process goes on: it was given up");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn addresses_come_and_go() {
+    let mut server = Server::start();
+    server.publish("/a", "0");
+    let socket = server.dir.path().join("control");
+    let toml = server.dir.path().join("stentor.toml");
+    let with = format!("[monitor]\nlisten = ['unix:{}']\n", socket.display());
+    fs::write(&toml, &with).unwrap();
+    server.child.upgrade();
+    let healthy = |socket: &PathBuf| {
+        Client::connect_unix(socket).get("/-/healthz").expect(200);
+    };
+    healthy(&socket);
+    // The file of the socket outlives the process that made it.
+    server.child.upgrade();
+    healthy(&socket);
+    fs::write(&toml, "").unwrap();
+    server.child.upgrade();
+    eventually("it is gone", || (!socket.exists()).then_some(()));
+    assert_eq!(server.public.get("/a").text(), "0");
+}
