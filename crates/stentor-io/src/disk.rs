@@ -164,6 +164,25 @@ impl HostDisk {
         }
     }
 
+    /// Lets another process lock it, which this one waits for, or not any more. Whoever has a copy
+    /// of this process's files keeps none of the lock.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Locked`] if another process has it.
+    pub fn give_away(&self, is_given: bool) -> Result<(), DiskError> {
+        let Some(lock) = &self.0.lock else { return Ok(()) };
+        let operation = match is_given {
+            true => FlockOperation::Unlock,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        fs::flock(lock, operation).map_err(|error| DiskError {
+            kind: DiskErrorKind::Locked,
+            tried: "lock",
+            path: self.0.path.display().to_string(),
+            reason: io::Error::from(error).to_string(),
+        })
+    }
+
     /// Opens a directory that is there, and makes nothing in it: to read what may be another
     /// process's, which goes on meanwhile.
     ///

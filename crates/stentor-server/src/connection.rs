@@ -409,6 +409,13 @@ impl Connection {
                     self.work().incoming = Some(incoming);
                     break;
                 }
+                // Nothing more is begun here.
+                (Phase::Open, incoming) if cx.stands_still => {
+                    if incoming.is_some() {
+                        self.work().incoming = incoming;
+                    }
+                    if rest.is_empty() { break } else { Progress::NotNow(Kind::Requests) }
+                }
                 (Phase::Open, Some(incoming)) => self.take_body(cx, peer, incoming, rest),
                 (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, peer, rest),
                 (Phase::Pending, _) => {

@@ -206,6 +206,8 @@ pub(crate) struct Context {
     generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
+    /// Nothing is begun that was not asked for yet, for another process may go on from here.
+    pub(crate) stands_still: bool,
     /// How many connections all public workers together hold at most.
     pub(crate) connections_max: usize,
 }
@@ -267,6 +269,7 @@ impl Context {
             cost: 0,
             generation: 0,
             draining: false,
+            stands_still: false,
             connections_max: usize::MAX,
         }
     }
@@ -398,7 +401,7 @@ impl Context {
             passes: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
-            inflater: _, generation: _, draining: _, denials: _,
+            inflater: _, generation: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
         } = self;

@@ -38,7 +38,7 @@ use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
-use stentor_store::{OpenError, Recovery, Settings as StoreSettings};
+use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -60,8 +60,11 @@ pub struct Server {
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
     /// The one that writes to the store, if there is one.
-    writer: Option<JoinHandle<()>>,
+    writer: Mutex<Option<StoreThread>>,
 }
+
+/// The thread of the store; what the next process would find, if it was closed in order.
+type StoreThread = JoinHandle<Option<Recovered<HostDisk>>>;
 
 /// The log files of a running server.
 #[derive(Clone, Debug)]
@@ -184,10 +187,14 @@ fn begin(
     // every worker's waker.
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-    let (recovery, epoch) = open_store(&settings, user.as_ref())?;
-    let epoch = hello.map_or(epoch, |hello| Epoch::from_number(hello.epoch));
-    let hub = empty_hub(&settings, epoch, recovery.is_some() || hello.is_some());
-    let store = recovery.is_some().then(|| Arc::new(StoreState::new()));
+    let (recovery, epoch) = match hello {
+        None => open_store(&settings, user.as_ref())?,
+        // That process has it, and gives it away at the end.
+        Some(hello) => (None, Epoch::from_number(hello.epoch)),
+    };
+    let is_stored = settings.store.path.is_some();
+    let hub = empty_hub(&settings, epoch, is_stored || hello.is_some());
+    let store = is_stored.then(|| Arc::new(StoreState::new()));
     check_files(&settings)?;
     let (compressor, jobs) = Compressor::new();
     let shared = Arc::new(Shared {
@@ -218,7 +225,7 @@ fn begin(
         reports: Mutex::new(reports),
         channels: Vec::new(),
         threads: Vec::new(),
-        writer: None,
+        writer: Mutex::default(),
         keys: None,
         settings,
     };
@@ -461,17 +468,20 @@ impl Server {
             log.close();
         }
         // Nothing is published any more.
-        if let (Some(writer), Some(store)) = (self.writer.take(), &self.shared.store) {
-            store.intake.end();
-            if writer.join().is_err() {
-                result = Err("the thread of the store panicked".to_owned());
-            }
-        }
-        result
+        self.close_store().map(drop).and(result)
+    }
+
+    /// Ends the thread of the store once it has written down everything. Returns what the next one
+    /// would find there.
+    fn close_store(&self) -> Result<Option<Recovered<HostDisk>>, String> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(writer), Some(store)) = (writer, &self.shared.store) else { return Ok(None) };
+        store.intake.end();
+        writer.join().map_err(|_| "the thread of the store panicked".to_owned())
     }
 
     /// Fills the hub from the store, and has what is published from now on written to it.
-    fn read_store(&mut self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
+    fn read_store(&self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
         let Some(store) = self.shared.store.clone() else { return Ok(()) };
         let path = self.settings.store.path.clone().unwrap_or_default();
         let hub = &self.shared.hub;
@@ -503,16 +513,45 @@ impl Server {
         let took_ms = (stentor_io::monotonic_us() - since_us) / 1_000;
         let topics = hub.counts().topics;
         tracing::info!("the store in {} was read in {took_ms} ms: {topics} topics", path.display());
+        self.begin_store(recovered, upto_generation)
+    }
+
+    /// The same of a store that another process has closed, and a hub that it has handed over.
+    fn take_store_over(&self, closed: &[u8], upto_generation: u64) -> Result<(), StartError> {
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        let told = |error| StartError::Store(path.clone(), error);
+        let disk = HostDisk::open(&path, None).map_err(|error| told(error.into()))?;
+        let recovered = Recovered::from_bytes(disk, closed)
+            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
+        self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
+        self.begin_store(recovered, upto_generation)
+    }
+
+    fn begin_store(
+        &self,
+        recovered: Recovered<HostDisk>,
+        upto_generation: u64,
+    ) -> Result<(), StartError> {
+        let Some(store) = &self.shared.store else { return Ok(()) };
+        let hub = &self.shared.hub;
         let begun =
             stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
         if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
-            return Err(told(error.clone().into()));
+            let path = self.settings.store.path.clone().unwrap_or_default();
+            return Err(StartError::Store(path, error.clone().into()));
         }
-        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         store.attach(hub);
         hub.continue_by(&self.settings.rules(), upto_generation);
-        self.writer = Some(Writer::new(begun, intake, Arc::clone(hub), stats).start()?);
+        self.start_writer(begun)?;
         store.reading.end();
+        Ok(())
+    }
+
+    fn start_writer(&self, begun: stentor_store::Store<HostDisk>) -> io::Result<()> {
+        let Some(store) = &self.shared.store else { return Ok(()) };
+        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
+        let writer = Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats).start()?;
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
         Ok(())
     }
 

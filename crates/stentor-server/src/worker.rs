@@ -90,6 +90,12 @@ impl Worker {
         }
     }
 
+    /// Whether nothing is to be begun that was not asked for yet: another process may go on from
+    /// here.
+    pub(crate) fn stand_still(&mut self, stands_still: bool) {
+        self.cx.stands_still = stands_still;
+    }
+
     /// Opens the directories whose files are served, on the worker's own thread.
     pub(crate) fn open_roots(&mut self) {
         self.cx.open_roots();

@@ -62,6 +62,7 @@
 
 mod damage;
 mod frame;
+mod handover;
 mod head;
 mod planted;
 mod recovery;

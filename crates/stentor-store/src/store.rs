@@ -27,7 +27,7 @@
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, SPARE, UNNAMED, What};
 use crate::planted::{self, Bug};
-use crate::recovery::Recovered;
+use crate::recovery::{Recovered, Tail};
 use crate::snapshot::{Snapshot, SnapshotWriter};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -335,14 +335,33 @@ impl<D: Disk> Store<D> {
         self.sync_log()
     }
 
-    /// Ends it: everything is on the disk, and the next start goes on with the next number.
+    /// Ends it: everything is on the disk, and the next start goes on with the next number. Returns
+    /// what that start would find there, for who begins it without having to read it.
     ///
     /// # Errors
     /// As [`Store::write`]. Then numbers are left out at the next start.
-    pub fn close(mut self) -> Result<(), DiskError> {
+    pub fn close(mut self) -> Result<Recovered<D>, DiskError> {
         self.sync()?;
         self.put_empty(Kind::End)?;
-        self.sync_log()
+        self.sync_log()?;
+        Ok(Recovered {
+            disk: self.disk,
+            epoch: Some(self.epoch),
+            begins_life: false,
+            stored: self.seq,
+            last: self.seq,
+            lost: self.lost,
+            torn: None,
+            was_closed: true,
+            damages: Vec::new(),
+            highest: self.newest,
+            stale_bytes: self.stale_bytes,
+            is_view: false,
+            base: (self.base, self.base_bytes),
+            closed: self.closed,
+            cut: self.cut,
+            tail: Tail::default(),
+        })
     }
 
     /// Tries again what failed: begins a new segment with all that is not known to be on the disk,

@@ -7,7 +7,7 @@
 //!                                <------------  where my workers wait for yours
 //!   the hub, and what changes    ------------>
 //!   each worker its sockets      ============>  each worker the same numbers
-//!   all stand still
+//!   all stand still, and the store is closed
 //!   the last changes             ------------>
 //!   each worker its rest         ============>  each worker is unpacked
 //!                                <------------  complete
@@ -39,11 +39,12 @@ pub(super) struct Hello {
     pub(super) epoch: u32,
     pub(super) workers_public: usize,
     pub(super) workers: usize,
+    pub(super) has_store: bool,
     /// Roles, and the addresses as they were bound.
     pub(super) addresses: Vec<Address>,
 }
 
-packed!(struct Hello { epoch, workers_public, workers, addresses });
+packed!(struct Hello { epoch, workers_public, workers, has_store, addresses });
 
 /// An address that is listened on, as it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,14 +110,16 @@ pub(super) mod kind {
     pub(crate) const SNAPSHOT: u8 = 4;
     /// An entry that came after it; its length is before it, for it may come in several messages.
     pub(crate) const ENTRIES: u8 = 5;
+    /// How the store was closed.
+    pub(crate) const STORE: u8 = 6;
     /// Nothing changes in the hub any more.
-    pub(crate) const STANDS_STILL: u8 = 6;
+    pub(crate) const STANDS_STILL: u8 = 7;
     /// Everything was taken over.
-    pub(crate) const COMPLETE: u8 = 7;
+    pub(crate) const COMPLETE: u8 = 8;
     /// From now on the other one serves; since when nobody does, in microseconds.
-    pub(crate) const GO: u8 = 8;
+    pub(crate) const GO: u8 = 9;
     /// It does, and whoever supervises it knows.
-    pub(crate) const GONE_ON: u8 = 9;
+    pub(crate) const GONE_ON: u8 = 10;
 }
 
 /// What changes in a hub while it is copied.

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, Role, monotonic_us};
+use stentor_io::{Channel, HostDisk, Role, monotonic_us};
+use stentor_store::{Recovered, Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {
@@ -30,31 +31,53 @@ impl Server {
         if self.shared.is_stopping.load(Ordering::Relaxed) {
             return Err("the server is about to stop".to_owned());
         }
-        if self.shared.store.is_some() {
-            return Err("a server with a store cannot be handed over yet: restart it".to_owned());
+        if let Some(complaint) = self.shared.store.as_ref().and_then(|store| store.complaint()) {
+            return Err(complaint);
         }
         let started = Channel::start(program);
         let (channel, mut child) = started.map_err(|error| {
             format!("{} cannot be started: {error}", program.get_program().display())
         })?;
-        let mut leaving =
-            Leaving { server: self, channel, changes: Tapping::begin(&self.shared.hub) };
+        let mut leaving = Leaving {
+            server: self,
+            channel,
+            changes: Tapping::begin(&self.shared.hub),
+            store: None,
+        };
         let handed_over = leaving.hand_over(child.id(), gives_up);
         let Err(reason) = handed_over else {
             self.cue(|_| Cue::Leave);
             return Ok(child);
         };
+        let store = leaving.store.take();
         drop(leaving);
-        self.cue(|_| Cue::GoOn);
         // If it ended by itself, how. Whichever it was, it is to be gone.
         let _ = if reason == ENDED { Ok(()) } else { child.kill() };
         let ended = child.wait();
+        if let Some(closed) = store
+            && let Err(error) = self.open_store_again(closed)
+        {
+            tracing::error!("the store cannot be gone on with: {error}; restart the server");
+        }
+        self.cue(|_| Cue::GoOn);
         // What workers have said meanwhile is of no use any more.
         self.reports().try_iter().for_each(drop);
         Err(match ended {
             Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
             _ => reason,
         })
+    }
+
+    /// Goes on with a store that was closed for another process.
+    fn open_store_again(&self, closed: Recovered<HostDisk>) -> io::Result<()> {
+        let Some(store) = &self.shared.store else { return Ok(()) };
+        if let Err(error) = closed.disk().give_away(false) {
+            store.intake.abandon();
+            return Err(io::Error::other(error.to_string()));
+        }
+        store.intake.begin_again();
+        let epoch = self.shared.hub.epoch().number();
+        self.start_writer(Store::begin(closed, StoreSettings::default(), epoch))
     }
 
     /// Gives a cue to each worker.
@@ -77,6 +100,7 @@ impl Server {
             epoch: self.shared.hub.epoch().number(),
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
+            has_store: self.shared.store.is_some(),
             addresses: [of(PUBLIC, &public), control, monitor].concat(),
         }
     }
@@ -87,6 +111,8 @@ struct Leaving<'s> {
     server: &'s Server,
     channel: Channel,
     changes: Tapping<'s>,
+    /// What was closed.
+    store: Option<Recovered<HostDisk>>,
 }
 
 impl Leaving<'_> {
@@ -116,6 +142,7 @@ impl Leaving<'_> {
         let since_us = monotonic_us();
         self.server.cue(|_| Cue::Freeze);
         self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
+        self.close_store()?;
         self.server.cue(|_| Cue::Pack);
         self.send_changes().map_err(told)?;
         self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
@@ -127,6 +154,18 @@ impl Leaving<'_> {
             tracing::error!("the process that took over has not said that it goes on: {reason}");
         }
         Ok(())
+    }
+
+    /// Nothing is published any more: whoever waits for the disk is answered, and the other process
+    /// goes on with what is there.
+    fn close_store(&mut self) -> Result<(), String> {
+        if self.server.shared.store.is_none() {
+            return Ok(());
+        }
+        self.store = self.server.close_store()?;
+        let closed = self.store.as_ref().ok_or("the store could not be closed")?;
+        closed.disk().give_away(true).map_err(|error| error.to_string())?;
+        self.channel.send(kind::STORE, &closed.to_bytes()).map_err(|error| error.to_string())
     }
 
     /// Sends the hub as it is, while it is published to, and most of what changes meanwhile.

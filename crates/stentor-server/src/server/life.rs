@@ -264,6 +264,7 @@ impl Leaving {
     /// Does nothing but what it is told, until it is known who goes on.
     fn stand_still(&mut self, worker: &mut Worker, io: &mut Epoll) -> bool {
         io.freeze();
+        worker.stand_still(true);
         self.tell(Ok(()), Some(Report::StandsStill));
         loop {
             match self.stage.cues.recv() {
@@ -278,6 +279,7 @@ impl Leaving {
                 }
                 Ok(Cue::Leave) => return true,
                 _ => {
+                    worker.stand_still(false);
                     self.stay(io);
                     return false;
                 }

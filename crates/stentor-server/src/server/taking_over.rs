@@ -55,8 +55,10 @@ impl Predecessor {
     /// Makes the settings fit what cannot change while the server is handed over.
     pub(super) fn adapt(&self, settings: &mut Settings) -> Result<(), StartError> {
         let refused = |reason: &str| Err(StartError::Handover(reason.to_owned()));
-        if settings.store.path.is_some() {
-            return refused("a server with a store cannot be handed over yet: restart it");
+        if settings.store.path.is_some() != self.hello.has_store {
+            return refused(
+                "store.path came or went, which counts from the next start on: restart the server",
+            );
         }
         let public = if settings.listen.is_empty() { 0 } else { settings.workers };
         let has_control = !(settings.control.is_empty() && settings.monitor.is_empty());
@@ -83,8 +85,11 @@ impl Predecessor {
         server.cue(|_| Cue::TakeOver { process: self.process });
         self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;
         let hub = &server.shared.hub;
-        let restored = self.fill(hub).map_err(told)?;
-        hub.continue_by(&server.settings.rules(), restored.upto_generation);
+        let Filled { restored, store } = self.fill(hub).map_err(told)?;
+        match store {
+            Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
+            None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
+        }
         server.cue(|_| Cue::Unpack);
         for _ in &server.mailboxes {
             match server.reports().recv_timeout(PATIENCE) {
@@ -108,10 +113,10 @@ impl Predecessor {
     }
 
     /// Receives the hub, and what changed in it while it was sent.
-    fn fill(&mut self, hub: &Hub) -> io::Result<Restored> {
+    fn fill(&mut self, hub: &Hub) -> io::Result<Filled> {
         let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
         let mut restore = Some(hub.restore());
-        let mut restored = None;
+        let (mut restored, mut store) = (None, None);
         // What is not whole yet.
         let mut rest: Vec<u8> = Vec::new();
         loop {
@@ -135,13 +140,24 @@ impl Predecessor {
                     }
                     rest.len() - left.len()
                 }
+                (kind::STORE, None) if store.is_none() => {
+                    store = Some(std::mem::take(&mut rest));
+                    0
+                }
                 (kind::STANDS_STILL, None) if rest.is_empty() => break,
                 (other, _) => return Err(unexpected(other)),
             };
             rest.drain(..used);
         }
-        restored.ok_or_else(|| unexpected(kind::STANDS_STILL))
+        let restored = restored.ok_or_else(|| unexpected(kind::STANDS_STILL))?;
+        Ok(Filled { restored, store })
     }
+}
+
+/// A hub that was handed over, and how its store was closed, if it has one.
+struct Filled {
+    restored: Restored,
+    store: Option<Vec<u8>>,
 }
 
 /// How long the other process, or a worker, may say nothing.

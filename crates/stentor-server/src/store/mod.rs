@@ -213,6 +213,11 @@ impl Intake {
         self.ring();
     }
 
+    /// Something may come after all.
+    pub(crate) fn begin_again(&self) {
+        self.waiting().is_over = false;
+    }
+
     /// Why a change is not taken, if so.
     fn refusal(&self, hub: &Hub, entry: &Entry<'_>) -> Option<CommitError> {
         // A change of rules takes no number, and is stored when its time comes.

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
 use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, monotonic_us, unix_s};
-use stentor_store::{PushError, Store};
+use stentor_store::{PushError, Recovered, Store};
 
 /// Writes down what an [`Intake`] is told.
 pub(crate) struct Writer<D: Disk> {
@@ -138,16 +138,18 @@ impl<D: Disk> Writer<D> {
         self.pass.take()
     }
 
-    /// Brings what is left to the disk, so that the next start goes on with the next number.
-    pub(crate) fn end(self) {
+    /// Brings what is left to the disk, so that the next start goes on with the next number. Returns
+    /// what that will find, if nothing failed.
+    pub(crate) fn end(self) -> Option<Recovered<D>> {
         let closed = match self.news.is_empty() {
             true => self.store.close().map_err(|error| error.to_string()),
             // Their numbers were given out, and must be left out.
             false => Err("not everything could be written".to_owned()),
         };
-        if let Err(error) = closed {
+        let told = |error: &String| {
             tracing::error!("the store was not closed: {error}; the next start leaves out numbers");
-        }
+        };
+        closed.inspect_err(told).ok()
     }
 
     /// How long there is nothing to do if nothing comes.
@@ -328,7 +330,7 @@ where
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(mut self) -> io::Result<JoinHandle<()>> {
+    pub(crate) fn start(mut self) -> io::Result<JoinHandle<Option<Recovered<D>>>> {
         thread::Builder::new().name("store".to_owned()).spawn(move || {
             let mut snapshots = None;
             let life = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -343,9 +345,10 @@ where
                 self.break_down();
                 panic::resume_unwind(reason);
             }
-            self.end();
+            let closed = self.end();
             // It gives up after a slice, and then nobody has the directory any more.
             snapshots.map(JoinHandle::join);
+            closed
         })
     }
 }

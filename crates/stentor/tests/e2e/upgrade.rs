@@ -1,7 +1,7 @@
 //! A server that is handed over to another process, with everything that is open.
 
 use crate::support::{
-    Client, EventStream, Heard, Reader, Server, Way, WebSocket, eventually, masked,
+    Client, EventStream, Heard, Reader, Server, TempDir, Way, WebSocket, eventually, masked,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -92,17 +92,32 @@ fn a_reader_that_stalls_within_a_message_gets_the_rest_of_it_from_the_next_proce
     }
 }
 
-#[test]
-fn nothing_is_lost_between_two_processes_however_fast_it_comes() {
-    let mut server = Server::configured("topics = [{ match = '/**', history = 10_000 }]\n");
+/// Publishes with many requests under way while the server is handed over again and again: every
+/// reader hears everything once, in order, and every answer comes.
+fn publish_through_upgrades(toml: &str) -> Server {
+    const COUNT: u32 = 3_000;
+    let mut server = Server::configured(toml);
     let mut readers: Vec<Reader> =
         WAYS.map(|way| Reader::open(way, server.public, "/n", "", "")).into();
-    let control = server.control;
+    let mut client = Client::connect(server.control.0);
+    let mut sender = client.sender();
     let publisher = thread::spawn(move || {
-        let mut client = Client::connect(control.0);
-        for n in 0..3_000_u32 {
+        for n in 0..COUNT {
             let body = n.to_string();
-            client.ask("PUT", "/n", "Content-Type: text/plain\r\n", body.as_bytes()).expect_one_of(&[200, 201]);
+            let head = "PUT /n HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n";
+            sender.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));
+            if n % 100 == 0 {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    });
+    let answers = thread::spawn(move || {
+        let mut last = 0;
+        for _ in 0..COUNT {
+            let answer = client.response().expect_one_of(&[200, 201]).json();
+            let seq = answer["id"].as_str().unwrap().rsplit('-').next().unwrap().parse().unwrap();
+            assert!(seq > last, "{seq} behind {last}");
+            last = seq;
         }
     });
     for _ in 0..4 {
@@ -110,8 +125,9 @@ fn nothing_is_lost_between_two_processes_however_fast_it_comes() {
         server.child.upgrade();
     }
     publisher.join().unwrap();
+    answers.join().unwrap();
     for reader in &mut readers {
-        for n in 0..3_000_u32 {
+        for n in 0..COUNT {
             match (reader.way, reader.hear()) {
                 // It takes what is newest, and says so.
                 (Way::Polls, Heard::Message { data, .. }) if data == "2999" => break,
@@ -120,6 +136,30 @@ fn nothing_is_lost_between_two_processes_however_fast_it_comes() {
             }
         }
     }
+    server
+}
+
+const LONG_HISTORY: &str = "topics = [{ match = '/**', history = 10_000 }]\n";
+
+#[test]
+fn nothing_is_lost_between_two_processes_however_fast_it_comes() {
+    publish_through_upgrades(LONG_HISTORY);
+}
+
+#[test]
+fn a_store_goes_over_with_what_waits_for_it() {
+    let data = TempDir::new();
+    let path = data.path().join("data");
+    let toml = format!("{LONG_HISTORY}[store]\npath = '{}'\n", path.display());
+    let mut server = publish_through_upgrades(&toml);
+    let last = server.public.get("/n").expect(200).tag();
+    server.publish("/m", "kept");
+    server.child.signal("KILL");
+    server.child.wait();
+    let again = Server::configured(&toml);
+    let value = again.public.get("/n").expect(200);
+    assert_eq!((value.tag(), value.text()), (last, "2999"));
+    assert_eq!(again.public.get("/m").text(), "kept");
 }
 
 /// Puts something else in the place of the server's program.
