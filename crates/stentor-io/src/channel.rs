@@ -79,6 +79,9 @@ impl Channel {
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         // Whatever this process starts has no business with it.
         fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+        // What whoever started the first process had open by mistake is where a connection was.
+        close_files(3, number - 1);
+        close_files(number + 1, i32::MAX);
         match sockopt::socket_type(&fd)? {
             SocketType::SEQPACKET => Ok(Some(Channel::new(fd))),
             _ => Err(io::ErrorKind::InvalidInput.into()),
@@ -245,6 +248,14 @@ pub fn parent_process() -> u32 {
 fn socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Closes the files with numbers from `first` to `last`. None of them may be anybody's here.
+pub(crate) fn close_files(first: i32, last: i32) {
+    if first <= last {
+        // SAFETY: a system call with three integers; the caller says that nobody owns the files.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    }
 }
 
 /// Whether the other end is of that process, and of its user or of root.

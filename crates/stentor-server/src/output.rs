@@ -18,7 +18,7 @@ use std::sync::Arc;
 use stentor_hub::{Event, Message, StreamForm};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_wire::negotiate::Encoding;
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// Bytes that are sent from where they are.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Body {
     Streamed { event: Event, form: StreamForm },
     /// A file of the cache, from one byte to before another.
     Cached { entry: Arc<CachedFile>, encoding: Encoding, from: u32, to: u32 },
+    /// What several connections of the process before this one shared.
+    HandedOver(Arc<[u8]>),
     /// A file on the disk: so many bytes from the given one on.
     Stored { file: Arc<File>, from: u64, length: u64 },
 }
@@ -47,6 +49,7 @@ impl Body {
                 let form = entry.form(*encoding).expect("a form that was promised is kept");
                 &form.body[*from as usize..*to as usize]
             }
+            Body::HandedOver(bytes) => bytes,
             Body::Stored { .. } => &[],
         }
     }
@@ -57,6 +60,7 @@ impl Body {
             Body::Value { message, .. } => message.kept_bytes(),
             Body::Streamed { event, .. } => event.message.kept_bytes(),
             Body::Cached { entry, .. } => entry.bytes(),
+            Body::HandedOver(bytes) => bytes.len(),
             Body::Stored { .. } => 0,
         }
     }
@@ -254,19 +258,43 @@ pub(crate) struct Backlog {
 }
 
 impl Packed for Backlog {
-    /// What is left of it, as bytes: what is shared belongs to the connection afterwards.
     fn pack(&self, out: &mut Packer) {
         let Backlog { pieces, offset, own_bytes: _, unacknowledged } = self;
-        let all = pieces.iter().map(Piece::bytes).collect::<Vec<_>>().concat();
-        all[*offset as usize..].to_vec().pack(out);
+        (pieces.len() as u32).pack(out);
+        pieces.iter().for_each(|piece| piece.pack(out));
+        offset.pack(out);
         unacknowledged.pack(out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Backlog> {
-        let bytes: Box<[u8]> = Packed::unpack(input)?;
-        let rest = (!bytes.is_empty()).then(|| Rest { piece: Piece::Own(bytes), offset: 0 });
-        let unacknowledged = u32::unpack(input)?;
-        Ok(Backlog { unacknowledged, ..Backlog::of_stream(rest) })
+        let count = u32::unpack(input)?;
+        let pieces = (0..count).map(|_| Piece::unpack(input)).collect::<Unpacked<_>>()?;
+        let (offset, unacknowledged) = (Packed::unpack(input)?, Packed::unpack(input)?);
+        let backlog = Backlog { pieces, offset, own_bytes: 0, unacknowledged };
+        let first = backlog.pieces.front().map_or(0, Piece::len);
+        if offset > 0 && offset >= first || backlog.pieces.iter().any(|piece| piece.len() == 0) {
+            return Err(MISFIT);
+        }
+        Ok(backlog.shrunk())
+    }
+}
+
+/// What is shared stays so, among the connections of a worker.
+impl Packed for Piece {
+    fn pack(&self, out: &mut Packer) {
+        let is_shared = matches!(self, Piece::Shared(_));
+        is_shared.pack(out);
+        match is_shared {
+            true => out.share(self.bytes()),
+            false => self.bytes().to_vec().pack(out),
+        }
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Piece> {
+        Ok(match bool::unpack(input)? {
+            true => Piece::Shared(Body::HandedOver(input.shared()?)),
+            false => Piece::Own(Packed::unpack(input)?),
+        })
     }
 }
 

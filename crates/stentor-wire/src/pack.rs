@@ -9,6 +9,7 @@
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::target::TopicName;
@@ -49,18 +50,40 @@ pub type Unpacked<T> = Result<T, &'static str>;
 pub struct Packer {
     bytes: Vec<u8>,
     now_ms: u64,
+    /// What several things share: once each, behind its length.
+    shared: Vec<u8>,
+    /// By address and length, its place among all that is shared.
+    places: HashMap<(usize, usize), u32>,
 }
 
 impl Packer {
     /// Without anything yet, at this moment.
     #[must_use]
     pub fn new(now_ms: u64) -> Packer {
-        Packer { bytes: Vec::new(), now_ms }
+        Packer { bytes: Vec::new(), now_ms, shared: Vec::new(), places: HashMap::new() }
     }
 
     /// Appends bytes as they are.
     pub fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends bytes that others may share, which are where they are until all is packed.
+    pub fn share(&mut self, bytes: &[u8]) {
+        let next = self.places.len() as u32;
+        let key = (bytes.as_ptr() as usize, bytes.len());
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.shared.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            self.shared.extend_from_slice(bytes);
+        }
+        place.pack(self);
+    }
+
+    /// Appends all that is shared, as a section.
+    pub fn shared_section(&mut self, name: u8) {
+        let shared = std::mem::take(&mut self.shared);
+        self.section(name, |out| out.put(&shared));
     }
 
     /// Appends a moment.
@@ -90,13 +113,38 @@ impl Packer {
 pub struct Unpacker<'a> {
     rest: &'a [u8],
     now_ms: u64,
+    shared: Arc<[Arc<[u8]>]>,
 }
 
 impl<'a> Unpacker<'a> {
     /// At the beginning of `bytes`, at this moment.
     #[must_use]
     pub fn new(bytes: &'a [u8], now_ms: u64) -> Unpacker<'a> {
-        Unpacker { rest: bytes, now_ms }
+        Unpacker { rest: bytes, now_ms, shared: Arc::default() }
+    }
+
+    /// Takes the section of all that is shared, which is for what `user` has.
+    ///
+    /// # Errors
+    /// If it does not come next, or its parts do not fit.
+    pub fn shared_section(&mut self, name: u8, user: &mut Unpacker<'_>) -> Unpacked<()> {
+        let mut section = self.section(name)?;
+        let mut shared = Vec::new();
+        while !section.is_at_end() {
+            let length = length(&mut section)?;
+            shared.push(Arc::from(section.take(length)?));
+        }
+        user.shared = shared.into();
+        Ok(())
+    }
+
+    /// Takes what [`Packer::share`] appended.
+    ///
+    /// # Errors
+    /// If there is no such thing.
+    pub fn shared(&mut self) -> Unpacked<Arc<[u8]>> {
+        let place = u32::unpack(self)? as usize;
+        self.shared.get(place).cloned().ok_or(UNKNOWN)
     }
 
     /// Takes so many bytes.
@@ -124,7 +172,8 @@ impl<'a> Unpacker<'a> {
             return Err("Another part of what was packed should have come here.");
         }
         let length = length(self)?;
-        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms })
+        let shared = Arc::clone(&self.shared);
+        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, shared })
     }
 
     /// Whether everything was taken.

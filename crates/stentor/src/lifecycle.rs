@@ -92,6 +92,10 @@ impl Program {
     /// Hands the server over to another process of it, with the arguments of this one. True if that
     /// one serves now, and this one is to end; if false, this one goes on as if nothing had been.
     pub(crate) fn upgrade(&self, server: &Server, signals: &mut Signals) -> bool {
+        if process::id() == 1 {
+            error!("not upgraded: this is process 1, whose end is the container's; replace that");
+            return false;
+        }
         info!("upgrading: {} is started and takes over", self.0.display());
         let mut program = Command::new(&self.0);
         program.args(env::args_os().skip(1)).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");

@@ -339,3 +339,157 @@ const END: u8 = 7;
 
 /// Marks the number of a connection.
 const CONNECTION: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::reserve;
+    use crate::{Backend, ChannelListener, Flow, Handler, Refused, Waker};
+    use std::io::{Read, Write};
+    use std::net::{IpAddr, SocketAddr, TcpStream};
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Answers each byte with itself; closes at `c`, resets at `r`.
+    #[derive(Default)]
+    struct Echo {
+        accepted: usize,
+        ended: usize,
+    }
+
+    impl Handler<Epoll> for Echo {
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Peer,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            self.accepted += 1;
+            Ok(())
+        }
+
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
+            true
+        }
+
+        fn received(&mut self, io: &mut Epoll, peer: Peer, bytes: &mut [u8]) -> Flow {
+            match bytes {
+                [b'c', ..] => io.close(peer),
+                [b'r', ..] => io.abort(peer),
+                _ => {
+                    let _ = io.send(peer, &[std::io::IoSlice::new(bytes)]).unwrap();
+                    return Flow::More;
+                }
+            }
+            self.ended += 1;
+            Flow::Closed
+        }
+
+        fn ended(&mut self, io: &mut Epoll, peer: Peer) {
+            self.ended += 1;
+            io.close(peer);
+        }
+    }
+
+    const KEPT: u32 = 60;
+
+    fn connect(address: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn echoes(stream: &mut TcpStream, byte: u8) {
+        stream.write_all(&[byte]).unwrap();
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [byte]);
+    }
+
+    /// Turns until so many have been accepted and so many have ended.
+    fn turn_until(io: &mut Epoll, echo: &mut Echo, accepted: usize, ended: usize) {
+        while echo.accepted < accepted || echo.ended < ended {
+            io.turn(echo, Some(io.now_ms() + 10)).unwrap();
+        }
+    }
+
+    /// Both processes are threads here, with a file table each.
+    #[test]
+    fn a_number_is_the_same_connection_in_both_processes() {
+        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = reserved.address();
+        let own = std::process::id();
+        let (named, name) = mpsc::channel::<Vec<u8>>();
+        let next = thread::spawn(move || {
+            crate::own_file_table().unwrap();
+            // Whatever this process was started with: the next process would not have it.
+            crate::channel::close_files(3, i32::MAX);
+            let channel = ChannelListener::new().unwrap();
+            named.send(channel.name().to_vec()).unwrap();
+            let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
+            let mut channel = channel.accept(own, Duration::from_secs(30)).unwrap();
+            io.keep_numbers(KEPT).unwrap();
+            let packed = io.take_over(&mut channel).unwrap();
+            let mut echo = Echo::default();
+            // One more connection comes, and all end.
+            turn_until(&mut io, &mut echo, 1, 301);
+            (packed, io.open_connections())
+        });
+        let name = name.recv().unwrap();
+        let (comes_to, has_come) = mpsc::channel();
+        let (proceed, may_proceed) = mpsc::channel::<()>();
+        let before = thread::spawn(move || {
+            crate::own_file_table().unwrap();
+            let listener = reserved.listen().unwrap();
+            comes_to.send(()).unwrap();
+            let waker = Arc::new(Waker::new().unwrap());
+            let mut io = Epoll::new(vec![(listener, 1)], waker).unwrap();
+            io.keep_numbers(KEPT).unwrap();
+            let mut echo = Echo::default();
+            turn_until(&mut io, &mut echo, 320, 0);
+            io.begin_hand_over(Channel::connect(&name, own).unwrap()).unwrap();
+            while !io.hand_over_some().unwrap() {}
+            comes_to.send(()).unwrap();
+            // Some have ended that were sent already, and their numbers are others' again.
+            turn_until(&mut io, &mut echo, 330, 30);
+            may_proceed.recv().unwrap();
+            io.freeze();
+            io.hand_over_rest(b"state").unwrap();
+            io.leave_all();
+        });
+        has_come.recv().unwrap();
+        let mut streams: Vec<TcpStream> = (0..320).map(|_| connect(address)).collect();
+        for (n, stream) in streams.iter_mut().enumerate() {
+            echoes(stream, n as u8 % 50);
+        }
+        has_come.recv().unwrap();
+        let gone: Vec<TcpStream> = streams.drain(100..130).collect();
+        for (n, mut stream) in gone.into_iter().enumerate() {
+            let byte = if n % 2 == 0 { b'c' } else { b'r' };
+            stream.write_all(&[byte]).unwrap();
+            // The end reaches the peer although the other process has the socket as well.
+            let ended = stream.read(&mut [0]);
+            match byte {
+                b'c' => assert!(matches!(ended, Ok(0)), "{ended:?}"),
+                _ => assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset),
+            }
+        }
+        streams.extend((0..10).map(|_| connect(address)));
+        streams[290..].iter_mut().for_each(|stream| echoes(stream, 1));
+        // It waits in the queue, or comes to the next process.
+        proceed.send(()).unwrap();
+        before.join().unwrap();
+        let mut late = connect(address);
+        echoes(&mut late, 7);
+        streams.push(late);
+        for stream in &mut streams {
+            echoes(stream, 9);
+            stream.write_all(b"c").unwrap();
+            assert!(matches!(stream.read(&mut [0]), Ok(0)));
+        }
+        assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+    }
+}

@@ -13,6 +13,7 @@
 //! | 2 | the filters of the feeds, by the feeds' numbers |
 //! | 3 | the lines in which connections wait, and what has been spent |
 //! | 4 | the connections: number, time left, record, and what they were let in by |
+//! | 5 | bodies that several of them are being sent |
 
 use super::{Drain, Worker};
 use crate::connection::Connection;
@@ -34,7 +35,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     HAS_ORDERS,
     "Messages in the log that history has lost: whoever has not seen them is told of a gap.",
     "Walks over names begin anew, and a gap that one had found may be told again.",
-    "Bodies that a connection shares with others go over as bytes, and are then its own.",
+    "Bodies that are being sent go over as bytes, once for each worker, beside the message.",
     "Connections that come over count for no address, and are logged without one.",
     "Messages being compressed, and files kept in memory, are made again when asked for.",
     "Tokens that were verified are verified again when they come again: whom they let in stays.",
@@ -108,6 +109,7 @@ impl Worker {
                 pass.map(|pass| pass.grant()).pack(out);
             }
         });
+        out.shared_section(SHARED);
         Ok(out.into_bytes())
     }
 
@@ -128,6 +130,7 @@ impl Worker {
         }
         self.cx.unpack(&mut input)?;
         let mut records = input.section(CONNECTIONS)?;
+        input.shared_section(SHARED, &mut records)?;
         input.end()?;
         let in_lines = self.cx.budget.places();
         let mut last = None;
@@ -185,6 +188,7 @@ impl Worker {
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 const CONNECTIONS: u8 = 4;
+const SHARED: u8 = 5;
