@@ -39,12 +39,13 @@ pub(super) struct Hello {
     pub(super) epoch: u32,
     pub(super) workers_public: usize,
     pub(super) workers: usize,
-    pub(super) has_store: bool,
+    /// The directory of the store.
+    pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
     pub(super) addresses: Vec<Address>,
 }
 
-packed!(struct Hello { epoch, workers_public, workers, has_store, addresses });
+packed!(struct Hello { epoch, workers_public, workers, store, addresses });
 
 /// An address that is listened on, as it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use super::life::{Cue, Partner, Report};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -49,6 +50,7 @@ impl Server {
             self.cue(|_| Cue::Leave);
             return Ok(child);
         };
+        let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
         drop(leaving);
         // If it ended by itself, how. Whichever it was, it is to be gone.
@@ -94,13 +96,14 @@ impl Server {
         let of = |role: Role, addresses: &[ControlAddress]| -> Vec<Address> {
             addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
         };
+        let told = |path: &Path| path.display().to_string();
         let public: Vec<_> = self.public.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
         let (control, monitor) = (of(CONTROL, &self.control), of(MONITOR, &self.monitor));
         Hello {
             epoch: self.shared.hub.epoch().number(),
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
-            has_store: self.shared.store.is_some(),
+            store: self.settings.store.path.as_deref().map(told),
             addresses: [of(PUBLIC, &public), control, monitor].concat(),
         }
     }
@@ -144,7 +147,6 @@ impl Leaving<'_> {
         self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
         self.close_store()?;
         self.server.cue(|_| Cue::Pack);
-        self.send_changes().map_err(told)?;
         self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
         self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
         expect(&mut self.channel, kind::COMPLETE)?;
@@ -154,6 +156,17 @@ impl Leaving<'_> {
             tracing::error!("the process that took over has not said that it goes on: {reason}");
         }
         Ok(())
+    }
+
+    /// What the other process says of a failure, if it does: it knows more.
+    fn refusal(&mut self) -> Option<String> {
+        self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
+        loop {
+            let parcel = self.channel.receive().ok()?;
+            if parcel.kind == kind::REFUSED {
+                return Some(String::from_utf8_lossy(parcel.bytes).into_owned());
+            }
+        }
     }
 
     /// Nothing is published any more: whoever waits for the disk is answered, and the other process
@@ -238,6 +251,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long something that cannot be handed over may take to come to its end.
 const PATIENCE_FROZEN: Duration = Duration::from_millis(200);
+
+/// How long it may take to say why it does not take over.
+const PATIENCE_FOR_REASON: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether somebody gives up.
 const LOOK: Duration = Duration::from_millis(5);

@@ -335,6 +335,7 @@ pub(super) fn begins(
     let packed = match received {
         Ok(packed) => packed,
         Err(error) => {
+            tracing::error!("a worker cannot take over: {error}");
             stage.report(Err(format!("a worker: {error}")));
             return false;
         }

@@ -55,10 +55,9 @@ impl Predecessor {
     /// Makes the settings fit what cannot change while the server is handed over.
     pub(super) fn adapt(&self, settings: &mut Settings) -> Result<(), StartError> {
         let refused = |reason: &str| Err(StartError::Handover(reason.to_owned()));
-        if settings.store.path.is_some() != self.hello.has_store {
-            return refused(
-                "store.path came or went, which counts from the next start on: restart the server",
-            );
+        let store = settings.store.path.as_ref().map(|path| path.display().to_string());
+        if store != self.hello.store {
+            return refused("store.path is another, which takes a restart of the server");
         }
         let public = if settings.listen.is_empty() { 0 } else { settings.workers };
         let has_control = !(settings.control.is_empty() && settings.monitor.is_empty());

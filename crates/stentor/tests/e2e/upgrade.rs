@@ -5,7 +5,7 @@ use crate::support::{
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -166,9 +166,31 @@ fn a_store_goes_over_with_what_waits_for_it() {
 fn replace_program(server: &Server, text: &str) -> PathBuf {
     let program = server.dir.path().join("stentor");
     fs::rename(&program, server.dir.path().join("good")).unwrap();
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    replace_by(&program, text);
     program
+}
+
+fn replace_by(program: &Path, text: &str) {
+    fs::write(program, text).unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Has an upgrade fail for a reason, and sees that nothing is lost by it.
+#[track_caller]
+fn fails_for(reason: &str, server: &mut Server, reader: &mut Reader) {
+    let (id, tries) = (server.child.id(), server.child.err().matches("not upgraded").count());
+    server.child.signal("USR2");
+    let line = eventually(&format!("it is not upgraded: {reason}"), || {
+        let log = server.child.err();
+        let line = log.lines().filter(|line| line.contains("not upgraded")).nth(tries)?;
+        Some(line.to_owned())
+    });
+    assert!(line.contains(reason), "{line}");
+    let value = format!("try {tries}");
+    server.publish("/a", &value);
+    assert_eq!(reader.hear().data(), value);
+    assert_eq!(server.reader().get("/a").expect(200).text(), value);
+    assert_eq!((server.child.id(), server.child.is_running()), (id, true));
 }
 
 #[test]
@@ -177,38 +199,51 @@ fn a_program_that_does_not_take_over_changes_nothing() {
     server.publish("/a", "0");
     let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
     assert_eq!(reader.hear().data(), "0");
-    let id = server.child.id();
     let program = replace_program(&server, "#!/bin/sh\nexit 3\n");
-    let mut tries = 0;
-    let mut fails = |server: &mut Server, reader: &mut Reader, reason: &str| {
-        tries += 1;
-        server.child.signal("USR2");
-        eventually(&format!("it is not upgraded: {reason}"), || {
-            (server.child.err().matches("not upgraded").count() == tries).then_some(())
-        });
-        let log = server.child.err();
-        let line = log.lines().rfind(|line| line.contains("not upgraded")).unwrap();
-        assert!(line.contains(reason), "{line}");
-        let value = format!("try {tries}");
-        server.publish("/a", &value);
-        assert_eq!(reader.hear().data(), value);
-        assert_eq!(server.reader().get("/a").expect(200).text(), value);
-        assert_eq!((server.child.id(), server.child.is_running()), (id, true));
-    };
-    fails(&mut server, &mut reader, "it ended with exit status: 3");
+    fails_for("it ended with exit status: 3", &mut server, &mut reader);
     fs::remove_file(&program).unwrap();
-    fails(&mut server, &mut reader, "cannot be started");
+    fails_for("cannot be started", &mut server, &mut reader);
+    // It has not as many files as there are connections.
+    let mut begun: Vec<Client> = (0..200).map(|_| server.reader()).collect();
+    begun.iter_mut().for_each(|client| client.send("GET /a"));
+    server.settled("connections_reading", 200);
+    replace_by(&program, "#!/bin/sh\nulimit -n 100\nexec \"${0%stentor}good\" \"$@\"\n");
+    fails_for("a worker", &mut server, &mut reader);
+    server.child.logged("cannot take over: Too many open files");
     fs::rename(server.dir.path().join("good"), &program).unwrap();
     let toml = server.dir.path().join("stentor.toml");
     fs::write(&toml, "wrokers = 3\n").unwrap();
-    fails(&mut server, &mut reader, "unknown key");
+    fails_for("unknown key", &mut server, &mut reader);
     fs::write(&toml, "[store]\npath = '/nowhere'\n").unwrap();
-    fails(&mut server, &mut reader, "store");
+    fails_for("store.path is another", &mut server, &mut reader);
     // And then it does.
     fs::write(&toml, "").unwrap();
     server.child.upgrade();
     server.publish("/a", "new");
     assert_eq!(reader.hear().data(), "new");
+}
+
+#[test]
+fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
+    let data = TempDir::new();
+    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    let mut server = Server::of_copy(&toml);
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let program =
+        replace_program(&server, "#!/bin/sh\nulimit -f 0\nexec \"${0%stentor}good\" \"$@\"\n");
+    for _ in 0..2 {
+        fails_for("", &mut server, &mut reader);
+    }
+    fs::rename(server.dir.path().join("good"), &program).unwrap();
+    server.child.upgrade();
+    let id = server.publish("/a", "last");
+    server.child.signal("KILL");
+    server.child.wait();
+    let again = Server::configured(&toml);
+    let value = again.public.get("/a").expect(200);
+    assert_eq!((value.text(), value.tag()), ("last", format!("\"{id}\"")));
 }
 
 #[test]
