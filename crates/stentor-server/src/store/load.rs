@@ -12,13 +12,14 @@ pub(crate) struct Loaded<D: Disk> {
 }
 
 /// Reads a store into an empty hub that has its epoch, and no rules: those in force at any place
-/// are in the store as well. `progress` is told how far it is.
+/// are in the store as well. It is `now_unix_s`; `progress` is told how far it is.
 ///
 /// # Errors
 /// What the store says, or a sentence about what is in it. The hub is of no use then.
 pub(crate) fn load<D: Disk>(
     recovery: Recovery<D>,
     hub: &Hub,
+    now_unix_s: u64,
     mut progress: impl FnMut(Progress),
 ) -> Result<Loaded<D>, OpenError> {
     let mut snapshot = None;
@@ -64,6 +65,10 @@ pub(crate) fn load<D: Disk>(
     }
     hub.forget_unstored(recovered.last);
     hub.continue_after(recovered.last, recovered.lost.clone());
+    // The server that a copy is of went on, and what was not written before a crash is no more.
+    let goes_on = recovered.was_closed && !recovered.begins_life;
+    let until = if goes_on || recovered.epoch.is_none() { 0 } else { now_unix_s };
+    hub.doubt_dates(recovered.copied, until);
     Ok(Loaded { recovered, upto_generation })
 }
 
@@ -110,8 +115,10 @@ const MISPLACED: &str = "this does not belong here";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stentor_hub::{Draft, Entry, Epoch, Limits, Op, Snapshot as Slices};
-    use stentor_store::{SimDisk, import};
+    use stentor_hub::{
+        Draft, Entry, Epoch, Limits, Op, Precondition, Snapshot as Slices, encode_event,
+    };
+    use stentor_store::{Settings, SimDisk, Store, import};
     use stentor_wire::target::TopicName;
 
     fn hub() -> Hub {
@@ -131,13 +138,61 @@ mod tests {
         let mut slice = Vec::new();
         let mut slices = Slices::begin(&before, &mut slice);
         let greatest = (put(&before, "/b"), put(&before, "/b")).1;
-        while slices.write_slice(&before, &mut slice) {}
+        while slices.write_slice(&before, &mut slice).unwrap() {}
         let disk = SimDisk::new(1);
         // The log had these numbers, and a repair found none of it.
         import(&disk, 7, |writer| writer.payload(&slice).map(|()| 0)).unwrap();
         let after = hub();
-        let loaded = load(Recovery::open(disk).unwrap(), &after, |_| {}).unwrap();
+        let loaded = load(Recovery::open(disk).unwrap(), &after, 0, |_| {}).unwrap();
         assert_eq!((after.seq(), loaded.recovered.last), (greatest, greatest));
         assert_eq!(put(&after, "/b"), greatest + 1);
+    }
+
+    /// Reads a store into a hub, and says whether dates tell of `/a`, which was published before,
+    /// and of `/b`, which is now, in the same second, and of `/c`, which is in the next.
+    fn dates_tell(disk: &SimDisk) -> (Recovered<SimDisk>, [bool; 3]) {
+        let hub = hub();
+        let loaded = load(Recovery::open(disk.clone()).unwrap(), &hub, 1, |_| {}).unwrap();
+        let publish = |topic, unix_s| {
+            let topic = TopicName::parse(topic).unwrap();
+            hub.publish(topic, Draft::new(*b"1"), Precondition::None, unix_s).unwrap().message
+        };
+        let values = [hub.value("/a").unwrap(), publish("/b", 1), publish("/c", 2)];
+        (loaded.recovered, values.map(|value| hub.dates_tell(&value)))
+    }
+
+    #[test]
+    fn dates_tell_after_a_stop_and_not_of_what_is_older_than_a_crash() {
+        let disk = SimDisk::new(1);
+        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
+        let before = hub();
+        put(&before, "/a");
+        let kept = before.kept();
+        let mut store = Store::begin(recovered, Settings::default(), 1);
+        store.push(1, |out| encode_event(&kept[0], out)).unwrap();
+        store.close().unwrap();
+        let (recovered, tell) = dates_tell(&disk);
+        assert_eq!(tell, [true, true, true]);
+        // This life is cut short, the next one is stopped.
+        drop(Store::begin(recovered, Settings::default(), 1));
+        let (recovered, tell) = dates_tell(&disk);
+        assert_eq!(tell, [false, false, true]);
+        Store::begin(recovered, Settings::default(), 1).close().unwrap();
+        assert_eq!(dates_tell(&disk).1, [false, true, true]);
+    }
+
+    #[test]
+    fn no_date_tells_what_is_in_a_copy_from_what_its_server_went_on_with() {
+        let before = hub();
+        put(&before, "/a");
+        let mut slice = Vec::new();
+        let mut slices = Slices::begin(&before, &mut slice);
+        while slices.write_slice(&before, &mut slice).unwrap() {}
+        let disk = SimDisk::new(1);
+        import(&disk, 7, |writer| writer.payload(&slice).map(|()| 1)).unwrap();
+        let (recovered, tell) = dates_tell(&disk);
+        assert_eq!(tell, [false, false, true]);
+        Store::begin(recovered, Settings::default(), 8).close().unwrap();
+        assert_eq!(dates_tell(&disk).1, [false, true, true]);
     }
 }
