@@ -336,11 +336,11 @@ impl Hub {
     }
 
     /// The topics of the next slice, in the order of their names.
-    fn names_after(&self, after: Option<&str>) -> Vec<Arc<Topic>> {
+    fn names_after(&self, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let rest = names.range::<str, _>((start, Bound::Unbounded));
-        rest.take(SLICE_TOPICS).map(|ByName(topic)| Arc::clone(topic)).collect()
+        rest.take(count).map(|ByName(topic)| Arc::clone(topic)).collect()
     }
 
     // A poisoned lock is taken as it is: nothing under these locks panics short of the allocator,
@@ -429,9 +429,8 @@ const TOGETHER: usize = 16;
 /// Deletions that are remembered: some 300 bytes each.
 const TOMBSTONES_MAX: usize = if cfg!(test) { 5 } else { 4_096 };
 
-/// Topics gone through at one go when the rules change, some 100 microseconds under the lock, and
-/// for a snapshot.
-const SLICE_TOPICS: usize = 1_000;
+/// Topics gone through at one go when the rules change, some 100 microseconds under the lock.
+const SWEEP_TOPICS: usize = 1_000;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 
 use stentor_wire::target::TopicName;
 
-use super::{Hub, Sequence};
+use super::{Hub, SWEEP_TOPICS, Sequence};
 use crate::entry::{Applied, Entry, Op, Place, Precondition, Published, Refusal};
 use crate::event::Event;
 use crate::id::Id;
@@ -251,14 +251,14 @@ impl Hub {
         sequence.rules = Rules::new(self.epoch, generation, rules);
         drop(sequence);
         interleave::point();
-        let mut slice = self.names_after(None);
+        let mut slice = self.names_after(None, SWEEP_TOPICS);
         while let Some(last) = slice.last().cloned() {
             let mut sequence = self.sequence();
             let outdated: Vec<_> =
                 slice.iter().map(|topic| sequence.hold_to_rules(topic)).collect();
             drop(sequence);
             drop(outdated);
-            slice = self.names_after(Some(last.name()));
+            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
         }
         Applied::Rules(generation)
     }

@@ -103,7 +103,7 @@ impl Snapshot {
         self
     }
 
-    /// Writes the next slice: whole sections, of about a megabyte unless one topic has more. False
+    /// Writes the next slice: whole sections, some 64 KiB unless one topic has more. False
     /// once the end was written.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Snapshot {
     /// A topic has more than a section takes: there is no snapshot of this hub.
     pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, TooLong> {
         let begin = out.len();
-        let slice = hub.names_after(self.after.as_deref().map(Topic::name));
+        let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
         for topic in slice {
             self.put_topic(hub, &topic, out)?;
@@ -477,7 +477,13 @@ const TOPIC: u8 = b'T';
 const END: u8 = b'E';
 
 /// A slice ends behind the topic that makes it as long.
-const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+///
+/// Short ones, for what is written at one go is copied by the kernel at one go: on a host whose
+/// kernel does not preempt itself a worker that is woken on that core waits until it is done.
+const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
+
+/// And has so many topics at most.
+const SLICE_TOPICS: usize = 256;
 
 /// The longest section: its length has four bytes.
 const SECTION_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { u32::MAX as usize };
