@@ -46,6 +46,8 @@ pub struct Hub {
     changes: Mutex<Changes>,
     /// Numbers that were given to messages which are no more, in their order.
     rolled_back: RwLock<Vec<RangeInclusive<u64>>>,
+    /// Up to this number dates of values say nothing: see [`Hub::doubt_dates`].
+    doubted_seq: AtomicU64,
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
     /// Topics in the table. Written at the sequencing point only.
@@ -61,6 +63,8 @@ struct Sequence {
     seq: u64,
     /// Messages ever published.
     published: u64,
+    /// What is published in a second up to this one shares it, perhaps, with what is no more.
+    doubted_unix_s: u64,
     rules: Rules,
     subscribers: Subscribers,
     messages_kept: usize,
@@ -80,11 +84,13 @@ impl Hub {
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
             changes: Mutex::new(Changes::after(0)),
             rolled_back: RwLock::default(),
+            doubted_seq: AtomicU64::new(0),
             seq: AtomicU64::new(0),
             topics: AtomicUsize::new(0),
             sequence: Mutex::new(Sequence {
                 seq: 0,
                 published: 0,
+                doubted_unix_s: 0,
                 rules: Rules::new(epoch, 0, rules),
                 subscribers: Subscribers::default(),
                 messages_kept: 0,
@@ -146,8 +152,9 @@ impl Hub {
 
     /// Goes on after the number `seq`, in a life of the sequence that began in another process:
     /// the next message or deletion has the number behind it. What had the numbers of `rolled_back`
-    /// is no more, though readers may have seen it.
+    /// is no more, though readers may have seen it: see [`Hub::doubt_dates`].
     pub fn continue_after(&self, seq: u64, rolled_back: Vec<RangeInclusive<u64>>) {
+        self.doubt_dates(rolled_back.last().map_or(0, |range| *range.end()), 0);
         let mut sequence = self.sequence();
         *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
         if sequence.seq == 0 {
@@ -164,6 +171,24 @@ impl Hub {
         let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
         let next = ranges.partition_point(|range| *range.end() < seq);
         ranges.get(next).is_some_and(|range| range.contains(&seq))
+    }
+
+    /// Until the second `upto_unix_s`, topics may have had other values than those that are here
+    /// under numbers up to `upto_seq`, and clients have them with their dates. So no date says that
+    /// a client has one of these, or one that is published until that second is over.
+    pub fn doubt_dates(&self, upto_seq: u64, upto_unix_s: u64) {
+        self.doubted_seq.fetch_max(upto_seq, Ordering::Relaxed);
+        let mut sequence = self.sequence();
+        sequence.doubted_unix_s = sequence.doubted_unix_s.max(upto_unix_s);
+    }
+
+    /// Whether a client that has what was there at the date of this value, or later, has this
+    /// value.
+    #[must_use]
+    pub fn dates_tell(&self, value: &Message) -> bool {
+        // 0 is the number of what was never published.
+        let doubted = 1..=self.doubted_seq.load(Ordering::Relaxed);
+        !value.shares_second() && !doubted.contains(&value.seq())
     }
 
     /// The life of this hub's sequence.
@@ -311,11 +336,11 @@ impl Hub {
     }
 
     /// The topics of the next slice, in the order of their names.
-    fn names_after(&self, after: Option<&str>) -> Vec<Arc<Topic>> {
+    fn names_after(&self, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let rest = names.range::<str, _>((start, Bound::Unbounded));
-        rest.take(SLICE_TOPICS).map(|ByName(topic)| Arc::clone(topic)).collect()
+        rest.take(count).map(|ByName(topic)| Arc::clone(topic)).collect()
     }
 
     // A poisoned lock is taken as it is: nothing under these locks panics short of the allocator,
@@ -404,9 +429,8 @@ const TOGETHER: usize = 16;
 /// Deletions that are remembered: some 300 bytes each.
 const TOMBSTONES_MAX: usize = if cfg!(test) { 5 } else { 4_096 };
 
-/// Topics gone through at one go when the rules change, some 100 microseconds under the lock, and
-/// for a snapshot.
-const SLICE_TOPICS: usize = 1_000;
+/// Topics gone through at one go when the rules change, some 100 microseconds under the lock.
+const SWEEP_TOPICS: usize = 1_000;
 
 #[cfg(test)]
 pub(crate) mod tests;

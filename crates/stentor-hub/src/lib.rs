@@ -53,7 +53,7 @@ pub use event::{Event, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use form::{DEFLATE_BYTES_MAX, StreamForm};
-pub use hub::snapshot::{Restore, Restored, Snapshot};
+pub use hub::snapshot::{Restore, Restored, Snapshot, TooLong};
 pub use hub::{Counts, Hub, Limits, Missed, Page, Share, TopicInfo};
 pub use id::{Epoch, Id, IdText, InvalidId};
 #[cfg(any(test, feature = "interleave"))]

@@ -443,8 +443,9 @@ impl Message {
         self.flags & COMPRESSIBLE != 0
     }
 
-    /// Whether the value before was of the same second: `Last-Modified` then does not tell the two
-    /// apart (RFC 9110, 8.8.2.2), and must not be compared.
+    /// Whether the value before was of the same second, or what was there before it may have been:
+    /// `Last-Modified` then does not tell the two apart (RFC 9110, 8.8.2.2), and must not be
+    /// compared. Ask [`Hub::dates_tell`](crate::Hub::dates_tell), which knows more.
     #[must_use]
     pub fn shares_second(&self) -> bool {
         self.flags & SHARES_SECOND != 0

@@ -487,7 +487,7 @@ impl Server {
         let hub = &self.shared.hub;
         let since_us = stentor_io::monotonic_us();
         let mut told_us = since_us;
-        let loaded = load(recovery, hub, |progress| {
+        let loaded = load(recovery, hub, stentor_io::unix_s(), |progress| {
             store.reading.note(progress);
             let now_us = stentor_io::monotonic_us();
             if now_us - told_us > READING_LOG_US {

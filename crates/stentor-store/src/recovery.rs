@@ -104,6 +104,9 @@ pub struct Recovered<D: Disk> {
     /// Numbers that were given out, perhaps, and rolled back. A reader who comes back with one of
     /// them saw something that is not there.
     pub lost: Vec<RangeInclusive<u64>>,
+    /// Numbers up to this one are from a whole store in one file, behind which another server may
+    /// have gone on under other ids; 0 if there is none.
+    pub copied: u64,
     /// What was begun and not written to its end: the file and the offset.
     pub torn: Option<(String, u64)>,
     /// It was closed before, and not cut short.
@@ -325,11 +328,15 @@ impl<D: Disk> Recovery<D> {
         let total = total.map(Part::limit).sum();
         let newest = self.segments.last().map(|part| part.number);
         let may_repeat = self.segments.iter().rev().skip(1).any(|part| part.end.is_none());
+        let (is_whole, mut copied) = (self.is_whole(), 0);
         let mut reading = Reading::begin(&mut self.damages, visit, total, may_repeat);
         for part in self.snapshot.iter().chain(&self.segments) {
             let is_newest = part.is_log && Some(part.number) == newest;
             reading.keeps_tail = is_newest && part.end.is_none();
             reading.part(&self.disk, part)?;
+            if is_whole && !part.is_log {
+                copied = reading.closed.unwrap_or(reading.seq);
+            }
         }
         let Reading { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
         let newest = self.segments.last();
@@ -364,6 +371,7 @@ impl<D: Disk> Recovery<D> {
             stored: seq,
             last,
             lost,
+            copied,
             torn,
             was_closed: closed.is_some(),
             damages: match self.damages {

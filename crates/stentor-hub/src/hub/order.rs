@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError};
 
 use stentor_wire::target::TopicName;
 
-use super::{Hub, Sequence};
-use crate::entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
+use super::{Hub, SWEEP_TOPICS, Sequence};
+use crate::entry::{Applied, Entry, Op, Place, Precondition, Published, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::interleave;
@@ -164,7 +164,7 @@ impl Hub {
             Some(topic) => sequence.hold_to_rules(topic),
             None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
         };
-        let at = published_at(before.map(|(_, at)| at), unix_s, place);
+        let at = sequence.published_at(before.map(|(_, at)| at), unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));
         sequence.add(&message);
         let new;
@@ -213,7 +213,7 @@ impl Hub {
             }
         };
         let before = value.as_ref().filter(|_| known.is_some());
-        let at = published_at(before.map(|value| value.published_at()), unix_s, place);
+        let at = sequence.published_at(before.map(|value| value.published_at()), unix_s, place);
         let last_seq = match place.past() {
             Some(past) => past.last_seq,
             None => value.as_ref().map_or(0, |value| value.seq()),
@@ -251,14 +251,14 @@ impl Hub {
         sequence.rules = Rules::new(self.epoch, generation, rules);
         drop(sequence);
         interleave::point();
-        let mut slice = self.names_after(None);
+        let mut slice = self.names_after(None, SWEEP_TOPICS);
         while let Some(last) = slice.last().cloned() {
             let mut sequence = self.sequence();
             let outdated: Vec<_> =
                 slice.iter().map(|topic| sequence.hold_to_rules(topic)).collect();
             drop(sequence);
             drop(outdated);
-            slice = self.names_after(Some(last.name()));
+            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
         }
         Applied::Rules(generation)
     }
@@ -324,15 +324,6 @@ fn judge_deletion(value: Option<Id>, when: &Precondition) -> Result<(), Refusal>
     Ok(())
 }
 
-/// The time of a message as its readers see it, behind a value of the time `before`.
-fn published_at(before: Option<u64>, unix_s: u64, place: Place) -> PublishedAt {
-    let at = PublishedAt::after(before, unix_s);
-    match place.past() {
-        Some(Past { shares_second, .. }) => PublishedAt { shares_second, ..at },
-        None => at,
-    }
-}
-
 impl Sequence {
     /// Holds a topic to the rules in force, if it is not yet. Returns its terms, and what is no
     /// longer kept.
@@ -345,6 +336,16 @@ impl Sequence {
         let evicted = topic.set_terms(&terms);
         self.subtract(&evicted);
         (terms, evicted)
+    }
+
+    /// The time of a message as its readers see it, behind a value of the time `before`.
+    fn published_at(&self, before: Option<u64>, unix_s: u64, place: Place) -> PublishedAt {
+        let at = PublishedAt::after(before, unix_s);
+        let shares_second = match place.past() {
+            Some(past) => past.shares_second,
+            None => at.shares_second || u64::from(at.unix_s) <= self.doubted_unix_s,
+        };
+        PublishedAt { shares_second, ..at }
     }
 
     fn add(&mut self, message: &Message) {

@@ -14,6 +14,7 @@
 //! `codec.rs`.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -88,7 +89,7 @@ impl Snapshot {
         for deletion in &deletions {
             let terms = snapshot.index_of(deletion.message.terms(), out);
             put_bytes(&mut snapshot.section, deletion.topic().as_bytes());
-            snapshot.put_message(terms, &deletion.message);
+            snapshot.put_message(hub, terms, &deletion.message);
             put_varint(&mut snapshot.section, deletion.message.last_seq());
             snapshot.put_section(DELETION, out);
         }
@@ -102,14 +103,18 @@ impl Snapshot {
         self
     }
 
-    /// Writes the next slice: whole sections, of about a megabyte unless one topic has more. False
+    /// Writes the next slice: whole sections, some 64 KiB unless one topic has more. False
     /// once the end was written.
-    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// A topic has more than a section takes: there is no snapshot of this hub.
+    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, TooLong> {
         let begin = out.len();
-        let slice = hub.names_after(self.after.as_deref().map(Topic::name));
+        let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
         for topic in slice {
-            self.put_topic(&topic, out);
+            self.put_topic(hub, &topic, out)?;
             self.after = Some(topic);
             if out.len() - begin >= SLICE_BYTES {
                 break;
@@ -125,17 +130,17 @@ impl Snapshot {
             }
             self.put_section(END, out);
         }
-        !is_last
+        Ok(!is_last)
     }
 
-    fn put_topic(&mut self, topic: &Topic, out: &mut Vec<u8>) {
+    fn put_topic(&mut self, hub: &Hub, topic: &Topic, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let (terms, lost_seq, messages) = topic.export();
         // A topic to which the sweep has not come may be stored by now.
         let is_unstored = self
             .stored_by
             .is_some_and(|generation| terms.generation >= generation && terms.keep() == Keep::None);
         if messages.is_empty() || is_unstored {
-            return;
+            return Ok(());
         }
         let terms = self.index_of(&terms, out);
         let of_messages: Vec<u64> =
@@ -145,19 +150,24 @@ impl Snapshot {
             put_varint(&mut self.section, number);
         }
         for (terms, message) in of_messages.into_iter().zip(&messages) {
-            self.put_message(terms, message);
+            self.put_message(hub, terms, message);
             put_parts(&mut self.section, &message.parts());
+            if self.section.len() > SECTION_BYTES_MAX {
+                return Err(TooLong(topic.name().to_owned()));
+            }
         }
         self.put_section(TOPIC, out);
         self.topics += 1;
+        Ok(())
     }
 
     /// What messages and deletions have in common.
-    fn put_message(&mut self, terms: u64, message: &Message) {
+    fn put_message(&mut self, hub: &Hub, terms: u64, message: &Message) {
         for number in [terms, message.seq(), message.published_at()] {
             put_varint(&mut self.section, number);
         }
-        self.section.push(u8::from(message.shares_second()));
+        // What the doubt came from may not be in the files behind this snapshot.
+        self.section.push(u8::from(!hub.dates_tell(message)));
     }
 
     /// The index of terms, which are written if they were not yet.
@@ -175,12 +185,25 @@ impl Snapshot {
     }
 
     fn put_section(&mut self, kind: u8, out: &mut Vec<u8>) {
-        let len = u32::try_from(self.section.len()).expect("a topic keeps less than 4 GiB");
+        // Nothing but a topic's history is long, and that was looked at.
+        let len = u32::try_from(self.section.len()).expect("a section has less than 4 GiB");
         out.extend_from_slice(&len.to_le_bytes());
         out.push(kind);
         out.append(&mut self.section);
     }
 }
+
+/// A topic keeps more than a snapshot can say of it. No server's rules allow as much.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooLong(pub String);
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "what the topic '{}' keeps takes more than 4 GiB", self.0)
+    }
+}
+
+impl std::error::Error for TooLong {}
 
 /// A snapshot that is being read into a hub.
 pub struct Restore<'h> {
@@ -454,7 +477,16 @@ const TOPIC: u8 = b'T';
 const END: u8 = b'E';
 
 /// A slice ends behind the topic that makes it as long.
-const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+///
+/// Short ones, for what is written at one go is copied by the kernel at one go: on a host whose
+/// kernel does not preempt itself a worker that is woken on that core waits until it is done.
+const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
+
+/// And has so many topics at most.
+const SLICE_TOPICS: usize = 256;
+
+/// The longest section: its length has four bytes.
+const SECTION_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { u32::MAX as usize };
 
 #[cfg(test)]
 mod tests;

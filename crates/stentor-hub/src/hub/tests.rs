@@ -240,7 +240,7 @@ fn listing_in_pages() {
 #[test]
 fn new_rules_hold_for_every_topic() {
     let hub = hub();
-    let topics = 2 * SLICE_TOPICS + 7;
+    let topics = 2 * SWEEP_TOPICS + 7;
     for index in 0..topics {
         publish(&hub, &format!("/t/{index}"), "1");
         publish(&hub, &format!("/t/{index}"), "22");

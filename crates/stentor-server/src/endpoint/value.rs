@@ -73,7 +73,7 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
         // tags, and all are as good.
         named: |list: &[u8], _| tag_matches(list, message.id().text().as_bytes()).then_some(0),
         modified_at: message.published_at(),
-        dates_tell: !message.shares_second(),
+        dates_tell: x.shared.hub.dates_tell(message),
     };
     match condition::judge(request, &validators, x.unix_s) {
         Verdict::Send => {

@@ -1,6 +1,7 @@
 //! What readers see of a hub that outlived its process.
 
 use super::{PUBLIC, World, kind, patient};
+use std::time::{Duration, UNIX_EPOCH};
 use stentor_hub::ContentType;
 
 /// The beginning of what a stream of `/a` says behind this number.
@@ -29,4 +30,24 @@ fn a_cursor_at_what_was_rolled_back_gets_a_gap_and_others_do_not() {
         assert!(!stream.contains("gap"), "{stream}");
         assert_eq!(stream.contains("data: new"), seq == kept, "{stream}");
     }
+}
+
+/// The status of a GET with nothing but this date.
+fn status_since(world: &mut World, topic: &str, date: &str) -> String {
+    let request = format!("GET {topic} HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: {date}\r\n\r\n");
+    world.ask(PUBLIC, request.as_bytes()).1[9..12].to_owned()
+}
+
+#[test]
+fn no_date_says_that_a_client_has_what_was_there_before_a_rollback() {
+    let mut world = World::new(1, kind(), patient());
+    world.publish("/a", b"kept".to_vec(), ContentType::TEXT);
+    let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(super::NOW_S)).to_string();
+    assert_eq!(status_since(&mut world, "/a", &date), "304");
+    // Its number was given to another value of the topic, which clients have under this date.
+    let rolled_back = world.shared.hub.seq() + 1;
+    world.shared.hub.continue_after(rolled_back, vec![rolled_back..=rolled_back]);
+    assert_eq!(status_since(&mut world, "/a", &date), "200");
+    world.publish("/b", b"new".to_vec(), ContentType::TEXT);
+    assert_eq!(status_since(&mut world, "/b", &date), "304");
 }

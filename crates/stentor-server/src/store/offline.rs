@@ -288,7 +288,7 @@ fn fill(recovery: Recovery<HostDisk>) -> Result<(Hub, Contents), OpenError> {
     let bytes = recovery.bytes()?;
     let epoch = recovery.epoch().map_or_else(Epoch::random, Epoch::from_number);
     let hub = new_hub(epoch, Vec::new());
-    let Loaded { recovered, .. } = load(recovery, &hub, |_| {})?;
+    let Loaded { recovered, .. } = load(recovery, &hub, unix_s(), |_| {})?;
     let contents = Contents {
         epoch,
         topics: hub.counts().topics,

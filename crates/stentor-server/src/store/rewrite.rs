@@ -47,12 +47,8 @@ impl Rewriting {
                 Ok(Err(error)) => return Some(Err(error)),
                 Err(mpsc::TryRecvError::Empty) => return None,
                 Err(mpsc::TryRecvError::Disconnected) => {
-                    return Some(Err(DiskError {
-                        kind: DiskErrorKind::Failed,
-                        tried: "write",
-                        path: "a snapshot".to_owned(),
-                        reason: "there is no thread for it, or it broke".to_owned(),
-                    }));
+                    let reason = "there is no thread for it, or it broke";
+                    return Some(Err(failed(reason.to_owned())));
                 }
             }
         }
@@ -79,15 +75,14 @@ impl<D: Disk> Pass<D> {
             self.to.give_up();
             return None;
         }
-        let is_more = self.slices.write_slice(&self.hub, &mut self.slice);
-        let written = self.to.payload(&self.slice);
+        let written = write_slice(&mut self.slices, &self.hub, &mut self.slice, &mut self.to);
         let result = match written {
-            Ok(()) if is_more => {
+            Ok(true) => {
                 let bytes = self.slice.len();
                 self.slice.clear();
                 return Some((self, bytes));
             }
-            Ok(()) => self.to.end().map(|snapshot| {
+            Ok(false) => self.to.end().map(|snapshot| {
                 // Behind the last look: whatever was found in a topic has its number by now.
                 Shown { snapshot, upto_seq: self.hub.notified_seq() }
             }),
@@ -130,11 +125,27 @@ pub(super) fn write_slices<D: Disk>(
 ) -> Result<(), DiskError> {
     let mut slice = Vec::new();
     let mut slices = Slices::begin(hub, &mut slice);
-    while slices.write_slice(hub, &mut slice) {
-        to.payload(&slice)?;
+    while write_slice(&mut slices, hub, &mut slice, to)? {
         slice.clear();
     }
-    to.payload(&slice)
+    Ok(())
+}
+
+/// Writes the next slice, behind what is in `slice` already. False once that was the last.
+fn write_slice<D: Disk>(
+    slices: &mut Slices,
+    hub: &Hub,
+    slice: &mut Vec<u8>,
+    to: &mut SnapshotWriter<D>,
+) -> Result<bool, DiskError> {
+    let is_more =
+        slices.write_slice(hub, slice).map_err(|too_long| failed(too_long.to_string()))?;
+    to.payload(slice)?;
+    Ok(is_more)
+}
+
+fn failed(reason: String) -> DiskError {
+    DiskError { kind: DiskErrorKind::Failed, tried: "write", path: "a snapshot".to_owned(), reason }
 }
 
 /// The fastest that snapshots are written.

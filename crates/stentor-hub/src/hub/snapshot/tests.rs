@@ -212,7 +212,7 @@ fn see(hub: &Hub) -> String {
             list(&page, &events);
         }
     }
-    for topic in hub.names_after(None) {
+    for topic in hub.names_after(None, usize::MAX) {
         let (terms, lost_seq, messages) = topic.export();
         let terms_of = messages.iter().map(|message| message.terms()).collect::<Vec<_>>();
         writeln!(seen, "{terms:?} {lost_seq} {terms_of:?}").unwrap();
@@ -229,7 +229,7 @@ fn see(hub: &Hub) -> String {
 fn snapshot(hub: &Hub) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut snapshot = Snapshot::begin(hub, &mut bytes);
-    while snapshot.write_slice(hub, &mut bytes) {}
+    while snapshot.write_slice(hub, &mut bytes).unwrap() {}
     bytes
 }
 
@@ -271,7 +271,7 @@ fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
         let mut snapshot_ = Snapshot::begin(&original.hub, &mut bytes);
         let mut from = original.log.len();
         let begun_seq = original.hub.seq();
-        while dice.below(3) > 0 || snapshot_.write_slice(&original.hub, &mut bytes) {
+        while dice.below(3) > 0 || snapshot_.write_slice(&original.hub, &mut bytes).unwrap() {
             original.step(&mut dice);
         }
         let upto_seq = original.hub.seq();
@@ -336,7 +336,7 @@ fn a_snapshot_may_be_written_while_everybody_is_at_work() {
             let mut bytes = Vec::new();
             let from = log.len();
             let mut snapshot = Snapshot::begin(&hub, &mut bytes);
-            while snapshot.write_slice(&hub, &mut bytes) {
+            while snapshot.write_slice(&hub, &mut bytes).unwrap() {
                 std::thread::yield_now();
             }
             all = vec![(bytes, from)];
@@ -410,7 +410,7 @@ fn slices_that_are_missing_cost_their_own_topics_only() {
     }
     let mut slices = vec![Vec::new()];
     let mut snapshot = Snapshot::begin(&hub, &mut slices[0]);
-    while snapshot.write_slice(&hub, slices.last_mut().unwrap()) {
+    while snapshot.write_slice(&hub, slices.last_mut().unwrap()).unwrap() {
         slices.push(Vec::new());
     }
     assert!(slices.len() > 5);
@@ -464,7 +464,7 @@ fn a_slice_is_bounded() {
     let mut slices = 0;
     loop {
         bytes.clear();
-        if !snapshot.write_slice(&hub, &mut bytes) {
+        if !snapshot.write_slice(&hub, &mut bytes).unwrap() {
             break;
         }
         slices += 1;
@@ -541,6 +541,47 @@ fn what_was_rolled_back_is_known_and_its_numbers_are_not_used_again() {
     let put = hub.publish(name("/a"), Draft::new(*b"x"), Precondition::None, 1).unwrap();
     assert_eq!((put.id.seq, hub.seq()), (41, 41));
     hub.check();
+}
+
+#[test]
+fn no_date_tells_what_is_here_from_what_may_have_been_before() {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    let put = |topic, unix_s| {
+        let put = hub.publish(name(topic), Draft::new(*b"x"), Precondition::None, unix_s);
+        put.unwrap().message
+    };
+    let before = [put("/a", 1), put("/b", 2)];
+    hub.continue_after(9, vec![3..=9]);
+    hub.doubt_dates(0, 5);
+    let after = [put("/a", 5), put("/b", 6), put("/c", 4), put("/d", 6)];
+    let tell = |hub: &Hub, of: &[Arc<Message>]| -> Vec<bool> {
+        of.iter().map(|message| hub.dates_tell(message)).collect()
+    };
+    assert_eq!(tell(&hub, &before), [false, false]);
+    assert_eq!(tell(&hub, &after), [false, true, false, true]);
+    // What is no value of a topic has no number.
+    let fixed = Message::fixed(Draft::new(*b"x"), epoch(), 1);
+    assert!(hub.dates_tell(&fixed));
+    // A snapshot makes the files superfluous that said so.
+    hub.doubt_dates(after[1].seq(), 0);
+    let restored = restore(&snapshot(&hub), 100).unwrap().hub;
+    let values = ["/b", "/c", "/d"].map(|topic| restored.value(topic).unwrap());
+    assert_eq!(tell(&restored, &values), [false, false, true]);
+}
+
+#[test]
+fn a_topic_that_no_section_takes_is_told() {
+    let keeps_all = Rule { history: u32::MAX, ..Rule::new(Pattern::any()) };
+    let hub = Hub::new(epoch(), vec![keeps_all], Limits::default());
+    for n in 0..20 {
+        let data = Draft::new(vec![b'x'; SECTION_BYTES_MAX / 16]);
+        hub.publish(name("/a"), data, Precondition::None, n).unwrap();
+        let mut bytes = Vec::new();
+        let mut snapshot = Snapshot::begin(&hub, &mut bytes);
+        let written = snapshot.write_slice(&hub, &mut bytes);
+        let expected = if n < 15 { Ok(true) } else { Err(TooLong("/a".to_owned())) };
+        assert_eq!(written, expected, "{n}");
+    }
 }
 
 #[test]

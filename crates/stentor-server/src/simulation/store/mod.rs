@@ -326,7 +326,7 @@ fn begin(disk: &SimDisk, rules: Vec<stentor_hub::Rule>) -> Result<Begun, OpenErr
     let known = recovery.continued_epoch().map(Epoch::from_number);
     assert_eq!(known.unwrap_or(epoch), epoch, "EPOCH has changed");
     let hub = Arc::new(Hub::new(epoch, Vec::new(), Limits::default()));
-    let Loaded { recovered, upto_generation } = load(recovery, &hub, |_| {})?;
+    let Loaded { recovered, upto_generation } = load(recovery, &hub, super::NOW_S - 1, |_| {})?;
     let (stored, last, lost) = (recovered.stored, recovered.last, recovered.lost.clone());
     let store = Store::begin(recovered, SETTINGS, epoch.number());
     if let (false, Some(error)) = (store.has_begun(), store.refusal()) {

@@ -157,7 +157,7 @@ fn a_repair_keeps_what_is_whole_of_a_snapshot() {
         let dir = TempDir::new();
         let data = dir.path().join("data");
         let line = |letter: &str| {
-            format!("{{\"topic\":\"/{letter}\",\"data\":\"{}\"}}\n", letter.repeat(700_000))
+            format!("{{\"topic\":\"/{letter}\",\"data\":\"{}\"}}\n", letter.repeat(40_000))
         };
         done("import", &[&data], &["a", "b", "c"].map(line).concat());
         damage(&data, damaged.as_bytes());

@@ -462,7 +462,16 @@ impl LazyFs {
         assert!(String::from_utf8_lossy(&done[..count]).contains("clear-cache"));
         // The kernel tells it of the files that the dead had open when it likes; until then a new
         // file may be taken for one that is gone.
+        eventually("LazyFS has closed the files of the dead", || self.is_idle().then_some(()));
         thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Whether it has none of our files open.
+    fn is_idle(&self) -> bool {
+        let data = self.dir.path().join("root/data");
+        let open = fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        !open.any(|file| file.starts_with(&data))
     }
 }
 
