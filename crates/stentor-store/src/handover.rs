@@ -41,6 +41,7 @@ impl<D: Disk> Recovered<D> {
             stored: last,
             last,
             lost: lost.iter().map(|&[first, last]| first..=last).collect(),
+            copied: 0,
             torn: None,
             was_closed: true,
             damages: Vec::new(),

@@ -351,6 +351,7 @@ impl<D: Disk> Store<D> {
             stored: self.seq,
             last: self.seq,
             lost: self.lost,
+            copied: 0,
             torn: None,
             was_closed: true,
             damages: Vec::new(),

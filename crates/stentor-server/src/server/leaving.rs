@@ -187,7 +187,7 @@ impl Leaving<'_> {
         let mut slice = Vec::new();
         let mut snapshot = Snapshot::begin(hub, &mut slice);
         loop {
-            let is_more = snapshot.write_slice(hub, &mut slice);
+            let is_more = snapshot.write_slice(hub, &mut slice).map_err(io::Error::other)?;
             self.channel.send(kind::SNAPSHOT, &slice)?;
             slice.clear();
             if gives_up() {
