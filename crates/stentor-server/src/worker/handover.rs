@@ -144,7 +144,8 @@ impl Worker {
                 return Err(MISFIT);
             }
             if let Some(grant) = grant {
-                self.cx.passes.give(peer, &grant);
+                let (scope, _) = self.cx.shared.tokens.share(grant.scope);
+                self.cx.passes.give(peer, &Grant { scope, ..grant });
             }
             last = Some(index);
             connection.enter_feeds(&mut self.cx.feeds, peer)?;
@@ -185,6 +186,6 @@ impl Worker {
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 const CONNECTIONS: u8 = 4;
