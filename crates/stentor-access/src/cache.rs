@@ -381,9 +381,8 @@ mod tests {
         let empty = cache.bytes();
         let mut of_scopes = 0;
         for n in 10_000..10_000 + TOKENS {
-            let claims = format!(
-                r#"{{"exp":1800000060,"sub":"reader-{n}","stentor":{{"read":["/team/plan","/team/of/{n}"]}}}}"#
-            );
+            let lists = format!(r#"{{"read":["/team/plan","/team/of/{n}"]}}"#);
+            let claims = format!(r#"{{"exp":1800000060,"sub":"reader-{n}","stentor":{lists}}}"#);
             let grant = cache.verify(&keys, &signer.token(Some("k"), &claims), NOW).unwrap();
             of_scopes += grant.scope.bytes();
         }
@@ -450,5 +449,6 @@ mod tests {
             small.verify(&keys, &of_own(i), NOW).unwrap();
         }
         assert!(small.bytes() < 48 << 10, "{}", small.bytes());
+        assert!(lock(&small.scopes[0]).all.is_sorted_by(|one, other| one < other));
     }
 }

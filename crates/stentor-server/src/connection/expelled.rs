@@ -98,8 +98,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether what is read may be by who is allowed these, as far as was promised; and what it took
-    /// to say so.
+    /// Whether what is read may be by who is allowed these, as far as was promised; and what it
+    /// took to say so.
     fn covers(&self, cx: &Context, peer: Peer, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.reader.transport == Transport::Echo

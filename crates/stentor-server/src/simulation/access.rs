@@ -363,8 +363,7 @@ impl Stage {
             _ => "",
         };
         fields += if way == Way::Commands { "Sec-WebSocket-Protocol: stentor.v1\r\n" } else { "" };
-        let method = if way == Way::Put { "PUT" } else { "GET" };
-        let body = if way == Way::Put { "#####"[..4].to_owned() } else { String::new() };
+        let (method, body) = if way == Way::Put { ("PUT", "####") } else { ("GET", "") };
         let query = query.join("&");
         let request = format!("{method} {path}?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
         let worker = self.rng.below(self.world.workers());
