@@ -106,6 +106,8 @@ const _: () = assert!(size_of::<Held>() == 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::rules::TopicRules;
+    use crate::access::sight::SightOf;
     use stentor_access::{Patterns, Permissions, Secret, Settings, StaticToken, load};
 
     /// Grants of two tokens, the first of them twice.
@@ -123,6 +125,18 @@ mod tests {
         let tokens = vec![token(&secrets[0], "/a/*"), token(&secrets[1], "/b/*")];
         let keys = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap().keys;
         [0, 0, 1].map(|which: usize| keys.verify(secrets[which].as_str(), 0).unwrap()).to_vec()
+    }
+
+    /// What was gathered for one reader is sent to others who may see the same, and to no other.
+    #[test]
+    fn sights_are_alike_if_the_same_is_granted() {
+        let (grants, rules, mut passes) = (grants(), TopicRules::default(), Passes::new());
+        for (index, grant) in (0..).zip(&grants) {
+            passes.give(Peer::from_index(index), grant);
+        }
+        let kind = |index| SightOf::new(&rules, passes.get(Peer::from_index(index))).kind();
+        assert_eq!((kind(0), kind(3)), (kind(1), kind(4)));
+        assert!(kind(0) != kind(2) && kind(0) != kind(3) && kind(3) != SightOf::ALL.kind());
     }
 
     #[test]
