@@ -76,6 +76,7 @@ const TOOLS: &[&str] = &[
     "nginx",
     "libnginx-mod-nchan",
     "rsync",
+    "ip",
     "python3-pip",
     "python3-websockets",
     "python3-wsproto",

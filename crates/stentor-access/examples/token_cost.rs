@@ -55,7 +55,7 @@ fn main() {
     };
     let cost = quickest(|| _ = black_box(permissions.may_read(black_box("/users/42/inbox"))));
     show("may a topic be read, by three patterns", cost);
-    println!("{:<44} {:>10}", "a grant, bytes without its permissions", size_of::<Grant>());
+    println!("{:<44} {:>10}", "a grant, bytes without its scope", size_of::<Grant>());
     println!("{:<44} {:>10}", "these permissions, bytes", permissions.bytes());
 }
 

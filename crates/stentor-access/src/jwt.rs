@@ -5,15 +5,14 @@
 //! token may cost is bounded before that: its length, how many keys are tried, how deep it is.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::claims::{self, Claims, Header};
+use crate::grant::{Grant, Scope};
 use crate::key::{Key, Material};
-use crate::keys::{Grant, KeyId, clean};
-use crate::permissions::Permissions;
+use crate::keys::{KeyId, Known, clean};
 use crate::refused::Refused;
 use crate::settings::{Algorithm, Jwt};
 
@@ -76,7 +75,7 @@ impl Issuers {
     /// # Errors
     ///
     /// Why it does not.
-    pub(crate) fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+    pub(crate) fn verify(&self, token: &str, now_unix_s: u64) -> Result<Known, Why> {
         let malformed = |detail: &str| Why::new(Refused::Malformed, detail.to_owned());
         let parts = token.rsplit_once('.').and_then(|(signed, signature)| {
             let (header, claims) = signed.split_once('.')?;
@@ -165,7 +164,7 @@ impl Issuers {
     }
 
     /// What is granted by claims that `key` has signed.
-    fn grant(&self, key: &Key, claims: Claims<'_>, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+    fn grant(&self, key: &Key, claims: Claims<'_>, now_unix_s: u64) -> Result<Known, Why> {
         let Jwt { audience, issuer, leeway_s, require_exp, .. } = &self.settings;
         let why = |refused, detail: String| Err(Why::new(refused, detail));
         let holder = clean(claims.sub.as_deref().unwrap_or("-"));
@@ -203,13 +202,8 @@ impl Issuers {
             let detail = format!("it is good in {} s; it is of '{holder}'", nbf - now_unix_s);
             return why(Refused::NotYetValid, detail);
         }
-        let permissions: Permissions = claims.permissions.unwrap_or_default();
-        Ok(Arc::new(Grant {
-            permissions: Arc::new(permissions),
-            expires_unix_s,
-            holder: holder.into(),
-            key: key.id,
-        }))
+        let scope = Scope::new(key.id, &claims.permissions.unwrap_or_default());
+        Ok(Known { grant: Grant { scope, expires_unix_s }, holder })
     }
 }
 

@@ -6,70 +6,50 @@
 //! key is still there.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::TOKEN_BYTES_MAX;
+use crate::grant::{Grant, Scope};
 use crate::jwt::{Issuers, Why};
-use crate::permissions::Permissions;
 use crate::refused::Refused;
 use crate::secret::{self, StaticToken};
 
-/// What a good token grants.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grant {
-    /// What it allows.
-    pub permissions: Arc<Permissions>,
-    /// From when on it is not good any more, in seconds since 1970, leeway included.
-    pub expires_unix_s: Option<u64>,
-    /// Who holds it, for the log: the name of a static token, or `sub`, without anything that does
-    /// not belong in a line, and not long.
-    pub holder: Arc<str>,
-    /// The key that says so. When it is gone ([`Keys::has`]), so is the grant.
-    pub key: KeyId,
-}
-
-impl Grant {
-    /// Whether its time is over.
-    #[must_use]
-    pub fn has_expired(&self, now_unix_s: u64) -> bool {
-        self.expires_unix_s.is_some_and(|expires| now_unix_s >= expires)
-    }
-}
-
 /// A key, or a static token, as it is configured: the beginning of a hash over all of it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyId(u64);
 
 /// Which tokens are good.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    generation: u64,
     /// By the beginning of the secret's hash.
     statics: HashMap<[u8; 8], Static>,
     issuers: Arc<Issuers>,
-    ids: HashSet<KeyId>,
+    ids: HashSet<KeyId, BuildHasherDefault<ItsOwnHash>>,
+}
+
+/// A good token: what it grants, and who holds it, for the log: the name of a static token, or
+/// `sub`, without anything that does not belong in a line, and not long.
+pub(crate) struct Known {
+    pub(crate) grant: Grant,
+    pub(crate) holder: String,
 }
 
 #[derive(Clone, Debug)]
 struct Static {
     sha256: [u8; 32],
-    grant: Arc<Grant>,
+    grant: Grant,
+    holder: String,
 }
 
 impl Keys {
     /// No token is good.
     #[must_use]
     pub fn none() -> Keys {
-        Keys {
-            generation: next_generation(),
-            statics: HashMap::new(),
-            issuers: Arc::default(),
-            ids: HashSet::new(),
-        }
+        Keys { statics: HashMap::new(), issuers: Arc::default(), ids: HashSet::default() }
     }
 
     pub(crate) fn new(tokens: &[StaticToken], issuers: Issuers) -> Result<Keys, String> {
@@ -79,14 +59,12 @@ impl Keys {
         for token in tokens {
             let id = KeyId::of_static(token);
             let grant = Grant {
-                permissions: Arc::new(token.permissions.clone()),
+                scope: Scope::new(id, &token.permissions),
                 expires_unix_s: token.expires_unix_s,
-                holder: clean(&token.name).into(),
-                key: id,
             };
-            let entry = Static { sha256: token.sha256, grant: Arc::new(grant) };
+            let entry = Static { sha256: token.sha256, grant, holder: clean(&token.name) };
             if let Some(other) = keys.statics.insert(beginning(&token.sha256), entry) {
-                let other = &other.grant.holder;
+                let other = &other.holder;
                 return Err(format!("The tokens '{other}' and '{}' are the same.", token.name));
             }
             keys.ids.insert(id);
@@ -100,12 +78,6 @@ impl Keys {
         self.ids.is_empty()
     }
 
-    /// A number that no other keys of this process have.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// Whether a key is among them.
     #[must_use]
     pub fn has(&self, key: KeyId) -> bool {
@@ -117,8 +89,14 @@ impl Keys {
     /// # Errors
     ///
     /// Why it is not good.
-    pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Refused> {
-        self.examine(token, now_unix_s).map_err(|why| why.refused)
+    pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Grant, Refused> {
+        self.examine(token, now_unix_s).map(|known| known.grant).map_err(|why| why.refused)
+    }
+
+    /// Who holds a token that is good, as a line of the log may have it.
+    #[must_use]
+    pub fn holder(&self, token: &str, now_unix_s: u64) -> Option<String> {
+        self.examine(token, now_unix_s).ok().map(|known| known.holder)
     }
 
     /// What [`Keys::verify`] takes for a token, in nanoseconds, rather more than less. The token
@@ -138,7 +116,7 @@ impl Keys {
         Some(format!("{}: {detail}", refused.name()))
     }
 
-    fn examine(&self, token: &str, now_unix_s: u64) -> Result<Arc<Grant>, Why> {
+    fn examine(&self, token: &str, now_unix_s: u64) -> Result<Known, Why> {
         if token.len() > TOKEN_BYTES_MAX {
             let detail = format!("it has {} bytes, of {TOKEN_BYTES_MAX} at most", token.len());
             return Err(Why { refused: Refused::TooLarge, detail });
@@ -159,10 +137,10 @@ impl Keys {
         let held = self.statics.get(&beginning(&sha256)).ok_or_else(unknown)?;
         verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| unknown())?;
         if held.grant.has_expired(now_unix_s) {
-            let detail = format!("the time of '{}' is over", held.grant.holder);
+            let detail = format!("the time of '{}' is over", held.holder);
             return Err(Why { refused: Refused::Expired, detail });
         }
-        Ok(Arc::clone(&held.grant))
+        Ok(Known { grant: held.grant.clone(), holder: held.holder.clone() })
     }
 }
 
@@ -213,9 +191,20 @@ pub(crate) fn clean(name: &str) -> String {
     plain.take(HOLDER_CHARS_MAX).collect()
 }
 
-fn next_generation() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// The number of a key is a hash already.
+#[derive(Clone, Default)]
+struct ItsOwnHash(u64);
+
+impl Hasher for ItsOwnHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
 }
 
 /// What the log has room for: an address of mail, a UUID, a URN.
@@ -228,6 +217,7 @@ const HASH_COST: usize = 2_000;
 mod tests {
     use super::*;
     use crate::patterns::Patterns;
+    use crate::permissions::Permissions;
     use crate::secret::Secret;
     use crate::settings::{Settings, load};
 
@@ -252,9 +242,11 @@ mod tests {
         token.expires_unix_s = Some(NOW + 1);
         let keys = keys(&[token]);
         let grant = keys.verify(secret.as_str(), NOW).unwrap();
-        assert_eq!((&*grant.holder, grant.expires_unix_s), ("one", Some(NOW + 1)));
-        assert!(grant.permissions.may_read("/a/b") && !grant.permissions.may_publish("/a/b"));
-        assert!(keys.has(grant.key) && !Keys::none().has(grant.key));
+        assert_eq!(keys.holder(secret.as_str(), NOW).as_deref(), Some("one"));
+        assert_eq!(keys.holder(other.as_str(), NOW), None);
+        assert_eq!(grant.expires_unix_s, Some(NOW + 1));
+        assert!(grant.scope.may_read("/a/b") && !grant.scope.may_publish("/a/b"));
+        assert!(keys.has(grant.scope.key()) && !Keys::none().has(grant.scope.key()));
         assert!(!keys.is_empty() && Keys::none().is_empty());
         assert_eq!(keys.verify(secret.as_str(), NOW + 1), Err(Refused::Expired));
         assert_eq!(
@@ -271,7 +263,8 @@ mod tests {
     fn what_has_changed_is_another_key() {
         let secret = Secret::make().unwrap();
         let first = token(&secret, "one");
-        let id = keys(std::slice::from_ref(&first)).verify(secret.as_str(), NOW).unwrap().key;
+        let id =
+            keys(std::slice::from_ref(&first)).verify(secret.as_str(), NOW).unwrap().scope.key();
         let has = |change: fn(&mut StaticToken)| {
             let mut changed = first.clone();
             change(&mut changed);

@@ -2,24 +2,25 @@
 //!
 //! A token is a secret that was made for one holder ([`StaticToken`]), or a JSON Web Token that
 //! somebody with one of the configured keys has signed. [`Keys`] turn it into a [`Grant`], or
-//! refuse it; a [`Grant`]'s [`Permissions`] say which topics it covers. What a request or a stream
-//! needs is asked of the permissions alone: they are small, they can be compared, and whoever holds
-//! many connections keeps each of them once.
+//! refuse it; [`Permissions`] say which topics it covers. What a request or a stream
+//! needs is asked of its [`Scope`] alone: that is small, it can be compared, and whoever holds many
+//! connections keeps each of them once.
 //!
 //! Nothing here knows of connections, and nothing reads the clock: `now_unix_s` is a parameter.
 //! Only [`JwksThread`] does anything by itself; it fetches the keys of an issuer over HTTP.
 //!
 //! ```text
-//!   Settings --load--> Keys --verify(token, now)--> Grant { permissions, expires, holder, key }
-//!                       |                            |
-//!   JwksThread --Jwks---+   Cache: token -> Grant    permissions.may_read(topic), coverage(filter)
+//!   Settings --load--> Keys --verify(token, now)--> Grant { scope, expires }
+//!                       |                                       |
+//!   JwksThread --Jwks---+   Cache: token -> Grant    scope.may_read(topic), coverage(filter)
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | `patterns` | [`Patterns`]: a list of patterns, what it covers of a filter |
+//! | `patterns` | [`Patterns`], [`PatternsRef`]: a list of patterns, what it covers of a filter |
 //! | `permissions` | [`Permissions`], [`Coverage`]; the claims that become them |
-//! | `keys` | [`Keys`], [`Grant`], [`KeyId`]: which tokens are good |
+//! | `grant` | [`Grant`], [`Scope`]: what a good token grants, in few bytes |
+//! | `keys` | [`Keys`], [`KeyId`]: which tokens are good |
 //! | `jwt`, `claims`, `key` | tokens that others sign: how they are read, and by what verified |
 //! | `jwks` | [`Jwks`]: the keys of an issuer |
 //! | `fetch` | [`JwksThread`], which fetches them |
@@ -36,6 +37,7 @@ mod claims;
 mod fetch;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod grant;
 mod jwks;
 mod jwt;
 mod key;
@@ -51,9 +53,10 @@ mod settings;
 
 pub use cache::Cache;
 pub use fetch::{Fetching, JwksThread, fetch_once};
+pub use grant::{Grant, Scope};
 pub use jwks::{JWKS_BYTES_MAX, Jwks};
-pub use keys::{Grant, KeyId, Keys};
-pub use patterns::{Coverage, PATTERNS_MAX, Patterns};
+pub use keys::{KeyId, Keys};
+pub use patterns::{Coverage, PATTERNS_MAX, Patterns, PatternsRef};
 pub use permissions::Permissions;
 pub use refused::Refused;
 pub use secret::{Secret, StaticToken};

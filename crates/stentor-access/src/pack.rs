@@ -1,27 +1,12 @@
 //! Grants as bytes, so that another process can go on with those whom they let in. Tokens are not
 //! among them: what was verified need not be again, as long as its key is there.
 
-use std::sync::Arc;
-
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
-use stentor_wire::packed;
 
-use crate::keys::{Grant, KeyId};
+use crate::grant::{Grant, Scope};
+use crate::keys::KeyId;
 use crate::patterns::Patterns;
 use crate::permissions::Permissions;
-
-packed!(struct Permissions { publish, read });
-
-impl Packed for Patterns {
-    fn pack(&self, out: &mut Packer) {
-        self.iter().map(str::to_owned).collect::<Vec<_>>().pack(out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Patterns> {
-        let texts = Vec::<String>::unpack(input)?;
-        Patterns::parse(texts.iter().map(String::as_str)).map_err(|_| NO_PATTERNS)
-    }
-}
 
 impl Packed for KeyId {
     fn pack(&self, out: &mut Packer) {
@@ -35,20 +20,23 @@ impl Packed for KeyId {
 
 impl Packed for Grant {
     fn pack(&self, out: &mut Packer) {
-        let Grant { permissions, expires_unix_s, holder, key } = self;
-        permissions.pack(out);
+        let Grant { scope, expires_unix_s } = self;
+        scope.key().pack(out);
+        for list in [scope.publish(), scope.read()] {
+            list.iter().map(str::to_owned).collect::<Vec<_>>().pack(out);
+        }
         expires_unix_s.pack(out);
-        (**holder).to_owned().pack(out);
-        key.pack(out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Grant> {
-        Ok(Grant {
-            permissions: Arc::new(Permissions::unpack(input)?),
-            expires_unix_s: Option::unpack(input)?,
-            holder: String::unpack(input)?.into(),
-            key: KeyId::unpack(input)?,
-        })
+        let key = KeyId::unpack(input)?;
+        let mut list = || {
+            let texts = Vec::<String>::unpack(input)?;
+            Patterns::parse(texts.iter().map(String::as_str)).map_err(|_| NO_PATTERNS)
+        };
+        let permissions = Permissions { publish: list()?, read: list()? };
+        let scope = Scope::new(key, &permissions);
+        Ok(Grant { scope, expires_unix_s: Option::unpack(input)? })
     }
 }
 
@@ -62,15 +50,10 @@ mod tests {
     fn grants_come_back_as_they_were() {
         let patterns = |texts: &[&str]| Patterns::parse(texts.iter().copied()).unwrap();
         for expires_unix_s in [None, Some(0), Some(u64::MAX)] {
-            let grant = Grant {
-                permissions: Arc::new(Permissions {
-                    publish: patterns(&["/a/*"]),
-                    read: patterns(&["/b/**", "/c"]),
-                }),
-                expires_unix_s,
-                holder: "somebody".into(),
-                key: KeyId::from_number(7),
-            };
+            let permissions =
+                Permissions { publish: patterns(&["/a/*"]), read: patterns(&["/b/**", "/c"]) };
+            let scope = Scope::new(KeyId::from_number(7), &permissions);
+            let grant = Grant { scope, expires_unix_s };
             let mut out = Packer::new(0);
             grant.pack(&mut out);
             let bytes = out.into_bytes();

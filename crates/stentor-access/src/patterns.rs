@@ -10,6 +10,7 @@
 //! A list is one string, with a line for each pattern: a token's permissions are kept for as long
 //! as somebody uses them, and most hold one pattern or two. It is sorted, and what others of the
 //! list already mean is left out, so that lists written differently are equal if they are the same.
+//! The string may be a part of another one ([`PatternsRef`]), as in what tokens grant.
 //! Nothing costs more than the list is long: no match tries again, and there is no recursion.
 
 use std::fmt;
@@ -20,6 +21,10 @@ use stentor_wire::target::TOPIC_BYTES_MAX;
 /// Patterns of which each means topics; together they mean all of these.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Patterns(Box<str>);
+
+/// The same, kept elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PatternsRef<'a>(&'a str);
 
 /// How much of what a subscription means is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,27 +84,74 @@ impl Patterns {
         Patterns(texts.join("\n").into())
     }
 
+    /// The same list, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> PatternsRef<'_> {
+        PatternsRef(&self.0)
+    }
+
     /// Whether there is no pattern.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.borrowed().is_empty()
     }
 
     /// The patterns, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.borrowed().iter()
+    }
+
+    /// Whether `topic` is one of those meant.
+    #[must_use]
+    pub fn matches(&self, topic: &str) -> bool {
+        self.borrowed().matches(topic)
+    }
+
+    /// How much of `filter` is meant.
+    #[must_use]
+    pub fn coverage(&self, filter: &Filter) -> Coverage {
+        self.borrowed().coverage(filter)
+    }
+
+    /// What it keeps on the heap, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.borrowed().bytes()
+    }
+}
+
+impl<'a> PatternsRef<'a> {
+    /// Takes the text of what was a list once; it is not checked again.
+    pub(crate) fn of_list(text: &'a str) -> PatternsRef<'a> {
+        PatternsRef(text)
+    }
+
+    /// The lines of the list.
+    pub(crate) fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// Whether there is no pattern.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The patterns, in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a str> {
         // A topic has no control characters, so a line is a pattern.
         self.0.split('\n').filter(|text| !text.is_empty())
     }
 
     /// Whether `topic` is one of those meant.
     #[must_use]
-    pub fn matches(&self, topic: &str) -> bool {
+    pub fn matches(self, topic: &str) -> bool {
         self.patterns().any(|pattern| pattern.matches(topic))
     }
 
     /// How much of `filter` is meant.
     #[must_use]
-    pub fn coverage(&self, filter: &Filter) -> Coverage {
+    pub fn coverage(self, filter: &Filter) -> Coverage {
         match filter {
             Filter::Topic(name) if self.matches(name) => Coverage::Whole,
             Filter::Topic(_) => Coverage::Nothing,
@@ -116,18 +168,24 @@ impl Patterns {
         }
     }
 
-    /// What it keeps on the heap, in bytes.
+    /// Its length.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn bytes(self) -> usize {
         self.0.len()
     }
 
-    fn patterns(&self) -> impl Iterator<Item = PatternRef<'_>> {
+    fn patterns(self) -> impl Iterator<Item = PatternRef<'a>> {
         self.iter().map(PatternRef::of_pattern)
     }
 }
 
 impl fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.borrowed().fmt(f)
+    }
+}
+
+impl fmt::Debug for PatternsRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

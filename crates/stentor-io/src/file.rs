@@ -215,12 +215,19 @@ impl Directory {
         Err(Errno::AGAIN.into())
     }
 
-    /// The names in a directory beneath; "" is the directory itself. At most `names_max` are
-    /// looked at. Those that are not UTF-8 are left out: no path can name them.
+    /// The names in a directory beneath that `is_wanted`; "" is the directory itself. At most
+    /// `names_max` are returned, and five times as many looked at. Those that are not UTF-8
+    /// are left out: no path can name them.
     ///
     /// # Errors
     /// As [`Directory::find`]; `NotADirectory` also if it is something else.
-    pub fn list(&self, path: &str, symlinks: Symlinks, names_max: usize) -> io::Result<Listing> {
+    pub fn list(
+        &self,
+        path: &str,
+        symlinks: Symlinks,
+        names_max: usize,
+        is_wanted: impl Fn(&Listed) -> bool,
+    ) -> io::Result<Listing> {
         let (directory, _) = self.resolve(path, READ | IS_DIRECTORY, symlinks).map_err(refusal)?;
         let mut listing = Listing::default();
         let mut looked_at = 0;
@@ -232,15 +239,17 @@ impl Directory {
             if name == c"." || name == c".." {
                 continue;
             }
-            if looked_at == names_max {
+            // What has gone meanwhile is left out, too.
+            let listed = self.look_at(directory.as_fd(), path, name, symlinks);
+            let wanted = listed.filter(&is_wanted);
+            if looked_at == LOOKED_AT * names_max
+                || wanted.is_some() && listing.names.len() == names_max
+            {
                 listing.more = true;
                 break;
             }
             looked_at += 1;
-            // What has gone meanwhile is left out, too.
-            if let Some(listed) = self.look_at(directory.as_fd(), path, name, symlinks) {
-                listing.names.push(listed);
-            }
+            listing.names.extend(wanted);
         }
         Ok(listing)
     }
@@ -445,6 +454,9 @@ const F_SETSIG: libc::c_int = 10;
 /// How often a place that changes while it is looked at is looked at again. Who wins so often
 /// against a system call of some microseconds does nothing else.
 const TRIES: usize = 32;
+
+/// So many entries of a directory are looked at for one that is listed: most are.
+const LOOKED_AT: usize = 5;
 
 /// Directory entries are read by so many bytes: at least a hundred of the longest names.
 const LIST_BYTES: usize = 32 * 1024;

@@ -19,8 +19,7 @@ pub(crate) mod sight;
 use crate::config::{Cors, Settings};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
-use std::sync::Arc;
-use stentor_access::{Coverage, Grant, Keys, Permissions, Refused};
+use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
@@ -139,7 +138,7 @@ pub(crate) enum Bearer {
     Bad(Refused),
     /// It is.
     Good {
-        grant: Arc<Grant>,
+        grant: Grant,
         /// It came as a cookie, which browsers send on behalf of any page.
         by_cookie: bool,
     },
@@ -155,13 +154,13 @@ pub(crate) enum Author {
     /// Whoever comes in where that takes no token.
     #[default]
     Anyone,
-    /// Who has this one.
-    Holder(Arc<Grant>),
+    /// Who has this token; and the page that sent it, if one did.
+    Holder(Grant, Option<Box<[u8]>>),
     /// Who writes to the guestbook.
     Guest,
 }
 
-packed!(enum Author { 0 => Anyone, 1 => Holder(grant), 2 => Guest });
+packed!(enum Author { 0 => Anyone, 1 => Holder(grant, origin), 2 => Guest });
 
 /// Why something is refused: the answer, and what a client is told to do about it.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +186,7 @@ pub(crate) enum Why {
 #[derive(Debug, Default)]
 pub(crate) struct Sight {
     /// The token that it takes; `None` if it takes none.
-    pub(crate) grant: Option<Arc<Grant>>,
+    pub(crate) grant: Option<Grant>,
     /// Of these nothing may be seen.
     pub(crate) none: Vec<Filter>,
     /// Of these something may not be seen.
@@ -223,17 +222,17 @@ impl Visitor<'_> {
                 };
                 // On the control listener what a token says is enough.
                 let by_rule = listener.publishes || rules.takes_tokens_for(topic);
-                let may = by_rule && grant.permissions.may_publish(topic);
+                let may = by_rule && grant.scope.may_publish(topic);
                 if may { Ok(()) } else { Err(NOT_FOR_PUBLISHING.because(Why::NotCovered)) }
             }
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
-                self.may_read(|permissions| permissions.may_read(topic))
+                self.may_read(|allowed| allowed.matches(topic))
             }
             Act::Fetch(name) if self.asks_for_token() && settings.is_private_name(name) => {
                 match self.bearer {
                     // What was judged was a value. Since it is gone a file may have its name.
                     Bearer::Judged => Err(NO_TOKEN.because(Why::NoToken)),
-                    _ => self.may_read(|permissions| permissions.may_read(name)),
+                    _ => self.may_read(|allowed| allowed.matches(name)),
                 }
             }
             Act::Sign(request) if !listener.is_own_page(settings, request) => {
@@ -274,12 +273,12 @@ impl Visitor<'_> {
         if !rules.has_private() || !self.asks_for_token() || filters.is_empty() {
             return Ok(sight);
         }
-        let permissions = self.permissions();
-        let (mut by_anyone, mut by_holder) = (rules.compare(None), rules.compare(permissions));
+        let allowed = self.allowed();
+        let (mut by_anyone, mut by_holder) = (rules.compare(None), rules.compare(allowed));
         let mut needs = false;
         filters.retain(|filter| {
             let open = by_anyone.coverage(filter);
-            let coverage = match permissions {
+            let coverage = match allowed {
                 Some(_) if open != Coverage::Whole => by_holder.coverage(filter),
                 _ => open,
             };
@@ -312,22 +311,23 @@ impl Visitor<'_> {
     }
 
     /// The token that came with the request, if it is good.
-    pub(crate) fn grant(&self) -> Option<&Arc<Grant>> {
+    pub(crate) fn grant(&self) -> Option<&Grant> {
         match self.bearer {
             Bearer::Good { grant, .. } => Some(grant),
             Bearer::Nobody | Bearer::Bad(_) | Bearer::Judged => None,
         }
     }
 
-    fn permissions(&self) -> Option<&Permissions> {
-        self.grant().map(|grant| &*grant.permissions)
+    /// What it allows to read.
+    fn allowed(&self) -> Option<PatternsRef<'_>> {
+        self.grant().map(|grant| grant.scope.read())
     }
 
     /// Whether a token allows to read something that needs one.
-    fn may_read(&self, is_covered: impl Fn(&Permissions) -> bool) -> Result<(), Denied> {
+    fn may_read(&self, is_covered: impl Fn(PatternsRef<'_>) -> bool) -> Result<(), Denied> {
         match self.bearer {
             Bearer::Judged => Ok(()),
-            Bearer::Good { grant, .. } if is_covered(&grant.permissions) => Ok(()),
+            Bearer::Good { grant, .. } if is_covered(grant.scope.read()) => Ok(()),
             Bearer::Good { .. } => Err(NOT_FOR_READING.because(Why::NotCovered)),
             bearer => bearer.must_be_good(),
         }
@@ -349,7 +349,7 @@ impl Visitor<'_> {
         }
         match bearer {
             Bearer::Good { by_cookie: true, .. } if !is_listed => Err(COOKIE_ALONE.into()),
-            Bearer::Good { grant, .. } if grant.permissions.publish.is_empty() => {
+            Bearer::Good { grant, .. } if grant.scope.publish().is_empty() => {
                 Err(NOT_FOR_PUBLISHING.because(Why::NotCovered))
             }
             Bearer::Good { .. } => Ok(()),
@@ -360,18 +360,34 @@ impl Visitor<'_> {
 
 impl Author {
     /// Who asks with that.
-    pub(crate) fn of(visitor: Visitor<'_>) -> Author {
-        visitor.grant().map_or(Author::Anyone, |grant| Author::Holder(Arc::clone(grant)))
+    pub(crate) fn of(visitor: Visitor<'_>, request: &Request<'_>) -> Author {
+        let holder = |grant: &Grant| Author::Holder(grant.clone(), request.origin.map(Box::from));
+        visitor.grant().map_or(Author::Anyone, holder)
     }
 
-    /// What the token is worth by now.
-    pub(crate) fn bearer(&self, keys: &Keys, unix_s: u64) -> Bearer {
-        match self {
-            Author::Anyone | Author::Guest => Bearer::Nobody,
-            Author::Holder(grant) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
-            Author::Holder(grant) if !keys.has(grant.key) => Bearer::Bad(Refused::UnknownKey),
-            Author::Holder(grant) => Bearer::Good { grant: Arc::clone(grant), by_cookie: false },
-        }
+    /// Whether they may publish to this topic now, in the place of the visitor.
+    ///
+    /// # Errors
+    /// The answer to one who may not.
+    pub(crate) fn may_publish_to(
+        &self,
+        topic: &str,
+        visitor: Visitor<'_>,
+        (keys, unix_s): (&Keys, u64),
+    ) -> Result<(), Denied> {
+        let bearer = match self {
+            Author::Guest => return Ok(()),
+            Author::Anyone => Bearer::Nobody,
+            Author::Holder(_, Some(page)) if !visitor.settings.cors.lists(page) => {
+                return Err(PAGE.into());
+            }
+            Author::Holder(grant, _) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
+            Author::Holder(grant, _) if !keys.has(grant.scope.key()) => {
+                Bearer::Bad(Refused::UnknownKey)
+            }
+            Author::Holder(grant, _) => Bearer::Good { grant: grant.clone(), by_cookie: false },
+        };
+        Visitor { bearer: &bearer, ..visitor }.may(Act::PublishTo(topic))
     }
 }
 

@@ -522,7 +522,7 @@ impl Connection {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
-        let Some(bearer) = cx.bearer(self.role, &request, true) else {
+        let Some((bearer, token)) = cx.bearer(self.role, &request, true) else {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         };
@@ -532,7 +532,7 @@ impl Connection {
         let http10 = framing.version == Version::Http10;
         let ticket = self.next_ticket(peer);
         let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
-        x.bearer = bearer;
+        (x.bearer, x.token) = (bearer, token);
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
@@ -619,9 +619,9 @@ impl Connection {
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
                 let ticket = self.ticket(peer);
-                let bearer = cx.bearer(self.role, &request, false).unwrap_or_default();
+                let (bearer, token) = cx.bearer(self.role, &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
-                x.bearer = bearer;
+                (x.bearer, x.token) = (bearer, token);
                 route::answer(&mut x, &request)
             }
             Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, peer, persistence)),

@@ -28,6 +28,7 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -515,28 +516,29 @@ impl Context {
         Visitor { listener, settings: &self.settings, bearer }.may(act)
     }
 
-    /// What a request brings, as far as that matters for it. `None` if it takes longer to say than
-    /// this turn has room for, which only who `may_wait` is told.
-    pub(crate) fn bearer(
+    /// What a request brings, as far as that matters for it, and the token that says so. `None` if
+    /// it takes longer to say than this turn has room for, which only who `may_wait` is told.
+    pub(crate) fn bearer<'a>(
         &mut self,
         role: Role,
-        request: &Request<'_>,
+        request: &Request<'a>,
         may_wait: bool,
-    ) -> Option<Bearer> {
+    ) -> Option<(Bearer, Cow<'a, [u8]>)> {
         if !self.settings.asks_for_tokens() {
-            return Some(Bearer::Nobody);
+            return Some(NOBODY);
         }
         let cookie = self.settings.access.cookie.as_deref();
-        let Some(credential) = credential(request, cookie) else { return Some(Bearer::Nobody) };
+        let Some(credential) = credential(request, cookie) else { return Some(NOBODY) };
         if !needs_token(listener(role), &self.settings, request)
             || !counts(&credential, request, &self.settings)
         {
-            return Some(Bearer::Nobody);
+            return Some(NOBODY);
         }
         let by_cookie = credential.place == credentials::Place::Cookie;
         // What is no text is no token, and is refused as one that is none.
         let token = String::from_utf8_lossy(&credential.token);
-        self.verify(&token, Kind::Requests, may_wait, by_cookie)
+        let bearer = self.verify(&token, Kind::Requests, may_wait, by_cookie)?;
+        Some((bearer, credential.token))
     }
 
     /// What a token is worth. If it `may_wait` in a line, it may take another turn: then `None`.
@@ -613,6 +615,7 @@ impl Context {
             promised: &self.promised,
             ticket,
             bearer: Bearer::Nobody,
+            token: Cow::Borrowed(b""),
             keys: &self.keys,
             denials: &mut self.denials,
             settings: &self.settings,
@@ -669,6 +672,9 @@ const LINES: u8 = 3;
 
 /// What sending costs a turn, beside the bytes.
 const SEND_COST: usize = 256;
+
+/// Who brings no token.
+const NOBODY: (Bearer, Cow<'static, [u8]>) = (Bearer::Nobody, Cow::Borrowed(b""));
 
 /// What it costs to find a token that was verified before.
 const FOUND_COST: usize = 500;

@@ -18,6 +18,7 @@ use crate::response::Reply;
 use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use stentor_access::Keys;
@@ -110,6 +111,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) ticket: Ticket,
     /// What whoever asks has brought.
     pub(crate) bearer: Bearer,
+    /// The token itself, as long as its request is there.
+    pub(crate) token: Cow<'a, [u8]>,
     pub(crate) keys: &'a Keys,
     pub(crate) denials: &'a mut Denials,
     pub(crate) settings: &'a Settings,
@@ -161,8 +164,8 @@ impl Exchange<'_> {
         let rules = &self.settings.access.topics;
         if rules.has_private() {
             let visitor = self.visitor();
-            let permissions = visitor.grant().map(|grant| &*grant.permissions);
-            let cost = rules.cost_of_topic(permissions);
+            let allowed = visitor.grant().map(|grant| grant.scope.read());
+            let cost = rules.cost_of_topic(allowed);
             *self.reply.cost += cost;
             self.may(Act::See(topic))?;
             self.reply.shape.is_private |= self.visitor().is_private(topic);
@@ -181,8 +184,9 @@ impl Exchange<'_> {
 
     /// Refuses a request that is not allowed. It says the same whatever there is.
     pub(crate) fn deny(&mut self, denied: &Denied) -> Answer {
-        let holder = self.visitor().grant().map(|grant| Arc::clone(&grant.holder));
-        self.denials.note(self.reply.stats, denied.why, holder.as_deref(), self.now_ms);
+        let Exchange { keys, token, unix_s, .. } = self;
+        let holder = || keys.holder(&String::from_utf8_lossy(token), *unix_s);
+        self.denials.note(self.reply.stats, denied.why, holder, self.now_ms);
         let Denied { refusal: Refusal { status, reason }, .. } = *denied;
         let fields = denied.fields();
         self.reply.refuse_with(status, fields.as_bytes(), reason);

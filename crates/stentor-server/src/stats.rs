@@ -7,6 +7,7 @@ use crate::answers::RequestKind;
 use crate::config::Lookup;
 use serde::ser::{SerializeMap, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
+use stentor_access::Refused;
 use stentor_hub::OwnFields;
 use stentor_io::Counter;
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
@@ -145,6 +146,45 @@ impl serde::Serialize for HeadTotals {
     }
 }
 
+/// Requests refused since their token is not good, by why, each at the place of its number.
+#[derive(Debug, Default)]
+pub(crate) struct BadTokens([Counter; Refused::ALL.len()]);
+
+impl BadTokens {
+    /// Where one kind is counted.
+    pub(crate) fn of(&self, refused: Refused) -> &Counter {
+        &self.0[refused.index()]
+    }
+
+    /// The kinds by their names.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Counter)> {
+        Refused::ALL.into_iter().map(Refused::name).zip(&self.0)
+    }
+}
+
+/// The sum of them at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BadTokenTotals([u64; Refused::ALL.len()]);
+
+impl BadTokenTotals {
+    fn add(&mut self, tokens: &BadTokens) {
+        for (total, counter) in self.0.iter_mut().zip(&tokens.0) {
+            *total = total.wrapping_add(counter.value());
+        }
+    }
+
+    /// The kinds by their names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refused::ALL.into_iter().map(Refused::name).zip(self.0)
+    }
+}
+
+impl serde::Serialize for BadTokenTotals {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.named())
+    }
+}
+
 /// What one worker counts of a route that answers several values.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -272,6 +312,8 @@ macro_rules! stats {
             pub(crate) requests_by_kind: [Histogram; RequestKind::ALL.len()],
             /// Bytes of response heads.
             pub(crate) heads: Heads,
+            /// Requests refused since their token is not good.
+            pub(crate) refused_tokens: BadTokens,
             /// Look-ups by route.
             pub(crate) routes: Routes,
         }
@@ -282,7 +324,9 @@ macro_rules! stats {
                 let heads = HeadPart::ALL.into_iter().zip(&self.heads.0);
                 let heads = heads.map(|(part, bytes)| (format!("heads.{}", part.name()), bytes));
                 let all = vec![$((stringify!($name).to_owned(), &self.$name),)*];
-                all.into_iter().chain(heads).collect()
+                let tokens = self.refused_tokens.named();
+                let tokens = tokens.map(|(name, count)| (format!("refused_tokens.{name}"), count));
+                all.into_iter().chain(heads).chain(tokens).collect()
             }
         }
 
@@ -292,6 +336,8 @@ macro_rules! stats {
             $($(#[doc = $doc])+ pub(crate) $name: u64,)+
             /// Bytes of response heads.
             pub(crate) bytes_heads: u64,
+            /// Requests refused since their token is not good, by why.
+            pub(crate) refused_tokens: BadTokenTotals,
             #[serde(skip)]
             pub(crate) fan_outs: Times,
             #[serde(skip)]
@@ -313,6 +359,7 @@ macro_rules! stats {
                         times.add(histogram);
                     }
                     totals.heads.add(&worker.heads);
+                    totals.refused_tokens.add(&worker.refused_tokens);
                 }
                 totals.bytes_heads = totals.heads.sum();
                 totals
@@ -501,18 +548,12 @@ stats! {
     refused_policy,
     /// Requests refused for want of a token.
     refused_no_token,
-    /// Requests refused since their token is not good.
-    refused_bad_token,
-    /// Requests refused since the time of their token is over.
-    refused_expired,
     /// Requests refused since their token does not allow what they ask.
     refused_not_covered,
     /// Streams and held requests ended since their token had.
     readers_expired,
     /// Connections that read by a token.
     readers_by_token,
-    /// Different sets of permissions that they have.
-    permission_sets,
     /// Tokens verified, and not remembered from before.
     tokens_verified,
     /// Connections ended in the middle of a request or an answer because a deadline passed.

@@ -238,7 +238,6 @@ impl Worker {
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
         stats.readers_by_token.set(passes.count() as u64);
-        stats.permission_sets.set(passes.sets() as u64);
         stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
         stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
         stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);

@@ -5,7 +5,9 @@ use std::io::{IsTerminal, Read, Write as _, stderr, stdin};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use stentor_access::{Grant, Patterns, Permissions, Secret, StaticToken, fetch_once, load};
+use stentor_access::{
+    Grant, Patterns, PatternsRef, Permissions, Secret, StaticToken, fetch_once, load,
+};
 use stentor_server::config::{Settings, date_of, parse_moment, parse_period_s, token_table};
 use stentor_server::unix_s;
 
@@ -137,7 +139,10 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
     let loaded = load(&settings.tokens, &fetched).map_err(usage)?;
     let now = unix_s();
     match loaded.keys.verify(token, now) {
-        Ok(grant) => crate::print(&summary(&grant, now)),
+        Ok(grant) => {
+            let holder = loaded.keys.holder(token, now).unwrap_or_default();
+            crate::print(&summary(&grant, holder, now))
+        }
         Err(refused) => {
             let why = loaded.keys.why(token, now).unwrap_or_else(|| refused.to_string());
             Err(Failure::Failed(format!("refused: {why}")))
@@ -145,19 +150,19 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
     }
 }
 
-fn summary(grant: &Grant, now_unix_s: u64) -> String {
+fn summary(grant: &Grant, holder: String, now_unix_s: u64) -> String {
     let mut text = String::from("good\n");
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {name:<8} {value}");
     };
-    let list = |patterns: &Patterns| match patterns.is_empty() {
+    let list = |patterns: PatternsRef<'_>| match patterns.is_empty() {
         true => "nothing".to_owned(),
         false => patterns.iter().collect::<Vec<_>>().join(", "),
     };
-    line("holder", grant.holder.to_string());
-    line("publish", list(&grant.permissions.publish));
-    line("read", list(&grant.permissions.read));
+    line("holder", holder);
+    line("publish", list(grant.scope.publish()));
+    line("read", list(grant.scope.read()));
     line(
         "expires",
         match grant.expires_unix_s {

@@ -99,6 +99,24 @@ fn a_new_key_is_good_when_its_document_was_fetched_and_an_old_one_is_gone() {
     assert_eq!(thread.states()[0].keys, Some(1));
 }
 
+/// An answer that is on its way may be older than what somebody has just missed.
+#[test]
+fn what_is_asked_for_during_a_fetch_is_fetched_behind_it() {
+    let signer = Signer::new(Algorithm::Es256);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/keys", listener.local_addr().unwrap()).parse().unwrap();
+    let (thread, changes) = fetching(&url, |jwt| jwt.jwks_refresh_s = 3_600);
+    let (mut socket, _) = listener.accept().unwrap();
+    head(&mut socket);
+    thread.refresh();
+    socket.write_all(ok(&document(&signer, "1")).as_bytes()).unwrap();
+    drop(socket);
+    changes.recv_timeout(PATIENCE).unwrap();
+    let (asked, told) = channel();
+    thread::spawn(move || asked.send(listener.accept()));
+    assert!(told.recv_timeout(PATIENCE).is_ok(), "what was asked for is forgotten");
+}
+
 #[test]
 fn the_last_good_document_stays_whatever_the_host_answers() {
     let signer = Signer::new(Algorithm::EdDsa);

@@ -354,7 +354,7 @@ fn a_directory_is_listed() {
     symlink("../../secret", at("sub/out")).unwrap();
     symlink("nothing", at("sub/dangling")).unwrap();
     let listed = |path: &str, symlinks| {
-        let listing = directory.list(path, symlinks, 100).unwrap();
+        let listing = directory.list(path, symlinks, 100, |_| true).unwrap();
         assert!(!listing.more);
         let mut names = listing.names;
         names.sort_by(|a, b| a.name.cmp(&b.name));
@@ -384,7 +384,7 @@ fn a_directory_is_listed() {
         ("x", ErrorKind::NotFound),
         ("..", ErrorKind::NotFound),
     ] {
-        let error = directory.list(path, Symlinks::Followed, 100).unwrap_err();
+        let error = directory.list(path, Symlinks::Followed, 100, |_| true).unwrap_err();
         assert_eq!(error.kind(), kind, "{path}");
     }
 }
@@ -397,11 +397,20 @@ fn a_long_listing_is_cut() {
         disk::write(scratch.join(format!("{i}-{}", "x".repeat(200))), "").unwrap();
     }
     for (names_max, expected, more) in [(0, 0, true), (299, 299, true), (300, 300, false)] {
-        let listing = directory.list("", Symlinks::Refused, names_max).unwrap();
+        let listing = directory.list("", Symlinks::Refused, names_max, |_| true).unwrap();
         assert_eq!((listing.names.len(), listing.more), (expected, more));
     }
-    let mut names = directory.list("", Symlinks::Refused, 1000).unwrap().names;
+    let mut names = directory.list("", Symlinks::Refused, 1000, |_| true).unwrap().names;
     names.sort_by(|a, b| a.name.cmp(&b.name));
     names.dedup_by(|a, b| a.name == b.name);
     assert_eq!(names.len(), 300);
+    // What is not wanted takes no place from what is, as far as it is looked at.
+    let even = |listed: &Listed| listed.name.split('-').next().unwrap().ends_with(['0', '4', '8']);
+    for (names_max, expected, more) in [(90, 90, false), (89, 89, true), (60, 60, true)] {
+        let listing = directory.list("", Symlinks::Refused, names_max, even).unwrap();
+        assert_eq!((listing.names.len(), listing.more), (expected, more), "{names_max}");
+        assert!(listing.names.iter().all(even));
+    }
+    let listing = directory.list("", Symlinks::Refused, 59, |_| false).unwrap();
+    assert!(listing.names.is_empty() && listing.more);
 }

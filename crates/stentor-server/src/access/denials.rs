@@ -8,7 +8,7 @@ use super::{Denied, Why};
 use crate::limits::PAUSE_LOG_MS;
 use crate::stats::Stats;
 use std::borrow::Cow;
-use stentor_access::{Keys, Refused};
+use stentor_access::Keys;
 use stentor_io::Counter;
 
 /// What a worker has refused since it last said so.
@@ -20,11 +20,18 @@ pub(crate) struct Denials {
 
 impl Denials {
     /// Takes note of a refusal. Those for which no token came are counted only: whoever looks
-    /// around makes them.
-    pub(crate) fn note(&mut self, stats: &Stats, why: Why, holder: Option<&str>, now_ms: u64) {
+    /// around makes them. Who holds the token is asked only if the log is to have a line.
+    pub(crate) fn note(
+        &mut self,
+        stats: &Stats,
+        why: Why,
+        holder: impl FnOnce() -> Option<String>,
+        now_ms: u64,
+    ) {
         counter(stats, why).add(1);
         if why == Why::NotCovered && self.is_due(now_ms) {
-            let (holder, since) = (holder.unwrap_or("somebody"), self.take());
+            let holder = holder().unwrap_or_else(|| "somebody".to_owned());
+            let since = self.take();
             tracing::warn!(
                 "refused: the token of {holder} does not allow what it was sent for ({since} \
                  refused since the last such line)"
@@ -60,8 +67,7 @@ fn counter(stats: &Stats, why: Why) -> &Counter {
     match why {
         Why::Policy => &stats.refused_policy,
         Why::NoToken => &stats.refused_no_token,
-        Why::BadToken(Refused::Expired) => &stats.refused_expired,
-        Why::BadToken(_) => &stats.refused_bad_token,
+        Why::BadToken(refused) => stats.refused_tokens.of(refused),
         Why::NotCovered => &stats.refused_not_covered,
     }
 }
@@ -90,6 +96,7 @@ impl Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_access::Refused;
     use stentor_wire::status::{Refusal, Status};
 
     #[test]
@@ -101,6 +108,39 @@ mod tests {
             assert!(fields.is_ascii() && fields.matches('"').count() == 6, "{fields}");
             assert!(!fields.contains('\\'), "{fields}");
         }
+    }
+
+    /// Each kind of refusal is counted once, and by itself.
+    #[test]
+    fn refusals_are_counted_by_kind() {
+        let bad = Refused::ALL.into_iter().map(Why::BadToken);
+        let kinds: Vec<Why> = bad.chain([Why::Policy, Why::NoToken, Why::NotCovered]).collect();
+        let (stats, mut denials) = (Stats::default(), Denials::default());
+        for (times, &why) in kinds.iter().enumerate() {
+            (0..=times).for_each(|_| denials.note(&stats, why, || None, 0));
+        }
+        for (times, &why) in (1..).zip(&kinds) {
+            assert_eq!(counter(&stats, why).value(), times, "{why:?}");
+        }
+        let totals = crate::stats::Totals::sum([&stats]);
+        let names: Vec<&str> = Refused::ALL.into_iter().map(Refused::name).collect();
+        assert_eq!(totals.refused_tokens.named().map(|(name, _)| name).collect::<Vec<_>>(), names);
+        assert!((1..).zip(totals.refused_tokens.named()).all(|(times, (_, count))| times == count));
+    }
+
+    /// Who holds a token is asked for a line of the log, and for nothing else.
+    #[test]
+    fn holders_are_asked_for_only_if_a_line_is_due() {
+        let (stats, mut denials, mut asked) = (Stats::default(), Denials::default(), 0);
+        for now_ms in [0, 1, PAUSE_LOG_MS - 1, PAUSE_LOG_MS] {
+            let holder = || {
+                asked += 1;
+                None
+            };
+            denials.note(&stats, Why::NotCovered, holder, now_ms);
+        }
+        denials.note(&stats, Why::NoToken, || panic!("nobody holds it"), 9 * PAUSE_LOG_MS);
+        assert_eq!(asked, 2);
     }
 
     #[test]

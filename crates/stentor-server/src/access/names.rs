@@ -9,7 +9,7 @@ use super::{Act, Denied, Visitor};
 use crate::config::{Mount, Settings};
 use crate::exchange::Exchange;
 use crate::files::{PACKED, mount_of};
-use stentor_access::{Coverage, Permissions};
+use stentor_access::{Coverage, PatternsRef};
 use stentor_hub::Filter;
 
 /// What a directory is answered with.
@@ -38,8 +38,8 @@ impl Settings {
     }
 
     /// Whether a name that begins with this directory, which ends with a slash, may be one that
-    /// whoever has these permissions may not read.
-    pub(crate) fn may_hide_below(&self, directory: &str, allowed: Option<&Permissions>) -> bool {
+    /// whoever is allowed these may not read.
+    pub(crate) fn may_hide_below(&self, directory: &str, allowed: Option<PatternsRef<'_>>) -> bool {
         let hides = |mount: &Mount| mount.asks_for_token() && mount.path.starts_with(directory);
         if self.mounts.iter().any(hides) {
             return true;
@@ -60,7 +60,7 @@ impl Visitor<'_> {
 
     /// Whether they may read whatever there is, or may be, in this directory.
     pub(crate) fn may_read_all_below(&self, directory: &str) -> bool {
-        !self.asks_for_token() || !self.settings.may_hide_below(directory, self.permissions())
+        !self.asks_for_token() || !self.settings.may_hide_below(directory, self.allowed())
     }
 }
 

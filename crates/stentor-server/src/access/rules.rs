@@ -4,7 +4,7 @@
 //! is read by anyone and published on the control listener. Whether there is such a topic does not
 //! matter here, and must not: an answer that depended on it would tell who asks which names exist.
 
-use stentor_access::{Coverage, Patterns, Permissions};
+use stentor_access::{Coverage, Patterns, PatternsRef};
 use stentor_hub::{Filter, Pattern};
 
 /// Who may read the topics of a rule.
@@ -103,15 +103,15 @@ impl TopicRules {
         rule.is_some_and(|access| access.publish == Publishers::Token)
     }
 
-    /// The rules, to be compared with what somebody with these permissions subscribes to.
-    pub(crate) fn compare<'a>(&'a self, permissions: Option<&'a Permissions>) -> Comparison<'a> {
-        let patterns = permissions.map_or(0, |permissions| permissions.read.iter().count());
-        Comparison { rules: self, permissions, patterns, covered: Vec::new(), compared: patterns }
+    /// The rules, to be compared with what somebody subscribes to who is allowed to read these.
+    pub(crate) fn compare<'a>(&'a self, allowed: Option<PatternsRef<'a>>) -> Comparison<'a> {
+        let patterns = allowed.map_or(0, |allowed| allowed.iter().count());
+        Comparison { rules: self, allowed, patterns, covered: Vec::new(), compared: patterns }
     }
 
-    /// What it costs to say of a topic whether who has these permissions may read it.
-    pub(crate) fn cost_of_topic(&self, permissions: Option<&Permissions>) -> usize {
-        self.read_end * COMPARED_COST + permissions.map_or(0, |p| p.read.bytes())
+    /// What it costs to say of a topic whether who is allowed these may read it.
+    pub(crate) fn cost_of_topic(&self, allowed: Option<PatternsRef<'_>>) -> usize {
+        self.read_end * COMPARED_COST + allowed.map_or(0, PatternsRef::bytes)
     }
 }
 
@@ -119,8 +119,8 @@ impl TopicRules {
 /// are rules and permissions to compare each of them with, so what is compared is counted.
 pub(crate) struct Comparison<'a> {
     rules: &'a TopicRules,
-    permissions: Option<&'a Permissions>,
-    /// How many there are in the permissions.
+    allowed: Option<PatternsRef<'a>>,
+    /// How many these are.
     patterns: usize,
     /// Of each rule whether all it means may be read, if that was asked before.
     covered: Vec<Option<bool>>,
@@ -132,20 +132,20 @@ impl Comparison<'_> {
     /// How much of what a subscription means may be read. It is never said to be more than it is.
     /// Where rules overlap it may be said to be less than whole.
     pub(crate) fn coverage(&mut self, filter: &Filter) -> Coverage {
-        let Comparison { rules, permissions, .. } = *self;
+        let Comparison { rules, allowed, .. } = *self;
         self.compared += rules.read_end + self.patterns;
         if let Filter::Topic(topic) = filter {
-            let may = || permissions.is_some_and(|permissions| permissions.may_read(topic));
+            let may = || allowed.is_some_and(|allowed| allowed.matches(topic));
             return match rules.is_private(topic) && !may() {
                 true => Coverage::Nothing,
                 false => Coverage::Whole,
             };
         }
-        let allowed = permissions.map_or(Coverage::Nothing, |p| p.coverage(filter));
-        if allowed == Coverage::Whole || !rules.has_private() {
+        let by_token = allowed.map_or(Coverage::Nothing, |allowed| allowed.coverage(filter));
+        if by_token == Coverage::Whole || !rules.has_private() {
             return Coverage::Whole;
         }
-        let (mut sees, mut misses) = (allowed == Coverage::Part, false);
+        let (mut sees, mut misses) = (by_token == Coverage::Part, false);
         let mut rest = true;
         for (at, Rule { access, meant }) in rules.rules[..rules.read_end].iter().enumerate() {
             let share = meant.coverage(filter);
@@ -169,10 +169,10 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether the permissions allow something of what a subscription means.
+    /// Whether a token allows something of what a subscription means.
     pub(crate) fn allows_some(&mut self, filter: &Filter) -> bool {
         self.compared += self.patterns;
-        self.permissions.is_some_and(|p| p.coverage(filter) != Coverage::Nothing)
+        self.allowed.is_some_and(|allowed| allowed.coverage(filter) != Coverage::Nothing)
     }
 
     /// What it has cost so far.
@@ -180,16 +180,16 @@ impl Comparison<'_> {
         self.compared * COMPARED_COST
     }
 
-    /// Whether the permissions allow all that a rule means.
+    /// Whether a token allows all that a rule means.
     fn allows_all_of(&mut self, at: usize) -> bool {
-        let Some(permissions) = self.permissions else { return false };
+        let Some(allowed) = self.allowed else { return false };
         self.covered.resize(self.rules.read_end, None);
         if let Some(covered) = self.covered[at] {
             return covered;
         }
         self.compared += self.patterns;
         let of_rule = Filter::Pattern(self.rules.rules[at].access.pattern.clone());
-        let covered = permissions.coverage(&of_rule) == Coverage::Whole;
+        let covered = allowed.coverage(&of_rule) == Coverage::Whole;
         self.covered[at] = Some(covered);
         covered
     }
@@ -216,9 +216,8 @@ mod tests {
         }))
     }
 
-    fn may_read(patterns: &[&str]) -> Permissions {
-        let read = Patterns::parse(patterns.iter().copied()).unwrap();
-        Permissions { read, ..Permissions::default() }
+    fn list(patterns: &[&str]) -> Patterns {
+        Patterns::parse(patterns.iter().copied()).unwrap()
     }
 
     #[test]
@@ -276,8 +275,8 @@ mod tests {
             ("/b/*/*", &[], Part),
         ] {
             let filter = Filter::parse(filter).unwrap();
-            let permissions = may_read(patterns);
-            let coverage = rules.compare(Some(&permissions)).coverage(&filter);
+            let allowed = list(patterns);
+            let coverage = rules.compare(Some(allowed.borrowed())).coverage(&filter);
             assert_eq!(coverage, expected, "{filter} with {patterns:?}");
             if patterns.is_empty() {
                 assert_eq!(rules.compare(None).coverage(&filter), expected, "{filter}");
@@ -289,10 +288,10 @@ mod tests {
     #[test]
     fn what_is_compared_is_counted() {
         let patterns = (0..50).map(|n| format!("/r{n}/a/**")).collect::<Vec<_>>();
-        let permissions = may_read(&patterns.iter().map(String::as_str).collect::<Vec<_>>());
+        let allowed = list(&patterns.iter().map(String::as_str).collect::<Vec<_>>());
         let all = (0..20).map(|n| format!("/r{n}/**")).collect::<Vec<_>>();
         let rules = rules(&all.iter().map(|rule| (&**rule, Readers::Token)).collect::<Vec<_>>());
-        let mut comparison = rules.compare(Some(&permissions));
+        let mut comparison = rules.compare(Some(allowed.borrowed()));
         let filters = ["/**", "/r1/x", "/r2/*", "/**"].map(|text| Filter::parse(text).unwrap());
         let costs = filters.each_ref().map(|filter| {
             let before = comparison.cost();
@@ -301,7 +300,7 @@ mod tests {
         });
         assert_eq!(costs, [20 + 50 + 20 * 50, 20 + 50, 20 + 50, 20 + 50]);
         assert!(comparison.allows_some(&filters[0]) && !comparison.allows_some(&filters[1]));
-        assert!(rules.cost_of_topic(Some(&permissions)) > rules.cost_of_topic(None));
+        assert!(rules.cost_of_topic(Some(allowed.borrowed())) > rules.cost_of_topic(None));
     }
 
     /// Topic by topic, nothing is covered that may not be read, and what is not covered at all has
@@ -331,15 +330,15 @@ mod tests {
                 .collect();
             let rules = TopicRules::new(all);
             let allowed: Vec<String> = (0..round % 4).map(|_| pattern(true)).collect();
-            let permissions = may_read(&allowed.iter().map(String::as_str).collect::<Vec<_>>());
+            let allowed = list(&allowed.iter().map(String::as_str).collect::<Vec<_>>());
             let Ok(filter) = Filter::parse(&pattern(true)) else { continue };
-            let coverage = rules.compare(Some(&permissions)).coverage(&filter);
+            let coverage = rules.compare(Some(allowed.borrowed())).coverage(&filter);
             part += usize::from(coverage == Coverage::Part);
             for topic in (0..8).map(|_| pattern(false).replace('*', "c")) {
                 if !filter.matches(&topic) {
                     continue;
                 }
-                let may = !rules.is_private(&topic) || permissions.may_read(&topic);
+                let may = !rules.is_private(&topic) || allowed.matches(&topic);
                 assert!(may || coverage != Coverage::Whole, "{topic} of {filter}");
                 assert!(!may || coverage != Coverage::Nothing, "{topic} of {filter}");
             }

@@ -1,10 +1,11 @@
 //! What of a pattern a reader may see, topic by topic.
 //!
 //! Most readers may see all that they read, and for them nothing is asked. Others share what is
-//! gathered for one of them with all who have the same set of permissions, or none.
+//! gathered for one of them with all whose tokens grant the same, or who have none.
 
 use super::passes::Pass;
 use super::rules::TopicRules;
+use stentor_access::Scope;
 
 /// Which topics may be seen.
 #[derive(Clone, Copy)]
@@ -22,16 +23,27 @@ impl<'a> SightOf<'a> {
     /// Whether this topic may be seen.
     pub(crate) fn covers(&self, topic: &str) -> bool {
         let Some((rules, pass)) = &self.0 else { return true };
-        let is_allowed = || pass.as_ref().is_some_and(|pass| pass.permissions.may_read(topic));
+        let is_allowed = || pass.as_ref().is_some_and(|pass| pass.scope.may_read(topic));
         !rules.is_private(topic) || is_allowed()
     }
 
-    /// Tells it from others, as long as nobody's pass changes.
-    pub(crate) fn number(&self) -> u32 {
+    /// Tells it from others under the same rules.
+    pub(crate) fn kind(&self) -> Kind {
         match &self.0 {
-            None => 0,
-            Some((_, None)) => 1,
-            Some((_, Some(pass))) => pass.serial.wrapping_add(1).max(2),
+            None => Kind::All,
+            Some((_, None)) => Kind::Open,
+            Some((_, Some(pass))) => Kind::Granted(pass.scope.clone()),
         }
     }
+}
+
+/// Which topics may be seen, under rules that stay the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// All.
+    All,
+    /// What anyone may see.
+    Open,
+    /// And what this grants.
+    Granted(Scope),
 }

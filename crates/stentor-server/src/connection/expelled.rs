@@ -12,8 +12,7 @@ use crate::context::Context;
 use crate::stream::MANY;
 use crate::stream::feeds::FeedId;
 use crate::transport::{Ended, Transport};
-use std::sync::Arc;
-use stentor_access::{Coverage, Permissions, Refused};
+use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, Peer};
 use stentor_wire::websocket::{Opcode, frame};
@@ -51,7 +50,7 @@ impl Connection {
         filters: &mut Vec<Filter>,
     ) -> Result<Sight, String> {
         let bearer = match cx.passes.get(peer).filter(|_| self.reader.has_pass) {
-            Some(pass) => Bearer::Good { grant: Arc::new(pass.grant()), by_cookie: false },
+            Some(pass) => Bearer::Good { grant: pass.grant(), by_cookie: false },
             None => Bearer::Nobody,
         };
         let settings = &cx.settings;
@@ -62,7 +61,7 @@ impl Connection {
         cx.cost += cost;
         cx.budget.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
-            cx.denials.note(&cx.stats, denied.why, None, cx.now_ms);
+            cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
             denied.refusal.reason.to_owned()
         })?;
         self.reader.is_partial |= !sight.part.is_empty();
@@ -80,12 +79,12 @@ impl Connection {
             Some(Bearer::Good { grant, .. }) => grant,
             Some(Bearer::Bad(refused)) => {
                 let denied = Denied::bad_token(refused);
-                cx.denials.note(&cx.stats, denied.why, None, cx.now_ms);
+                cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
                 return Err(denied.refusal.reason.to_owned());
             }
             _ => return Ok(()),
         };
-        let (covers, cost) = self.covers(cx, peer, Some(&grant.permissions));
+        let (covers, cost) = self.covers(cx, peer, Some(grant.scope.read()));
         cx.cost += cost;
         cx.budget.spend(Kind::Commands, cost);
         if !covers {
@@ -99,9 +98,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether what is read may be by who has these permissions, as far as was promised; and what
-    /// it took to say so.
-    fn covers(&self, cx: &Context, peer: Peer, permissions: Option<&Permissions>) -> (bool, usize) {
+    /// Whether what is read may be by who is allowed these, as far as was promised; and what it
+    /// took to say so.
+    fn covers(&self, cx: &Context, peer: Peer, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.reader.transport == Transport::Echo
             || !access.topics.has_private()
@@ -109,7 +108,7 @@ impl Connection {
         {
             return (true, 0);
         }
-        let mut comparison = access.topics.compare(permissions);
+        let mut comparison = access.topics.compare(allowed);
         let covers = self.memberships(peer).iter().all(|&(feed, _)| {
             match comparison.coverage(cx.feeds.filter(feed)) {
                 Coverage::Whole => true,
@@ -143,14 +142,14 @@ impl Connection {
         if !cx.is_unjudged(peer) {
             return None;
         }
-        if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.key)) {
+        if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.scope.key())) {
             return Some(Ended::Revoked);
         }
         if !cx.has_other_rules {
             return None;
         }
-        let permissions = pass.as_ref().map(|pass| &**pass.permissions);
-        let (may_go_on, cost) = self.covers(cx, peer, permissions);
+        let allowed = pass.as_ref().map(|pass| pass.scope.read());
+        let (may_go_on, cost) = self.covers(cx, peer, allowed);
         cx.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }

@@ -494,7 +494,7 @@ impl Connection {
                 (due.find(is_seen).map(Event::seq), cx.feeds.latest_seq(feed))
             }
         };
-        let sight_number = sight.number();
+        let kind = sight.kind();
         if feed == MANY {
             cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
         }
@@ -511,7 +511,7 @@ impl Connection {
         }
         let last_seq = if feed == MANY { cx.feeds.logged_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
-        let key = Key { feed, first_seq, last_seq, forms, mode, sight: sight_number };
+        let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
         let Context { batches, feeds, deflater, settings, passes, .. } = cx;
         let sight = match is_partial {
             true => SightOf::new(&settings.access.topics, passes.get(peer)),

@@ -6,7 +6,7 @@
 //! What arrived together waits together: lines that were applied one behind the other are kept as
 //! promised when the last of them is.
 
-use crate::access::{Act, Author, Visitor};
+use crate::access::Author;
 use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
@@ -114,9 +114,8 @@ impl Bulk {
 
     /// Whether this topic may be published to, now: lines come for as long as they like.
     fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), &'static str> {
-        let bearer = self.author.bearer(x.keys, x.unix_s);
-        let visitor = Visitor { bearer: &bearer, ..x.visitor() };
-        visitor.may(Act::PublishTo(topic)).map_err(|denied| denied.refusal.reason)
+        let may = self.author.may_publish_to(topic, x.visitor(), (x.keys, x.unix_s));
+        may.map_err(|denied| denied.refusal.reason)
     }
 
     /// Takes a part of the stream and publishes the lines that it completes.

@@ -1,5 +1,6 @@
 //! What is in a directory, as a page: where a mount allows it and there is no index.
 
+use crate::access::Visitor;
 use crate::config::Mount;
 use crate::exchange::Exchange;
 use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
@@ -14,12 +15,10 @@ use stentor_wire::target::check_file;
 /// client calls it, with a slash at its end. Returns false if there is no such directory.
 pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &str) -> bool {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
-    let Ok(mut listing) = x.files.list(mount, directory, x.unix_s) else {
-        return false;
-    };
-    // What would not be served is not shown. Whether something was left out is not told either.
-    let visitor = x.visitor();
-    listing.names.retain(|listed| {
+    // What would not be served is not shown, and takes no place from what is.
+    let (listener, settings, bearer) = (x.listener(), x.settings, &x.bearer);
+    let visitor = Visitor { listener, settings, bearer };
+    let is_shown = |listed: &Listed| {
         let name = format!("{path}{}", listed.name);
         check_file(&name).is_ok()
             && match listed.kind {
@@ -29,7 +28,10 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
                 }
                 _ => false,
             }
-    });
+    };
+    let Ok(mut listing) = x.files.list(mount, directory, x.unix_s, is_shown) else {
+        return false;
+    };
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
     listing.names.sort_by_cached_key(order);
     // The time of a directory tells of what is in it.
@@ -37,7 +39,13 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
         listed.kind != FileKind::Directory
             || visitor.may_read_all_below(&format!("{path}{}/", listed.name))
     };
-    let page = page(path, &listing.names, listing.more, is_dated);
+    // Whether something was left out is not told to one who may not read all that may be there.
+    let rest = match (visitor.may_read_all_below(path), listing.more) {
+        (false, _) => Rest::Untold,
+        (true, true) => Rest::More,
+        (true, false) => Rest::None,
+    };
+    let page = page(path, &listing.names, rest, is_dated);
     x.reply.shape.is_private |= x.settings.may_hide_below(path, None);
     // Whatever the page's length, it was a turn's work.
     *x.reply.cost += TURN_COST_MAX;
@@ -46,10 +54,19 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     true
 }
 
+/// What there is beside what is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    More,
+    /// It is not for whoever asks to know.
+    Untold,
+}
+
 fn page(
     path: &str,
     names: &[Listed],
-    mut more: bool,
+    mut rest: Rest,
     is_dated: impl Fn(&Listed) -> bool,
 ) -> String {
     let title = escaped(path);
@@ -67,7 +84,7 @@ fn page(
     for listed in names {
         let Listed { name, kind, status } = listed;
         if page.len() >= LISTING_BYTES_MAX {
-            more = true;
+            rest = if rest == Rest::None { Rest::More } else { rest };
             break;
         }
         let slash = if *kind == FileKind::Directory { "/" } else { "" };
@@ -87,9 +104,11 @@ fn page(
         );
     }
     page.push_str("</table>\n");
-    if more {
-        let _ = writeln!(page, "<p>And more, which are not shown.");
-    }
+    page.push_str(match rest {
+        Rest::None => "",
+        Rest::More => "<p>And more, which are not shown.\n",
+        Rest::Untold => "<p>What you may not read is not shown, nor what is too much.\n",
+    });
     page.push_str("</html>\n");
     page
 }
@@ -137,7 +156,7 @@ mod tests {
             Listed { name: "a b".to_owned(), kind: FileKind::Directory, status },
             Listed { name: "<script>\"'&%".to_owned(), kind: FileKind::File, status },
         ];
-        let page = page("/<i>/", &names, true, |_| true);
+        let page = page("/<i>/", &names, Rest::More, |_| true);
         assert!(page.contains("<title>/&lt;i&gt;/</title>"), "{page}");
         assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>Thu, 01 Jan 1970"), "{page}");
         assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#39;"));

@@ -93,12 +93,14 @@ fn answers(page: &mut Page, report: &Report) {
     let reasons = [
         ("{reason=\"policy\"}", c.refused_policy),
         ("{reason=\"no_token\"}", c.refused_no_token),
-        ("{reason=\"bad_token\"}", c.refused_bad_token),
-        ("{reason=\"expired\"}", c.refused_expired),
         ("{reason=\"not_covered\"}", c.refused_not_covered),
     ];
+    let of_tokens = c.refused_tokens.named();
+    let of_tokens = of_tokens.map(|(reason, count)| (format!("{{reason=\"{reason}\"}}"), count));
+    let reasons = reasons.map(|(label, count)| (label.to_owned(), count));
+    let reasons: Vec<_> = reasons.into_iter().chain(of_tokens).collect();
     let help = "Requests refused since they were not allowed, by reason.";
-    page.family("refused_total", "counter", help, &reasons);
+    page.family_of("refused_total", "counter", help, &reasons);
     let help = "Tokens verified, and not remembered from before.";
     page.counter("tokens_verified_total", help, c.tokens_verified);
     page.counter("lookups_total", "Names looked up many at a time.", c.lookups);
@@ -182,8 +184,6 @@ fn streams(page: &mut Page, report: &Report) {
     ];
     page.family("readers", "gauge", "Readers by kind.", &kinds);
     page.gauge("readers_by_token", "Connections that read by a token.", c.readers_by_token);
-    let help = "Different sets of permissions that readers by token have.";
-    page.gauge("permission_sets", help, c.permission_sets);
     let help = "Streams and held requests ended since their token had.";
     page.counter("readers_expired_total", help, c.readers_expired);
     let help = "Of the readers, those whose socket takes no more for now.";

@@ -135,16 +135,17 @@ fn check(
     }
     let Some(topic) = topic else {
         return match request.content_encoding {
-            None => {
-                Ok(Sink::Bulk(Box::new(Bulk::of(Author::of(x.visitor()), x.reply.shape.origin))))
-            }
+            None => Ok(Sink::Bulk(Box::new(Bulk::of(
+                Author::of(x.visitor(), request),
+                x.reply.shape.origin,
+            )))),
             Some(_) => {
                 Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
             }
         };
     };
     let mut upload = Upload::of(request, body, topic, x.settings)?;
-    upload.author = Author::of(x.visitor());
+    upload.author = Author::of(x.visitor(), request);
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
 }
@@ -215,7 +216,9 @@ impl Upload {
     /// The body is complete: publishes it.
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
         x.answer_to(self.origin.as_deref());
-        if let Err(denied) = self.may_still_be_published(x) {
+        // A body takes as long as it likes.
+        let now = (x.keys, x.unix_s);
+        if let Err(denied) = self.author.may_publish_to(&self.topic, x.visitor(), now) {
             x.reply.stats.publishes_refused.add(1);
             return x.deny(&denied);
         }
@@ -243,15 +246,6 @@ impl Upload {
             draft = draft.with_cache_control(cache_control);
         }
         commit(x, Op::Put(self.topic, draft), self.condition)
-    }
-
-    /// Whether it may be published that long after its head: a body takes as long as it likes.
-    fn may_still_be_published(&self, x: &mut Exchange<'_>) -> Result<(), Denied> {
-        if let Author::Guest = self.author {
-            return Ok(());
-        }
-        x.bearer = self.author.bearer(x.keys, x.unix_s);
-        x.may(Act::PublishTo(&self.topic))
     }
 }
 

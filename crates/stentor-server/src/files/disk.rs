@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use stentor_io::{
-    Directory, DirectoryId, File, FileStatus, Found, Held, Listing, Symlinks, unix_ns,
+    Directory, DirectoryId, File, FileStatus, Found, Held, Listed, Listing, Symlinks, unix_ns,
 };
 
 /// A root, and which directory that was when it was opened.
@@ -80,8 +80,14 @@ impl OpenFiles {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(crate) fn list(&mut self, mount: &Mount, path: &str, unix_s: u64) -> io::Result<Listing> {
-        self.root(mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX)
+    pub(crate) fn list(
+        &mut self,
+        mount: &Mount,
+        path: &str,
+        unix_s: u64,
+        is_shown: impl Fn(&Listed) -> bool,
+    ) -> io::Result<Listing> {
+        self.root(mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX, is_shown)
     }
 
     /// The root of a mount, looked at by its path once a second.

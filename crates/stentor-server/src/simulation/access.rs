@@ -18,13 +18,14 @@ use super::seeds::faults;
 use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
-use crate::keys;
 use crate::mailbox::Order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stentor_access::{Patterns, Permissions, StaticToken};
 use stentor_hub::{ContentType, Draft, Filter, Pattern};
 use stentor_io::{Backend, Faults, Rng};
+use tokens::{TOKENS, Token, patterns};
+
+mod tokens;
 
 /// What is published to.
 const TOPICS: [&str; 6] = ["/open/a", "/team/a", "/team/b", "/user/1", "/user/2", "/locked/a"];
@@ -49,56 +50,8 @@ const FILTERS: [&str; 12] = [
 const RULES: [&[&str]; 3] =
     [&["/team/**", "/user/*", "/locked/**"], &["/**"], &["/locked/**", "/user/1"]];
 
-/// A token: what it is sent as, the hash of that, what it reads and publishes, how long it lasts.
-struct Token {
-    secret: &'static str,
-    sha256: &'static str,
-    read: &'static [&'static str],
-    publish: &'static [&'static str],
-    lasts_s: Option<u64>,
-}
-
-const TOKENS: [Token; 5] = [
-    Token {
-        secret: "sim_wide",
-        sha256: "ce3827f031b3f9f3065bb9530ff11cc0cb7de49c9ac37ccab4def97fdcc42165",
-        read: &["/**"],
-        publish: &[],
-        lasts_s: None,
-    },
-    Token {
-        secret: "sim_team",
-        sha256: "06fd573aee7c62340a9d2d7a8b565ac680a879c681f7fb3ac25dcb682b1ac868",
-        read: &["/team/*"],
-        publish: &[],
-        lasts_s: None,
-    },
-    Token {
-        secret: "sim_user",
-        sha256: "3b75b1b97848a8fea44c7cde6de0183af55b2e5a1fd6acdfe6b6386af4eba62a",
-        read: &["/user/1", "/open/*"],
-        publish: &[],
-        lasts_s: Some(40),
-    },
-    Token {
-        secret: "sim_short",
-        sha256: "9def2465b97ca233444905dc28745fa6d4335776d11746339145a54b142eef99",
-        read: &["/team/*"],
-        publish: &["/team/*"],
-        lasts_s: Some(3),
-    },
-    Token {
-        secret: "sim_write",
-        sha256: "b605846c70c207e824fd48446d09fb559ca1ffd7644b8dce308fd3acd02575fc",
-        read: &["/locked/a"],
-        publish: &["/open/*", "/locked/*"],
-        lasts_s: None,
-    },
-];
-
-/// What a client brings: nothing, one of the tokens, or one that nobody made.
+/// What a client brings: nothing, or the token of that number.
 type Brought = Option<usize>;
-const UNKNOWN: usize = TOKENS.len();
 
 /// What held from some moment on.
 #[derive(Clone, Copy, Debug)]
@@ -115,29 +68,14 @@ impl State {
     }
 
     fn is_good(&self, token: usize, start_s: u64) -> bool {
-        let lasts = |token: usize| TOKENS[token].lasts_s.is_none_or(|s| self.now_s < start_s + s);
-        token < UNKNOWN && self.without != Some(token) && lasts(token)
+        let is_good = |token: &Token| token.is_good_at(self.now_s, start_s);
+        self.without != Some(token) && TOKENS.get(token).is_some_and(is_good)
     }
 
     fn sees(&self, brought: Brought, topic: &str, start_s: u64) -> bool {
-        let allows = |token: usize| patterns(TOKENS[token].read).matches(topic);
+        let allows = |token: usize| TOKENS[token].may_read(topic);
         let may = brought.is_some_and(|token| self.is_good(token, start_s) && allows(token));
         !self.is_private(topic) || may
-    }
-}
-
-fn patterns(texts: &[&str]) -> Patterns {
-    Patterns::parse(texts.iter().copied()).unwrap()
-}
-
-/// The token of the configuration.
-fn configured(token: &Token, start_s: u64) -> StaticToken {
-    let byte = |at: usize| u8::from_str_radix(&token.sha256[2 * at..2 * at + 2], 16).unwrap();
-    StaticToken {
-        name: token.secret.to_owned(),
-        sha256: std::array::from_fn(byte),
-        permissions: Permissions { publish: patterns(token.publish), read: patterns(token.read) },
-        expires_unix_s: token.lasts_s.map(|s| start_s + s),
     }
 }
 
@@ -150,8 +88,7 @@ fn settings(state: State, start_s: u64) -> Settings {
     };
     settings.access.topics = TopicRules::new(RULES[state.rules].iter().map(of));
     settings.access.cookie = Some("auth".to_owned());
-    let kept = TOKENS.iter().enumerate().filter(|(token, _)| state.without != Some(*token));
-    settings.tokens.tokens = kept.map(|(_, token)| configured(token, start_s)).collect();
+    settings.tokens = tokens::settings(state.without, start_s);
     settings
 }
 
@@ -188,6 +125,8 @@ struct Reader {
     brought: Brought,
     /// A token that may have taken its place.
     renewed: Option<usize>,
+    /// What it has subscribed to since, and the state in which it did.
+    later: Option<(Vec<&'static str>, usize)>,
     connection: Client,
     worker: usize,
     /// The state in which it asked.
@@ -204,8 +143,9 @@ struct Reader {
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Reader { way, filters, brought, renewed, since, seen, is_open, .. } = self;
-        write!(f, "{way:?} {filters:?} {brought:?} {renewed:?} {since} {seen:?} {is_open} ")?;
+        let Reader { way, filters, later, brought, renewed, since, seen, is_open, .. } = self;
+        write!(f, "{way:?} {filters:?} {later:?} {brought:?} {renewed:?} {since} {seen:?} ")?;
+        write!(f, "{is_open} ")?;
         f.write_str(&String::from_utf8_lossy(&self.input))
     }
 }
@@ -223,6 +163,8 @@ struct Stage {
     rng: Rng,
     states: Vec<State>,
     start_s: u64,
+    /// What each token is sent as.
+    texts: Vec<String>,
     messages: Vec<Published>,
     newest: BTreeMap<&'static str, u64>,
     /// Topics to which clients publish, too: what is the newest of them is not known.
@@ -247,8 +189,7 @@ pub(super) fn run(seed: u64) {
     stage.sleep(super::PATIENCE_MS);
     stage.world.settle();
     stage.world.check_nothing_is_left();
-    let totals = stage.world.totals();
-    assert_eq!((totals.readers_by_token, totals.permission_sets), (0, 0));
+    assert_eq!(stage.world.totals().readers_by_token, 0);
 }
 
 impl Stage {
@@ -267,12 +208,14 @@ impl Stage {
             rng,
             states: vec![first],
             start_s,
+            texts: tokens::texts(start_s),
             messages: Vec::new(),
             newest: BTreeMap::new(),
             put_to: BTreeSet::new(),
             readers: Vec::new(),
             hand_overs: HandOvers::new(seed),
         };
+        stage.tell_keys();
         for topic in TOPICS {
             stage.publish(topic);
         }
@@ -317,15 +260,15 @@ impl Stage {
                 let ms = [50, 900, 2_500][self.rng.below(3)];
                 self.sleep(ms);
             }
-            52..56 => self.renew(),
-            56..60 if !self.readers.is_empty() => {
+            52..58 => self.command(),
+            58..61 if !self.readers.is_empty() => {
                 let at = self.rng.below(self.readers.len());
                 let reader = &mut self.readers[at];
                 reader.is_stalled = !reader.is_stalled;
                 let (connection, stalls) = (reader.connection, reader.is_stalled);
                 self.world.at(reader.worker, |world| world.sim.stall(connection, stalls));
             }
-            60..63 if !self.readers.is_empty() => {
+            61..64 if !self.readers.is_empty() => {
                 let at = self.rng.below(self.readers.len());
                 let reader = self.readers.swap_remove(at);
                 self.world.at(reader.worker, |world| world.sim.reset_client(reader.connection));
@@ -354,14 +297,25 @@ impl Stage {
         let state = State { rules, without, now_s: self.now_s() };
         self.states.push(state);
         let settings = Arc::new(settings(state, self.start_s));
-        let keys = keys::load(&settings.tokens).unwrap();
         self.world.settings = Arc::clone(&settings);
+        self.tell_keys();
+        for index in 0..self.world.workers() {
+            self.world.at(index, |world| {
+                let World { worker, sim, .. } = world;
+                worker.execute(sim, Order::Reload(Arc::clone(&settings)));
+            });
+        }
+    }
+
+    /// Has all workers go by the keys of the newest state.
+    fn tell_keys(&mut self) {
+        let without = self.states[self.states.len() - 1].without;
+        let keys = tokens::keys(&self.world.settings.tokens, without);
         self.world.shared.set_keys(Arc::clone(&keys));
         for index in 0..self.world.workers() {
             self.world.at(index, |world| {
                 let World { worker, sim, .. } = world;
                 worker.execute(sim, Order::Keys(Arc::clone(&keys)));
-                worker.execute(sim, Order::Reload(Arc::clone(&settings)));
             });
         }
     }
@@ -372,10 +326,10 @@ impl Stage {
         let (way, filters) = wanted(rng);
         let brought = match rng.below(10) {
             0..3 => None,
-            3 => Some(UNKNOWN),
+            3..5 => Some(rng.below(tokens::ALL)),
             _ => Some(rng.below(TOKENS.len())),
         };
-        let secret = brought.map(|token| TOKENS.get(token).map_or("unknown", |one| one.secret));
+        let secret = brought.map(|token| &self.texts[token]);
         let (place, mut cursor) = (rng.below(3), 0);
         let (mut fields, mut query) = (String::new(), Vec::new());
         match (secret, place) {
@@ -409,8 +363,7 @@ impl Stage {
             _ => "",
         };
         fields += if way == Way::Commands { "Sec-WebSocket-Protocol: stentor.v1\r\n" } else { "" };
-        let method = if way == Way::Put { "PUT" } else { "GET" };
-        let body = if way == Way::Put { "#####"[..4].to_owned() } else { String::new() };
+        let (method, body) = if way == Way::Put { ("PUT", "####") } else { ("GET", "") };
         let query = query.join("&");
         let request = format!("{method} {path}?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
         let worker = self.rng.below(self.world.workers());
@@ -427,6 +380,7 @@ impl Stage {
             filters,
             brought,
             renewed: None,
+            later: None,
             connection,
             worker,
             since: self.states.len() - 1,
@@ -438,18 +392,29 @@ impl Stage {
         });
     }
 
-    /// A client that may sends another token.
-    fn renew(&mut self) {
-        let may = |reader: &&mut Reader| {
-            reader.way == Way::Commands && reader.is_open && reader.renewed.is_none()
-        };
+    /// A client that may sends another token, subscribes to more, or both at once.
+    fn command(&mut self) {
+        let may = |reader: &&mut Reader| reader.way == Way::Commands && reader.is_open;
         let Some(reader) = self.readers.iter_mut().find(may) else { return };
-        let token = self.rng.below(TOKENS.len() + 1);
-        let secret = TOKENS.get(token).map_or("unknown", |one| one.secret);
+        let rng = &mut self.rng;
+        let mut parts = Vec::new();
+        if reader.renewed.is_none() && rng.percent(60) {
+            let token = rng.below(tokens::ALL);
+            reader.renewed = Some(token);
+            parts.push(format!("\"token\":\"{}\"", self.texts[token]));
+        }
+        if reader.later.is_none() && rng.percent(60) {
+            let wanted = (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]);
+            let wanted: Vec<_> = wanted.collect();
+            parts.push(format!("\"subscribe\":[\"{}\"]", wanted.join("\",\"")));
+            reader.later = Some((wanted, self.states.len() - 1));
+        }
+        if parts.is_empty() {
+            return;
+        }
         let mut out = Vec::new();
-        put_text(&mut out, &mut self.rng, format!("{{\"token\":\"{secret}\"}}").as_bytes());
-        put_frame(&mut out, &mut self.rng, PING, true, b"");
-        reader.renewed = Some(token);
+        put_text(&mut out, rng, format!("{{{}}}", parts.join(",")).as_bytes());
+        put_frame(&mut out, rng, PING, true, b"");
         let connection = reader.connection;
         self.world.at(reader.worker, |world| world.sim.write(connection, &out));
     }
@@ -484,13 +449,15 @@ impl Stage {
             (world.sim.read(connection), ended, world.sim.was_reset(connection))
         });
         reader.input.extend(&bytes);
+        // A worker whose clock is ahead may know of a token that has begun to be good.
+        let latest = self.latest();
         let Stage { readers, messages, states, start_s, .. } = self;
         let reader = &mut readers[index];
         for mark in marks(&reader.input) {
             let Published { topic, state, at_s, .. } = messages[mark as usize];
             let from = state.max(reader.since);
             let sees = |brought| {
-                states[from..].iter().any(|state| {
+                states[from..].iter().chain([&latest]).any(|state| {
                     let state = State { now_s: state.now_s.max(at_s), ..*state };
                     state.sees(brought, topic, *start_s)
                 })
@@ -505,8 +472,9 @@ impl Stage {
             let is_seen = |state: &State| {
                 tokens.iter().flatten().any(|&brought| state.sees(brought, topic, *start_s))
             };
-            let asked = reader.filters.contains(*topic);
-            let ever = states[reader.since..].iter().any(is_seen);
+            let later = reader.later.iter().flat_map(|(filters, _)| filters);
+            let asked = reader.filters.iter().chain(later).any(|filter| filter == *topic);
+            let ever = states[reader.since..].iter().chain([&latest]).any(is_seen);
             !asked && !ever && contains(&reader.input, topic)
         };
         let shown = TOPICS.iter().find(is_hidden);
@@ -563,7 +531,7 @@ impl Stage {
             (Way::Put, 403) => ever(&is_good),
             (Way::Put, 200 | 201) => ever(&|state| {
                 let topic = reader.filters[0];
-                let allows = |token: usize| patterns(TOKENS[token].publish).matches(topic);
+                let allows = |token: usize| TOKENS[token].may_publish(topic);
                 is_good(state) && reader.brought.is_some_and(allows) && state.is_private(topic)
             }),
             // Held by a token that it did not need then.
@@ -640,16 +608,23 @@ impl Stage {
             };
             for (topic, newest) in &self.newest {
                 let is_wanted = |filter: &&str| Filter::parse(filter).unwrap().matches(topic);
-                if !reader.filters.iter().any(is_wanted) {
-                    continue;
-                }
+                // What it subscribed to later counts if nothing came in its way.
+                let is_refused = contains(&reader.input, "{\"error\":");
+                let later = reader.later.as_ref().filter(|_| !is_refused);
+                let (filters, since) = match (reader.filters.iter().any(is_wanted), later) {
+                    (true, _) => (&reader.filters, reader.since),
+                    (false, Some((filters, since))) if filters.iter().any(is_wanted) => {
+                        (filters, *since)
+                    }
+                    _ => continue,
+                };
                 let message = &self.messages[*newest as usize];
-                let is_old = message.seq <= reader.cursor;
+                let is_old = message.seq <= reader.cursor && since == reader.since;
                 let has_it =
                     is_old || self.put_to.contains(topic) || reader.seen.get(topic) == Some(newest);
                 let is_told = contains(&reader.input, "uncovered");
                 // What it might not see when it was published is not sent later.
-                let states = &self.states[message.state.max(reader.since)..];
+                let states = &self.states[message.state.max(since)..];
                 let saw = |brought| {
                     let mut states = states.iter().chain([&latest]);
                     states.all(|state| state.sees(brought, topic, self.start_s))
@@ -657,13 +632,18 @@ impl Stage {
                 let always = saw(reader.brought) && reader.renewed.is_none_or(|t| saw(Some(t)));
                 let left_out = left_out(&reader.input);
                 let is_read = |filter: &&str| is_wanted(filter) && !left_out.contains(filter);
+                // A token's end is seen to in its second, or in the next.
+                let before = State { now_s: state.now_s - 2, ..state };
+                let mut tokens = [Some(reader.brought), reader.renewed.map(Some)].into_iter();
+                let just_before =
+                    tokens.any(|of| of.is_some_and(|of| before.sees(of, topic, self.start_s)));
                 match sees(topic) {
                     (true, None | Some(true)) => {
-                        let is_due = always && reader.filters.iter().any(is_read);
+                        let is_due = always && filters.iter().any(is_read);
                         assert!(has_it || !is_due, "#{newest}# of {topic} is missing: {reader:?}");
                     }
                     (false, None | Some(false)) => {
-                        assert!(is_told, "nothing was said of {topic}: {reader:?}");
+                        assert!(is_told || just_before, "nothing was said of {topic}: {reader:?}");
                     }
                     _ => {}
                 }
@@ -674,10 +654,11 @@ impl Stage {
 
 /// What is said to be left out of what was asked for.
 fn left_out(input: &[u8]) -> Vec<&str> {
-    let Some(at) = memchr::memmem::find(input, LEFT_OUT) else { return Vec::new() };
-    let list = input[at + LEFT_OUT.len()..].split(|&byte| byte == b']').next();
-    let names = list.unwrap_or_default().split(|&byte| byte == b'"');
-    names.skip(1).step_by(2).map(|name| std::str::from_utf8(name).unwrap()).collect()
+    let lists = memchr::memmem::find_iter(input, LEFT_OUT);
+    let lists =
+        lists.flat_map(|at| input[at + LEFT_OUT.len()..].split(|&byte| byte == b']').next());
+    let names = lists.flat_map(|list| list.split(|&byte| byte == b'"').skip(1).step_by(2));
+    names.map(|name| std::str::from_utf8(name).unwrap()).collect()
 }
 
 const LEFT_OUT: &[u8] = b"{\"uncovered\":{\"none\":[";
@@ -701,7 +682,7 @@ fn topics() -> impl Iterator<Item = &'static str> {
 
 /// Whether a held answer of that token may come to be refused by the time alone.
 fn expires(brought: Brought) -> bool {
-    brought.is_some_and(|token| TOKENS.get(token).is_none_or(|token| token.lasts_s.is_some()))
+    brought.is_some_and(|token| TOKENS.get(token).is_none_or(Token::depends_on_time))
 }
 
 /// All marks that stand in what was received.

@@ -74,24 +74,30 @@ fn token(secret: &Secret) -> String {
 fn a_body_does_not_outlive_its_token() {
     let secret = Secret::make().unwrap();
     let mut expiring = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
-    let gone = settings(&["/in/*"], &[]);
-    let narrower = settings(&["/in/*"], &[(&secret, &["/in/b"])]);
+    let mut gone = settings(&["/in/*"], &[]);
+    let mut narrower = settings(&["/in/*"], &[(&secret, &["/in/b"])]);
+    for settings in [&mut expiring, &mut gone, &mut narrower] {
+        settings.cors.origins = vec!["http://page.example".to_owned()];
+    }
     let start_s = World::new(1, kind(), patient()).sim.unix_s();
     expiring.tokens.tokens[0].expires_unix_s = Some(start_s + 60);
     let mut closed = expiring.clone();
     closed.access.topics = settings(&["/other/*"], &[]).access.topics;
+    let mut delisted = expiring.clone();
+    delisted.cors.origins = vec!["http://other.example".to_owned()];
     for (case, after, expected) in [
         ("nothing", None, "200"),
         ("expired", None, "401"),
         ("revoked", Some(gone), "401"),
         ("changed", Some(narrower), "401"),
         ("rules", Some(closed), "403"),
+        ("page", Some(delisted), "403"),
     ] {
         let mut world = World::new(1, kind(), expiring.clone());
         world.publish("/in/a", b"before".to_vec(), ContentType::TEXT);
         let head = format!(
             "PUT /in/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
-             Content-Length: 4\r\n\r\nab",
+             Origin: http://page.example\r\nContent-Length: 4\r\n\r\nab",
             secret.as_str()
         );
         let (client, answer) = world.ask(PUBLIC, head.as_bytes());

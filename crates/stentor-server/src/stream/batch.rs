@@ -7,6 +7,7 @@
 //! behind it stays where it was, in the log and in history.
 
 use super::feeds::FeedId;
+use crate::access::sight;
 use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
 use std::collections::HashSet;
@@ -21,7 +22,7 @@ pub(crate) struct Forms {
 }
 
 /// What a batch was gathered for: whoever is due the same can be sent it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) feed: FeedId,
     /// The first and the last message of the feed that are due.
@@ -29,8 +30,8 @@ pub(crate) struct Key {
     pub(crate) last_seq: u64,
     pub(crate) forms: Forms,
     pub(crate) mode: Mode,
-    /// Of what is due, that which may be seen: 0 stands for all of it.
-    pub(crate) sight: u32,
+    /// Of what is due, that which may be seen.
+    pub(crate) sight: sight::Kind,
 }
 
 /// Bytes of messages, and where each of them ends.
@@ -94,17 +95,18 @@ impl Batch {
         due: impl DoubleEndedIterator<Item = &'n Event> + Clone,
     ) {
         self.clear();
+        let Key { first_seq, last_seq, forms, mode, .. } = key;
         self.key = Some(key);
-        self.upto_seq = key.last_seq;
-        let mut superseded = superseded(key.mode, due.clone());
+        self.upto_seq = last_seq;
+        let mut superseded = superseded(mode, due.clone());
         for event in due {
             if superseded.remove(&event.seq()) {
                 self.conflated += 1;
             } else if self.bytes.len() >= GATHER_BYTES {
-                self.upto_seq = self.marks.last().map_or(key.first_seq, |mark| mark.event.seq());
+                self.upto_seq = self.marks.last().map_or(first_seq, |mark| mark.event.seq());
                 return;
             } else {
-                self.add(deflater, event, key.forms);
+                self.add(deflater, event, forms);
             }
         }
     }

@@ -13,7 +13,6 @@ pub(crate) mod walks;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use crate::transport::Transport;
-use std::sync::Arc;
 use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
@@ -51,7 +50,7 @@ pub(crate) struct Opening {
     pub(crate) filters: Vec<Filter>,
     pub(crate) start: Start,
     /// The token that it takes.
-    pub(crate) grant: Option<Arc<Grant>>,
+    pub(crate) grant: Option<Grant>,
     /// Patterns of which not all topics may be seen.
     pub(crate) part: Vec<Filter>,
     /// What of it is not sent, as a JSON object.

@@ -147,7 +147,8 @@ impl Worker {
                 return Err(MISFIT);
             }
             if let Some(grant) = grant {
-                self.cx.passes.give(peer, &grant);
+                let (scope, _) = self.cx.shared.tokens.share(grant.scope);
+                self.cx.passes.give(peer, &Grant { scope, ..grant });
             }
             last = Some(index);
             connection.enter_feeds(&mut self.cx.feeds, peer)?;

@@ -167,3 +167,33 @@ fn a_request_that_was_held_for_a_value_is_not_answered_with_a_private_file() {
         client.response().refused(401);
     }
 }
+
+/// Directories that may not be read take no place in a list, and there is no word of them.
+#[test]
+fn a_list_does_not_tell_whether_there_is_more_than_may_be_read() {
+    let site = |hidden: usize| {
+        let site = Site::of(&[("many/open.txt", b"open")]);
+        for n in 0..hidden {
+            std::fs::create_dir(site.path(&format!("many/{n}"))).unwrap();
+        }
+        let root = site.root();
+        let server = Server::configured(&format!(
+            "{}[[topics]]\nmatch = '/pub/many/*/**'\nread = 'token'\n\
+             [[token]]\nname = 'reader'\n\
+             sha256 = 'a5d57a245be23e465f78cc091fadc66099e16f6e8169217feacc394af3a19c18'\n\
+             read = '/pub/**'\n\
+             [[static]]\npath = '/pub'\nroot = '{}'\nlisting = true\n",
+            config(NEVER, ""),
+            root.display(),
+        ));
+        (site, server)
+    };
+    let ((_many, with), (_few, without)) = (site(2_100), site(0));
+    let list = |server: &Server, token: &str| {
+        server.public.ask("GET", "/pub/many/", token, b"").expect(200).text().to_owned()
+    };
+    assert!(list(&with, "").contains("open.txt"), "hidden names take the place of others");
+    assert_eq!(list(&with, ""), list(&without, ""));
+    let all = list(&with, &bearer("stentor_fresh"));
+    assert!(all.contains("And more") && all.matches("<tr>").count() == 2_001, "{all}");
+}

@@ -28,6 +28,7 @@ mod cost;
 mod delivery;
 mod demo;
 mod draining;
+mod elsewhere;
 mod encodings;
 mod events;
 mod files;

@@ -40,7 +40,7 @@ fn gather(events: &[Event], mode: Mode) -> Batch {
     let deflater = &mut Deflater::default();
     batch.gather(
         deflater,
-        Key { feed: 0, first_seq, last_seq, forms: FORMS, mode, sight: 0 },
+        Key { feed: 0, first_seq, last_seq, forms: FORMS, mode, sight: sight::Kind::All },
         events.iter(),
     );
     batch
@@ -143,14 +143,21 @@ fn a_batch_ends_when_a_write_is_full_and_says_where() {
 fn a_batch_is_for_its_key_until_it_is_cleared() {
     let events = events(&[("/a", b"1"), ("/a", b"2")]);
     let mut batch = gather(&events, Mode::All);
-    let key = Key { feed: 0, first_seq: 1, last_seq: 2, forms: FORMS, mode: Mode::All, sight: 0 };
+    let key = Key {
+        feed: 0,
+        first_seq: 1,
+        last_seq: 2,
+        forms: FORMS,
+        mode: Mode::All,
+        sight: sight::Kind::All,
+    };
     assert!(batch.is_for(&key));
     for other in [
-        Key { feed: 1, ..key },
-        Key { first_seq: 2, ..key },
-        Key { last_seq: 3, ..key },
-        Key { mode: Mode::Latest, ..key },
-        Key { forms: Forms { plain: StreamForm::Frame, deflated: None }, ..key },
+        Key { feed: 1, ..key.clone() },
+        Key { first_seq: 2, ..key.clone() },
+        Key { last_seq: 3, ..key.clone() },
+        Key { mode: Mode::Latest, ..key.clone() },
+        Key { forms: Forms { plain: StreamForm::Frame, deflated: None }, ..key.clone() },
     ] {
         assert!(!batch.is_for(&other));
     }

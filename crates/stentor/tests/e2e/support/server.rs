@@ -232,6 +232,11 @@ impl Server {
         Server::listening(&address.0.to_string(), "", toml, &["--workers", "2"], Stdio::null())
     }
 
+    /// With a configuration file and a public listener at this address.
+    pub(crate) fn listening_at(address: &str, prelude: &str, toml: &str) -> Server {
+        Server::listening(address, prelude, toml, &["--workers", "1"], Stdio::null())
+    }
+
     /// With a public listener that it is given, as systemd gives it.
     pub(crate) fn inheriting(listener: &TcpListener, toml: &str) -> Server {
         let address = listener.local_addr().unwrap().to_string();
