@@ -410,12 +410,10 @@ impl Connection {
                     break;
                 }
                 // Nothing more is begun here.
-                (Phase::Open, incoming) if cx.stands_still => {
-                    if incoming.is_some() {
-                        self.work().incoming = incoming;
-                    }
-                    if rest.is_empty() { break } else { Progress::NotNow(Kind::Requests) }
-                }
+                (Phase::Open, incoming) if cx.stands_still => match self.put_by(incoming, rest) {
+                    Some(progress) => progress,
+                    None => break,
+                },
                 (Phase::Open, Some(incoming)) => self.take_body(cx, peer, incoming, rest),
                 (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, peer, rest),
                 (Phase::Pending, _) => {
@@ -462,6 +460,14 @@ impl Connection {
         // An answer that waits brings the connection back by itself.
         let waits = self.waits();
         Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
+    }
+
+    /// Leaves what was received, if anything was, to whoever goes on with the connection.
+    fn put_by(&mut self, incoming: Option<Box<Incoming>>, rest: &[u8]) -> Option<Progress> {
+        if incoming.is_some() {
+            self.work().incoming = incoming;
+        }
+        (!rest.is_empty()).then_some(Progress::NotNow(Kind::Requests))
     }
 
     fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {

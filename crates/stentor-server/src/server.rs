@@ -24,7 +24,6 @@ use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
-use crate::stats::Stats;
 use crate::store::{Loaded, StoreState, Writer, load};
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
@@ -182,7 +181,6 @@ fn begin(
     let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
     let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
-    let workers: Vec<Arc<Stats>> = posts.iter().map(|_| Arc::default()).collect();
     // Before any worker has a file table of its own: the tables are copies, and all must hold
     // every worker's waker.
     let mailboxes =
@@ -192,31 +190,12 @@ fn begin(
         // That process has it, and gives it away at the end.
         Some(hello) => (None, Epoch::from_number(hello.epoch)),
     };
-    let is_stored = settings.store.path.is_some();
-    let hub = empty_hub(&settings, epoch, is_stored || hello.is_some());
-    let store = is_stored.then(|| Arc::new(StoreState::new()));
+    let is_filled = recovery.is_some() || hello.is_some();
     check_files(&settings)?;
-    let (compressor, jobs) = Compressor::new();
-    let shared = Arc::new(Shared {
-        hub: Arc::new(hub),
-        sequencer: sequencer(store.as_deref()),
-        store,
-        compressor,
-        file_cache: Arc::new(FileCache::new()?),
-        access_log: AccessLog::of(&settings.log),
-        client: endpoint::client::module(stentor_io::unix_s()),
-        addresses: AddressCounts::new(),
-        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
-        wants_keys: AtomicBool::new(false),
-        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
-        workers,
-        workers_public: posts.iter().filter(|post| matches!(post, Post::Public(_))).count(),
-        started_unix_s: stentor_io::unix_s(),
-        is_stopping: AtomicBool::new(false),
-    });
+    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
-        shared,
+        shared: Arc::new(shared),
         public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
         control: addresses.of(CONTROL).collect(),
         monitor: addresses.of(MONITOR).collect(),
@@ -258,14 +237,37 @@ fn begin(
     Ok(server)
 }
 
-/// The hub, before anything is read into it.
-fn empty_hub(settings: &Settings, epoch: Epoch, is_stored: bool) -> Hub {
+/// What all workers share, and what is to be done for them elsewhere.
+fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs), StartError> {
+    let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
+    let (compressor, jobs) = Compressor::new();
+    let shared = Shared {
+        hub: Arc::new(hub),
+        sequencer: sequencer(store.as_deref()),
+        store,
+        compressor,
+        file_cache: Arc::new(FileCache::new()?),
+        access_log: AccessLog::of(&settings.log),
+        client: endpoint::client::module(stentor_io::unix_s()),
+        addresses: AddressCounts::new(),
+        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
+        wants_keys: AtomicBool::new(false),
+        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
+        workers: posts.iter().map(|_| Arc::default()).collect(),
+        workers_public: posts.iter().filter(|post| post.is_public()).count(),
+        started_unix_s: stentor_io::unix_s(),
+        is_stopping: AtomicBool::new(false),
+    };
+    Ok((shared, jobs))
+}
+
+/// The hub, before anything is filled into it. What fills it has the rules of its time, too.
+fn empty_hub(settings: &Settings, epoch: Epoch, is_filled: bool) -> Hub {
     let limits = stentor_hub::Limits {
         topics_max: settings.limits.topics_max,
         message_bytes_max: settings.limits.message_bytes_max,
     };
-    // A store has the rules of its time, too.
-    let rules = if is_stored { Vec::new() } else { settings.topics.clone() };
+    let rules = if is_filled { Vec::new() } else { settings.topics.clone() };
     Hub::new(epoch, rules, limits)
 }
 

@@ -439,6 +439,26 @@ mod tests {
             (packed, io.open_connections())
         });
         let name = name.recv().unwrap();
+        let (mut streams, before) = hand_over_under_way(reserved, name);
+        before.join().unwrap();
+        let mut late = connect(address);
+        echoes(&mut late, 7);
+        streams.push(late);
+        for stream in &mut streams {
+            echoes(stream, 9);
+            stream.write_all(b"c").unwrap();
+            assert!(matches!(stream.read(&mut [0]), Ok(0)));
+        }
+        assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+    }
+
+    /// Connects 320 times to a thread that hands over, has 30 of them end meanwhile and 10 more
+    /// begin. Returns the 300 that are left.
+    fn hand_over_under_way(
+        reserved: crate::Reservation,
+        name: Vec<u8>,
+    ) -> (Vec<TcpStream>, thread::JoinHandle<()>) {
+        let (address, own) = (reserved.address(), std::process::id());
         let (comes_to, has_come) = mpsc::channel();
         let (proceed, may_proceed) = mpsc::channel::<()>();
         let before = thread::spawn(move || {
@@ -479,17 +499,7 @@ mod tests {
         }
         streams.extend((0..10).map(|_| connect(address)));
         streams[290..].iter_mut().for_each(|stream| echoes(stream, 1));
-        // It waits in the queue, or comes to the next process.
         proceed.send(()).unwrap();
-        before.join().unwrap();
-        let mut late = connect(address);
-        echoes(&mut late, 7);
-        streams.push(late);
-        for stream in &mut streams {
-            echoes(stream, 9);
-            stream.write_all(b"c").unwrap();
-            assert!(matches!(stream.read(&mut [0]), Ok(0)));
-        }
-        assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+        (streams, before)
     }
 }

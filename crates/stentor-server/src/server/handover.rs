@@ -16,8 +16,8 @@
 //!   ends
 //! ```
 //!
-//! Until "go" the first could go on as if nothing had been, and does so if anything fails. After it,
-//! it touches no connection.
+//! Until "go" the first could go on as if nothing had been, and does so if anything fails. After
+//! it, the first touches no connection.
 //!
 //! No worker packs before all stand still: one that still published would tell readers of another,
 //! which has packed, of something that the next process does not owe them.

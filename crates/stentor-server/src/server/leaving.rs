@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Role, monotonic_us};
 use stentor_store::{Recovered, Settings as StoreSettings, Store};
@@ -126,8 +126,8 @@ impl Leaving<'_> {
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
         self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
-        let until = Instant::now() + PATIENCE;
-        while !self.channel.has_mail().map_err(told)? && Instant::now() < until {
+        let until_us = after(PATIENCE);
+        while !self.channel.has_mail().map_err(told)? && monotonic_us() < until_us {
             if gives_up() {
                 return Err(GIVEN_UP.to_owned());
             }
@@ -216,7 +216,7 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let reports = self.server.reports();
-        let until = Instant::now() + patience;
+        let until_us = after(patience);
         let mut missing = self.server.mailboxes.len();
         while missing > 0 {
             if gives_up() {
@@ -225,7 +225,7 @@ impl Leaving<'_> {
             match reports.recv_timeout(LOOK) {
                 Ok((_, Ok(report))) if report == expected => missing -= 1,
                 Ok((index, Ok(Report::NotNow(reason)))) => {
-                    if Instant::now() > until {
+                    if monotonic_us() > until_us {
                         return Err(reason.to_owned());
                     }
                     thread::sleep(Duration::from_millis(1));
@@ -233,7 +233,7 @@ impl Leaving<'_> {
                 }
                 Ok((_, Ok(report))) => return Err(format!("a worker said {report:?}")),
                 Ok((_, Err(reason))) => return Err(reason),
-                Err(_) if Instant::now() > until => {
+                Err(_) if monotonic_us() > until_us => {
                     return Err("a worker said nothing for too long".to_owned());
                 }
                 Err(_) => {}
@@ -242,6 +242,11 @@ impl Leaving<'_> {
         }
         Ok(())
     }
+}
+
+/// So long from now, on the clock of [`monotonic_us`].
+fn after(patience: Duration) -> u64 {
+    monotonic_us() + patience.as_micros() as u64
 }
 
 const GIVEN_UP: &str = "it was given up";

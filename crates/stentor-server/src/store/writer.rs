@@ -138,8 +138,8 @@ impl<D: Disk> Writer<D> {
         self.pass.take()
     }
 
-    /// Brings what is left to the disk, so that the next start goes on with the next number. Returns
-    /// what that will find, if nothing failed.
+    /// Brings what is left to the disk, so that the next start goes on with the next number.
+    /// Returns what that will find, if nothing failed.
     pub(crate) fn end(self) -> Option<Recovered<D>> {
         let closed = match self.news.is_empty() {
             true => self.store.close().map_err(|error| error.to_string()),

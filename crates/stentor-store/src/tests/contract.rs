@@ -334,7 +334,7 @@ fn starts_that_come_to_nothing_take_no_room() {
         match round % 3 {
             0 => drop(store),
             1 => store.witness().unwrap(),
-            _ => store.close().unwrap(),
+            _ => drop(store.close().unwrap()),
         }
         most = most.max(taken());
         assert!(files() <= 4, "{:?}", disk.list());
