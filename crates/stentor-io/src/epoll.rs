@@ -6,9 +6,11 @@
 //! three are mended the same way, by `EPOLL_CTL_MOD`, after which the kernel reports the socket
 //! again if anything waits. No list of half-read sockets is kept here.
 //!
-//! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
-//! While no more may be accepted they are out of the epoll set, for they would be reported without
-//! end.
+//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the rest is
+//! reported again. They come last in a turn, behind everybody who is connected already: whatever
+//! arrives gets the time that those leave, and at least its share. A share is time and not a count,
+//! since what an arrival costs depends on what it asks for at once. While no more may be accepted
+//! they are out of the epoll set, for they would be reported without end.
 
 use crate::owned::Owned;
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
@@ -52,6 +54,10 @@ pub struct Epoll {
     /// once, so this outlives a turn that a panic cut short.
     events: Vec<Event>,
     handled: usize,
+    /// The listeners among them.
+    arrivals: Vec<usize>,
+    /// Which of several listeners comes first, in turn.
+    first: usize,
     born_us: u64,
     turn_us: u64,
     now_ms: u64,
@@ -102,6 +108,8 @@ impl Epoll {
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
             handled: 0,
+            arrivals: Vec::new(),
+            first: 0,
             born_us: monotonic_us(),
             turn_us: 0,
             now_ms: 0,
@@ -204,21 +212,18 @@ impl Epoll {
             match data {
                 WAKER => {}
                 ALARM => self.alarm_us = u64::MAX,
-                data if data >= LISTENER => {
-                    let accepted = self.accept(handler, (data - LISTENER) as usize);
-                    if let Accepted::NoRoom(why) = accepted {
-                        self.pause_accepting(why);
-                    }
-                }
+                data if data >= LISTENER => self.arrivals.push((data - LISTENER) as usize),
                 data => self.serve(handler, Peer(data as u32), flags),
             }
         }
+        self.accept_arrivals(handler);
         self.tend_listeners(handler);
         Ok(self.waker.take())
     }
 
     fn wait(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
         self.events.clear();
+        self.arrivals.clear();
         self.handled = 0;
         let timeout = self.timeout(deadline_ms);
         let room = rustix::buffer::spare_capacity(&mut self.events);
@@ -331,8 +336,43 @@ impl Epoll {
         flow
     }
 
-    fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> Accepted {
-        for _ in 0..ACCEPTS_PER_TURN {
+    /// Accepts from the listeners that were reported, all together no longer than their share.
+    fn accept_arrivals<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let count = self.arrivals.len();
+        if count == 0 {
+            return;
+        }
+        self.first = self.first.wrapping_add(1);
+        let until_us = self.share_ends_us();
+        for nth in 0..count {
+            let index = self.arrivals[self.first.wrapping_add(nth) % count];
+            match self.accept(handler, index, until_us) {
+                Accepted::All => {}
+                Accepted::Some => break,
+                Accepted::NoRoom(why) => {
+                    self.pause_accepting(why);
+                    break;
+                }
+            }
+        }
+        self.arrivals.clear();
+    }
+
+    /// When accepting that begins now is to stop: what is connected already keeps most of a turn, but
+    /// nobody keeps others out by being busy.
+    fn share_ends_us(&self) -> u64 {
+        let now_us = monotonic_us();
+        now_us + (now_us.saturating_sub(self.turn_us) / ACCEPT_PART).max(ACCEPT_SHARE_US)
+    }
+
+    /// Accepts until a queue is empty or it is so late; one at least.
+    fn accept<H: Handler<Epoll>>(
+        &mut self,
+        handler: &mut H,
+        index: usize,
+        until_us: u64,
+    ) -> Accepted {
+        loop {
             let Some((listener, role)) = self.listeners.get(index) else { return Accepted::All };
             if !self.has_room() {
                 handler.accept_paused(Pause::Ceiling);
@@ -353,8 +393,10 @@ impl Epoll {
                 // one, then.
                 Err(_) => {}
             }
+            if monotonic_us() >= until_us {
+                return Accepted::Some;
+            }
         }
-        Accepted::Some
     }
 
     /// Begins a connection. Its first bytes are often there already; reading them before the
@@ -442,8 +484,9 @@ impl Epoll {
     /// Accepts what is left in the queues and closes the listeners; if there is no room for all
     /// of it, some more will be tried soon.
     fn empty_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let until_us = self.share_ends_us();
         while !self.listeners.is_empty() {
-            match self.accept(handler, 0) {
+            match self.accept(handler, 0, until_us) {
                 Accepted::All => drop(self.listeners.swap_remove(0)),
                 Accepted::Some => return self.accepting = Accepting::Closing(self.now_ms),
                 Accepted::NoRoom(_) => {
@@ -686,8 +729,11 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const COPY_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
-/// How many connections one listener may bring before the others have their turn.
-const ACCEPTS_PER_TURN: usize = 32;
+/// How long connections may come in, in one turn: some seven of those that ask for a value. With
+/// half of it a full queue is emptied a tenth more slowly, with more the others feel it.
+const ACCEPT_SHARE_US: u64 = 100;
+/// Of what a turn has taken before, it is such a part if that is more.
+const ACCEPT_PART: u64 = 4;
 const EVENTS_PER_TURN: usize = 256;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
@@ -721,6 +767,79 @@ mod tests {
 
         fn ended(&mut self, _: &mut Epoll, _: Peer) {}
     }
+
+    /// Notes who comes, and is slow to take them in.
+    #[derive(Default)]
+    struct Slow {
+        /// Those who come, and who is heard of.
+        seen: Vec<(bool, u64)>,
+    }
+
+    impl Handler<Epoll> for Slow {
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Peer,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            let now_us = monotonic_us();
+            self.seen.push((true, now_us));
+            while monotonic_us() < now_us + 2 * ACCEPT_SHARE_US {}
+            Ok(())
+        }
+
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
+            self.seen.push((false, monotonic_us()));
+            true
+        }
+
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &mut [u8]) -> Flow {
+            Flow::More
+        }
+
+        fn ended(&mut self, _: &mut Epoll, _: Peer) {}
+    }
+
+    #[test]
+    fn whoever_is_connected_comes_first_and_arrivals_have_a_share() {
+        use std::io::Write;
+        use std::net::TcpStream;
+        let reserved = [(); 2].map(|()| crate::reserve("127.0.0.1:0".parse().unwrap()).unwrap());
+        let listeners = reserved.iter().enumerate();
+        let listeners = listeners.map(|(role, at)| (at.listen().unwrap(), role as Role)).collect();
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        let mut handler = Slow::default();
+        let connect = |index: usize| {
+            let mut client = TcpStream::connect(reserved[index].address()).unwrap();
+            client.write_all(b"?").unwrap();
+            client
+        };
+        let mut connected = connect(0);
+        while handler.seen.is_empty() {
+            io.turn(&mut handler, Some(io.now_ms() + 1)).unwrap();
+        }
+        let _arrivals: Vec<_> = (0..2 * ARRIVALS).map(|n| connect(n % 2)).collect();
+        let mut left = 2 * ARRIVALS;
+        while left > 0 {
+            handler.seen.clear();
+            connected.write_all(b"?").unwrap();
+            let began_us = monotonic_us();
+            io.turn(&mut handler, Some(io.now_ms() + 5_000)).unwrap();
+            let arrived = handler.seen.iter().filter(|(arrived, _)| *arrived).count();
+            left -= arrived;
+            let Some(&(_, first_us)) = handler.seen.iter().find(|(arrived, _)| *arrived) else {
+                continue;
+            };
+            // Each takes two shares. Should the machine stand still meanwhile, they have more.
+            let share_us = ACCEPT_SHARE_US.max((first_us - began_us) / ACCEPT_PART);
+            let most = share_us / (2 * ACCEPT_SHARE_US) + 1;
+            assert!(arrived as u64 <= most, "{arrived} in one turn");
+            assert!(!handler.seen[0].0, "who was connected already waits for them");
+        }
+    }
+
+    const ARRIVALS: usize = 10;
 
     #[test]
     fn an_alarm_ends_one_wait_in_time() {

@@ -102,6 +102,11 @@ pub struct Sim {
     rng: Rng,
     faults: Faults,
     now_ms: u64,
+    /// What the server's work has taken so far, in microseconds: the finer clock goes ahead of the
+    /// other one by it.
+    worked_us: u64,
+    /// When the turn began, on the finer clock.
+    turn_us: u64,
     pipes: Vec<Pipe>,
     /// Which pipe a socket number means, densely numbered as the kernel does.
     sockets: Vec<Option<usize>>,
@@ -113,7 +118,8 @@ impl Sim {
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Sim {
         let rng = Rng::new(seed);
-        Sim { rng, faults, now_ms: 0, pipes: Vec::new(), sockets: Vec::new(), refusing: false }
+        let (pipes, sockets) = (Vec::new(), Vec::new());
+        Sim { rng, faults, now_ms: 0, worked_us: 0, turn_us: 0, pipes, sockets, refusing: false }
     }
 
     /// A client without an address connects to the listener of `role`.
@@ -181,6 +187,7 @@ impl Sim {
     /// Moves the clock.
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;
+        self.turn_us = self.now_us();
     }
 
     /// Connections the server holds.
@@ -191,7 +198,8 @@ impl Sim {
 
     /// Lets one thing happen. Returns false when nothing can happen but the passing of time.
     pub fn turn<H: Handler<Sim>>(&mut self, handler: &mut H) -> bool {
-        self.now_ms += self.rng.next_u64() % (self.faults.delay_ms_max + 1);
+        let delay_ms = self.rng.next_u64() % (self.faults.delay_ms_max + 1);
+        self.sleep(delay_ms);
         let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
         if busy.is_empty() {
             return false;
@@ -307,6 +315,7 @@ impl Sim {
 
     /// How many of `total` bytes the socket takes now.
     fn take(&mut self, socket: Peer, total: usize) -> Result<usize, Gone> {
+        self.work();
         let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
         if self.pipes[index].reset {
             return Err(Gone);
@@ -322,6 +331,11 @@ impl Sim {
         Ok(taken)
     }
 
+    /// Something was done for which a server calls the kernel: it takes some time of the turn.
+    pub fn work(&mut self) {
+        self.worked_us += WORK_US;
+    }
+
     fn pipe_of(&mut self, socket: Peer) -> &mut Pipe {
         let index = self.sockets[socket.index()].expect("the server names a socket it closed");
         &mut self.pipes[index]
@@ -334,7 +348,7 @@ impl Backend for Sim {
     }
 
     fn turn_us(&self) -> u64 {
-        self.now_us()
+        self.turn_us
     }
 
     fn unix_s(&self) -> u64 {
@@ -379,7 +393,7 @@ impl Backend for Sim {
     }
 
     fn now_us(&self) -> u64 {
-        self.now_ms * 1000
+        self.now_ms * 1000 + self.worked_us
     }
 
     fn limit_unsent(&mut self, socket: Peer) {
@@ -403,6 +417,7 @@ impl Backend for Sim {
     }
 
     fn close(&mut self, socket: Peer) {
+        self.work();
         let pipe = self.pipe_of(socket);
         pipe.closed = true;
         if !pipe.upstream.is_empty() {
@@ -438,5 +453,7 @@ impl Backend for Sim {
 
 /// Simulated time begins in the middle of 2026.
 const EPOCH_S: u64 = 1_782_000_000;
+/// What one call of the kernel takes, about.
+const WORK_US: u64 = 10;
 /// As the kernel backend's buffer: no delivery is larger.
 const RECEIVE_BYTES: usize = 64 * 1024;

@@ -7,21 +7,21 @@
 mod check;
 mod handover;
 mod relief;
+mod shares;
 
 use crate::budget::Kind;
 use crate::config::Settings;
 use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, EXPIRIES_PER_TURN,
-    JUDGED_PER_TURN, LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX,
-    VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
+    LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
-use crate::stream::feeds::{FeedId, Member, Visit};
+use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -122,17 +122,11 @@ impl Worker {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Does what is due after the events of a turn: deadlines, what waits in lines, a slice of a
-    /// fan-out, the graceful stop.
+    /// Does what is due after the events of a turn: what waits in lines, a slice of a fan-out,
+    /// deadlines, the graceful stop.
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.turn_us(), io.unix_s());
-        for _ in 0..EXPIRIES_PER_TURN {
-            let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
-            let peer = Peer::from_index(index as u32);
-            self.cx.cost = 0;
-            self.with(peer, |connection, cx| connection.expire(cx, io, peer));
-        }
         self.cx.walks.tick(now_ms);
         for kind in Kind::ALL {
             self.serve_line(io, kind);
@@ -143,6 +137,7 @@ impl Worker {
         });
         self.judge(io);
         self.fan_out(io);
+        self.expire(io);
         match self.drain {
             Drain::Emptying { look_ms, listeners_until_ms, until_ms } => {
                 let looks = self.open == 0 && look_ms <= now_ms;
@@ -266,45 +261,6 @@ impl Worker {
             let peer = ticket.peer;
             self.cx.begin_visit();
             self.with(peer, |connection, cx| connection.committed(cx, io, peer, ticket, outcome));
-        }
-    }
-
-    /// Visits some of the readers for whom there are events. The rest have their turn after
-    /// whatever else has happened meanwhile: a fan-out to many holds nobody up.
-    fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        let (mut visits, mut visits_of_few, mut cost) = (0, 0, 0);
-        while visits < VISITS_PER_TURN && cost < TURN_COST_MAX {
-            let Some(feed) = self.cx.feeds.next_sweep() else {
-                self.cx.batches.forget();
-                return;
-            };
-            let are_few = self.cx.feeds.left_to_visit(feed) <= VISITS_FEW
-                && visits_of_few < VISITS_OF_FEW_PER_TURN;
-            let (counted, at_once) = match are_few {
-                true => (&mut visits_of_few, VISITS_OF_FEW_PER_TURN),
-                false => (&mut visits, VISITS_AT_ONCE),
-            };
-            for _ in 0..at_once {
-                *counted += 1;
-                self.cx.cost = 0;
-                match self.cx.feeds.next_visit(feed) {
-                    Some(Visit::Reader(member)) => self.visit(io, feed, member.peer),
-                    Some(Visit::Over { published_us }) => {
-                        let us = io.now_us().saturating_sub(published_us);
-                        self.cx.stats.fan_outs.observe(us);
-                        break;
-                    }
-                    None => break,
-                }
-                cost += self.cx.cost;
-            }
-        }
-    }
-
-    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, peer: Peer) {
-        let Some(connection) = self.connections.at(peer.index()) else { return };
-        if connection.is_due(self.cx.feeds.latest_seq(feed)) {
-            self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
         }
     }
 

@@ -57,6 +57,8 @@ mod races;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod streams;

@@ -223,6 +223,12 @@ impl Net {
         self.wire.sim.stop_resets();
     }
 
+    /// The worker is busy for so many calls of the kernel.
+    #[cfg(test)]
+    pub(crate) fn work(&mut self, calls: usize) {
+        (0..calls).for_each(|_| self.wire.sim.work());
+    }
+
     pub(crate) fn sleep(&mut self, ms: u64) {
         self.wire.sim.sleep(ms);
     }

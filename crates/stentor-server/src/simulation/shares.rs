@@ -1,0 +1,95 @@
+//! What a turn is shared out among: nobody waits for all of a crowd.
+//!
+//! On the simulator whatever a server calls the kernel for takes ten microseconds, so what fits
+//! into a share can be counted.
+
+use super::*;
+use crate::config::Settings;
+use stentor_io::Backend;
+
+/// Clients that have been answered once, and those who read a topic as a stream.
+fn crowd(world: &mut World, clients: usize, head: &str) -> Vec<net::Client> {
+    let connect = |_| {
+        let client = world.sim.connect(PUBLIC);
+        world.sim.write(client, head.as_bytes());
+        client
+    };
+    let clients = (0..clients).map(connect).collect();
+    world.settle();
+    clients
+}
+
+fn world(settings: Settings) -> World {
+    let plain = Parts { layers: Layers::Plain, ..Parts::default() };
+    World::of(plain, 1, kind(), settings)
+}
+
+#[test]
+fn nobody_waits_until_all_of_a_crowd_have_timed_out() {
+    let mut settings = patient();
+    settings.limits.keep_alive_timeout_ms = 1_000;
+    let mut world = world(settings);
+    crowd(&mut world, CROWD, "GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(world.open_sockets(), CROWD);
+    // One who asks when their time is up is answered in the first turn.
+    let other = world.sim.connect(PUBLIC);
+    world.settle_some(2);
+    world.sim.sleep(2_000);
+    world.sim.write(other, b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut turns = 0;
+    while world.open_sockets() > 1 {
+        let before = world.open_sockets();
+        world.turn();
+        turns += 1;
+        let ended = before - world.open_sockets();
+        assert!((1..=5).contains(&ended), "{ended} in one turn");
+        if turns == 1 {
+            let answer = String::from_utf8(world.sim.read(other)).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
+    assert!(turns >= CROWD / 5);
+}
+
+#[test]
+fn nobody_waits_until_all_of_a_crowd_have_been_told_something() {
+    let mut world = world(patient());
+    let head = "GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let readers = crowd(&mut world, CROWD, head);
+    readers.iter().for_each(|&reader| drop(world.sim.read(reader)));
+    world.publish("/small", b"news".to_vec(), ContentType::TEXT);
+    let mut left = readers;
+    let mut turns = 0;
+    while !left.is_empty() {
+        let before = left.len();
+        world.turn();
+        left.retain(|&reader| world.sim.read(reader).is_empty());
+        turns += 1;
+        assert!(before - left.len() <= 10, "{} in one turn", before - left.len());
+        assert!(turns < 2 * CROWD, "it does not come to an end");
+    }
+    assert!(turns >= CROWD / 10);
+}
+
+#[test]
+fn whoever_listens_gets_as_much_of_a_turn_as_requests_took() {
+    let mut world = world(patient());
+    let head = "GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let readers = crowd(&mut world, CROWD, head);
+    readers.iter().for_each(|&reader| drop(world.sim.read(reader)));
+    world.publish("/small", b"news".to_vec(), ContentType::TEXT);
+    let World { sim, worker, .. } = &mut world;
+    worker.read_mailbox(sim);
+    // A turn in which others were served for three tenths of a millisecond.
+    let busy = sim.connect(PUBLIC);
+    sim.write(busy, b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
+    sim.turn(worker);
+    let began_us = sim.turn_us();
+    sim.work(30);
+    assert!(sim.now_us() >= began_us + 300);
+    worker.after_turn(sim);
+    let told = readers.iter().filter(|&&reader| !world.sim.read(reader).is_empty()).count();
+    assert!((30..=32).contains(&told), "{told}");
+}
+
+const CROWD: usize = 300;
