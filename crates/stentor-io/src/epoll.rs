@@ -409,8 +409,8 @@ impl Epoll {
         peer: Option<IpAddr>,
     ) {
         let socket = self.owned.insert(accepted);
-        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, peer) {
-            return self.turn_away(socket, farewell);
+        if let Err(refused) = handler.accepted(self, socket, role, peer) {
+            return self.turn_away(socket, refused);
         }
         if self.read(handler, socket, false) == Flow::Closed {
             return;
@@ -425,11 +425,12 @@ impl Epoll {
     /// Says why to a connection that is not wanted, and closes it. What it has sent already is
     /// read, as a rule all of it: to close on unread bytes would be a reset, and overtake the
     /// answer.
-    fn turn_away(&mut self, socket: Peer, farewell: &[u8]) {
+    fn turn_away(&mut self, socket: Peer, refused: Refused) {
         if let Some(fd) = self.owned.get(socket) {
             self.buffer.resize(RECEIVE_BYTES, 0);
-            let _ = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
-            let _ = net::send(fd, farewell, SendFlags::NOSIGNAL);
+            let asked = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
+            let asked = &self.buffer[..asked.map_or(0, |(_, length)| length)];
+            let _ = net::send(fd, &refused.farewell(asked), SendFlags::NOSIGNAL);
         }
         self.close(socket);
     }

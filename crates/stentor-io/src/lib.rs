@@ -101,9 +101,19 @@ pub enum Flow {
     Closed,
 }
 
-/// A connection is not wanted, and this is what it is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused(pub &'static [u8]);
+/// A connection is not wanted, and this is what makes up what it is told: from what it has sent, as
+/// far as that is there, and from chance.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused(pub fn(asked: &[u8], chance: u64) -> Vec<u8>, pub u64);
+
+impl Refused {
+    /// What it is told that has sent this.
+    #[must_use]
+    pub fn farewell(&self, asked: &[u8]) -> Vec<u8> {
+        let Refused(farewell, chance) = *self;
+        farewell(asked, chance)
+    }
+}
 
 /// Why accepting stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

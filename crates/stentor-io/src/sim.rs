@@ -7,9 +7,7 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role, Sent, TurnAway,
-};
+use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Role, Sent, TurnAway};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -267,10 +265,10 @@ impl Sim {
         self.pipes[index].accepted = true;
         let (role, address) = (self.pipes[index].role, self.pipes[index].address);
         let socket = Peer(number as u32);
-        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, address) {
+        if let Err(refused) = handler.accepted(self, socket, role, address) {
             let pipe = self.pipe_of(socket);
-            pipe.upstream.clear();
-            pipe.downstream.extend(farewell);
+            let asked: Vec<u8> = pipe.upstream.drain(..).collect();
+            pipe.downstream.extend(refused.farewell(&asked));
             self.close(socket);
         }
     }

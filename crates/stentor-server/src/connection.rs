@@ -505,9 +505,18 @@ impl Connection {
             true => cx.may(self.role, Act::Ask(&request)).map_err(|denied| denied.refusal),
             false => Ok(()),
         };
-        if let Err(refusal) = is_meant.and_then(|()| cx.shared.may_answer(&request)) {
+        let head_only = request.method == Method::Head;
+        if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
-            self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
+            self.refuse_request(cx, peer, &refusal, head_only);
+            return used;
+        }
+        if let Err(reason) = cx.shared.may_answer(&request) {
+            cx.stats.requests.add(1);
+            let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
+            x.reply.shape.head_only = head_only;
+            x.put_off(&request, reason);
+            self.phase = Phase::Refusing;
             return used;
         }
         let is_large = route::is_large(&request, &cx.settings.lookups);

@@ -42,7 +42,6 @@ use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
-use stentor_wire::status::{Refusal, Status};
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
@@ -90,12 +89,11 @@ impl Shared {
     /// how the server is.
     ///
     /// # Errors
-    /// The answer to others.
-    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// What others are told.
+    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
         match &self.store {
             Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
-                let reason = "The store is being read: try again in a while.";
-                Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason })
+                Err("The store is being read: try again in a while.")
             }
             _ => Ok(()),
         }

@@ -24,7 +24,7 @@ use stentor_access::Keys;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
-use stentor_wire::http1::RequestBuf;
+use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
@@ -239,9 +239,10 @@ impl Exchange<'_> {
     }
 
     /// Refuses a request for a stream.
-    pub(crate) fn refuse_stream(&mut self, refused: NoStream) -> Answer {
+    pub(crate) fn refuse_stream(&mut self, request: &Request<'_>, refused: NoStream) -> Answer {
         match refused {
             NoStream::Refused(status, reason) => self.reply.refuse(status, &reason),
+            NoStream::NoRoom(reason) => return self.put_off(request, reason),
             NoStream::Denied(denied) => return self.deny(&denied),
         }
         Answer::Now
@@ -252,6 +253,8 @@ impl Exchange<'_> {
 #[derive(Debug)]
 pub(crate) enum NoStream {
     Refused(Status, String),
+    /// There is no room for it now.
+    NoRoom(&'static str),
     Denied(Denied),
 }
 

@@ -25,6 +25,7 @@ mod mailbox;
 mod memory;
 mod order;
 mod output;
+mod put_off;
 mod response;
 mod route;
 mod server;

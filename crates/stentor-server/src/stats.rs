@@ -469,6 +469,8 @@ stats! {
     accept_pauses,
     /// Connections refused since their address had as many as it may.
     connections_refused,
+    /// Requests told to come again later, since there was no room.
+    requests_put_off,
     /// Workers that broke; the others go on.
     workers_lost,
     /// Requests read to the end of their head.

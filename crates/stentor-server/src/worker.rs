@@ -19,6 +19,7 @@ use crate::limits::{
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
+use crate::put_off;
 use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
 use crate::stream::feeds::Member;
@@ -364,7 +365,7 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.stats.accepted.add(1);
         let Some(counted) = self.cx.count_in(role, address) else {
             self.refuse_connection(address);
-            return Err(Refused(TOO_MANY));
+            return Err(Refused(put_off::farewell, self.cx.rng.next_u64()));
         };
         self.cx.connections(role).add(1);
         self.open += 1;
@@ -429,13 +430,3 @@ fn is_due(logged_ms: &mut Option<u64>, now_ms: u64) -> bool {
     }
     is_due
 }
-
-/// What a connection is told whose address has as many as it may: it is sent as it is, before
-/// anything is known of the connection but where it came from.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    Retry-After: 10\r\n\
-    Cache-Control: no-store\r\n\
-    Content-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 82\r\n\
-    Connection: close\r\n\r\n\
-    Too many connections come from your address: close some, or try again in a while.\n";

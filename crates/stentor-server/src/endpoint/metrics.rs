@@ -47,6 +47,8 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("accept_pauses_total", help, c.accept_pauses);
     let help = "Connections refused since their address had as many as it may.";
     page.counter("connections_refused_total", help, c.connections_refused);
+    let help = "Requests told to come again later, since there was no room.";
+    page.counter("requests_put_off_total", help, c.requests_put_off);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
     let kinds = [

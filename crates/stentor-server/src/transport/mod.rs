@@ -141,8 +141,7 @@ impl Wanted {
         // What is sent depends on who asks, be it only in part.
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
-            let reason = TOO_MANY_TOPICS.to_owned();
-            return Err(NoStream::Refused(Status::SERVICE_UNAVAILABLE, reason));
+            return Err(NoStream::NoRoom(TOO_MANY_TOPICS));
         }
         Ok(wanted)
     }

@@ -387,11 +387,11 @@ where
     ) -> Result<(), Refused> {
         self.sessions.all.insert(peer, Session::default());
         let mut masked = Masked { io, sessions: self.sessions };
-        if let Err(Refused(farewell)) = self.handler.accepted(&mut masked, peer, role, address) {
+        if let Err(refused) = self.handler.accepted(&mut masked, peer, role, address) {
             // Whoever is refused is told so in records as well, so the backend is not to do it.
             let session = masked.session(peer);
             session.is_refused = true;
-            session.sealer.data(&mut session.unsent, farewell);
+            session.sealer.data(&mut session.unsent, &refused.farewell(b""));
             masked.finish(peer);
             let until_ms = masked.now_ms() + CLOSE_MS;
             masked.session(peer).closes_until_ms = Some(until_ms);

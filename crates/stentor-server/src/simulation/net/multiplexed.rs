@@ -429,9 +429,9 @@ impl<H> Multiplexing<'_, H> {
         let peer = peer_of(slot as u32);
         let mut multiplexed = Multiplexed { io, carriers: self.carriers };
         let accepted = self.handler.accepted(&mut multiplexed, peer, role, address);
-        if let Err(Refused(farewell)) = accepted {
+        if let Err(refused) = accepted {
             // It is told as far as the window goes.
-            let _ = multiplexed.send(peer, &[IoSlice::new(farewell)]);
+            let _ = multiplexed.send(peer, &[IoSlice::new(&refused.farewell(b""))]);
             multiplexed.close(peer);
         }
     }
