@@ -13,6 +13,7 @@
 //! they are out of the epoll set, for they would be reported without end.
 
 use crate::owned::Owned;
+use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
@@ -58,6 +59,9 @@ pub struct Epoll {
     arrivals: Vec<usize>,
     /// Which of several listeners comes first, in turn.
     first: usize,
+    queue: QueueWatch,
+    /// The turn did not come to the end of what has arrived.
+    leaves_some: bool,
     born_us: u64,
     turn_us: u64,
     now_ms: u64,
@@ -110,6 +114,8 @@ impl Epoll {
             handled: 0,
             arrivals: Vec::new(),
             first: 0,
+            queue: QueueWatch::default(),
+            leaves_some: false,
             born_us: monotonic_us(),
             turn_us: 0,
             now_ms: 0,
@@ -218,6 +224,7 @@ impl Epoll {
         }
         self.accept_arrivals(handler);
         self.tend_listeners(handler);
+        self.look_at_queues();
         Ok(self.waker.take())
     }
 
@@ -238,7 +245,9 @@ impl Epoll {
     fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
         let retry_ms = match self.accepting {
             Accepting::Yes => None,
-            Accepting::Full => self.has_room().then_some(self.now_ms),
+            Accepting::Full if self.has_room() => Some(self.now_ms),
+            // Nobody comes in, and those who wait are to be counted.
+            Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
             Accepting::PausedUntil(at) => Some(at),
             Accepting::Closing(at) => Some(at),
         };
@@ -339,16 +348,21 @@ impl Epoll {
     /// Accepts from the listeners that were reported, all together no longer than their share.
     fn accept_arrivals<H: Handler<Epoll>>(&mut self, handler: &mut H) {
         let count = self.arrivals.len();
+        self.leaves_some = false;
         if count == 0 {
             return;
         }
+        let mut leaves_some = false;
         self.first = self.first.wrapping_add(1);
         let until_us = self.share_ends_us();
         for nth in 0..count {
             let index = self.arrivals[self.first.wrapping_add(nth) % count];
             match self.accept(handler, index, until_us) {
                 Accepted::All => {}
-                Accepted::Some => break,
+                Accepted::Some => {
+                    leaves_some = true;
+                    break;
+                }
                 Accepted::NoRoom(why) => {
                     self.pause_accepting(why);
                     break;
@@ -356,6 +370,17 @@ impl Epoll {
             }
         }
         self.arrivals.clear();
+        self.leaves_some = leaves_some;
+    }
+
+    /// Finds out who waits, if anybody may and it is time to.
+    fn look_at_queues(&mut self) {
+        if !self.leaves_some && self.accepting == Accepting::Yes {
+            self.queue.empty();
+        } else if self.queue.is_to_be_looked_at(self.turn_us) {
+            let waiting = queue::waiting(self.listeners.iter().map(|(listener, _)| listener));
+            self.queue.look(self.turn_us, waiting);
+        }
     }
 
     /// When accepting that begins now is to stop: what is connected already keeps most of a turn, but
@@ -383,7 +408,10 @@ impl Epoll {
             }
             let (fd, role) = (listener.fd.as_fd(), *role);
             match net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((accepted, peer)) => self.admit(handler, accepted, role, address_of(peer)),
+                Ok((accepted, peer)) => {
+                    self.queue.accepted();
+                    self.admit(handler, accepted, role, address_of(peer));
+                }
                 Err(Errno::AGAIN) => return Accepted::All,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     handler.accept_paused(Pause::Exhausted);
@@ -621,6 +649,10 @@ impl Backend for Epoll {
     fn close_listeners(&mut self) {
         self.accepting = Accepting::Closing(self.now_ms);
     }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.queue.found()
+    }
 }
 
 /// The address of a peer; a socket file's has none.
@@ -841,6 +873,37 @@ mod tests {
     }
 
     const ARRIVALS: usize = 10;
+
+    #[test]
+    fn those_who_wait_are_counted() {
+        use std::io::Write;
+        use std::net::TcpStream;
+        let reserved = crate::reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listeners = vec![(reserved.listen().unwrap(), 0)];
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        io.limit_connections(1);
+        let connect = |_| {
+            let mut client = TcpStream::connect(reserved.address()).unwrap();
+            client.write_all(b"?").unwrap();
+            client
+        };
+        let _clients: Vec<_> = (0..ARRIVALS).map(connect).collect();
+        let mut handler = Slow::default();
+        let mut turns = 0;
+        let mut until = |io: &mut Epoll, waiting: usize| {
+            while io.accept_queue().waiting as usize != waiting {
+                io.turn(&mut handler, None).unwrap();
+                turns += 1;
+                assert!(turns < 1_000, "{:?}", io.accept_queue());
+            }
+        };
+        until(&mut io, ARRIVALS - 1);
+        let age_ms = io.accept_queue().age_ms;
+        assert!(age_ms > 0);
+        io.limit_connections(usize::MAX);
+        until(&mut io, 0);
+        assert_eq!(io.accept_queue(), AcceptQueue::default());
+    }
 
     #[test]
     fn an_alarm_ends_one_wait_in_time() {

@@ -29,6 +29,7 @@ mod epoll;
 mod file;
 mod owned;
 mod process;
+mod queue;
 #[cfg(test)]
 mod scratch;
 mod sim;
@@ -52,6 +53,7 @@ pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
+pub use queue::AcceptQueue;
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
@@ -237,6 +239,9 @@ pub trait Backend {
 
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
+
+    /// Who waits to be accepted, as was found when it was last looked at.
+    fn accept_queue(&self) -> AcceptQueue;
 }
 
 /// What becomes of whoever asks for a connection at a listener that lets none begin.

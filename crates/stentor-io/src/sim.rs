@@ -7,7 +7,9 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
-use crate::{Backend, File, FileSendError, Flow, Gone, Handler, Peer, Role, Sent, TurnAway};
+use crate::{
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Peer, Role, Sent, TurnAway,
+};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -109,6 +111,7 @@ pub struct Sim {
     /// Which pipe a socket number means, densely numbered as the kernel does.
     sockets: Vec<Option<usize>>,
     refusing: bool,
+    queue: AcceptQueue,
 }
 
 impl Sim {
@@ -117,7 +120,12 @@ impl Sim {
     pub fn new(seed: u64, faults: Faults) -> Sim {
         let rng = Rng::new(seed);
         let (pipes, sockets) = (Vec::new(), Vec::new());
-        Sim { rng, faults, now_ms: 0, worked_us: 0, turn_us: 0, pipes, sockets, refusing: false }
+        let queue = AcceptQueue::default();
+        #[rustfmt::skip]
+        let sim = Sim {
+            rng, faults, now_ms: 0, worked_us: 0, turn_us: 0, pipes, sockets, refusing: false, queue,
+        };
+        sim
     }
 
     /// A client without an address connects to the listener of `role`.
@@ -186,6 +194,11 @@ impl Sim {
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;
         self.turn_us = self.now_us();
+    }
+
+    /// From now on so many wait in front of the listeners, as the server is told.
+    pub fn set_accept_queue(&mut self, queue: AcceptQueue) {
+        self.queue = queue;
     }
 
     /// Connections the server holds.
@@ -446,6 +459,10 @@ impl Backend for Sim {
 
     fn close_listeners(&mut self) {
         self.refusing = true;
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.queue
     }
 }
 

@@ -397,6 +397,23 @@ pub(crate) fn limit_unsent(fd: BorrowedFd<'_>) {
 /// Lets the kernel keep as much unsent of this connection as it likes, if the peer has shown that
 /// it reads: large files then take fewer calls.
 pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
+    let info = tcp_info(fd);
+    if info.is_some_and(|info| info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES) {
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
+    }
+}
+
+/// How many wait in the queue of a listener; 0 if the kernel does not say.
+pub(crate) fn queue_length(listener: &Listener) -> u32 {
+    // Of a listener it is told in the place of the packets that are not acknowledged.
+    let info = tcp_info(listener.fd.as_fd());
+    info.map_or(0, |info| {
+        info[TCPI_UNACKED / 8].to_ne_bytes()[..4].try_into().map_or(0, u32::from_ne_bytes)
+    })
+}
+
+/// What the kernel says of a TCP socket.
+fn tcp_info(fd: BorrowedFd<'_>) -> Option<[u64; TCP_INFO_WORDS]> {
     let mut info = [0_u64; TCP_INFO_WORDS];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: `info` is valid for writes of `length` bytes during the call, and any bytes are good
@@ -410,9 +427,7 @@ pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
             &raw mut length,
         )
     };
-    if result == 0 && info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES {
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
-    }
+    (result == 0).then_some(info)
 }
 
 /// Bytes that wait in the kernel, sent or not, until the peer acknowledges them; 0 if it does not
@@ -451,6 +466,9 @@ const TRUSTED_BYTES: u64 = 1024 * 1024;
 
 /// `struct tcp_info` up to and including `tcpi_bytes_acked`, the last of these words.
 const TCP_INFO_WORDS: usize = 16;
+
+/// Where in it `tcpi_unacked` begins, in bytes: behind eight bytes and four numbers.
+const TCPI_UNACKED: usize = 24;
 
 /// A stream's socket takes no more while so many bytes are unsent.
 const STREAM_UNSENT_BYTES: libc::c_int = 1;

@@ -204,6 +204,8 @@ pub(crate) struct Context {
     generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
+    /// How long whoever is accepted now has waited for it.
+    pub(crate) queue_age_ms: u64,
     /// How many connections all public workers together hold at most.
     pub(crate) connections_max: usize,
 }
@@ -265,6 +267,7 @@ impl Context {
             cost: 0,
             generation: 0,
             draining: false,
+            queue_age_ms: 0,
             connections_max: usize::MAX,
         }
     }
@@ -388,6 +391,7 @@ impl Context {
             stats, feeds, budget,
             // The next worker is given its own.
             shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
+            queue_age_ms: _,
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
@@ -617,6 +621,7 @@ impl Context {
             inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
+            queue_age_ms: self.queue_age_ms,
             now_ms: self.now_ms,
             unix_s: self.unix_s,
             generation: self.generation,

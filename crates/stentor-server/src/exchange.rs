@@ -120,6 +120,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) inflater: &'a mut Inflater,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
+    /// How long whoever is accepted now has waited for it.
+    pub(crate) queue_age_ms: u64,
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
     /// Changes whenever the settings may have.

@@ -154,7 +154,7 @@ impl Worker {
             _ => {}
         }
         self.relieve(io);
-        self.measure();
+        self.measure(io);
         self.cx.hand_over_lines();
         self.cx.end_promises();
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
@@ -220,8 +220,12 @@ impl Worker {
     }
 
     /// Shows what is held, and who waits.
-    fn measure(&self) {
+    fn measure<B: Backend>(&mut self, io: &B) {
+        let queue = io.accept_queue();
+        self.cx.queue_age_ms = queue.age_ms;
         let Context { stats, memory, feeds, walks, budget, passes, .. } = &self.cx;
+        stats.accept_queue.set(u64::from(queue.waiting));
+        stats.accept_queue_age_ms.set(queue.age_ms);
         stats.readers_bytes.set(memory.usage.owned as u64);
         stats.pinned_bytes.set(memory.usage.pinned as u64);
         stats.filters_bytes.set(feeds.filter_bytes() as u64);

@@ -45,6 +45,9 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("connections_accepted_total", "Connections accepted.", c.accepted);
     let help = "Times accepting paused for want of files, memory or places.";
     page.counter("accept_pauses_total", help, c.accept_pauses);
+    page.gauge("accept_queue", "Connections that wait to be accepted.", c.accept_queue);
+    let help = "How long whoever is accepted now has waited for it, in seconds, about.";
+    page.seconds("accept_queue_age_seconds", help, c.accept_queue_age_ms);
     let help = "Connections refused since their address had as many as it may.";
     page.counter("connections_refused_total", help, c.connections_refused);
     let help = "Requests told to come again later, since there was no room.";
@@ -263,6 +266,16 @@ impl Page {
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    /// A time, given in milliseconds.
+    fn seconds(&mut self, name: &str, help: &str, ms: u64) {
+        let value = ms as f64 / 1e3;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            self.0,
+            "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge\nstentor_{name} {value}"
+        );
     }
 
     /// Histograms of times, each with its label: cumulative buckets, sum and count.

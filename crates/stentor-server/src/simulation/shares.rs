@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::config::Settings;
-use stentor_io::Backend;
+use stentor_io::{AcceptQueue, Backend};
 
 /// Clients that have been answered once, and those who read a topic as a stream.
 fn crowd(world: &mut World, clients: usize, head: &str) -> Vec<net::Client> {
@@ -92,4 +92,30 @@ fn whoever_listens_gets_as_much_of_a_turn_as_requests_took() {
     assert!((30..=32).contains(&told), "{told}");
 }
 
+#[test]
+fn when_many_wait_to_come_in_readers_are_told_to_come_back_later() {
+    let mut world = world(patient());
+    let mut retries = |age_ms: u64| {
+        world.sim.set_accept_queue(AcceptQueue { waiting: 7, age_ms });
+        world.settle();
+        let retry_ms = |_| {
+            let (_, answer) = world.ask(PUBLIC, STREAM);
+            let retry = answer.split_once("\r\n\r\nretry: ").unwrap().1;
+            retry.split_once('\n').unwrap().0.parse::<u64>().unwrap()
+        };
+        let mut retries: Vec<u64> = (0..100).map(retry_ms).collect();
+        retries.sort_unstable();
+        (retries[0], retries[99])
+    };
+    let usual = retries(999);
+    assert!(usual.0 >= 2_000 && usual.1 <= 4_000, "{usual:?}");
+    let late = retries(20_000);
+    assert!((12_000..15_000).contains(&late.0) && (30_000..34_000).contains(&late.1), "{late:?}");
+    let very_late = retries(u64::MAX / 2);
+    assert!(very_late.0 >= 32_000 && very_late.1 <= 94_000, "{very_late:?}");
+    let totals = world.totals();
+    assert_eq!((totals.accept_queue, totals.accept_queue_age_ms), (7, u64::MAX / 2));
+}
+
+const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
 const CROWD: usize = 300;

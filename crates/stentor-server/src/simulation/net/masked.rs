@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// The mask of one direction of a flow.
@@ -314,6 +314,10 @@ impl<B: Backend> Backend for Masked<'_, B> {
 
     fn has_begun_connections(&mut self) -> bool {
         self.io.has_begun_connections()
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.io.accept_queue()
     }
 
     fn close_listeners(&mut self) {

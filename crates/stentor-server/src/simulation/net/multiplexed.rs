@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// What a frame says.
@@ -317,6 +317,10 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
 
     fn has_begun_connections(&mut self) -> bool {
         self.io.has_begun_connections()
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.io.accept_queue()
     }
 
     fn close_listeners(&mut self) {
