@@ -6,8 +6,8 @@
 //! three are mended the same way, by `EPOLL_CTL_MOD`, after which the kernel reports the socket
 //! again if anything waits. No list of half-read sockets is kept here.
 //!
-//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the rest is
-//! reported again. They come last in a turn, behind everybody who is connected already: whatever
+//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the rest
+//! is reported again. They come last in a turn, behind everybody who is connected already: whatever
 //! arrives gets the time that those leave, and at least its share. A share is time and not a count,
 //! since what an arrival costs depends on what it asks for at once. While no more may be accepted
 //! they are out of the epoll set, for they would be reported without end.
@@ -38,6 +38,8 @@ pub struct Epoll {
     epoll: OwnedFd,
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
+    /// Listeners of this role are out of the epoll set until further notice.
+    resting: Option<Role>,
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
     owned: Owned,
@@ -103,6 +105,7 @@ impl Epoll {
             epoll,
             listeners,
             accepting: Accepting::PausedUntil(0),
+            resting: None,
             waker,
             owned: Owned::default(),
             connections_max: usize::MAX,
@@ -244,10 +247,10 @@ impl Epoll {
 
     fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
         let retry_ms = match self.accepting {
-            Accepting::Yes => None,
+            Accepting::Yes if self.resting.is_none() => None,
             Accepting::Full if self.has_room() => Some(self.now_ms),
             // Nobody comes in, and those who wait are to be counted.
-            Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
+            Accepting::Yes | Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
             Accepting::PausedUntil(at) => Some(at),
             Accepting::Closing(at) => Some(at),
         };
@@ -375,7 +378,7 @@ impl Epoll {
 
     /// Finds out who waits, if anybody may and it is time to.
     fn look_at_queues(&mut self) {
-        if !self.leaves_some && self.accepting == Accepting::Yes {
+        if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_none() {
             self.queue.empty();
         } else if self.queue.is_to_be_looked_at(self.turn_us) {
             let waiting = queue::waiting(self.listeners.iter().map(|(listener, _)| listener));
@@ -383,8 +386,8 @@ impl Epoll {
         }
     }
 
-    /// When accepting that begins now is to stop: what is connected already keeps most of a turn, but
-    /// nobody keeps others out by being busy.
+    /// When accepting that begins now is to stop: what is connected already keeps most of a turn,
+    /// but nobody keeps others out by being busy.
     fn share_ends_us(&self) -> u64 {
         let now_us = monotonic_us();
         now_us + (now_us.saturating_sub(self.turn_us) / ACCEPT_PART).max(ACCEPT_SHARE_US)
@@ -500,9 +503,9 @@ impl Epoll {
     fn resume_accepting(&mut self) {
         // One connection in a queue that several workers have wakes one of them.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-        for (index, (listener, _)) in self.listeners.iter().enumerate() {
+        for (index, (listener, role)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() {
+            if !listener.is_left() && self.resting != Some(*role) {
                 // If the kernel has no memory for this either, the next retry will.
                 let _ = epoll::add(&self.epoll, listener, data, flags);
             }
@@ -648,6 +651,18 @@ impl Backend for Epoll {
 
     fn close_listeners(&mut self) {
         self.accepting = Accepting::Closing(self.now_ms);
+    }
+
+    fn rest(&mut self, role: Option<Role>) {
+        self.resting = role;
+        // They may have been reported in this turn.
+        self.arrivals.clear();
+        if self.accepting == Accepting::Yes {
+            for (listener, _) in &self.listeners {
+                let _ = epoll::delete(&self.epoll, listener);
+            }
+            self.resume_accepting();
+        }
     }
 
     fn accept_queue(&self) -> AcceptQueue {

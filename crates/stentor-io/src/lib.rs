@@ -28,6 +28,7 @@ mod disk;
 mod epoll;
 mod file;
 mod owned;
+mod pressure;
 mod process;
 mod queue;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
 };
+pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
@@ -239,6 +241,9 @@ pub trait Backend {
 
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
+
+    /// Lets whoever comes by the listeners of this role wait. `None`: nobody any more.
+    fn rest(&mut self, role: Option<Role>);
 
     /// Who waits to be accepted, as was found when it was last looked at.
     fn accept_queue(&self) -> AcceptQueue;

@@ -112,6 +112,7 @@ pub struct Sim {
     sockets: Vec<Option<usize>>,
     refusing: bool,
     queue: AcceptQueue,
+    resting: Option<Role>,
 }
 
 impl Sim {
@@ -119,13 +120,18 @@ impl Sim {
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Sim {
         let rng = Rng::new(seed);
-        let (pipes, sockets) = (Vec::new(), Vec::new());
-        let queue = AcceptQueue::default();
-        #[rustfmt::skip]
-        let sim = Sim {
-            rng, faults, now_ms: 0, worked_us: 0, turn_us: 0, pipes, sockets, refusing: false, queue,
-        };
-        sim
+        Sim {
+            rng,
+            faults,
+            now_ms: 0,
+            worked_us: 0,
+            turn_us: 0,
+            pipes: Vec::new(),
+            sockets: Vec::new(),
+            refusing: false,
+            queue: AcceptQueue::default(),
+            resting: None,
+        }
     }
 
     /// A client without an address connects to the listener of `role`.
@@ -231,7 +237,7 @@ impl Sim {
         let broken = pipe.reset && !pipe.end_delivered;
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
         if !pipe.accepted {
-            return !pipe.reset;
+            return !pipe.reset && self.resting != Some(pipe.role);
         }
         !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
     }
@@ -459,6 +465,10 @@ impl Backend for Sim {
 
     fn close_listeners(&mut self) {
         self.refusing = true;
+    }
+
+    fn rest(&mut self, role: Option<Role>) {
+        self.resting = role;
     }
 
     fn accept_queue(&self) -> AcceptQueue {

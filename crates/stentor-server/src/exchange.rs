@@ -11,6 +11,7 @@ use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
+use crate::guard::Pressure;
 use crate::limits::PROMISES_TOGETHER;
 use crate::mailbox::Mailbox;
 use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
@@ -122,6 +123,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) feeds: &'a Feeds,
     /// How long whoever is accepted now has waited for it.
     pub(crate) queue_age_ms: u64,
+    /// How short memory is.
+    pub(crate) pressure: Pressure,
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
     /// Changes whenever the settings may have.

@@ -19,6 +19,7 @@ pub mod cost;
 mod endpoint;
 mod exchange;
 mod files;
+mod guard;
 mod keys;
 mod limits;
 mod mailbox;

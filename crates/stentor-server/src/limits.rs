@@ -179,3 +179,6 @@ pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 64 };
 /// the next time: by as long as they waited, half of it more or less; by a minute at the most.
 pub(crate) const OLD_QUEUE_MS: u64 = 1_000;
 pub(crate) const QUEUE_AGE_MS_MAX: u64 = 60_000;
+
+/// How long a connection may be silent between two requests while memory is short.
+pub(crate) const IDLE_MS: u64 = 1_000;

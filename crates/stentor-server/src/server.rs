@@ -11,6 +11,7 @@ use crate::config::{ControlAddress, Settings, Store};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
+use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
 use crate::limits::{FILES_RESERVED, PANICS_MAX, TOKENS_BYTES_MAX};
 use crate::mailbox::{Mailbox, Order};
@@ -48,6 +49,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
+    /// Who looks after memory.
+    _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
     writer: Option<JoinHandle<()>>,
 }
@@ -203,6 +206,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
+        memory: MemoryState::default(),
         keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
         wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
@@ -220,6 +224,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
         threads: Vec::new(),
         writer: None,
         keys: None,
+        _guard: None,
         settings,
     };
     let starters = server.start_workers(&posts, &addresses, user.as_ref());
@@ -243,9 +248,7 @@ pub fn start(settings: Settings, inherited: Vec<Inherited>) -> Result<Server, St
             return Err(error);
         }
     }
-    server.start_file_loader();
-    server.keys =
-        KeyThread::start(&server.settings.tokens, &server.shared, &server.mailboxes, None)?;
+    server.start_lookers()?;
     Ok(server)
 }
 
@@ -401,6 +404,7 @@ impl Server {
         self.commit(Op::Rules(settings.rules())).map_err(|error| {
             StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
         })?;
+        self.shared.memory.configure(&settings);
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         let before = self.keys.take();
         self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
@@ -511,6 +515,15 @@ impl Server {
         hub.continue_by(&self.settings.rules(), upto_generation);
         self.writer = Some(Writer::new(begun, intake, Arc::clone(hub), stats).start()?);
         store.reading.end();
+        Ok(())
+    }
+
+    /// Who looks after files, memory and keys.
+    fn start_lookers(&mut self) -> io::Result<()> {
+        self.start_file_loader();
+        let Server { settings, shared, mailboxes, .. } = self;
+        self._guard = Some(Guard::start(settings, shared, mailboxes)?);
+        self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
         Ok(())
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     /// together own no more than so many bytes.
     spared_until_ms: u64,
     spared_bytes: usize,
+    /// Memory is short: those that ask nothing are given less time, from this number on.
+    shortened: Option<usize>,
     /// When it was last logged that an address has as many connections as it may.
     refusal_logged_ms: Option<u64>,
 }
@@ -87,6 +89,7 @@ impl Worker {
             pause_logged_ms: None,
             spared_until_ms: 0,
             spared_bytes: 0,
+            shortened: None,
             refusal_logged_ms: None,
         }
     }
@@ -107,6 +110,7 @@ impl Worker {
             || self.cx.feeds.is_sparse()
             || !self.cx.budget.is_idle()
             || self.is_judging()
+            || self.shortened.is_some()
         {
             return Some(0);
         }
@@ -137,6 +141,7 @@ impl Worker {
             connections.at(peer.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
         self.judge(io);
+        self.shorten();
         self.fan_out(io);
         self.expire(io);
         match self.drain {
@@ -275,6 +280,7 @@ impl Worker {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
             Order::Keys(keys) => self.cx.configure_keys(keys),
+            Order::Memory(pressure) => self.press(io, pressure),
             Order::Committed(told) => {
                 self.cx.committed.extend(told);
                 self.tell_committed(io);

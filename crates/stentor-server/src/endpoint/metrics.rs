@@ -4,6 +4,7 @@ use crate::answers::RequestKind;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use stentor_io::{open_files_limit, process_cpu};
 
@@ -237,6 +238,16 @@ fn process(page: &mut Page, report: &Report) {
     page.gauge("workers_lost", help, report.counters.workers_lost);
     let help = "Memory of the process: resident.";
     page.gauge("memory_resident_bytes", help, report.memory_resident_bytes);
+    let help = "How short memory is: 0, not; 1, high; 2, critical.";
+    page.gauge("memory_pressure", help, report.memory_pressure as u64);
+    let help = "How full memory is, from 0 to 1: of the control group, the host, TCP sockets.";
+    page.ratios("memory_load_ratio", help, "of", &report.memory_load_per_mille);
+    let help = "Times a mark of limits.memory_high or limits.memory_critical was reached.";
+    let times = [
+        ("{mark=\"high\"}", report.memory_times_high),
+        ("{mark=\"critical\"}", report.memory_times_critical),
+    ];
+    page.family("memory_marks_reached_total", "counter", help, &times);
     let help = "Memory of the process: its own, without mapped files.";
     page.gauge("memory_anonymous_bytes", help, report.memory_anonymous_bytes);
 }
@@ -266,6 +277,16 @@ impl Page {
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    /// Shares of something, given in thousandths, by a label.
+    fn ratios(&mut self, name: &str, help: &str, label: &str, all: &BTreeMap<&str, u64>) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge");
+        for (key, per_mille) in all {
+            let value = *per_mille as f64 / 1e3;
+            let _ = writeln!(self.0, "stentor_{name}{{{label}=\"{key}\"}} {value}");
+        }
     }
 
     /// A time, given in milliseconds.

@@ -335,6 +335,10 @@ impl Backend for Net {
         self.with(|io| io.has_begun_connections())
     }
 
+    fn rest(&mut self, role: Option<Role>) {
+        self.wire.sim.rest(role);
+    }
+
     fn accept_queue(&self) -> AcceptQueue {
         self.wire.sim.accept_queue()
     }

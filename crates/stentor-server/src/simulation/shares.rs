@@ -5,6 +5,8 @@
 
 use super::*;
 use crate::config::Settings;
+use crate::guard::Pressure;
+use crate::mailbox::Order;
 use stentor_io::{AcceptQueue, Backend};
 
 /// Clients that have been answered once, and those who read a topic as a stream.
@@ -115,6 +117,104 @@ fn when_many_wait_to_come_in_readers_are_told_to_come_back_later() {
     assert!(very_late.0 >= 32_000 && very_late.1 <= 94_000, "{very_late:?}");
     let totals = world.totals();
     assert_eq!((totals.accept_queue, totals.accept_queue_age_ms), (7, u64::MAX / 2));
+}
+
+fn press(world: &mut World, pressure: Pressure) {
+    let World { sim, worker, .. } = world;
+    worker.execute(sim, Order::Memory(pressure));
+}
+
+#[test]
+fn while_memory_is_short_idle_connections_are_closed_early() {
+    let mut settings = patient();
+    settings.limits.keep_alive_timeout_ms = 60_000;
+    let mut world = world(settings);
+    let get = "GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
+    crowd(&mut world, CROWD, get);
+    let reader = world.ask(PUBLIC, STREAM).0;
+    let partial = crowd(&mut world, 1, "GET /small HT")[0];
+    press(&mut world, Pressure::High);
+    world.settle();
+    assert_eq!(world.open_sockets(), CROWD + 2, "they have a second");
+    world.sim.sleep(1_200);
+    // A few in each turn.
+    world.settle_some(CROWD);
+    assert_eq!(world.open_sockets(), 2);
+    assert!(!world.sim.ended(reader) && !world.sim.ended(partial));
+    // Who comes now has no more; later, as much as before.
+    crowd(&mut world, 1, get);
+    world.sim.sleep(1_200);
+    world.settle();
+    assert_eq!(world.open_sockets(), 2);
+    press(&mut world, Pressure::None);
+    crowd(&mut world, 1, get);
+    world.sim.sleep(1_200);
+    world.settle();
+    assert_eq!(world.open_sockets(), 3);
+}
+
+#[test]
+fn while_memory_is_short_nobody_is_brought_what_was_missed() {
+    let mut world = world(patient());
+    let seq = world.shared.hub.seq();
+    for n in 0..3 {
+        world.publish("/small", format!("news {n}").into_bytes(), ContentType::TEXT);
+    }
+    let read = |world: &mut World, since: &str| {
+        let request = format!(
+            "GET /small?since={since} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n"
+        );
+        world.ask(PUBLIC, request.as_bytes()).1
+    };
+    let ids = [format!("0badcafe-{seq}"), "earliest".to_owned()];
+    for since in &ids {
+        let answer = read(&mut world, since);
+        assert!(answer.contains("news 0") && !answer.contains("event: gap"), "{answer}");
+    }
+    press(&mut world, Pressure::High);
+    for since in &ids {
+        let answer = read(&mut world, since);
+        assert!(!answer.contains("news 1") && answer.contains("news 2"), "{answer}");
+        assert!(answer.contains("event: gap") && answer.contains("\"memory\""), "{answer}");
+    }
+    // Who has missed nothing hears of no gap.
+    let newest = format!("0badcafe-{}", world.shared.hub.seq());
+    let answer = read(&mut world, &newest);
+    assert!(!answer.contains("event: gap"), "{answer}");
+}
+
+#[test]
+fn while_memory_is_very_short_nobody_is_let_in_but_operators() {
+    let mut world = world(patient());
+    let get = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (inside, _) = world.ask(PUBLIC, get);
+    press(&mut world, Pressure::Critical);
+    let (outside, answer) = world.ask(PUBLIC, get);
+    assert_eq!(answer, "");
+    let (_, answer) = world.ask(CONTROL, b"GET /-/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    world.sim.write(inside, get);
+    world.settle();
+    assert!(!world.sim.read(inside).is_empty(), "who is in is answered");
+    press(&mut world, Pressure::High);
+    world.settle();
+    assert!(!world.sim.read(outside).is_empty());
+}
+
+#[test]
+fn while_memory_is_very_short_readers_may_hold_half() {
+    let mut settings = patient();
+    settings.limits.readers_bytes_max = 100_000;
+    let mut world = world(settings);
+    // Heads that are not complete.
+    let head = format!("GET /small HTTP/1.1\r\nX: {}", "x".repeat(7_000));
+    let clients = crowd(&mut world, 10, &head);
+    let cut = |world: &mut World| clients.iter().filter(|&&one| world.sim.was_cut(one)).count();
+    assert_eq!(cut(&mut world), 0);
+    press(&mut world, Pressure::Critical);
+    world.settle();
+    assert!((3..=7).contains(&cut(&mut world)), "{}", cut(&mut world));
+    assert!(world.totals().readers_bytes <= 50_000);
 }
 
 const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";

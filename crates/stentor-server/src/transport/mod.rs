@@ -192,6 +192,7 @@ impl Wanted {
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());
         let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
+        let start = start.under(x.pressure, &x.shared.hub);
         let mode = match latest {
             None => Mode::ByRule,
             Some(true) => Mode::Latest,

@@ -316,6 +316,10 @@ impl<B: Backend> Backend for Masked<'_, B> {
         self.io.has_begun_connections()
     }
 
+    fn rest(&mut self, role: Option<Role>) {
+        self.io.rest(role);
+    }
+
     fn accept_queue(&self) -> AcceptQueue {
         self.io.accept_queue()
     }

@@ -319,6 +319,10 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         self.io.has_begun_connections()
     }
 
+    fn rest(&mut self, role: Option<Role>) {
+        self.io.rest(role);
+    }
+
     fn accept_queue(&self) -> AcceptQueue {
         self.io.accept_queue()
     }
