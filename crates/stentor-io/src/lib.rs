@@ -35,6 +35,7 @@ mod queue;
 mod scratch;
 mod sim;
 mod socket;
+mod steer;
 mod thread;
 mod user;
 mod wake;
@@ -60,6 +61,7 @@ pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
+pub use steer::{allowed_cores, narrow_card};
 pub use thread::{lower_priority, own_file_table, pin_to_core};
 pub use user::{User, show_to_user};
 pub use wake::Waker;

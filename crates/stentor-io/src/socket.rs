@@ -275,6 +275,12 @@ impl Listener {
         defer_accept(&self.fd, 0);
     }
 
+    /// Whether it is one of several of its address, one for each worker.
+    #[must_use]
+    pub fn is_one_of_many(&self) -> bool {
+        matches!(self.origin, Origin::Tcp(_))
+    }
+
     /// Whether it is left to another process.
     pub(crate) fn is_left(&self) -> bool {
         matches!(self.origin, Origin::Inherited { is_left: true })
@@ -292,7 +298,6 @@ impl Listener {
     /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.
     fn drop_new(&self) {
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
-        let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let program = [
             code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 13),
             code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x12),
@@ -439,15 +444,31 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> u32 {
     u32::try_from(bytes).unwrap_or(0)
 }
 
+/// An instruction of a program for the kernel's packet filter.
+pub(crate) fn code(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
 fn set_option<T>(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) {
+    let _ = set_option_of(fd, level, name, value);
+}
+
+/// Sets a socket option.
+pub(crate) fn set_option_of<T>(
+    fd: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let fd = fd.as_fd();
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is valid for reads of `length` bytes during the call; the kernel copies it
     // and what it points to, and writes to neither.
-    unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length);
-    }
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn unix_socket() -> rustix::io::Result<OwnedFd> {

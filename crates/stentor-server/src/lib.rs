@@ -36,6 +36,7 @@ mod store;
 mod stream;
 mod timers;
 mod transport;
+mod turns;
 mod user;
 mod worker;
 

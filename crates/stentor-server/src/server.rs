@@ -18,6 +18,7 @@ use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::stats::Stats;
 use crate::store::{Loaded, StoreState, Writer, load};
+use crate::turns::Turns;
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -132,7 +133,7 @@ impl From<io::Error> for StartError {
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
-struct Addresses(Vec<(Place, Role)>);
+struct Addresses(Vec<(Place, Role)>, Turns);
 
 #[derive(Debug)]
 enum Place {
@@ -646,7 +647,7 @@ impl Addresses {
         }
         match inherited.first() {
             Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
-            None => Ok(Addresses(places)),
+            None => Ok(Addresses(places, Turns::default())),
         }
     }
 
@@ -705,7 +706,11 @@ fn prepare(
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
-    let mut listeners = addresses.listen(post, false)?;
+    let listen = || addresses.listen(post, false);
+    let mut listeners = match post {
+        Post::Public(index) => addresses.1.listen(index, settings, listen)?,
+        Post::Control => listen()?,
+    };
     if let (Some(name), Some(user)) = (&settings.user, user) {
         become_user(name, user)?;
     }
@@ -810,6 +815,33 @@ mod tests {
             answer.push(byte[0]);
         }
         (stream, String::from_utf8(answer).unwrap())
+    }
+
+    #[test]
+    fn with_pinned_workers_connections_come_to_the_worker_of_their_core() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let cores = stentor_io::allowed_cores().unwrap();
+        let can_steer = stentor_io::reserve(any).unwrap().listen().unwrap().steer(&cores).is_ok();
+        if !can_steer || stentor_io::narrow_card(cores.len()).is_some() {
+            return;
+        }
+        let settings =
+            Settings { listen: vec![any], workers: cores.len(), pin: true, ..Settings::default() };
+        let server = start(settings, vec![]).unwrap();
+        let address = server.public()[0];
+        // On loopback a packet comes in on the core it is sent from.
+        let clients = |index| {
+            let connect = move || {
+                stentor_io::pin_to_core(index).unwrap();
+                (0..20).map(|_| ask(address, "GET /a", "\r\n\r\n").0).collect::<Vec<_>>()
+            };
+            thread::spawn(connect).join().unwrap()
+        };
+        let _clients: Vec<_> = (0..cores.len()).map(clients).collect();
+        let open = server.shared.workers.iter().map(|stats| stats.connections_public.value());
+        assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
+        server.drain();
+        server.wait().unwrap();
     }
 
     #[test]
