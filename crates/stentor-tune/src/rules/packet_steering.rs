@@ -30,8 +30,8 @@ fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
     if each <= PACKETS_MAX {
         return match on_cores(card, queues) {
             few if few < cores.len() => fine(&format!(
-                "its queues are enough for this many packets; they come in on {few} of {} cores, so \
-                 --pin does not keep connections on theirs",
+                "its queues are enough for this many packets; they come in on {few} of {} cores, \
+                 so --pin does not keep connections on theirs",
                 cores.len()
             )),
             _ => fine("its queues are enough for this many packets"),
@@ -120,6 +120,8 @@ mod tests {
         check(&judge(&with(8, &["00,00"], &[]), &at(1.0)), Severity::Slows, &["ff"]);
         check(&judge(&with(8, &["0"], &["0"]), &at(0.1)), Severity::Fine, &[]);
         check(&judge(&with(8, &["ff"], &["0"]), &at(1.0)), Severity::Fine, &[]);
+        let says_pin = |mask| format!("{:?}", judge(&with(8, &[mask], &[]), &at(0.1)));
+        assert!(says_pin("0").contains("1 of 8 cores") && !says_pin("ff").contains("--pin"));
         let two = with(4, &["0", "0"], &["0", "0"]);
         check(&judge(&two, &at(1.0)), Severity::Slows, &["5", "a", "5", "a"]);
         assert_eq!(judge(&with(1, &["0"], &["0"]), &at(1.0)), []);
