@@ -164,10 +164,19 @@ fn run(
     mailboxes: &[Arc<Mailbox>],
     ended: &Receiver<()>,
 ) {
-    while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+    loop {
         let Some(shared) = shared.upgrade() else { return };
-        let before = shared.memory.pressure();
-        let Some((now, fullest)) = shared.memory.note(&gauges.read()) else { continue };
+        look(gauges, &shared, mailboxes);
+        drop(shared);
+        if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
+    let before = shared.memory.pressure();
+    if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
         tell(before, now, fullest);
         for mailbox in mailboxes {
             mailbox.put(Order::Memory(now));

@@ -281,6 +281,9 @@ impl Page {
 
     /// Shares of something, given in thousandths, by a label.
     fn ratios(&mut self, name: &str, help: &str, label: &str, all: &BTreeMap<&str, u64>) {
+        if all.is_empty() {
+            return;
+        }
         // Writing to a string does not fail.
         let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge");
         for (key, per_mille) in all {
