@@ -182,3 +182,6 @@ pub(crate) const QUEUE_AGE_MS_MAX: u64 = 60_000;
 
 /// How long a connection may be silent between two requests while memory is short.
 pub(crate) const IDLE_MS: u64 = 1_000;
+
+/// Connections that are looked at in one turn for such as are silent, once memory is short.
+pub(crate) const SHORTENED_PER_TURN: usize = if cfg!(test) { 64 } else { 1_024 };

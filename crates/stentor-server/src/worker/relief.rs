@@ -4,7 +4,7 @@
 use super::Worker;
 use crate::access::PUBLIC;
 use crate::guard::Pressure;
-use crate::limits::{JUDGED_PER_TURN, RELIEF_PART, RELIEF_PAUSE_MS};
+use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS, SHORTENED_PER_TURN};
 use crate::memory::{Holder, Pins, whom_to_cut};
 use crate::timers::Timed;
 use stentor_io::{Backend, Peer};
@@ -68,7 +68,7 @@ impl Worker {
     pub(super) fn shorten(&mut self) {
         let Some(from) = self.shortened.take() else { return };
         for (looked, index) in self.connections.indices_from(from).enumerate() {
-            if looked == JUDGED_PER_TURN {
+            if looked == SHORTENED_PER_TURN {
                 self.shortened = Some(index);
                 return;
             }
