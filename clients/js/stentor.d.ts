@@ -18,9 +18,9 @@ export interface Gap {
   /**
    * `history`: too long away. `epoch`: the server began anew. `future`, `malformed`: the cursor
    * is not one of this server. `rolled-back`: its message was lost in a crash before it was kept.
-   * `many`: too many topics to replay.
+   * `many`: too many topics to replay. `memory`: the server is short of memory.
    */
-  reason: 'history' | 'epoch' | 'future' | 'rolled-back' | 'malformed' | 'many'
+  reason: 'history' | 'epoch' | 'future' | 'rolled-back' | 'malformed' | 'many' | 'memory'
   /** The cursor that could not be served. */
   since?: Id
 }

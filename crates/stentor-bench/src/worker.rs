@@ -301,7 +301,7 @@ impl Handler<Epoll> for Worker {
         _role: stentor_io::Role,
         _peer: Option<std::net::IpAddr>,
     ) -> Result<(), stentor_io::Refused> {
-        Err(stentor_io::Refused(b""))
+        Err(stentor_io::Refused(|_, _| Vec::new(), 0))
     }
 
     fn ready(&mut self, io: &mut Epoll, socket: Peer, writable: bool) -> bool {

@@ -6,14 +6,17 @@
 //! three are mended the same way, by `EPOLL_CTL_MOD`, after which the kernel reports the socket
 //! again if anything waits. No list of half-read sockets is kept here.
 //!
-//! Listeners are level-triggered: accepting stops after a batch, and the rest is reported again.
-//! While no more may be accepted they are out of the epoll set, for they would be reported without
-//! end.
+//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the rest
+//! is reported again. They come last in a turn, behind everybody who is connected already: whatever
+//! arrives gets the time that those leave, and at least its share. A share is time and not a count,
+//! since what an arrival costs depends on what it asks for at once. While no more may be accepted
+//! they are out of the epoll set, for they would be reported without end.
 
 mod handover;
 
 use self::handover::HandingOver;
 use crate::owned::Owned;
+use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
@@ -38,6 +41,8 @@ pub struct Epoll {
     epoll: OwnedFd,
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
+    /// Listeners of this role are out of the epoll set until further notice.
+    resting: Option<Role>,
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
     owned: Owned,
@@ -60,6 +65,13 @@ pub struct Epoll {
     /// once, so this outlives a turn that a panic cut short.
     events: Vec<Event>,
     handled: usize,
+    /// The listeners among them.
+    arrivals: Vec<usize>,
+    /// Which of several listeners comes first, in turn.
+    first: usize,
+    queue: QueueWatch,
+    /// The turn did not come to the end of what has arrived.
+    leaves_some: bool,
     born_us: u64,
     turn_us: u64,
     now_ms: u64,
@@ -101,6 +113,7 @@ impl Epoll {
             epoll,
             listeners,
             accepting: Accepting::PausedUntil(0),
+            resting: None,
             waker,
             owned: Owned::default(),
             connections_max: usize::MAX,
@@ -113,6 +126,10 @@ impl Epoll {
             buffer: vec![0; RECEIVE_BYTES],
             events: Vec::with_capacity(EVENTS_PER_TURN),
             handled: 0,
+            arrivals: Vec::new(),
+            first: 0,
+            queue: QueueWatch::default(),
+            leaves_some: false,
             born_us: monotonic_us(),
             turn_us: 0,
             now_ms: 0,
@@ -215,21 +232,19 @@ impl Epoll {
             match data {
                 WAKER => {}
                 ALARM => self.alarm_us = u64::MAX,
-                data if data >= LISTENER => {
-                    let accepted = self.accept(handler, (data - LISTENER) as usize);
-                    if let Accepted::NoRoom(why) = accepted {
-                        self.pause_accepting(why);
-                    }
-                }
+                data if data >= LISTENER => self.arrivals.push((data - LISTENER) as usize),
                 data => self.serve(handler, Peer(data as u32), flags),
             }
         }
+        self.accept_arrivals(handler);
         self.tend_listeners(handler);
+        self.look_at_queues();
         Ok(self.waker.take())
     }
 
     fn wait(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
         self.events.clear();
+        self.arrivals.clear();
         self.handled = 0;
         let timeout = self.timeout(deadline_ms);
         let room = rustix::buffer::spare_capacity(&mut self.events);
@@ -243,8 +258,10 @@ impl Epoll {
 
     fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
         let retry_ms = match self.accepting {
-            Accepting::Yes => None,
-            Accepting::Full => self.has_room().then_some(self.now_ms),
+            Accepting::Yes if self.resting.is_none() => None,
+            Accepting::Full if self.has_room() => Some(self.now_ms),
+            // Nobody comes in, and those who wait are to be counted.
+            Accepting::Yes | Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
             Accepting::PausedUntil(at) => Some(at),
             Accepting::Closing(at) => Some(at),
         };
@@ -342,8 +359,59 @@ impl Epoll {
         flow
     }
 
-    fn accept<H: Handler<Epoll>>(&mut self, handler: &mut H, index: usize) -> Accepted {
-        for _ in 0..ACCEPTS_PER_TURN {
+    /// Accepts from the listeners that were reported, all together no longer than their share.
+    fn accept_arrivals<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let count = self.arrivals.len();
+        self.leaves_some = false;
+        if count == 0 {
+            return;
+        }
+        let mut leaves_some = false;
+        self.first = self.first.wrapping_add(1);
+        let until_us = self.share_ends_us();
+        for nth in 0..count {
+            let index = self.arrivals[self.first.wrapping_add(nth) % count];
+            match self.accept(handler, index, until_us) {
+                Accepted::All => {}
+                Accepted::Some => {
+                    leaves_some = true;
+                    break;
+                }
+                Accepted::NoRoom(why) => {
+                    self.pause_accepting(why);
+                    break;
+                }
+            }
+        }
+        self.arrivals.clear();
+        self.leaves_some = leaves_some;
+    }
+
+    /// Finds out who waits, if anybody may and it is time to.
+    fn look_at_queues(&mut self) {
+        if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_none() {
+            self.queue.empty();
+        } else if self.queue.is_to_be_looked_at(self.turn_us) {
+            let waiting = queue::waiting(self.listeners.iter().map(|(listener, _)| listener));
+            self.queue.look(self.turn_us, waiting);
+        }
+    }
+
+    /// When accepting that begins now is to stop: what is connected already keeps most of a turn,
+    /// but nobody keeps others out by being busy.
+    fn share_ends_us(&self) -> u64 {
+        let now_us = monotonic_us();
+        now_us + (now_us.saturating_sub(self.turn_us) / ACCEPT_PART).max(ACCEPT_SHARE_US)
+    }
+
+    /// Accepts until a queue is empty or it is so late; one at least.
+    fn accept<H: Handler<Epoll>>(
+        &mut self,
+        handler: &mut H,
+        index: usize,
+        until_us: u64,
+    ) -> Accepted {
+        loop {
             let Some((listener, role)) = self.listeners.get(index) else { return Accepted::All };
             if !self.has_room() {
                 handler.accept_paused(Pause::Ceiling);
@@ -354,7 +422,10 @@ impl Epoll {
             }
             let (fd, role) = (listener.fd.as_fd(), *role);
             match net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((accepted, peer)) => self.admit(handler, accepted, role, address_of(peer)),
+                Ok((accepted, peer)) => {
+                    self.queue.accepted();
+                    self.admit(handler, accepted, role, address_of(peer));
+                }
                 Err(Errno::AGAIN) => return Accepted::All,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     handler.accept_paused(Pause::Exhausted);
@@ -364,8 +435,10 @@ impl Epoll {
                 // one, then.
                 Err(_) => {}
             }
+            if monotonic_us() >= until_us {
+                return Accepted::Some;
+            }
         }
-        Accepted::Some
     }
 
     /// Begins a connection. Its first bytes are often there already; reading them before the
@@ -382,8 +455,8 @@ impl Epoll {
         if let Some(handing_over) = &mut self.handing_over {
             handing_over.note(socket);
         }
-        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, peer) {
-            return self.turn_away(socket, farewell);
+        if let Err(refused) = handler.accepted(self, socket, role, peer) {
+            return self.turn_away(socket, refused);
         }
         if self.read(handler, socket, false) == Flow::Closed {
             return;
@@ -398,11 +471,12 @@ impl Epoll {
     /// Says why to a connection that is not wanted, and closes it. What it has sent already is
     /// read, as a rule all of it: to close on unread bytes would be a reset, and overtake the
     /// answer.
-    fn turn_away(&mut self, socket: Peer, farewell: &[u8]) {
+    fn turn_away(&mut self, socket: Peer, refused: Refused) {
         if let Some(fd) = self.owned.get(socket) {
             self.buffer.resize(RECEIVE_BYTES, 0);
-            let _ = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
-            let _ = net::send(fd, farewell, SendFlags::NOSIGNAL);
+            let asked = net::recv(fd, &mut self.buffer[..], RecvFlags::empty());
+            let asked = &self.buffer[..asked.map_or(0, |(_, length)| length)];
+            let _ = net::send(fd, &refused.farewell(asked), SendFlags::NOSIGNAL);
         }
         self.close(socket);
     }
@@ -444,9 +518,9 @@ impl Epoll {
     fn resume_accepting(&mut self) {
         // One connection in a queue that several workers have wakes one of them.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-        for (index, (listener, _)) in self.listeners.iter().enumerate() {
+        for (index, (listener, role)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() {
+            if !listener.is_left() && self.resting != Some(*role) {
                 // If the kernel has no memory for this either, the next retry will.
                 let _ = epoll::add(&self.epoll, listener, data, flags);
             }
@@ -457,8 +531,9 @@ impl Epoll {
     /// Accepts what is left in the queues and closes the listeners; if there is no room for all
     /// of it, some more will be tried soon.
     fn empty_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let until_us = self.share_ends_us();
         while !self.listeners.is_empty() {
-            match self.accept(handler, 0) {
+            match self.accept(handler, 0, until_us) {
                 Accepted::All => drop(self.listeners.swap_remove(0)),
                 Accepted::Some => return self.accepting = Accepting::Closing(self.now_ms),
                 Accepted::NoRoom(_) => {
@@ -603,6 +678,22 @@ impl Backend for Epoll {
     fn close_listeners(&mut self) {
         self.accepting = Accepting::Closing(self.now_ms);
     }
+
+    fn rest(&mut self, role: Option<Role>) {
+        self.resting = role;
+        // They may have been reported in this turn.
+        self.arrivals.clear();
+        if self.accepting == Accepting::Yes {
+            for (listener, _) in &self.listeners {
+                let _ = epoll::delete(&self.epoll, listener);
+            }
+            self.resume_accepting();
+        }
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.queue.found()
+    }
 }
 
 /// The address of a peer; a socket file's has none.
@@ -712,8 +803,11 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const COPY_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
-/// How many connections one listener may bring before the others have their turn.
-const ACCEPTS_PER_TURN: usize = 32;
+/// How long connections may come in, in one turn: some seven of those that ask for a value. With
+/// half of it a full queue is emptied a tenth more slowly, with more the others feel it.
+const ACCEPT_SHARE_US: u64 = 100;
+/// Of what a turn has taken before, it is such a part if that is more.
+const ACCEPT_PART: u64 = 4;
 const EVENTS_PER_TURN: usize = 256;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
@@ -746,6 +840,110 @@ mod tests {
         }
 
         fn ended(&mut self, _: &mut Epoll, _: Peer) {}
+    }
+
+    /// Notes who comes, and is slow to take them in.
+    #[derive(Default)]
+    struct Slow {
+        /// Those who come, and who is heard of.
+        seen: Vec<(bool, u64)>,
+    }
+
+    impl Handler<Epoll> for Slow {
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Peer,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            let now_us = monotonic_us();
+            self.seen.push((true, now_us));
+            while monotonic_us() < now_us + 2 * ACCEPT_SHARE_US {}
+            Ok(())
+        }
+
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
+            self.seen.push((false, monotonic_us()));
+            true
+        }
+
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &mut [u8]) -> Flow {
+            Flow::More
+        }
+
+        fn ended(&mut self, _: &mut Epoll, _: Peer) {}
+    }
+
+    #[test]
+    fn whoever_is_connected_comes_first_and_arrivals_have_a_share() {
+        use std::io::Write;
+        use std::net::TcpStream;
+        let reserved = [(); 2].map(|()| crate::reserve("127.0.0.1:0".parse().unwrap()).unwrap());
+        let listeners = reserved.iter().enumerate();
+        let listeners = listeners.map(|(role, at)| (at.listen().unwrap(), role as Role)).collect();
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        let mut handler = Slow::default();
+        let connect = |index: usize| {
+            let mut client = TcpStream::connect(reserved[index].address()).unwrap();
+            client.write_all(b"?").unwrap();
+            client
+        };
+        let mut connected = connect(0);
+        while handler.seen.is_empty() {
+            io.turn(&mut handler, Some(io.now_ms() + 1)).unwrap();
+        }
+        let _arrivals: Vec<_> = (0..2 * ARRIVALS).map(|n| connect(n % 2)).collect();
+        let mut left = 2 * ARRIVALS;
+        while left > 0 {
+            handler.seen.clear();
+            connected.write_all(b"?").unwrap();
+            let began_us = monotonic_us();
+            io.turn(&mut handler, Some(io.now_ms() + 5_000)).unwrap();
+            let arrived = handler.seen.iter().filter(|(arrived, _)| *arrived).count();
+            left -= arrived;
+            let Some(&(_, first_us)) = handler.seen.iter().find(|(arrived, _)| *arrived) else {
+                continue;
+            };
+            // Each takes two shares. Should the machine stand still meanwhile, they have more.
+            let share_us = ACCEPT_SHARE_US.max((first_us - began_us) / ACCEPT_PART);
+            let most = share_us / (2 * ACCEPT_SHARE_US) + 1;
+            assert!(arrived as u64 <= most, "{arrived} in one turn");
+            assert!(!handler.seen[0].0, "who was connected already waits for them");
+        }
+    }
+
+    const ARRIVALS: usize = 10;
+
+    #[test]
+    fn those_who_wait_are_counted() {
+        use std::io::Write;
+        use std::net::TcpStream;
+        let reserved = crate::reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listeners = vec![(reserved.listen().unwrap(), 0)];
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        io.limit_connections(1);
+        let connect = |_| {
+            let mut client = TcpStream::connect(reserved.address()).unwrap();
+            client.write_all(b"?").unwrap();
+            client
+        };
+        let _clients: Vec<_> = (0..ARRIVALS).map(connect).collect();
+        let mut handler = Slow::default();
+        let mut turns = 0;
+        let mut until = |io: &mut Epoll, waiting: usize| {
+            while io.accept_queue().waiting as usize != waiting {
+                io.turn(&mut handler, None).unwrap();
+                turns += 1;
+                assert!(turns < 1_000, "{:?}", io.accept_queue());
+            }
+        };
+        until(&mut io, ARRIVALS - 1);
+        let age_ms = io.accept_queue().age_ms;
+        assert!(age_ms > 0);
+        io.limit_connections(usize::MAX);
+        until(&mut io, 0);
+        assert_eq!(io.accept_queue(), AcceptQueue::default());
     }
 
     #[test]

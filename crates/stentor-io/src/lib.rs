@@ -29,11 +29,14 @@ mod disk;
 mod epoll;
 mod file;
 mod owned;
+mod pressure;
 mod process;
+mod queue;
 #[cfg(test)]
 mod scratch;
 mod sim;
 mod socket;
+mod steer;
 mod thread;
 mod user;
 mod wake;
@@ -50,14 +53,17 @@ pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
 };
+pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
+pub use queue::AcceptQueue;
 pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
+pub use steer::{allowed_cores, narrow_card};
 pub use thread::{lower_priority, own_file_table, pin_to_core};
 pub use user::{User, show_to_user};
 pub use wake::Waker;
@@ -103,9 +109,19 @@ pub enum Flow {
     Closed,
 }
 
-/// A connection is not wanted, and this is what it is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused(pub &'static [u8]);
+/// A connection is not wanted, and this is what makes up what it is told: from what it has sent, as
+/// far as that is there, and from chance.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused(pub fn(asked: &[u8], chance: u64) -> Vec<u8>, pub u64);
+
+impl Refused {
+    /// What it is told that has sent this.
+    #[must_use]
+    pub fn farewell(&self, asked: &[u8]) -> Vec<u8> {
+        let Refused(farewell, chance) = *self;
+        farewell(asked, chance)
+    }
+}
 
 /// Why accepting stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,6 +245,12 @@ pub trait Backend {
 
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
+
+    /// Lets whoever comes by the listeners of this role wait. `None`: nobody any more.
+    fn rest(&mut self, role: Option<Role>);
+
+    /// Who waits to be accepted, as was found when it was last looked at.
+    fn accept_queue(&self) -> AcceptQueue;
 }
 
 /// What becomes of whoever asks for a connection at a listener that lets none begin.

@@ -8,7 +8,7 @@
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Peer, Refused, Role, Sent, TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Peer, Role, Sent, TurnAway,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -102,10 +102,17 @@ pub struct Sim {
     rng: Rng,
     faults: Faults,
     now_ms: u64,
+    /// What the server's work has taken so far, in microseconds: the finer clock goes ahead of the
+    /// other one by it.
+    worked_us: u64,
+    /// When the turn began, on the finer clock.
+    turn_us: u64,
     pipes: Vec<Pipe>,
     /// Which pipe a socket number means, densely numbered as the kernel does.
     sockets: Vec<Option<usize>>,
     refusing: bool,
+    queue: AcceptQueue,
+    resting: Option<Role>,
 }
 
 impl Sim {
@@ -113,7 +120,18 @@ impl Sim {
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Sim {
         let rng = Rng::new(seed);
-        Sim { rng, faults, now_ms: 0, pipes: Vec::new(), sockets: Vec::new(), refusing: false }
+        Sim {
+            rng,
+            faults,
+            now_ms: 0,
+            worked_us: 0,
+            turn_us: 0,
+            pipes: Vec::new(),
+            sockets: Vec::new(),
+            refusing: false,
+            queue: AcceptQueue::default(),
+            resting: None,
+        }
     }
 
     /// A client without an address connects to the listener of `role`.
@@ -181,6 +199,12 @@ impl Sim {
     /// Moves the clock.
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;
+        self.turn_us = self.now_us();
+    }
+
+    /// From now on so many wait in front of the listeners, as the server is told.
+    pub fn set_accept_queue(&mut self, queue: AcceptQueue) {
+        self.queue = queue;
     }
 
     /// Connections the server holds.
@@ -191,7 +215,8 @@ impl Sim {
 
     /// Lets one thing happen. Returns false when nothing can happen but the passing of time.
     pub fn turn<H: Handler<Sim>>(&mut self, handler: &mut H) -> bool {
-        self.now_ms += self.rng.next_u64() % (self.faults.delay_ms_max + 1);
+        let delay_ms = self.rng.next_u64() % (self.faults.delay_ms_max + 1);
+        self.sleep(delay_ms);
         let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
         if busy.is_empty() {
             return false;
@@ -212,7 +237,7 @@ impl Sim {
         let broken = pipe.reset && !pipe.end_delivered;
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
         if !pipe.accepted {
-            return !pipe.reset;
+            return !pipe.reset && self.resting != Some(pipe.role);
         }
         !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
     }
@@ -259,10 +284,10 @@ impl Sim {
         self.pipes[index].accepted = true;
         let (role, address) = (self.pipes[index].role, self.pipes[index].address);
         let socket = Peer(number as u32);
-        if let Err(Refused(farewell)) = handler.accepted(self, socket, role, address) {
+        if let Err(refused) = handler.accepted(self, socket, role, address) {
             let pipe = self.pipe_of(socket);
-            pipe.upstream.clear();
-            pipe.downstream.extend(farewell);
+            let asked: Vec<u8> = pipe.upstream.drain(..).collect();
+            pipe.downstream.extend(refused.farewell(&asked));
             self.close(socket);
         }
     }
@@ -307,6 +332,7 @@ impl Sim {
 
     /// How many of `total` bytes the socket takes now.
     fn take(&mut self, socket: Peer, total: usize) -> Result<usize, Gone> {
+        self.work();
         let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
         if self.pipes[index].reset {
             return Err(Gone);
@@ -322,6 +348,11 @@ impl Sim {
         Ok(taken)
     }
 
+    /// Something was done for which a server calls the kernel: it takes some time of the turn.
+    pub fn work(&mut self) {
+        self.worked_us += WORK_US;
+    }
+
     fn pipe_of(&mut self, socket: Peer) -> &mut Pipe {
         let index = self.sockets[socket.index()].expect("the server names a socket it closed");
         &mut self.pipes[index]
@@ -334,7 +365,7 @@ impl Backend for Sim {
     }
 
     fn turn_us(&self) -> u64 {
-        self.now_us()
+        self.turn_us
     }
 
     fn unix_s(&self) -> u64 {
@@ -379,7 +410,7 @@ impl Backend for Sim {
     }
 
     fn now_us(&self) -> u64 {
-        self.now_ms * 1000
+        self.now_ms * 1000 + self.worked_us
     }
 
     fn limit_unsent(&mut self, socket: Peer) {
@@ -403,6 +434,7 @@ impl Backend for Sim {
     }
 
     fn close(&mut self, socket: Peer) {
+        self.work();
         let pipe = self.pipe_of(socket);
         pipe.closed = true;
         if !pipe.upstream.is_empty() {
@@ -434,9 +466,19 @@ impl Backend for Sim {
     fn close_listeners(&mut self) {
         self.refusing = true;
     }
+
+    fn rest(&mut self, role: Option<Role>) {
+        self.resting = role;
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.queue
+    }
 }
 
 /// Simulated time begins in the middle of 2026.
 const EPOCH_S: u64 = 1_782_000_000;
+/// What one call of the kernel takes, about.
+const WORK_US: u64 = 10;
 /// As the kernel backend's buffer: no delivery is larger.
 const RECEIVE_BYTES: usize = 64 * 1024;

@@ -316,6 +316,12 @@ impl Listener {
         Some(Listener { fd, origin })
     }
 
+    /// Whether it is one of several of its address, one for each worker.
+    #[must_use]
+    pub fn is_one_of_many(&self) -> bool {
+        matches!(self.origin, Origin::Tcp(_))
+    }
+
     /// Whether it is left to another process.
     pub(crate) fn is_left(&self) -> bool {
         matches!(self.origin, Origin::Inherited { is_left: true })
@@ -333,7 +339,6 @@ impl Listener {
     /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.
     fn drop_new(&self) {
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
-        let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let program = [
             code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 13),
             code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x12),
@@ -438,6 +443,23 @@ pub(crate) fn limit_unsent(fd: BorrowedFd<'_>) {
 /// Lets the kernel keep as much unsent of this connection as it likes, if the peer has shown that
 /// it reads: large files then take fewer calls.
 pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
+    let info = tcp_info(fd);
+    if info.is_some_and(|info| info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES) {
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
+    }
+}
+
+/// How many wait in the queue of a listener; 0 if the kernel does not say.
+pub(crate) fn queue_length(listener: &Listener) -> u32 {
+    // Of a listener it is told in the place of the packets that are not acknowledged.
+    let info = tcp_info(listener.fd.as_fd());
+    info.map_or(0, |info| {
+        info[TCPI_UNACKED / 8].to_ne_bytes()[..4].try_into().map_or(0, u32::from_ne_bytes)
+    })
+}
+
+/// What the kernel says of a TCP socket.
+fn tcp_info(fd: BorrowedFd<'_>) -> Option<[u64; TCP_INFO_WORDS]> {
     let mut info = [0_u64; TCP_INFO_WORDS];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: `info` is valid for writes of `length` bytes during the call, and any bytes are good
@@ -451,9 +473,7 @@ pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
             &raw mut length,
         )
     };
-    if result == 0 && info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES {
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
-    }
+    (result == 0).then_some(info)
 }
 
 /// Bytes that wait in the kernel, sent or not, until the peer acknowledges them; 0 if it does not
@@ -465,15 +485,31 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> u32 {
     u32::try_from(bytes).unwrap_or(0)
 }
 
+/// An instruction of a program for the kernel's packet filter.
+pub(crate) fn code(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
 fn set_option<T>(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) {
+    let _ = set_option_of(fd, level, name, value);
+}
+
+/// Sets a socket option.
+pub(crate) fn set_option_of<T>(
+    fd: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let fd = fd.as_fd();
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is valid for reads of `length` bytes during the call; the kernel copies it
     // and what it points to, and writes to neither.
-    unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length);
-    }
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn unix_socket() -> rustix::io::Result<OwnedFd> {
@@ -492,6 +528,9 @@ const TRUSTED_BYTES: u64 = 1024 * 1024;
 
 /// `struct tcp_info` up to and including `tcpi_bytes_acked`, the last of these words.
 const TCP_INFO_WORDS: usize = 16;
+
+/// Where in it `tcpi_unacked` begins, in bytes: behind eight bytes and four numbers.
+const TCPI_UNACKED: usize = 24;
 
 /// A stream's socket takes no more while so many bytes are unsent.
 const STREAM_UNSENT_BYTES: libc::c_int = 1;

@@ -87,7 +87,7 @@ impl<B: Backend> Handler<B> for Download {
     ) -> Result<(), Refused> {
         self.peers.push(peer);
         match self.refuses {
-            true => Err(Refused(HEAD)),
+            true => Err(Refused(|_, _| HEAD.to_vec(), 0)),
             false => Ok(()),
         }
     }

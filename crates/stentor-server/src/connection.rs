@@ -154,6 +154,11 @@ impl Connection {
         }
     }
 
+    /// Whether it waits for its next request, and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Open && self.work.is_none() && self.wait == Wait::Request
+    }
+
     /// Whether the connection would take input now.
     pub(crate) fn reads(&self) -> bool {
         self.phase != Phase::Free && !self.waits() && !self.holds_too_much()
@@ -322,7 +327,7 @@ impl Connection {
             }
             (_, Some(_)) => (Wait::Head, now_ms + limits.head_timeout_ms),
             (_, None) if cx.draining => (Wait::Request, now_ms + DRAIN_IDLE_MS),
-            (_, None) => (Wait::Request, now_ms + limits.keep_alive_timeout_ms),
+            (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
         };
         self.wait = wait;
         let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room | Wait::Heartbeat);
@@ -505,12 +510,8 @@ impl Connection {
             Ok(head) => head,
             Err(refusal) => {
                 cx.stats.requests.add(1);
-                self.refuse_request(
-                    cx,
-                    peer,
-                    &refusal,
-                    bytes.trim_ascii_start().starts_with(b"HEAD "),
-                );
+                let is_head = bytes.trim_ascii_start().starts_with(b"HEAD ");
+                self.refuse_request(cx, peer, &refusal, is_head);
                 return used;
             }
         };
@@ -518,9 +519,12 @@ impl Connection {
             true => cx.may(self.role, Act::Ask(&request)).map_err(|denied| denied.refusal),
             false => Ok(()),
         };
-        if let Err(refusal) = is_meant.and_then(|()| cx.shared.may_answer(&request)) {
+        if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
+            return used;
+        }
+        if self.is_put_off(cx, peer, &request) {
             return used;
         }
         let is_large = route::is_large(&request, &cx.settings.lookups);
@@ -704,6 +708,18 @@ impl Connection {
         x.reply.shape.head_only = head_only;
         x.refuse(refusal);
         self.phase = Phase::Refusing;
+    }
+
+    /// Tells whoever asks too early to come again. Returns whether it does.
+    fn is_put_off(&mut self, cx: &mut Context, peer: Peer, request: &http1::Request<'_>) -> bool {
+        let Err(reason) = cx.shared.may_answer(request) else { return false };
+        cx.stats.requests.add(1);
+        let persistence = Persistence { keep_alive: false, http10: false };
+        let mut x = self.exchange(cx, peer, persistence);
+        x.reply.shape.head_only = request.method == Method::Head;
+        x.put_off(request, reason);
+        self.phase = Phase::Refusing;
+        true
     }
 
     /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.

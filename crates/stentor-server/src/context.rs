@@ -15,7 +15,8 @@ use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
-use crate::limits::{EVENTS_USUAL, GATHER_BYTES};
+use crate::guard::{MemoryState, Pressure};
+use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer, Ticket};
@@ -43,7 +44,6 @@ use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
-use stentor_wire::status::{Refusal, Status};
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) client: Arc<Message>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
+    /// How short memory is that is not counted here.
+    pub(crate) memory: MemoryState,
     /// The keys that workers begin with.
     pub(crate) keys: Mutex<Arc<Keys>>,
     /// A token named a key that is not known: issuers may have others by now.
@@ -91,12 +93,11 @@ impl Shared {
     /// how the server is.
     ///
     /// # Errors
-    /// The answer to others.
-    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// What others are told.
+    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
         match &self.store {
             Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
-                let reason = "The store is being read: try again in a while.";
-                Err(Refusal { status: Status::SERVICE_UNAVAILABLE, reason })
+                Err("The store is being read: try again in a while.")
             }
             _ => Ok(()),
         }
@@ -209,6 +210,10 @@ pub(crate) struct Context {
     pub(crate) draining: bool,
     /// Nothing is begun that was not asked for yet, for another process may go on from here.
     pub(crate) stands_still: bool,
+    /// How long whoever is accepted now has waited for it.
+    pub(crate) queue_age_ms: u64,
+    /// How short memory is.
+    pub(crate) pressure: Pressure,
     /// How many connections all public workers together hold at most.
     pub(crate) connections_max: usize,
 }
@@ -271,8 +276,22 @@ impl Context {
             generation: 0,
             draining: false,
             stands_still: false,
+            queue_age_ms: 0,
+            pressure: Pressure::None,
             connections_max: usize::MAX,
         }
+    }
+
+    /// How long a connection may be silent between two requests.
+    pub(crate) fn keep_alive_ms(&self) -> u64 {
+        let keep_alive_ms = self.settings.limits.keep_alive_timeout_ms;
+        if self.pressure == Pressure::None { keep_alive_ms } else { keep_alive_ms.min(IDLE_MS) }
+    }
+
+    /// What the readers of this worker may own or keep from being freed.
+    pub(crate) fn readers_bytes_max(&self) -> usize {
+        let bytes_max = self.settings.limits.readers_bytes_max;
+        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
     /// Counts a connection from `peer`; `None` if that address has as many as it may.
@@ -394,6 +413,7 @@ impl Context {
             stats, feeds, budget,
             // The next worker is given its own.
             shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
+            queue_age_ms: _, pressure: _,
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
@@ -625,6 +645,8 @@ impl Context {
             inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
+            queue_age_ms: self.queue_age_ms,
+            pressure: self.pressure,
             now_ms: self.now_ms,
             unix_s: self.unix_s,
             generation: self.generation,

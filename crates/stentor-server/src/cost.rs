@@ -13,6 +13,7 @@ use crate::context::{Context, Shared};
 use crate::endpoint;
 use crate::exchange::Persistence;
 use crate::files::FileCache;
+use crate::guard::MemoryState;
 use crate::mailbox::Mailbox;
 use crate::order::{InMemory, Ticket};
 use crate::route;
@@ -111,6 +112,7 @@ impl Desk {
             file_cache: Arc::new(FileCache::new()?),
             client: endpoint::client::module(unix_s),
             addresses: AddressCounts::new(),
+            memory: MemoryState::default(),
             keys: Mutex::new(Arc::new(Keys::none())),
             wants_keys: AtomicBool::new(false),
             tokens: Cache::new(0).map_err(io::Error::other)?,

@@ -11,6 +11,7 @@ use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::files::OpenFiles;
+use crate::guard::Pressure;
 use crate::limits::PROMISES_TOGETHER;
 use crate::mailbox::Mailbox;
 use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
@@ -25,7 +26,7 @@ use stentor_access::Keys;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_wire::deflate::Inflater;
-use stentor_wire::http1::RequestBuf;
+use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
@@ -123,6 +124,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) inflater: &'a mut Inflater,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
+    /// How long whoever is accepted now has waited for it.
+    pub(crate) queue_age_ms: u64,
+    /// How short memory is.
+    pub(crate) pressure: Pressure,
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
     /// Changes whenever the settings may have.
@@ -243,9 +248,10 @@ impl Exchange<'_> {
     }
 
     /// Refuses a request for a stream.
-    pub(crate) fn refuse_stream(&mut self, refused: NoStream) -> Answer {
+    pub(crate) fn refuse_stream(&mut self, request: &Request<'_>, refused: NoStream) -> Answer {
         match refused {
             NoStream::Refused(status, reason) => self.reply.refuse(status, &reason),
+            NoStream::NoRoom(reason) => return self.put_off(request, reason),
             NoStream::Denied(denied) => return self.deny(&denied),
         }
         Answer::Now
@@ -256,6 +262,8 @@ impl Exchange<'_> {
 #[derive(Debug)]
 pub(crate) enum NoStream {
     Refused(Status, String),
+    /// There is no room for it now.
+    NoRoom(&'static str),
     Denied(Denied),
 }
 

@@ -58,8 +58,12 @@ pub(crate) const ACCESS_LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// no worker has to wake it.
 pub(crate) const ACCESS_LOG_REST_MS: u64 = 10;
 
-/// Deadlines a worker sees to in one turn.
-pub(crate) const EXPIRIES_PER_TURN: usize = 64;
+/// How long a worker sees to deadlines in one turn, at least: some five connections are closed.
+pub(crate) const EXPIRIES_US: u64 = 50;
+
+/// Deadlines that may have moved, looked at before it is known that any has come: some fifty
+/// microseconds, if none of them is in the processor's cache.
+pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
 /// How long a connection that was refused may go on sending before it is cut: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.
@@ -83,16 +87,15 @@ pub(crate) const DRAIN_LOOK_MS: u64 = 20;
 /// The longest a long-poll is held, whatever it asks for: proxies think a minute is enough.
 pub(crate) const HELD_MS_MAX: u64 = 60_000;
 
-/// Readers visited in one turn of a fan-out before requests have theirs: about a millisecond.
-pub(crate) const VISITS_PER_TURN: usize = 128;
+/// How long the readers of a fan-out are visited in one turn before requests have theirs: for as
+/// long as requests were served in it, but within these.
+pub(crate) const VISITS_US: u64 = 100;
+pub(crate) const VISITS_US_MAX: u64 = 1_000;
 
-/// Of these, readers of one topic before those of another have theirs.
+/// Readers of one topic that are visited before those of another have theirs; and those for whom
+/// there turns out to be nothing.
 pub(crate) const VISITS_AT_ONCE: usize = 32;
-
-/// Beside these, readers visited in sweeps that have few left: they are soon done, and do not wait
-/// for the many.
-pub(crate) const VISITS_OF_FEW_PER_TURN: usize = 256;
-pub(crate) const VISITS_FEW: usize = 1_024;
+pub(crate) const VISITS_IN_VAIN: usize = 1_024;
 
 /// The longest frame or message taken from a WebSocket that may give commands.
 pub(crate) const COMMAND_BYTES_MAX: usize = 64 * 1024;
@@ -174,3 +177,14 @@ pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;
 /// So many publishers who wait for the disk are worth a sync before the turn is over: while it
 /// lasts, the worker sees to the next.
 pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 64 };
+
+/// When whoever is accepted has waited for so long, those who begin a stream are to come back later
+/// the next time: by as long as they waited, half of it more or less; by a minute at the most.
+pub(crate) const OLD_QUEUE_MS: u64 = 1_000;
+pub(crate) const QUEUE_AGE_MS_MAX: u64 = 60_000;
+
+/// How long a connection may be silent between two requests while memory is short.
+pub(crate) const IDLE_MS: u64 = 1_000;
+
+/// Connections that are looked at in one turn for such as are silent, once memory is short.
+pub(crate) const SHORTENED_PER_TURN: usize = if cfg!(test) { 64 } else { 1_024 };

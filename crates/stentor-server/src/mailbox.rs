@@ -3,6 +3,7 @@
 //! nothing is kept.
 
 use crate::config::Settings;
+use crate::guard::Pressure;
 use crate::order::Told;
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +21,8 @@ pub(crate) enum Order {
     Reload(Arc<Settings>),
     /// Verify tokens with these keys from now on.
     Keys(Arc<Keys>),
+    /// Memory is so short from now on.
+    Memory(Pressure),
     /// Tell connections what came of their changes.
     Committed(Told),
 }

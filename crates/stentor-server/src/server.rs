@@ -20,6 +20,7 @@ use crate::config::{ControlAddress, Settings, Store};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
+use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
@@ -58,6 +59,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
+    /// Who looks after memory.
+    _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
     writer: Mutex<Option<StoreThread>>,
 }
@@ -206,6 +209,7 @@ fn begin(
         threads: Vec::new(),
         writer: Mutex::default(),
         keys: None,
+        _guard: None,
         settings,
     };
     let begun = server
@@ -231,9 +235,7 @@ fn begin(
     }
     // One that has died says so at the end; one that was told is told again.
     server.cue(|_| Cue::Live);
-    server.start_file_loader();
-    server.keys =
-        KeyThread::start(&server.settings.tokens, &server.shared, &server.mailboxes, None)?;
+    server.start_lookers()?;
     Ok(server)
 }
 
@@ -250,6 +252,7 @@ fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs)
         access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
         addresses: AddressCounts::new(),
+        memory: MemoryState::default(),
         keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
         wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
@@ -412,6 +415,7 @@ impl Server {
         self.commit(Op::Rules(settings.rules())).map_err(|error| {
             StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
         })?;
+        self.shared.memory.configure(&settings);
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         let before = self.keys.take();
         self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
@@ -554,6 +558,15 @@ impl Server {
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         let writer = Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats).start()?;
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+        Ok(())
+    }
+
+    /// Who looks after files, memory and keys.
+    fn start_lookers(&mut self) -> io::Result<()> {
+        self.start_file_loader();
+        let Server { settings, shared, mailboxes, .. } = self;
+        self._guard = Some(Guard::start(settings, shared, mailboxes)?);
+        self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
         Ok(())
     }
 
@@ -705,6 +718,33 @@ mod tests {
             answer.push(byte[0]);
         }
         (stream, String::from_utf8(answer).unwrap())
+    }
+
+    #[test]
+    fn with_pinned_workers_connections_come_to_the_worker_of_their_core() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let cores = stentor_io::allowed_cores().unwrap();
+        let can_steer = stentor_io::reserve(any).unwrap().listen().unwrap().steer(&cores).is_ok();
+        if !can_steer {
+            return;
+        }
+        let settings =
+            Settings { listen: vec![any], workers: cores.len(), pin: true, ..Settings::default() };
+        let server = start(settings, vec![]).unwrap();
+        let address = server.public()[0];
+        // On loopback a packet comes in on the core it is sent from.
+        let clients = |index| {
+            let connect = move || {
+                stentor_io::pin_to_core(index).unwrap();
+                (0..20).map(|_| ask(address, "GET /a", "\r\n\r\n").0).collect::<Vec<_>>()
+            };
+            thread::spawn(connect).join().unwrap()
+        };
+        let _clients: Vec<_> = (0..cores.len()).map(clients).collect();
+        let open = server.shared.workers.iter().map(|stats| stats.connections_public.value());
+        assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
+        server.drain();
+        server.wait().unwrap();
     }
 
     #[test]

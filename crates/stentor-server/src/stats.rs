@@ -350,7 +350,9 @@ macro_rules! stats {
             /// Adds up what the workers have counted.
             pub(crate) fn sum<'a>(workers: impl IntoIterator<Item = &'a Stats>) -> Totals {
                 let mut totals = Totals::default();
+                let mut oldest_ms = 0;
                 for worker in workers {
+                    oldest_ms = worker.accept_queue_age_ms.value().max(oldest_ms);
                     $(totals.$name = totals.$name.wrapping_add(worker.$name.value());)+
                     totals.fan_outs.add(&worker.fan_outs);
                     for (times, histogram) in
@@ -362,6 +364,8 @@ macro_rules! stats {
                     totals.refused_tokens.add(&worker.refused_tokens);
                 }
                 totals.bytes_heads = totals.heads.sum();
+                // Who waits at one worker waits no longer for the others.
+                totals.accept_queue_age_ms = oldest_ms;
                 totals
             }
         }
@@ -441,6 +445,8 @@ impl Stats {
             &self.filters_bytes,
             &self.filters_unnamed_bytes,
             &self.walks_bytes,
+            &self.accept_queue,
+            &self.accept_queue_age_ms,
             &self.waiting_requests,
             &self.waiting_commands,
             &self.waiting_replays,
@@ -514,8 +520,14 @@ stats! {
     /// Times accepting paused because files or memory had run out, or there were as many
     /// connections as there may be.
     accept_pauses,
+    /// Connections that wait to be accepted.
+    accept_queue,
+    /// How long whoever is accepted now has waited for it, in milliseconds.
+    accept_queue_age_ms,
     /// Connections refused since their address had as many as it may.
     connections_refused,
+    /// Requests told to come again later, since there was no room.
+    requests_put_off,
     /// Workers that broke; the others go on.
     workers_lost,
     /// Requests read to the end of their head.

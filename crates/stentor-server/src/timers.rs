@@ -35,6 +35,16 @@ pub(crate) struct Wheel {
     looked_tick: u32,
 }
 
+/// What comes of looking for a deadline that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// This record's has, and it is out of the wheel.
+    Record(usize),
+    /// There may be one: others were looked at, and enough of them.
+    Unknown,
+    None,
+}
+
 impl Default for Timer {
     fn default() -> Timer {
         Timer { deadline_tick: 0, look_tick: UNQUEUED, next: NONE, previous: NONE }
@@ -80,29 +90,39 @@ impl Wheel {
         }
     }
 
-    /// Takes out a record whose deadline has come, if there is one; to be called until `None`.
-    pub(crate) fn next_due<T: Timed>(&mut self, slab: &mut Slab<T>, now_ms: u64) -> Option<usize> {
+    /// Takes out a record whose deadline has come, if there is one. Of those whose deadlines have
+    /// moved it looks at no more than `looks`: thousands may stand in one list.
+    pub(crate) fn next_due<T: Timed>(
+        &mut self,
+        slab: &mut Slab<T>,
+        now_ms: u64,
+        looks: &mut usize,
+    ) -> Due {
         let now_tick = (now_ms / TICK_MS) as u32;
         while self.looked_tick <= now_tick {
             if self.queued == 0 {
                 self.looked_tick = now_tick;
-                return None;
+                return Due::None;
             }
             let first = self.slots[self.looked_tick as usize % SLOTS];
             if first == NONE {
                 self.looked_tick += 1;
                 continue;
             }
+            if *looks == 0 {
+                return Due::Unknown;
+            }
             let index = first as usize;
             self.unqueue(slab, index);
-            let deadline_tick = slab.at(index)?.timer().deadline_tick;
-            if deadline_tick <= now_tick {
-                return Some(index);
+            let Some(record) = slab.at(index) else { return Due::None };
+            if record.timer().deadline_tick <= now_tick {
+                return Due::Record(index);
             }
+            *looks -= 1;
             // Looked at, and not due: to the slot of its deadline, which lies ahead.
             self.queue(slab, index);
         }
-        None
+        Due::None
     }
 
     /// When [`Wheel::next_due`] is worth calling again.
@@ -205,7 +225,13 @@ mod tests {
                 let deadline = now + rng.next_u64() % 60_000;
                 wheel.set(&mut slab, index, deadline, now);
                 plain[index] = Some(deadline);
-                while let Some(due) = wheel.next_due(&mut slab, now) {
+                loop {
+                    let mut looks = rng.below(4);
+                    let due = match wheel.next_due(&mut slab, now, &mut looks) {
+                        Due::Record(due) => due,
+                        Due::Unknown => continue,
+                        Due::None => break,
+                    };
                     let deadline = plain[due].take().expect("due without a deadline");
                     assert!(deadline <= now, "{deadline} came at {now}");
                 }
@@ -220,6 +246,34 @@ mod tests {
         }
     }
 
+    /// Thousands whose deadlines have moved may stand in one list: nobody waits for all of them.
+    #[test]
+    fn a_list_is_looked_at_a_part_at_a_time() {
+        let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+        for index in 0..1_000 {
+            *slab.grow(index) = Record::default();
+            wheel.set(&mut slab, index, TICK_MS, 0);
+        }
+        for index in 1..1_000 {
+            wheel.set(&mut slab, index, 50 * TICK_MS, 0);
+        }
+        let (mut found, mut calls) = (Vec::new(), 0);
+        loop {
+            let mut looks = 100;
+            calls += 1;
+            match wheel.next_due(&mut slab, TICK_MS, &mut looks) {
+                Due::Record(index) => found.push(index),
+                Due::Unknown => {
+                    assert_eq!(looks, 0);
+                    assert!(wheel.next_look_ms() <= Some(TICK_MS), "the rest is looked at at once");
+                }
+                Due::None => break,
+            }
+        }
+        assert_eq!((found, calls), (vec![0], 999 / 100 + 2));
+        assert_eq!(wheel.next_look_ms(), Some(50 * TICK_MS));
+    }
+
     /// A mark that stays wakes a worker that has nothing to do.
     #[test]
     fn nothing_is_looked_at_where_nothing_is_left() {
@@ -229,8 +283,9 @@ mod tests {
         wheel.set(&mut slab, 1, 9 * TICK_MS, 0);
         wheel.set(&mut slab, 1, 3 * TICK_MS, 0);
         assert_eq!(wheel.next_look_ms(), Some(3 * TICK_MS));
-        assert_eq!(wheel.next_due(&mut slab, 3 * TICK_MS), Some(1));
-        assert_eq!(wheel.next_due(&mut slab, 3 * TICK_MS), None);
+        let mut next_due = |now_ms| wheel.next_due(&mut slab, now_ms, &mut 9);
+        assert_eq!(next_due(3 * TICK_MS), Due::Record(1));
+        assert_eq!(next_due(3 * TICK_MS), Due::None);
         assert_eq!(wheel.next_look_ms(), Some(20 * TICK_MS));
     }
 }

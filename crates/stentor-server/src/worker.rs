@@ -7,21 +7,22 @@
 mod check;
 mod handover;
 mod relief;
+mod shares;
 
 use crate::budget::Kind;
 use crate::config::Settings;
 use crate::connection::Connection;
 use crate::context::{Context, Shared};
 use crate::limits::{
-    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, EXPIRIES_PER_TURN,
-    JUDGED_PER_TURN, LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS, TURN_COST_MAX,
-    VISITS_AT_ONCE, VISITS_FEW, VISITS_OF_FEW_PER_TURN, VISITS_PER_TURN,
+    DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
+    LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
+use crate::put_off;
 use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
-use crate::stream::feeds::{FeedId, Member, Visit};
+use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(crate) struct Worker {
     /// together own no more than so many bytes.
     spared_until_ms: u64,
     spared_bytes: usize,
+    /// Memory is short: those that ask nothing are given less time, from this number on.
+    shortened: Option<usize>,
     /// When it was last logged that an address has as many connections as it may.
     refusal_logged_ms: Option<u64>,
 }
@@ -86,6 +89,7 @@ impl Worker {
             pause_logged_ms: None,
             spared_until_ms: 0,
             spared_bytes: 0,
+            shortened: None,
             refusal_logged_ms: None,
         }
     }
@@ -112,6 +116,7 @@ impl Worker {
             || self.cx.feeds.is_sparse()
             || !self.cx.budget.is_idle()
             || self.is_judging()
+            || self.shortened.is_some()
         {
             return Some(0);
         }
@@ -128,17 +133,11 @@ impl Worker {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Does what is due after the events of a turn: deadlines, what waits in lines, a slice of a
-    /// fan-out, the graceful stop.
+    /// Does what is due after the events of a turn: what waits in lines, a slice of a fan-out,
+    /// deadlines, the graceful stop.
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.turn_us(), io.unix_s());
-        for _ in 0..EXPIRIES_PER_TURN {
-            let Some(index) = self.wheel.next_due(&mut self.connections, now_ms) else { break };
-            let peer = Peer::from_index(index as u32);
-            self.cx.cost = 0;
-            self.with(peer, |connection, cx| connection.expire(cx, io, peer));
-        }
         self.cx.walks.tick(now_ms);
         for kind in Kind::ALL {
             self.serve_line(io, kind);
@@ -148,7 +147,9 @@ impl Worker {
             connections.at(peer.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
         self.judge(io);
+        self.shorten();
         self.fan_out(io);
+        self.expire(io);
         match self.drain {
             Drain::Emptying { look_ms, listeners_until_ms, until_ms } => {
                 let looks = self.open == 0 && look_ms <= now_ms;
@@ -164,7 +165,7 @@ impl Worker {
             _ => {}
         }
         self.relieve(io);
-        self.measure();
+        self.measure(io);
         self.cx.hand_over_lines();
         self.cx.end_promises();
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
@@ -230,8 +231,12 @@ impl Worker {
     }
 
     /// Shows what is held, and who waits.
-    fn measure(&self) {
+    fn measure<B: Backend>(&mut self, io: &B) {
+        let queue = io.accept_queue();
+        self.cx.queue_age_ms = queue.age_ms;
         let Context { stats, memory, feeds, walks, budget, passes, .. } = &self.cx;
+        stats.accept_queue.set(u64::from(queue.waiting));
+        stats.accept_queue_age_ms.set(queue.age_ms);
         stats.readers_bytes.set(memory.usage.owned as u64);
         stats.pinned_bytes.set(memory.usage.pinned as u64);
         stats.filters_bytes.set(feeds.filter_bytes() as u64);
@@ -274,51 +279,13 @@ impl Worker {
         }
     }
 
-    /// Visits some of the readers for whom there are events. The rest have their turn after
-    /// whatever else has happened meanwhile: a fan-out to many holds nobody up.
-    fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        let (mut visits, mut visits_of_few, mut cost) = (0, 0, 0);
-        while visits < VISITS_PER_TURN && cost < TURN_COST_MAX {
-            let Some(feed) = self.cx.feeds.next_sweep() else {
-                self.cx.batches.forget();
-                return;
-            };
-            let are_few = self.cx.feeds.left_to_visit(feed) <= VISITS_FEW
-                && visits_of_few < VISITS_OF_FEW_PER_TURN;
-            let (counted, at_once) = match are_few {
-                true => (&mut visits_of_few, VISITS_OF_FEW_PER_TURN),
-                false => (&mut visits, VISITS_AT_ONCE),
-            };
-            for _ in 0..at_once {
-                *counted += 1;
-                self.cx.cost = 0;
-                match self.cx.feeds.next_visit(feed) {
-                    Some(Visit::Reader(member)) => self.visit(io, feed, member.peer),
-                    Some(Visit::Over { published_us }) => {
-                        let us = io.now_us().saturating_sub(published_us);
-                        self.cx.stats.fan_outs.observe(us);
-                        break;
-                    }
-                    None => break,
-                }
-                cost += self.cx.cost;
-            }
-        }
-    }
-
-    fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, peer: Peer) {
-        let Some(connection) = self.connections.at(peer.index()) else { return };
-        if connection.is_due(self.cx.feeds.latest_seq(feed)) {
-            self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
-        }
-    }
-
     /// Carries out an order from another thread.
     pub(crate) fn execute<B: Backend>(&mut self, io: &mut B, order: Order) {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
             Order::Keys(keys) => self.cx.configure_keys(keys),
+            Order::Memory(pressure) => self.press(io, pressure),
             Order::Committed(told) => {
                 self.cx.committed.extend(told);
                 self.tell_committed(io);
@@ -413,7 +380,7 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.stats.accepted.add(1);
         let Some(counted) = self.cx.count_in(role, address) else {
             self.refuse_connection(address);
-            return Err(Refused(TOO_MANY));
+            return Err(Refused(put_off::farewell, self.cx.rng.next_u64()));
         };
         self.cx.connections(role).add(1);
         self.open += 1;
@@ -478,13 +445,3 @@ fn is_due(logged_ms: &mut Option<u64>, now_ms: u64) -> bool {
     }
     is_due
 }
-
-/// What a connection is told whose address has as many as it may: it is sent as it is, before
-/// anything is known of the connection but where it came from.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    Retry-After: 10\r\n\
-    Cache-Control: no-store\r\n\
-    Content-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 82\r\n\
-    Connection: close\r\n\r\n\
-    Too many connections come from your address: close some, or try again in a while.\n";

@@ -100,6 +100,8 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
     ("limits", "readers_bytes_max", false),
+    ("limits", "memory_high", false),
+    ("limits", "memory_critical", false),
     ("limits", "connections_max", false),
     ("limits", "connections_per_address", false),
     ("limits", "close", false),
@@ -250,6 +252,8 @@ struct LimitsLayer {
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
+    memory_high: Option<Count<0, 100>>,
+    memory_critical: Option<Count<0, 100>>,
     connections_max: Option<Count<0, 100_000_000>>,
     connections_per_address: Option<AutoOrCount>,
     close: Option<Close>,
@@ -379,18 +383,7 @@ impl Layer {
         set(&mut log.access, from.access, |target| target.0.0);
         set(&mut log.access_format, from.access_format, |format| format.0);
         set(&mut log.access_sample, from.access_sample, |count| to_usize(count.0));
-        let (limits, from) = (&mut settings.limits, self.limits);
-        set(&mut limits.head_timeout_ms, from.head_timeout, |time| time.0);
-        set(&mut limits.keep_alive_timeout_ms, from.keep_alive_timeout, |time| time.0);
-        set(&mut limits.write_timeout_ms, from.write_timeout, |time| time.0);
-        set(&mut limits.body_rate_min, from.body_rate_min, |bytes| bytes.0);
-        set(&mut limits.message_bytes_max, from.message_bytes_max, |bytes| to_usize(bytes.0));
-        set(&mut limits.topics_max, from.topics_max, |count| to_usize(count.0));
-        set(&mut limits.names_max, from.names_max, |count| to_usize(count.0));
-        set(&mut limits.readers_bytes_max, from.readers_bytes_max, |bytes| to_usize(bytes.0));
-        set(&mut limits.connections_max, from.connections_max, |count| to_usize(count.0));
-        set(&mut limits.connections_per_address, from.connections_per_address, |many| many.0);
-        set(&mut limits.close, from.close, |how| how);
+        self.limits.apply(&mut settings.limits);
         let (streams, from) = (&mut settings.streams, self.streams);
         set(&mut streams.heartbeat_ms, from.heartbeat, |time| time.0);
         set(&mut streams.ping_ms, from.ping, |time| time.0);
@@ -402,6 +395,24 @@ impl Layer {
         let (files, from) = (&mut settings.files, self.files);
         set(&mut files.cache_bytes_max, from.cache_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut files.small_bytes_max, from.small_bytes_max, |bytes| to_usize(bytes.0));
+    }
+}
+
+impl LimitsLayer {
+    fn apply(self, limits: &mut super::Limits) {
+        set(&mut limits.head_timeout_ms, self.head_timeout, |time| time.0);
+        set(&mut limits.keep_alive_timeout_ms, self.keep_alive_timeout, |time| time.0);
+        set(&mut limits.write_timeout_ms, self.write_timeout, |time| time.0);
+        set(&mut limits.body_rate_min, self.body_rate_min, |bytes| bytes.0);
+        set(&mut limits.message_bytes_max, self.message_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.topics_max, self.topics_max, |count| to_usize(count.0));
+        set(&mut limits.names_max, self.names_max, |count| to_usize(count.0));
+        set(&mut limits.readers_bytes_max, self.readers_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.memory_high, self.memory_high, |percent| percent.0);
+        set(&mut limits.memory_critical, self.memory_critical, |percent| percent.0);
+        set(&mut limits.connections_max, self.connections_max, |count| to_usize(count.0));
+        set(&mut limits.connections_per_address, self.connections_per_address, |many| many.0);
+        set(&mut limits.close, self.close, |how| how);
     }
 }
 

@@ -232,6 +232,11 @@ pub struct Limits {
     pub names_max: usize,
     /// What the readers of one worker may own or keep from being freed, in bytes.
     pub readers_bytes_max: usize,
+    /// How full memory is, in percent, when idle connections are closed early and nobody is brought
+    /// what was missed; 0: never.
+    pub memory_high: u64,
+    /// The same for when no connection is let in; 0: never.
+    pub memory_critical: u64,
     /// How many connections the public listeners hold; 0: as many as the limit of open files
     /// leaves. Each worker takes its share.
     pub connections_max: usize,
@@ -597,6 +602,8 @@ impl Default for Limits {
             topics_max: 2_000_000,
             names_max: 1_000,
             readers_bytes_max: 128 * 1024 * 1024,
+            memory_high: 90,
+            memory_critical: 95,
             connections_max: 0,
             connections_per_address: PerAddress::Auto,
             close: Close::Graceful,

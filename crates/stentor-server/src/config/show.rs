@@ -95,6 +95,8 @@ impl Settings {
             ("limits", "topics_max") => number(limits.topics_max),
             ("limits", "names_max") => number(limits.names_max),
             ("limits", "readers_bytes_max") => bytes(limits.readers_bytes_max),
+            ("limits", "memory_high") => number(limits.memory_high),
+            ("limits", "memory_critical") => number(limits.memory_critical),
             ("limits", "connections_max") => number(limits.connections_max),
             ("limits", "connections_per_address") => match limits.connections_per_address {
                 PerAddress::Auto => "auto".into(),

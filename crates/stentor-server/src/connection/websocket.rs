@@ -170,6 +170,7 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
+        let start = start.under(cx.pressure, &hub);
         let subscriptions = self.join(cx, peer, &subscribe);
         self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.

@@ -4,6 +4,7 @@ use crate::answers::RequestKind;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use stentor_io::{open_files_limit, process_cpu};
 
@@ -45,8 +46,13 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("connections_accepted_total", "Connections accepted.", c.accepted);
     let help = "Times accepting paused for want of files, memory or places.";
     page.counter("accept_pauses_total", help, c.accept_pauses);
+    page.gauge("accept_queue", "Connections that wait to be accepted.", c.accept_queue);
+    let help = "How long whoever is accepted now has waited for it, in seconds, about.";
+    page.seconds("accept_queue_age_seconds", help, c.accept_queue_age_ms);
     let help = "Connections refused since their address had as many as it may.";
     page.counter("connections_refused_total", help, c.connections_refused);
+    let help = "Requests told to come again later, since there was no room.";
+    page.counter("requests_put_off_total", help, c.requests_put_off);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
     let kinds = [
@@ -232,6 +238,16 @@ fn process(page: &mut Page, report: &Report) {
     page.gauge("workers_lost", help, report.counters.workers_lost);
     let help = "Memory of the process: resident.";
     page.gauge("memory_resident_bytes", help, report.memory_resident_bytes);
+    let help = "How short memory is: 0, not; 1, high; 2, critical.";
+    page.gauge("memory_pressure", help, report.memory_pressure as u64);
+    let help = "How full memory is, from 0 to 1: of the control group, the host, TCP sockets.";
+    page.ratios("memory_load_ratio", help, "of", &report.memory_load_per_mille);
+    let help = "Times a mark of limits.memory_high or limits.memory_critical was reached.";
+    let times = [
+        ("{mark=\"high\"}", report.memory_times_high),
+        ("{mark=\"critical\"}", report.memory_times_critical),
+    ];
+    page.family("memory_marks_reached_total", "counter", help, &times);
     let help = "Memory of the process: its own, without mapped files.";
     page.gauge("memory_anonymous_bytes", help, report.memory_anonymous_bytes);
 }
@@ -261,6 +277,29 @@ impl Page {
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    /// Shares of something, given in thousandths, by a label.
+    fn ratios(&mut self, name: &str, help: &str, label: &str, all: &BTreeMap<&str, u64>) {
+        if all.is_empty() {
+            return;
+        }
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge");
+        for (key, per_mille) in all {
+            let value = *per_mille as f64 / 1e3;
+            let _ = writeln!(self.0, "stentor_{name}{{{label}=\"{key}\"}} {value}");
+        }
+    }
+
+    /// A time, given in milliseconds.
+    fn seconds(&mut self, name: &str, help: &str, ms: u64) {
+        let value = ms as f64 / 1e3;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            self.0,
+            "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge\nstentor_{name} {value}"
+        );
     }
 
     /// Histograms of times, each with its label: cumulative buckets, sum and count.

@@ -1,9 +1,11 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
 use crate::exchange::Exchange;
+use crate::guard::Pressure;
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use stentor_io::process_memory;
@@ -34,6 +36,13 @@ pub(crate) struct Report {
     pub(crate) memory_mapped_bytes: u64,
     #[serde(skip)]
     pub(crate) started_unix_s: u64,
+    /// `none`, `high` or `critical`.
+    pub(crate) memory_pressure: Pressure,
+    /// How full memory is, in thousandths: of the control group, the host, TCP sockets.
+    pub(crate) memory_load_per_mille: BTreeMap<&'static str, u64>,
+    /// How often each of these was reached.
+    pub(crate) memory_times_high: u64,
+    pub(crate) memory_times_critical: u64,
     /// The process's own memory, values included, shared out over the open connections.
     pub(crate) memory_per_connection_bytes: Option<u64>,
     pub(crate) counters: Totals,
@@ -115,6 +124,10 @@ impl Report {
             memory_anonymous_bytes: memory.anonymous,
             memory_mapped_bytes: memory.mapped,
             started_unix_s: x.shared.started_unix_s,
+            memory_pressure: x.shared.memory.pressure(),
+            memory_times_high: x.shared.memory.times_high.value(),
+            memory_times_critical: x.shared.memory.times_critical.value(),
+            memory_load_per_mille: x.shared.memory.loads().collect(),
             memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
             counters,
             heads: counters.heads,
@@ -252,6 +265,9 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else if let Some(reason) = x.shared.store.as_ref().and_then(|store| store.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
+    } else if x.shared.memory.pressure() == Pressure::Critical {
+        let reason = "Memory is short: no connection is let in until some is free.";
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else {
         x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
     }

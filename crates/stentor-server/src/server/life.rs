@@ -119,7 +119,7 @@ pub(super) fn prepare(
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
-    let mut listeners = addresses.listen(post, false)?;
+    let mut listeners = addresses.listen_in_turn(post, settings)?;
     if let (Some(name), Some(user)) = (&settings.user, user) {
         become_user(name, user)?;
     }

@@ -5,12 +5,13 @@ use super::handover::Hello;
 use super::life::Post;
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::{ControlAddress, Settings};
+use crate::turns::Turns;
 use std::path::PathBuf;
 use stentor_io::{BindError, Inherited, Listener, Reservation, Role, SocketName};
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
-pub(super) struct Addresses(Vec<(Place, Role)>);
+pub(super) struct Addresses(Vec<(Place, Role)>, Turns);
 
 #[derive(Debug)]
 enum Place {
@@ -52,7 +53,7 @@ impl Addresses {
         }
         match inherited.first() {
             Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
-            None => Ok(Addresses(places)),
+            None => Ok(Addresses(places, Turns::default())),
         }
     }
 
@@ -65,6 +66,20 @@ impl Addresses {
             Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
             Place::HandedOver(address) => address.clone(),
         })
+    }
+
+    /// One worker's listeners but for those on socket files; of public workers one after the other,
+    /// if that counts.
+    pub(super) fn listen_in_turn(
+        &self,
+        post: Post,
+        settings: &Settings,
+    ) -> Result<Vec<(Listener, Role)>, BindError> {
+        let listen = || self.listen(post, false);
+        match post {
+            Post::Public(index) => self.1.listen(index, settings, listen),
+            Post::Control => listen(),
+        }
     }
 
     /// Whether there is one of this name.

@@ -391,6 +391,48 @@ fn a_stop_in_the_middle_of_an_answer_does_not_spoil_it() {
     assert_eq!(world.totals().readers_bytes, 0);
 }
 
+/// A browser's stream of events would give up for good on a 503.
+#[test]
+fn who_finds_no_room_is_told_when_to_come_again() {
+    let mut settings = patient();
+    settings.limits.topics_max = 0;
+    let mut world = world(settings);
+    let mut ask = |fields: &str| {
+        let request = format!("GET /-/events?topic=/n HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let (client, answer) = world.ask(PUBLIC, request.as_bytes());
+        assert!(answer.contains("More different topics"), "{answer}");
+        (answer, world.sim.ended(client))
+    };
+    for (fields, status) in [("Accept: text/event-stream\r\n", 200), ("Prefer: wait=9\r\n", 503)] {
+        let (answer, _) = ask(fields);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert_eq!(answer.contains("\r\nRetry-After: "), status == 503, "{answer}");
+        assert_eq!(answer.contains("\r\n\r\nretry: "), status == 200, "{answer}");
+    }
+    assert_eq!(world.totals().requests_put_off, 2);
+    assert_eq!(world.totals().readers_sse, 0);
+}
+
+#[test]
+fn a_stream_from_an_address_with_too_many_is_told_when_to_come_again() {
+    let mut settings = patient();
+    settings.limits.connections_per_address = PerAddress::Count(1);
+    let mut world = world(settings);
+    let mut ask = || {
+        let client = world.sim.connect_from(PUBLIC, ip("192.0.2.1"));
+        world.sim.write(client, STREAM);
+        world.settle();
+        (client, String::from_utf8(world.sim.read(client)).unwrap())
+    };
+    ask();
+    let (second, answer) = ask();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\n\r\nretry: ") && answer.contains("Too many"), "{answer}");
+    assert!(world.sim.ended(second) && !world.sim.was_reset(second));
+}
+
+const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+
 fn ip(text: &str) -> Option<std::net::IpAddr> {
     Some(text.parse().unwrap())
 }

@@ -57,6 +57,8 @@ mod races;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod streams;
@@ -71,6 +73,7 @@ use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
+use crate::guard::MemoryState;
 use crate::keys;
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::Mailbox;
@@ -206,6 +209,7 @@ impl World {
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
+            memory: MemoryState::default(),
             keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
             wants_keys: AtomicBool::new(false),
             tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),

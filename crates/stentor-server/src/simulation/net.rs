@@ -16,7 +16,9 @@ use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::io::IoSlice;
 use std::net::IpAddr;
-use stentor_io::{Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim, TurnAway};
+use stentor_io::{
+    AcceptQueue, Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim, TurnAway,
+};
 use streams::Streams;
 
 /// A client's end of a connection, or of a stream.
@@ -223,6 +225,18 @@ impl Net {
         self.wire.sim.stop_resets();
     }
 
+    /// So many wait in front of the listeners.
+    #[cfg(test)]
+    pub(crate) fn set_accept_queue(&mut self, queue: AcceptQueue) {
+        self.wire.sim.set_accept_queue(queue);
+    }
+
+    /// The worker is busy for so many calls of the kernel.
+    #[cfg(test)]
+    pub(crate) fn work(&mut self, calls: usize) {
+        (0..calls).for_each(|_| self.wire.sim.work());
+    }
+
     pub(crate) fn sleep(&mut self, ms: u64) {
         self.wire.sim.sleep(ms);
     }
@@ -319,6 +333,14 @@ impl Backend for Net {
 
     fn has_begun_connections(&mut self) -> bool {
         self.with(|io| io.has_begun_connections())
+    }
+
+    fn rest(&mut self, role: Option<Role>) {
+        self.wire.sim.rest(role);
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.wire.sim.accept_queue()
     }
 
     fn close_listeners(&mut self) {

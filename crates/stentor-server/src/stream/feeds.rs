@@ -289,13 +289,6 @@ impl Feeds {
         None
     }
 
-    /// How many readers the sweep over a feed has still to visit.
-    pub(crate) fn left_to_visit(&self, id: FeedId) -> usize {
-        let feed = self.feeds.get(id as usize).and_then(Option::as_ref);
-        let sweep = feed.and_then(|feed| feed.sweep.as_ref());
-        sweep.map_or(0, |sweep| sweep.end - sweep.visited)
-    }
-
     /// The next step of the sweep over a feed; `None` if there is none any more.
     pub(crate) fn next_visit(&mut self, id: FeedId) -> Option<Visit> {
         let feed = self.feeds.get_mut(id as usize)?.as_mut()?;

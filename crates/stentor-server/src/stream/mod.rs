@@ -10,6 +10,7 @@ pub(crate) mod feeds;
 pub(crate) mod replay;
 pub(crate) mod walks;
 
+use crate::guard::Pressure;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
 use crate::transport::Transport;
@@ -86,7 +87,8 @@ const WINDOW_BITS: u8 = 15;
 const EARLIEST: &[u8] = b"earliest";
 
 /// All reasons of gaps.
-const REASONS: [&str; 6] = ["malformed", "epoch", "future", "rolled-back", "history", "many"];
+const REASONS: [&str; 7] =
+    ["malformed", "epoch", "future", "rolled-back", "history", "many", "memory"];
 
 /// Stands for more than one feed, or none.
 pub(crate) const MANY: FeedId = FeedId::MAX;
@@ -167,6 +169,18 @@ impl Start {
             }
             Some(id) => Start::After(id.seq),
         }
+    }
+
+    /// The same while memory is so short: what was missed is not brought any more, only what there
+    /// is now.
+    pub(crate) fn under(self, pressure: Pressure, hub: &Hub) -> Start {
+        let since = match self {
+            _ if pressure == Pressure::None => return self,
+            Start::After(seq) if seq < hub.notified_seq() => Some(Id { epoch: hub.epoch(), seq }),
+            Start::Earliest => None,
+            other => return other,
+        };
+        Start::Gap(Gap { reason: "memory", since })
     }
 
     /// Whether the reader names something that it has seen, here or elsewhere.

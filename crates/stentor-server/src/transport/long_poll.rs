@@ -31,7 +31,7 @@ pub(crate) fn hold(
 ) -> Option<Answer> {
     let wanted = match Wanted::of(x, request, path, query) {
         Ok(wanted) => wanted,
-        Err(refused) => return Some(x.refuse_stream(refused)),
+        Err(refused) => return Some(x.refuse_stream(request, refused)),
     };
     let wait_s = wanted.wait_s?;
     let [Filter::Topic(topic)] = wanted.filters.as_slice() else { return None };
@@ -57,7 +57,7 @@ pub(crate) fn many(
 ) -> Answer {
     let wanted = match Wanted::of_some(x, request, path, query) {
         Ok(wanted) => wanted,
-        Err(refused) => return x.refuse_stream(refused),
+        Err(refused) => return x.refuse_stream(request, refused),
     };
     let wait_s = wanted.wait_s.filter(|_| request.method == Method::Get);
     let held = held(x, request, wait_s.unwrap_or(0), false);

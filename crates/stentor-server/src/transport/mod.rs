@@ -141,8 +141,7 @@ impl Wanted {
         // What is sent depends on who asks, be it only in part.
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
         if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
-            let reason = TOO_MANY_TOPICS.to_owned();
-            return Err(NoStream::Refused(Status::SERVICE_UNAVAILABLE, reason));
+            return Err(NoStream::NoRoom(TOO_MANY_TOPICS));
         }
         Ok(wanted)
     }
@@ -193,6 +192,7 @@ impl Wanted {
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());
         let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
+        let start = start.under(x.pressure, &x.shared.hub);
         let mode = match latest {
             None => Mode::ByRule,
             Some(true) => Mode::Latest,

@@ -4,6 +4,7 @@
 //! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
 
 use crate::exchange::{Answer, Exchange};
+use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
 use crate::stream::{Gap, Reader};
 use crate::transport::{Ended, Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
@@ -20,7 +21,7 @@ pub(crate) fn open(
 ) -> Answer {
     let wanted = match Wanted::of_some(x, request, path, query) {
         Ok(wanted) => wanted,
-        Err(refused) => return x.refuse_stream(refused),
+        Err(refused) => return x.refuse_stream(request, refused),
     };
     let fields = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
                    X-Accel-Buffering: no\r\nVary: Accept\r\n";
@@ -30,8 +31,15 @@ pub(crate) fn open(
     }
     x.reply.endless(Status::OK, fields);
     // Those who lose their connection together do not come back together.
-    let retry_ms = x.settings.streams.retry_ms;
-    sse::retry(x.reply.out.bytes(), retry_ms + x.rng.next_u64() % (retry_ms + 1));
+    let mut retry_ms = x.settings.streams.retry_ms;
+    retry_ms += x.rng.next_u64() % (retry_ms + 1);
+    // If so many have come at once that it takes long to take them in, the more time they have the
+    // next time.
+    if x.queue_age_ms >= OLD_QUEUE_MS {
+        let age_ms = x.queue_age_ms.min(QUEUE_AGE_MS_MAX);
+        retry_ms += age_ms / 2 + x.rng.next_u64() % age_ms;
+    }
+    sse::retry(x.reply.out.bytes(), retry_ms);
     Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn open(
     };
     let mut wanted = match wanted {
         Ok(wanted) => wanted,
-        Err(refused) => return x.refuse_stream(refused),
+        Err(refused) => return x.refuse_stream(request, refused),
     };
     if commands && let Err(denied) = keep_token(x, &mut wanted) {
         return x.deny(&denied);

@@ -74,6 +74,8 @@ impl Worker {
             spared_until_ms: _,
             spared_bytes: _,
             refusal_logged_ms: _,
+            // The next one is told how short memory is.
+            shortened: _,
         } = self;
         if *drain != Drain::No {
             return Err(DRAINS);

@@ -1,7 +1,10 @@
-//! What happens when readers hold too much: those who hold the most are cut.
+//! What happens when readers hold too much: those who hold the most are cut. And what happens when
+//! memory is short for other reasons (`guard.rs`).
 
 use super::Worker;
-use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS};
+use crate::access::PUBLIC;
+use crate::guard::Pressure;
+use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS, SHORTENED_PER_TURN};
 use crate::memory::{Holder, Pins, whom_to_cut};
 use crate::timers::Timed;
 use stentor_io::{Backend, Peer};
@@ -11,7 +14,7 @@ impl Worker {
     /// connections are looked at for that, so if nobody was cut it is not tried again for a while,
     /// unless much has come since.
     pub(super) fn relieve<B: Backend>(&mut self, io: &mut B) {
-        let bytes_max = self.cx.settings.limits.readers_bytes_max;
+        let bytes_max = self.cx.readers_bytes_max();
         let usage = self.cx.memory.usage;
         let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes();
         let owned = usage.owned + others;
@@ -50,5 +53,29 @@ impl Worker {
             }
         }
         holders
+    }
+
+    /// Memory is so short from now on.
+    pub(super) fn press<B: Backend>(&mut self, io: &mut B, pressure: Pressure) {
+        self.cx.pressure = pressure;
+        io.rest((pressure == Pressure::Critical).then_some(PUBLIC));
+        self.shortened = (pressure != Pressure::None).then_some(0);
+        // What is held is looked at again.
+        self.spared_until_ms = 0;
+    }
+
+    /// Gives some of the connections that ask nothing the time that they have from now on.
+    pub(super) fn shorten(&mut self) {
+        let Some(from) = self.shortened.take() else { return };
+        for (looked, index) in self.connections.indices_from(from).enumerate() {
+            if looked == SHORTENED_PER_TURN {
+                self.shortened = Some(index);
+                return;
+            }
+            let peer = Peer::from_index(index as u32);
+            if self.connections.at(index).is_some_and(|connection| connection.is_idle()) {
+                self.with(peer, |_, _| ());
+            }
+        }
     }
 }

@@ -28,7 +28,14 @@ fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
     let each = packets / queues as f64;
     let fine = |why: &str| Some(Finding::fine(RULE, format!("{}: {why}", card.name)));
     if each <= PACKETS_MAX {
-        return fine("its queues are enough for this many packets");
+        return match on_cores(card, queues) {
+            few if few < cores.len() => fine(&format!(
+                "its queues are enough for this many packets; they come in on {few} of {} cores, \
+                 so --pin does not keep connections on theirs",
+                cores.len()
+            )),
+            _ => fine("its queues are enough for this many packets"),
+        };
     }
     let mut changes = Vec::new();
     if queues * 2 <= cores.len() {
@@ -48,6 +55,13 @@ fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
     );
     let cost = "a word from core to core for packets that are handed on";
     Some(Finding::new(RULE, Severity::Slows, changes, why, cost))
+}
+
+/// On how many cores packets come in: one for each queue, or those that they are handed on to.
+fn on_cores(card: &Card, queues: usize) -> usize {
+    let masks = card.receive.iter().filter_map(|queue| parse_mask(queue.cpus.as_deref()?));
+    let handed_on: std::collections::BTreeSet<u32> = masks.flatten().collect();
+    handed_on.len().max(queues)
 }
 
 /// Gives each queue its part of the cores; nothing if any queue has some already.
@@ -106,6 +120,8 @@ mod tests {
         check(&judge(&with(8, &["00,00"], &[]), &at(1.0)), Severity::Slows, &["ff"]);
         check(&judge(&with(8, &["0"], &["0"]), &at(0.1)), Severity::Fine, &[]);
         check(&judge(&with(8, &["ff"], &["0"]), &at(1.0)), Severity::Fine, &[]);
+        let says_pin = |mask| format!("{:?}", judge(&with(8, &[mask], &[]), &at(0.1)));
+        assert!(says_pin("0").contains("1 of 8 cores") && !says_pin("ff").contains("--pin"));
         let two = with(4, &["0", "0"], &["0", "0"]);
         check(&judge(&two, &at(1.0)), Severity::Slows, &["5", "a", "5", "a"]);
         assert_eq!(judge(&with(1, &["0"], &["0"]), &at(1.0)), []);

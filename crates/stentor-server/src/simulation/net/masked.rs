@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// The mask of one direction of a flow.
@@ -316,6 +316,14 @@ impl<B: Backend> Backend for Masked<'_, B> {
         self.io.has_begun_connections()
     }
 
+    fn rest(&mut self, role: Option<Role>) {
+        self.io.rest(role);
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.io.accept_queue()
+    }
+
     fn close_listeners(&mut self) {
         self.io.close_listeners();
     }
@@ -387,11 +395,11 @@ where
     ) -> Result<(), Refused> {
         self.sessions.all.insert(peer, Session::default());
         let mut masked = Masked { io, sessions: self.sessions };
-        if let Err(Refused(farewell)) = self.handler.accepted(&mut masked, peer, role, address) {
+        if let Err(refused) = self.handler.accepted(&mut masked, peer, role, address) {
             // Whoever is refused is told so in records as well, so the backend is not to do it.
             let session = masked.session(peer);
             session.is_refused = true;
-            session.sealer.data(&mut session.unsent, farewell);
+            session.sealer.data(&mut session.unsent, &refused.farewell(b""));
             masked.finish(peer);
             let until_ms = masked.now_ms() + CLOSE_MS;
             masked.session(peer).closes_until_ms = Some(until_ms);

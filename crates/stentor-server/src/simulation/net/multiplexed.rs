@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// What a frame says.
@@ -319,6 +319,14 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         self.io.has_begun_connections()
     }
 
+    fn rest(&mut self, role: Option<Role>) {
+        self.io.rest(role);
+    }
+
+    fn accept_queue(&self) -> AcceptQueue {
+        self.io.accept_queue()
+    }
+
     fn close_listeners(&mut self) {
         self.carriers.refuses = true;
         self.io.close_listeners();
@@ -429,9 +437,9 @@ impl<H> Multiplexing<'_, H> {
         let peer = peer_of(slot as u32);
         let mut multiplexed = Multiplexed { io, carriers: self.carriers };
         let accepted = self.handler.accepted(&mut multiplexed, peer, role, address);
-        if let Err(Refused(farewell)) = accepted {
+        if let Err(refused) = accepted {
             // It is told as far as the window goes.
-            let _ = multiplexed.send(peer, &[IoSlice::new(farewell)]);
+            let _ = multiplexed.send(peer, &[IoSlice::new(&refused.farewell(b""))]);
             multiplexed.close(peer);
         }
     }

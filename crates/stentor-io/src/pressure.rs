@@ -1,0 +1,245 @@
+//! How full the memory is that this process lives in.
+//!
+//! Three things may be full: the process's control group, or one around it; the host; and what the
+//! kernel lets all TCP sockets take together. What the kernel would give back at once counts as
+//! free everywhere: a group whose limit is reached by files that were read is not full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What may be full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryOf {
+    /// The control group, or one that it is in.
+    Cgroup,
+    /// The host. Of one with much memory only the last ten gigabytes count: a tenth of a terabyte
+    /// is not little.
+    Host,
+    /// TCP sockets: `tcp_mem`, from whose second number on the kernel presses them.
+    Tcp,
+}
+
+/// How full it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryLoad {
+    /// Of what.
+    pub of: MemoryOf,
+    /// What is in use, in bytes.
+    pub used: u64,
+    /// What may be, in bytes.
+    pub limit: u64,
+}
+
+impl MemoryLoad {
+    /// What is in use, in thousandths of what may be.
+    #[must_use]
+    pub fn per_mille(&self) -> u64 {
+        let used = u128::from(self.used) * 1_000;
+        u64::try_from(used / u128::from(self.limit.max(1))).unwrap_or(u64::MAX)
+    }
+}
+
+/// Where the kernel tells of it.
+#[derive(Clone, Debug)]
+pub struct MemoryGauges {
+    root: PathBuf,
+    /// The directories of the group and those around it.
+    groups: Vec<Group>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Group {
+    directory: PathBuf,
+    names: &'static Names,
+}
+
+/// The names of files, and of values in the last one.
+#[derive(PartialEq, Eq, Debug)]
+struct Names {
+    used: &'static str,
+    limits: &'static [&'static str],
+    reclaimable: [&'static str; 2],
+}
+
+static VERSION_2: Names = Names {
+    used: "memory.current",
+    limits: &["memory.high", "memory.max"],
+    reclaimable: ["inactive_file", "active_file"],
+};
+static VERSION_1: Names = Names {
+    used: "memory.usage_in_bytes",
+    limits: &["memory.limit_in_bytes"],
+    reclaimable: ["total_inactive_file", "total_active_file"],
+};
+
+impl MemoryGauges {
+    /// Those of this process, as far as they are there. `root` is `/`, but for tests.
+    #[must_use]
+    pub fn of(root: &Path) -> MemoryGauges {
+        let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+        let groups = text.lines().find_map(|line| groups_of(root, line)).unwrap_or_default();
+        MemoryGauges { root: root.to_owned(), groups }
+    }
+
+    /// How full everything is now that has a limit.
+    #[must_use]
+    pub fn read(&self) -> Vec<MemoryLoad> {
+        let groups = self.groups.iter().filter_map(Group::load);
+        let fullest = groups.max_by_key(MemoryLoad::per_mille);
+        [fullest, self.host(), self.tcp()].into_iter().flatten().collect()
+    }
+
+    fn host(&self) -> Option<MemoryLoad> {
+        let text = fs::read_to_string(self.root.join("proc/meminfo")).ok()?;
+        let limit = (value_of(&text, "MemTotal:")? * 1_024).min(HOST_BYTES_COUNTED);
+        let available = value_of(&text, "MemAvailable:")? * 1_024;
+        Some(MemoryLoad { of: MemoryOf::Host, used: limit.saturating_sub(available), limit })
+    }
+
+    fn tcp(&self) -> Option<MemoryLoad> {
+        let page = rustix::param::page_size() as u64;
+        let text = fs::read_to_string(self.root.join("proc/net/sockstat")).ok()?;
+        let line = text.lines().find(|line| line.starts_with("TCP:"))?;
+        let used = line.split_ascii_whitespace().skip_while(|word| *word != "mem").nth(1)?;
+        let limits = fs::read_to_string(self.root.join("proc/sys/net/ipv4/tcp_mem")).ok()?;
+        let limit = limits.split_ascii_whitespace().nth(1)?;
+        let (used, limit) = (used.parse::<u64>().ok()?, limit.parse::<u64>().ok()?);
+        let (used, limit) = (used.checked_mul(page)?, limit.saturating_mul(page));
+        Some(MemoryLoad { of: MemoryOf::Tcp, used, limit })
+    }
+}
+
+impl Group {
+    /// How full it is, if it has a limit.
+    fn load(&self) -> Option<MemoryLoad> {
+        let limits = self.names.limits.iter().filter_map(|name| self.number(name));
+        let limit = limits.filter(|&limit| limit < UNLIMITED).min()?;
+        let mut used = self.number(self.names.used)?;
+        // Asking for the rest costs the kernel more.
+        if used > limit / 2 {
+            let text = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
+            for name in self.names.reclaimable {
+                used = used.saturating_sub(value_of(&text, name).unwrap_or(0));
+            }
+        }
+        Some(MemoryLoad { of: MemoryOf::Cgroup, used, limit })
+    }
+
+    /// What a file says, if that is a number.
+    fn number(&self, name: &str) -> Option<u64> {
+        fs::read_to_string(self.directory.join(name)).ok()?.trim().parse().ok()
+    }
+}
+
+/// The group that a line of `/proc/self/cgroup` names (cgroups(7)), if memory is what it is for,
+/// and those around it.
+fn groups_of(root: &Path, line: &str) -> Option<Vec<Group>> {
+    let mut fields = line.splitn(3, ':');
+    let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let (mount, names) = match controllers {
+        "" if number == "0" => ("sys/fs/cgroup", &VERSION_2),
+        _ if controllers.split(',').any(|name| name == "memory") => {
+            ("sys/fs/cgroup/memory", &VERSION_1)
+        }
+        _ => return None,
+    };
+    let mount = root.join(mount);
+    let inner = mount.join(path.trim_start_matches('/'));
+    let around = inner.ancestors().take_while(|directory| directory.starts_with(&mount));
+    let groups: Vec<Group> = around
+        .map(|directory| Group { directory: directory.to_owned(), names })
+        .filter(|group| group.number(names.used).is_some())
+        .collect();
+    // With both versions mounted, memory is with one of them.
+    (!groups.is_empty()).then_some(groups)
+}
+
+/// The number behind a name at the beginning of a line.
+fn value_of(text: &str, name: &str) -> Option<u64> {
+    let values = text.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        (words.next() == Some(name)).then(|| words.next())
+    });
+    values??.parse().ok()
+}
+
+const HOST_BYTES_COUNTED: u64 = 10 << 30;
+
+/// What the first version says where there is no limit, and more.
+const UNLIMITED: u64 = 1 << 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    fn write(scratch: &Scratch, path: &str, text: &str) {
+        let path = scratch.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn loads(scratch: &Scratch) -> Vec<(MemoryOf, u64, u64)> {
+        let loads = MemoryGauges::of(&scratch.join("")).read();
+        loads.into_iter().map(|load| (load.of, load.used, load.limit)).collect()
+    }
+
+    #[test]
+    fn the_fullest_group_counts_without_what_is_given_back_at_once() {
+        let scratch = Scratch::new();
+        write(&scratch, "proc/self/cgroup", "1:name=systemd:/a\n0::/outer/inner\n");
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.current", "600\n");
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.high", "1000\n");
+        assert_eq!(loads(&scratch), [(MemoryOf::Cgroup, 600, 1_000)]);
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.max", "800\n");
+        let stat = "anon 300\nfile 300\ninactive_file 90\nactive_file 10\n";
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.stat", stat);
+        assert_eq!(loads(&scratch), [(MemoryOf::Cgroup, 500, 800)]);
+        write(&scratch, "sys/fs/cgroup/outer/memory.current", "900\n");
+        write(&scratch, "sys/fs/cgroup/outer/memory.max", "1000\n");
+        assert_eq!(loads(&scratch), [(MemoryOf::Cgroup, 900, 1_000)]);
+        write(&scratch, "sys/fs/cgroup/outer/memory.max", "max\n");
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
+        write(&scratch, "sys/fs/cgroup/outer/inner/memory.high", "max\n");
+        assert_eq!(loads(&scratch), []);
+    }
+
+    #[test]
+    fn groups_of_the_first_version_count_too() {
+        let scratch = Scratch::new();
+        write(&scratch, "proc/self/cgroup", "5:cpu,memory:/box\n0::/\n");
+        let group = "sys/fs/cgroup/memory/box";
+        write(&scratch, &format!("{group}/memory.usage_in_bytes"), "900\n");
+        write(&scratch, &format!("{group}/memory.limit_in_bytes"), "9223372036854771712\n");
+        assert_eq!(loads(&scratch), []);
+        write(&scratch, &format!("{group}/memory.limit_in_bytes"), "1000\n");
+        write(&scratch, &format!("{group}/memory.stat"), "total_inactive_file 50\n");
+        assert_eq!(loads(&scratch), [(MemoryOf::Cgroup, 850, 1_000)]);
+    }
+
+    #[test]
+    fn host_and_sockets_count() {
+        let scratch = Scratch::new();
+        write(&scratch, "proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 300 kB\n");
+        let host = (MemoryOf::Host, 700 * 1_024, 1_000 * 1_024);
+        assert_eq!(loads(&scratch), [host]);
+        write(&scratch, "proc/net/sockstat", "sockets: used 9\nTCP: inuse 1 orphan 0 mem 30\n");
+        write(&scratch, "proc/sys/net/ipv4/tcp_mem", "10\t40\t50\n");
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(loads(&scratch), [host, (MemoryOf::Tcp, 30 * page, 40 * page)]);
+        // A gigabyte of a terabyte is as little as a gigabyte of ten.
+        let large = format!("MemTotal: {} kB\nMemAvailable: {} kB\n", 1_u64 << 30, 1 << 20);
+        write(&scratch, "proc/meminfo", &large);
+        let load = MemoryGauges::of(&scratch.join("")).read()[0];
+        assert_eq!((load.of, load.per_mille()), (MemoryOf::Host, 900));
+    }
+
+    /// The kernel that runs this tells of something.
+    #[test]
+    fn this_host_is_known() {
+        let loads = MemoryGauges::of(Path::new("/")).read();
+        assert!(loads.iter().any(|load| load.of == MemoryOf::Host && load.limit > 0), "{loads:?}");
+        assert!(loads.iter().all(|load| load.per_mille() < 2_000), "{loads:?}");
+    }
+}

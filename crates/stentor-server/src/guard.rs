@@ -1,0 +1,296 @@
+//! What is done when memory runs out that nobody here can count: that of the kernel, of the whole
+//! process, of the host.
+//!
+//! One thread looks ten times a second how full the control group, the host and the sockets are
+//! (`stentor_io::MemoryGauges`). There are two marks. From the first on, connections that ask
+//! nothing are kept for a second only, and readers that come back are not brought what they missed:
+//! they are told of a gap and sent the current values. From the second on nobody is let in any more
+//! at the public listeners: whoever comes waits in the kernel; and what readers may hold here
+//! (`memory.rs`, which counts it) is half of what it may be otherwise, so those who hold the most
+//! are cut. Below a mark by two points all is as before.
+
+use crate::config::Settings;
+use crate::context::Shared;
+use crate::mailbox::{Mailbox, Order};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, release_memory};
+
+/// How short memory is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pressure {
+    #[default]
+    None,
+    /// The first mark was reached.
+    High,
+    /// The second was.
+    Critical,
+}
+
+impl Pressure {
+    /// For programs.
+    pub(crate) fn name(self) -> &'static str {
+        ["none", "high", "critical"][self as usize]
+    }
+
+    /// How full it is, in thousandths, and at what marks, as percentages, this is too full. Who is
+    /// beyond a mark gets behind it only some way below.
+    fn at(self, per_mille: u64, marks: Marks) -> Pressure {
+        let is_beyond = |mark: u64, level: Pressure| {
+            let slack = if self >= level { SLACK_PER_MILLE } else { 0 };
+            mark > 0 && per_mille + slack >= mark * 10
+        };
+        if is_beyond(marks.critical, Pressure::Critical) {
+            Pressure::Critical
+        } else if is_beyond(marks.high, Pressure::High) {
+            Pressure::High
+        } else {
+            Pressure::None
+        }
+    }
+}
+
+/// When memory is short, as percentages; 0: never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Marks {
+    high: u64,
+    critical: u64,
+}
+
+/// What is known of it, for those who ask. One thread writes it.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryState {
+    high: AtomicU64,
+    critical: AtomicU64,
+    pressure: Counter,
+    /// How full each is, in thousandths; one more, so that 0 means that it has no limit.
+    loads: [Counter; LOADS.len()],
+    /// How often each mark was reached.
+    pub(crate) times_high: Counter,
+    pub(crate) times_critical: Counter,
+}
+
+/// What may be full, and how it is called.
+pub(crate) const LOADS: [(MemoryOf, &str); 3] =
+    [(MemoryOf::Cgroup, "cgroup"), (MemoryOf::Host, "host"), (MemoryOf::Tcp, "tcp")];
+
+impl MemoryState {
+    /// Goes by these marks from now on.
+    pub(crate) fn configure(&self, settings: &Settings) {
+        self.high.store(settings.limits.memory_high, Ordering::Relaxed);
+        self.critical.store(settings.limits.memory_critical, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pressure(&self) -> Pressure {
+        match self.pressure.value() {
+            0 => Pressure::None,
+            1 => Pressure::High,
+            _ => Pressure::Critical,
+        }
+    }
+
+    /// How full everything is that has a limit, in thousandths.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let named = LOADS.into_iter().zip(&self.loads);
+        named.filter_map(|((_, name), load)| Some((name, load.value().checked_sub(1)?)))
+    }
+
+    /// Takes note of how full everything is. Returns what has come of it, if that is another level,
+    /// and what is the fullest.
+    fn note(&self, loads: &[MemoryLoad]) -> Option<(Pressure, MemoryLoad)> {
+        for ((of, _), counter) in LOADS.into_iter().zip(&self.loads) {
+            let load = loads.iter().find(|load| load.of == of);
+            counter.set(load.map_or(0, |load| load.per_mille() + 1));
+        }
+        let marks = Marks {
+            high: self.high.load(Ordering::Relaxed),
+            critical: self.critical.load(Ordering::Relaxed),
+        };
+        let fullest = *loads.iter().max_by_key(|load| load.per_mille())?;
+        let before = self.pressure();
+        let now = before.at(fullest.per_mille(), marks);
+        if now == before {
+            return None;
+        }
+        self.pressure.set(now as u64);
+        self.times_high.add(u64::from(before < Pressure::High && now >= Pressure::High));
+        self.times_critical.add(u64::from(now == Pressure::Critical));
+        Some((now, fullest))
+    }
+}
+
+/// The thread that looks. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    _ends: Sender<()>,
+}
+
+impl Guard {
+    /// Begins to look, and tells the workers what comes of it.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(
+        settings: &Settings,
+        shared: &Arc<Shared>,
+        mailboxes: &[Arc<Mailbox>],
+    ) -> io::Result<Guard> {
+        shared.memory.configure(settings);
+        Guard::start_with(MemoryGauges::of(Path::new("/")), shared, mailboxes)
+    }
+
+    fn start_with(
+        gauges: MemoryGauges,
+        shared: &Arc<Shared>,
+        mailboxes: &[Arc<Mailbox>],
+    ) -> io::Result<Guard> {
+        let (ends, ended) = channel();
+        let (shared, mailboxes) = (Arc::downgrade(shared), mailboxes.to_vec());
+        let look = move || run(&gauges, &shared, &mailboxes, &ended);
+        thread::Builder::new().name("memory".to_owned()).spawn(look)?;
+        Ok(Guard { _ends: ends })
+    }
+}
+
+fn run(
+    gauges: &MemoryGauges,
+    shared: &Weak<Shared>,
+    mailboxes: &[Arc<Mailbox>],
+    ended: &Receiver<()>,
+) {
+    loop {
+        let Some(shared) = shared.upgrade() else { return };
+        look(gauges, &shared, mailboxes);
+        drop(shared);
+        if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
+    let before = shared.memory.pressure();
+    if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
+        tell(before, now, fullest);
+        for mailbox in mailboxes {
+            mailbox.put(Order::Memory(now));
+        }
+        if now > before {
+            // What was freed here and is kept for later is for the kernel.
+            release_memory();
+        }
+    }
+}
+
+/// Says in the log what has come of it.
+fn tell(before: Pressure, now: Pressure, fullest: MemoryLoad) {
+    let what = match fullest.of {
+        MemoryOf::Cgroup => "of the control group",
+        MemoryOf::Host => "of the host",
+        MemoryOf::Tcp => "of TCP sockets (net.ipv4.tcp_mem)",
+    };
+    let percent = fullest.per_mille() as f64 / 10.0;
+    match now {
+        _ if now < before => tracing::info!("memory {what} is {percent} % full: {}", now.name()),
+        Pressure::Critical => tracing::warn!(
+            "memory {what} is {percent} % full (limits.memory_critical): no connection is let in, \
+             and readers who hold much are cut"
+        ),
+        _ => tracing::warn!(
+            "memory {what} is {percent} % full (limits.memory_high): idle connections are closed, \
+             and readers that come back are told of a gap"
+        ),
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How far below a mark it must come until that is over.
+const SLACK_PER_MILLE: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::Mail;
+    use crate::simulation::{World, kind, patient};
+    use std::collections::VecDeque;
+    use std::fs;
+
+    fn load(of: MemoryOf, used: u64) -> MemoryLoad {
+        MemoryLoad { of, used, limit: 1_000 }
+    }
+
+    #[test]
+    fn a_mark_holds_until_it_is_well_below() {
+        let marks = Marks { high: 90, critical: 95 };
+        let mut pressure = Pressure::None;
+        let mut levels = Vec::new();
+        for per_mille in [899, 900, 949, 950, 931, 930, 929, 881, 880, 879, 999, 0] {
+            pressure = pressure.at(per_mille, marks);
+            levels.push(pressure as usize);
+        }
+        assert_eq!(levels, [0, 1, 1, 2, 2, 2, 1, 1, 1, 0, 2, 0]);
+        let off = Marks { high: 0, critical: 0 };
+        assert_eq!(Pressure::None.at(5_000, off), Pressure::None);
+        let second = Marks { high: 0, critical: 95 };
+        assert_eq!(Pressure::None.at(940, second), Pressure::None);
+        assert_eq!(Pressure::None.at(950, second), Pressure::Critical);
+    }
+
+    /// A host that is a directory, and what the thread makes of it.
+    #[test]
+    fn workers_are_told_as_it_changes() {
+        let root = std::env::temp_dir().join(format!("stentor-guard-{}", std::process::id()));
+        fs::create_dir_all(root.join("proc")).unwrap();
+        let world = World::new(1, kind(), patient());
+        world.shared.memory.configure(&Settings::default());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let gauges = MemoryGauges::of(&root);
+        let guard = Guard::start_with(gauges, &world.shared, &[Arc::clone(&mailbox)]).unwrap();
+        for (available, expected) in
+            [(4, Pressure::Critical), (8, Pressure::High), (50, Pressure::None)]
+        {
+            let text = format!("MemTotal: 100 kB\nMemAvailable: {available} kB\n");
+            // In one step: half a file would be another host.
+            fs::write(root.join("next"), text).unwrap();
+            fs::rename(root.join("next"), root.join("proc/meminfo")).unwrap();
+            let mut mail = VecDeque::new();
+            while mail.is_empty() {
+                thread::yield_now();
+                mailbox.swap(&mut mail);
+            }
+            assert_eq!(mail.len(), 1);
+            let told = mail.pop_front();
+            assert!(
+                matches!(told, Some(Mail::Order(Order::Memory(pressure))) if pressure == expected),
+                "{told:?}"
+            );
+        }
+        drop(guard);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn the_fullest_counts_and_all_are_shown() {
+        let state = MemoryState::default();
+        state.configure(&Settings::default());
+        assert_eq!(state.note(&[load(MemoryOf::Host, 500)]), None);
+        let tcp = load(MemoryOf::Tcp, 960);
+        let all = [load(MemoryOf::Host, 500), tcp];
+        assert_eq!(state.note(&all), Some((Pressure::Critical, tcp)));
+        assert_eq!(state.note(&all), None, "it is told once");
+        assert_eq!(state.loads().collect::<Vec<_>>(), [("host", 500), ("tcp", 960)]);
+        let counts = || [&state.times_high, &state.times_critical].map(Counter::value);
+        assert_eq!((state.pressure(), counts()), (Pressure::Critical, [1, 1]));
+        let tcp = load(MemoryOf::Tcp, 920);
+        assert_eq!(state.note(&[tcp]), Some((Pressure::High, tcp)));
+        assert_eq!(counts(), [1, 1]);
+        assert_eq!(state.note(&[]), None);
+    }
+}
