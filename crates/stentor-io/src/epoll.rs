@@ -13,8 +13,10 @@
 //! they are out of the epoll set, for they would be reported without end.
 
 mod handover;
+mod send;
 
 use self::handover::HandingOver;
+use self::send::{send_part_of, send_parts};
 use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
@@ -24,8 +26,7 @@ use crate::{
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
 use rustix::time::{
@@ -705,85 +706,6 @@ fn bytes_of(parts: &[IoSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
-/// Sends what the socket takes now.
-fn send_parts(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Gone> {
-    let result = match parts {
-        [one] => net::send(fd, one, flags),
-        many => {
-            let mut none = net::SendAncillaryBuffer::default();
-            net::sendmsg(fd, many, &mut none, flags)
-        }
-    };
-    match result {
-        Ok(sent) => Ok(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        Err(_) => Err(Gone),
-    }
-}
-
-/// Sends what the socket takes now of a part of a file, which is not empty.
-///
-/// One call is enough. The kernel stops early if the socket is full, and seldom because a signal
-/// came or the file has ended; which it was, the next call tells, once the socket is found
-/// writable. To ask at once would cost every full socket a call for nothing.
-///
-/// (`sendfile` has no way to say `MSG_NOSIGNAL`. Rust programs ignore SIGPIPE from their start,
-/// and this one leaves it so.)
-fn send_part_of(
-    fd: BorrowedFd<'_>,
-    file: &File,
-    offset: u64,
-    length: usize,
-) -> Result<usize, FileSendError> {
-    let mut from = offset;
-    match fs::sendfile(fd, file, Some(&mut from), length) {
-        Ok(0) => Err(FileSendError::Truncated),
-        Ok(sent) => Ok(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        // Those of the disks all have it.
-        Err(Errno::INVAL | Errno::NOSYS) => copy_part_of(fd, file, offset, length),
-        Err(error) if is_of_the_peer(error) => Err(FileSendError::Gone),
-        Err(_) => Err(FileSendError::Truncated),
-    }
-}
-
-/// The same where the file system has no `sendfile`: the bytes go through a buffer, not too many
-/// at once.
-fn copy_part_of(
-    fd: BorrowedFd<'_>,
-    file: &File,
-    offset: u64,
-    length: usize,
-) -> Result<usize, FileSendError> {
-    let mut buffer = vec![0; length.min(COPY_BYTES)];
-    match file.read_at(&mut buffer, offset) {
-        Ok(0) | Err(_) => Err(FileSendError::Truncated),
-        Ok(read) => {
-            let part = IoSlice::new(&buffer[..read]);
-            Ok(send_parts(fd, &[part], SendFlags::NOSIGNAL)?)
-        }
-    }
-}
-
-/// Whether it was the connection that failed, of the two that `sendfile` joins.
-fn is_of_the_peer(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::PIPE
-            | Errno::CONNRESET
-            | Errno::CONNABORTED
-            | Errno::CONNREFUSED
-            | Errno::NOTCONN
-            | Errno::TIMEDOUT
-            | Errno::HOSTUNREACH
-            | Errno::HOSTDOWN
-            | Errno::NETUNREACH
-            | Errno::NETDOWN
-            | Errno::NOBUFS
-            | Errno::NOMEM
-    )
-}
-
 fn data(socket: Peer) -> EventData {
     EventData::new_u64(u64::from(socket.0))
 }
@@ -799,8 +721,6 @@ const LISTENER: u64 = ALARM + 1;
 
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// What is copied in one go where the kernel cannot send by itself.
-const COPY_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
 /// How long connections may come in, in one turn: some seven of those that ask for a value. With
