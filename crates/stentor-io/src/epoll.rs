@@ -451,7 +451,7 @@ impl Epoll {
         role: Role,
         peer: Option<IpAddr>,
     ) {
-        let Ok(accepted) = self.out_of_kept(accepted) else { return };
+        let accepted = self.out_of_kept(accepted);
         let socket = self.owned.insert(accepted);
         if let Some(handing_over) = &mut self.handing_over {
             handing_over.note(socket);

@@ -501,14 +501,7 @@ impl Server {
                 tracing::info!("{}", store.reading);
             }
         });
-        let told = |error| match (error, &self.settings.user) {
-            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
-                "the store in {}: {error}; the directory and its files must belong to user \
-                 '{user}', as whom the server runs",
-                path.display()
-            )),
-            (error, _) => StartError::Store(path.clone(), error),
-        };
+        let told = |error| self.store_error(error);
         let Loaded { recovered, upto_generation } = loaded.map_err(told)?;
         if let Some((file, offset)) = &recovered.torn {
             tracing::warn!(
@@ -525,8 +518,7 @@ impl Server {
     /// The same of a store that another process has closed, and a hub that it has handed over.
     fn take_store_over(&self, closed: &[u8], upto_generation: u64) -> Result<(), StartError> {
         let path = self.settings.store.path.clone().unwrap_or_default();
-        let told = |error| StartError::Store(path.clone(), error);
-        let disk = HostDisk::open(&path, None).map_err(|error| told(error.into()))?;
+        let disk = HostDisk::open(&path, None).map_err(|error| self.store_error(error.into()))?;
         let recovered = Recovered::from_bytes(disk, closed)
             .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
@@ -543,14 +535,26 @@ impl Server {
         let begun =
             stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
         if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
-            let path = self.settings.store.path.clone().unwrap_or_default();
-            return Err(StartError::Store(path, error.clone().into()));
+            return Err(self.store_error(error.clone().into()));
         }
         store.attach(hub);
         hub.continue_by(&self.settings.rules(), upto_generation);
         self.start_writer(begun)?;
         store.reading.end();
         Ok(())
+    }
+
+    /// Why the store cannot be begun.
+    fn store_error(&self, error: OpenError) -> StartError {
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        match (error, &self.settings.user) {
+            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
+                "the store in {}: {error}; the directory and its files must belong to user \
+                 '{user}', as whom the server runs",
+                path.display()
+            )),
+            (error, _) => StartError::Store(path, error),
+        }
     }
 
     fn start_writer(&self, begun: stentor_store::Store<HostDisk>) -> io::Result<()> {

@@ -65,7 +65,12 @@ impl Epoll {
     /// # Errors
     /// Out of files.
     pub fn keep_numbers(&mut self, below: u32) -> io::Result<()> {
-        self.kept_below = below;
+        let kept = self.keep(below);
+        self.kept_below = if kept.is_ok() { below } else { 0 };
+        Ok(kept?)
+    }
+
+    fn keep(&mut self, below: u32) -> rustix::io::Result<()> {
         let mut next = nothing()?;
         while (next.as_raw_fd() as u32) < below {
             let after = fcntl_dupfd_cloexec(&next, 0)?;
@@ -74,16 +79,20 @@ impl Epoll {
         Ok(())
     }
 
-    /// Gives a connection another number, if something had left it one that is to be kept.
-    pub(super) fn out_of_kept(&mut self, accepted: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    /// Gives a connection another number, if something had left it one that is to be kept. If there
+    /// are no files left for that, none is kept any more: then no other process can take over.
+    pub(super) fn out_of_kept(&mut self, accepted: OwnedFd) -> OwnedFd {
         if accepted.as_raw_fd() as u32 >= self.kept_below {
-            return Ok(accepted);
+            return accepted;
         }
-        let moved = fcntl_dupfd_cloexec(&accepted, self.kept_below as i32)?;
+        let Ok(moved) = fcntl_dupfd_cloexec(&accepted, self.kept_below as i32) else {
+            self.kept_below = 0;
+            return accepted;
+        };
         drop(accepted);
         // Without it, the next connection is moved as well.
-        let _ = self.keep_numbers(self.kept_below);
-        Ok(moved)
+        let _ = self.keep(self.kept_below);
+        moved
     }
 
     /// Begins to hand over by this channel, which is of the calling thread's file table.

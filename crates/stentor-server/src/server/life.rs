@@ -142,7 +142,7 @@ pub(super) fn prepare(
 /// How many connections one public worker holds, if it may have so many files. Each thread's
 /// mailbox is one of them, in every table.
 fn share(settings: &Settings, files: usize, threads: usize) -> usize {
-    let reserved = numbers_kept(settings, threads) + FILES_RESERVED;
+    let reserved = numbers_kept(settings, threads) as usize + FILES_RESERVED;
     let by_files = files.saturating_sub(reserved).max(files / 2).max(1);
     match settings.limits.connections_max {
         0 => by_files,
@@ -151,9 +151,10 @@ fn share(settings: &Settings, files: usize, threads: usize) -> usize {
 }
 
 /// Numbers of files that connections do not get, so that each keeps its own when it goes over to
-/// another process: what a worker has open for itself has them.
-fn numbers_kept(settings: &Settings, threads: usize) -> usize {
-    NUMBERS_KEPT + threads + settings.mounts.len()
+/// another process: what a worker has open for itself has them. Where there are few files, fewer.
+fn numbers_kept(settings: &Settings, threads: usize) -> u32 {
+    let kept = NUMBERS_KEPT + threads + settings.mounts.len();
+    u32::try_from(stentor_io::open_files_limit() / 4).unwrap_or(u32::MAX).min(kept as u32)
 }
 
 /// A worker's life and its end, whatever ends it: nothing more is kept for it, and nobody is
@@ -313,7 +314,7 @@ pub(super) fn begins(
 ) -> bool {
     // Of the numbers that are kept, the roots have some.
     worker.open_roots();
-    let numbers_kept = numbers_kept(settings, Post::all(settings).len()) as u32;
+    let numbers_kept = numbers_kept(settings, Post::all(settings).len());
     let cue = stage.cues.recv();
     let (channel, process) = match (channel, cue) {
         (Some(channel), Ok(Cue::TakeOver { process })) => (channel, process),

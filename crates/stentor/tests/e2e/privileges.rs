@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const USER: &str = "nobody";
 const OTHER: &str = "daemon";
 
-fn is_root(test: &str) -> bool {
+pub(crate) fn is_root(test: &str) -> bool {
     let root = id("-u", None) == 0;
     if !root {
         eprintln!("skipped: {test} takes root");
@@ -83,7 +83,8 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     fs::write(site.path().join("a.txt"), "a file").unwrap();
     let toml = format!("user = '{USER}'\n[[static]]\nroot = '{}'\n", site.path().to_str().unwrap());
     let mut server = Server::again_at(low_port(), &toml);
-    let expected = ["compressor", "control", "file-loader", "stentor", "worker-0", "worker-1"];
+    let expected =
+        ["compressor", "control", "file-loader", "memory", "stentor", "worker-0", "worker-1"];
     // A thread takes its name a moment after it has begun.
     eventually("all threads have their names", || {
         (expect_unprivileged(server.child.id(), USER) == expected).then_some(())

@@ -1,5 +1,6 @@
 //! A server that is handed over to another process, with everything that is open.
 
+use crate::privileges::is_root;
 use crate::support::{
     Client, EventStream, Heard, Reader, Server, TempDir, Way, WebSocket, eventually, masked,
 };
@@ -277,4 +278,28 @@ fn addresses_come_and_go() {
     server.child.upgrade();
     eventually("it is gone", || (!socket.exists()).then_some(()));
     assert_eq!(server.public.get("/a").text(), "0");
+}
+
+#[test]
+fn no_privilege_is_needed() {
+    if !is_root("an upgrade without privileges") {
+        return;
+    }
+    let mut server = Server::of_copy("user = 'nobody'\n");
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    server.child.upgrade();
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_ascii_whitespace().next().unwrap().to_owned()
+    };
+    assert_ne!(field("Uid:"), "0");
+    assert_eq!(
+        (field("CapEff:").as_str(), field("NoNewPrivs:").as_str()),
+        ("0000000000000000", "1")
+    );
+    server.publish("/a", "1");
+    assert_eq!(reader.hear().data(), "1");
 }
