@@ -6,6 +6,7 @@
 //!   what I am                    ------------>  is that what I can be?
 //!                                <------------  where my workers wait for yours
 //!   the hub, and what changes    ------------>
+//!                                <------------  the hub is there
 //!   each worker its sockets      ============>  each worker the same numbers
 //!   all stand still, and the store is closed
 //!   the last changes             ------------>
@@ -111,6 +112,8 @@ pub(super) mod kind {
     pub(crate) const SNAPSHOT: u8 = 4;
     /// An entry that came after it; its length is before it, for it may come in several messages.
     pub(crate) const ENTRIES: u8 = 5;
+    /// Whether everything before was taken in; and that it was.
+    pub(crate) const COPIED: u8 = 11;
     /// How the store was closed.
     pub(crate) const STORE: u8 = 6;
     /// Nothing changes in the hub any more.

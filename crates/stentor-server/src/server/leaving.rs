@@ -126,20 +126,14 @@ impl Leaving<'_> {
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
         self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
-        let until_us = after(PATIENCE);
-        while !self.channel.has_mail().map_err(told)? && monotonic_us() < until_us {
-            if gives_up() {
-                return Err(GIVEN_UP.to_owned());
-            }
-            thread::sleep(LOOK);
-        }
-        let names = expect(&mut self.channel, kind::READY)?;
+        let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());
         }
         self.server.cue(|index| Cue::HandOver(Partner { process, name: names[index].clone() }));
         self.copy_hub(gives_up).map_err(told)?;
+        self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
         // From here on nobody is served until the other process does, or this one goes on.
         let since_us = monotonic_us();
@@ -181,6 +175,30 @@ impl Leaving<'_> {
         self.channel.send(kind::STORE, &closed.to_bytes()).map_err(|error| error.to_string())
     }
 
+    /// Waits for a message of this kind, and sends meanwhile what changes in the hub, if that was
+    /// begun.
+    fn await_answer(
+        &mut self,
+        expected: u8,
+        patience: Duration,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, String> {
+        let until_us = after(patience);
+        while !self.channel.has_mail().map_err(|error| error.to_string())?
+            && monotonic_us() < until_us
+        {
+            if gives_up() {
+                return Err(GIVEN_UP.to_owned());
+            }
+            if expected == kind::COPIED {
+                // Its failure is told by what is received.
+                let _ = self.send_changes();
+            }
+            thread::sleep(LOOK);
+        }
+        expect(&mut self.channel, expected)
+    }
+
     /// Sends the hub as it is, while it is published to, and most of what changes meanwhile.
     fn copy_hub(&mut self, gives_up: &dyn Fn() -> bool) -> io::Result<()> {
         let hub = &self.server.shared.hub;
@@ -194,7 +212,7 @@ impl Leaving<'_> {
                 return Err(io::Error::other(GIVEN_UP));
             }
             if !is_more {
-                return Ok(());
+                return self.channel.send(kind::COPIED, &[]);
             }
         }
     }
@@ -253,6 +271,9 @@ const GIVEN_UP: &str = "it was given up";
 
 /// How long the other process, or a worker, may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it may take until the whole hub is there.
+const PATIENCE_COPYING: Duration = Duration::from_secs(120);
 
 /// How long something that cannot be handed over may take to come to its end.
 const PATIENCE_FROZEN: Duration = Duration::from_millis(200);

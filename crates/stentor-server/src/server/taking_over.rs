@@ -128,7 +128,9 @@ impl Predecessor {
                 restored = Some(restore.finish().map_err(invalid)?);
             }
             rest.extend_from_slice(parcel.bytes);
-            let used = match (parcel.kind, &mut restore) {
+            let kind = parcel.kind;
+            drop(parcel);
+            let used = match (kind, &mut restore) {
                 (kind::SNAPSHOT, Some(restore)) => restore.read(&rest).map_err(invalid)?,
                 (kind::ENTRIES, None) => {
                     let mut left = &rest[..];
@@ -138,6 +140,10 @@ impl Predecessor {
                         let _ = hub.apply(entry, place);
                     }
                     rest.len() - left.len()
+                }
+                (kind::COPIED, None) => {
+                    self.channel.send(kind::COPIED, &[])?;
+                    0
                 }
                 (kind::STORE, None) if store.is_none() => {
                     store = Some(std::mem::take(&mut rest));
