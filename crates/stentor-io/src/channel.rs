@@ -258,7 +258,7 @@ pub(crate) fn close_files(first: i32, last: i32) {
     }
 }
 
-/// Whether the other end is of that process, and of its user or of root.
+/// Whether the other end is of that process.
 fn check_peer(fd: impl AsFd, process: u32) -> io::Result<()> {
     let peer = sockopt::socket_peercred(fd)?;
     match peer.pid.as_raw_nonzero().get() as u32 == process {

@@ -3,7 +3,20 @@
 
 use crate::head::Cut;
 use crate::recovery::{Recovered, Tail};
+use std::ops::RangeInclusive;
 use stentor_io::Disk;
+
+/// What one who closes a store knows of it. The names are those of [`Recovered`].
+pub(crate) struct Closed {
+    pub(crate) epoch: u32,
+    pub(crate) last: u64,
+    pub(crate) lost: Vec<RangeInclusive<u64>>,
+    pub(crate) highest: u64,
+    pub(crate) stale_bytes: u64,
+    pub(crate) base: (u64, u64),
+    pub(crate) closed: Vec<Cut>,
+    pub(crate) cut: Cut,
+}
 
 impl<D: Disk> Recovered<D> {
     /// What [`Store::close`](crate::Store::close) found, as bytes.
@@ -34,13 +47,29 @@ impl<D: Disk> Recovered<D> {
         }
         let lost = usize::try_from(lost).map_err(|_| UNKNOWN)?;
         let (lost, closed) = pairs.split_at_checked(lost).ok_or(UNKNOWN)?;
-        Ok(Recovered {
+        let closed = Closed {
+            epoch: u32::try_from(epoch).map_err(|_| UNKNOWN)?,
+            last,
+            lost: lost.iter().map(|&[first, last]| first..=last).collect(),
+            highest,
+            stale_bytes,
+            base: (base, base_bytes),
+            closed: closed.iter().map(|&[number, end]| Cut { number, end }).collect(),
+            cut: Cut { number, end },
+        };
+        Ok(Recovered::of_closed(disk, closed))
+    }
+
+    /// What a start finds of a store that was closed in order.
+    pub(crate) fn of_closed(disk: D, closed: Closed) -> Recovered<D> {
+        let Closed { epoch, last, lost, highest, stale_bytes, base, closed, cut } = closed;
+        Recovered {
             disk,
-            epoch: Some(u32::try_from(epoch).map_err(|_| UNKNOWN)?),
+            epoch: Some(epoch),
             begins_life: false,
             stored: last,
             last,
-            lost: lost.iter().map(|&[first, last]| first..=last).collect(),
+            lost,
             copied: 0,
             torn: None,
             was_closed: true,
@@ -48,11 +77,11 @@ impl<D: Disk> Recovered<D> {
             highest,
             stale_bytes,
             is_view: false,
-            base: (base, base_bytes),
-            closed: closed.iter().map(|&[number, end]| Cut { number, end }).collect(),
-            cut: Cut { number, end },
+            base,
+            closed,
+            cut,
             tail: Tail::default(),
-        })
+        }
     }
 
     /// The disk that it is on.

@@ -25,9 +25,10 @@
 //! numbers: one above [`Store::reserved`] must not be given out yet.
 
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::handover::Closed;
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, SPARE, UNNAMED, What};
 use crate::planted::{self, Bug};
-use crate::recovery::{Recovered, Tail};
+use crate::recovery::Recovered;
 use crate::snapshot::{Snapshot, SnapshotWriter};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -344,25 +345,17 @@ impl<D: Disk> Store<D> {
         self.sync()?;
         self.put_empty(Kind::End)?;
         self.sync_log()?;
-        Ok(Recovered {
-            disk: self.disk,
-            epoch: Some(self.epoch),
-            begins_life: false,
-            stored: self.seq,
+        let closed = Closed {
+            epoch: self.epoch,
             last: self.seq,
             lost: self.lost,
-            copied: 0,
-            torn: None,
-            was_closed: true,
-            damages: Vec::new(),
             highest: self.newest,
             stale_bytes: self.stale_bytes,
-            is_view: false,
             base: (self.base, self.base_bytes),
             closed: self.closed,
             cut: self.cut,
-            tail: Tail::default(),
-        })
+        };
+        Ok(Recovered::of_closed(self.disk, closed))
     }
 
     /// Tries again what failed: begins a new segment with all that is not known to be on the disk,

@@ -26,6 +26,7 @@
 use crate::config::ControlAddress;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use stentor_hub::{
     Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
@@ -228,6 +229,9 @@ pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 pub(super) fn unexpected(kind: u8) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("message {kind} should not come here"))
 }
+
+/// How long the other process, or a worker, may say nothing.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of the other process, when its end of the channel is gone.
 pub(super) const ENDED: &str = "it ended";

@@ -1,7 +1,7 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::Server;
-use super::handover::{Address, ENDED, Hello, Tapping, expect, kind};
+use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
 use super::life::{Cue, Partner, Report};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
@@ -268,9 +268,6 @@ fn after(patience: Duration) -> u64 {
 }
 
 const GIVEN_UP: &str = "it was given up";
-
-/// How long the other process, or a worker, may say nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long it may take until the whole hub is there.
 const PATIENCE_COPYING: Duration = Duration::from_secs(120);

@@ -1,6 +1,7 @@
 //! A worker's life on its thread: what it does before it may accept, its turns, its end.
 
 use super::StartError;
+use super::handover::PATIENCE;
 use super::listeners::Addresses;
 use crate::config::Settings;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
@@ -11,7 +12,6 @@ use crate::worker::Worker;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
 use std::{fmt, io, thread};
 use stentor_io::{Channel, ChannelListener, Epoll, User, release_memory};
 
@@ -350,6 +350,3 @@ pub(super) fn begins(
     }
     matches!(stage.cues.recv(), Ok(Cue::Live))
 }
-
-/// How long a worker of another process may say nothing.
-const PATIENCE: Duration = Duration::from_secs(10);

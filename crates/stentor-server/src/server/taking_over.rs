@@ -1,11 +1,10 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Hello, expect, kind, next_entry, unexpected};
+use super::handover::{Hello, PATIENCE, expect, kind, next_entry, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError};
 use crate::config::Settings;
 use std::io;
-use std::time::Duration;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, parent_process};
 use stentor_wire::pack::{Packed, Packer};
@@ -164,6 +163,3 @@ struct Filled {
     restored: Restored,
     store: Option<Vec<u8>>,
 }
-
-/// How long the other process, or a worker, may say nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
