@@ -1,11 +1,7 @@
 //! Lists of patterns: which topics they mean together, and how much of a subscription they cover.
 //!
-//! What is decided here is exact, not a guess. It can be, because a pattern says nothing of a
-//! segment but its whole name, and because there is a name that no pattern can spell: `*` itself.
-//! A topic whose segments are `*` wherever the subscription leaves them open is covered by a
-//! pattern only if the pattern leaves them open too. So it stands for all topics of its length that
-//! are subscribed to, and it is enough to ask for one topic of each length
-//! ([`Patterns::coverage`]).
+//! What is decided here is exact, not a guess: the hub's patterns say what they have in common
+//! ([`PatternRef::is_within`], [`PatternRef::meets`]).
 //!
 //! A list is one string, with a line for each pattern: a token's permissions are kept for as long
 //! as somebody uses them, and most hold one pattern or two. It is sorted, and what others of the
@@ -16,7 +12,6 @@
 use std::fmt;
 
 use stentor_hub::{Filter, Pattern, PatternRef};
-use stentor_wire::target::TOPIC_BYTES_MAX;
 
 /// Patterns of which each means topics; together they mean all of these.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -78,7 +73,7 @@ impl Patterns {
         sorted.dedup();
         let is_needed = |pattern: &&PatternRef<'_>| {
             let mut others = sorted.iter().filter(|other| other != pattern);
-            !others.any(|other| Meaning::of(**pattern).is_within([*other].into_iter()))
+            !others.any(|other| pattern.is_within([*other].into_iter()))
         };
         let texts: Vec<&str> = sorted.iter().filter(is_needed).map(|p| p.as_str()).collect();
         Patterns(texts.join("\n").into())
@@ -156,7 +151,7 @@ impl<'a> PatternsRef<'a> {
             Filter::Topic(name) if self.matches(name) => Coverage::Whole,
             Filter::Topic(_) => Coverage::Nothing,
             Filter::Pattern(pattern) => {
-                let wanted = Meaning::of(pattern.borrowed());
+                let wanted = pattern.borrowed();
                 if wanted.is_within(self.patterns()) {
                     Coverage::Whole
                 } else if self.patterns().any(|pattern| wanted.meets(pattern)) {
@@ -190,80 +185,6 @@ impl fmt::Debug for PatternsRef<'_> {
         f.debug_list().entries(self.iter()).finish()
     }
 }
-
-/// All that a pattern means, to be compared with what others mean.
-#[derive(Clone, Copy)]
-struct Meaning<'a> {
-    pattern: PatternRef<'a>,
-    /// The segments of the topics that it means: at least and at most.
-    shortest: usize,
-    longest: usize,
-}
-
-impl<'a> Meaning<'a> {
-    fn of(pattern: PatternRef<'a>) -> Meaning<'a> {
-        let len = pattern.segments().count();
-        if !pattern.has_rest() {
-            return Meaning { pattern, shortest: len, longest: len };
-        }
-        // A segment takes two bytes at least, its slash among them.
-        let bytes: usize = pattern.segments().map(|segment| segment.len() + 1).sum();
-        let longest = len + TOPIC_BYTES_MAX.saturating_sub(bytes) / 2;
-        Meaning { pattern, shortest: len + 1, longest }
-    }
-
-    /// Whether `others` together mean all of it. One topic of each length stands for all: that with
-    /// `*` where this pattern is open, which others match only if they are open there as well.
-    fn is_within<'b>(self, others: impl Iterator<Item = PatternRef<'b>>) -> bool {
-        // Lengths that are covered: some one by one, and all from `endless` on.
-        let mut single = [false; LENGTHS];
-        let mut endless = usize::MAX;
-        for other in others.filter(|other| self.is_open_in(*other)) {
-            let len = other.segments().count();
-            if other.has_rest() {
-                endless = endless.min(len + 1);
-            } else {
-                single[len] = true;
-            }
-        }
-        (self.shortest..=self.longest.min(endless.saturating_sub(1))).all(|len| single[len])
-    }
-
-    /// Whether `other` is open wherever this pattern is, and elsewhere open or the same.
-    fn is_open_in(self, other: PatternRef<'_>) -> bool {
-        let mut ours = self.pattern.segments();
-        other.segments().all(|theirs| {
-            let ours = ours.next().unwrap_or(PatternRef::ONE);
-            theirs == PatternRef::ONE || theirs == ours
-        })
-    }
-
-    /// Whether there is a topic that both mean.
-    fn meets(self, other: PatternRef<'_>) -> bool {
-        let other = Meaning::of(other);
-        let segments = self.shortest.max(other.shortest);
-        if segments > self.longest.min(other.longest) {
-            return false;
-        }
-        let (mut ours, mut theirs) = (self.pattern.segments(), other.pattern.segments());
-        // The shortest such topic must not be too long for one.
-        let mut bytes = 0;
-        for _ in 0..segments {
-            let ours = ours.next().unwrap_or(PatternRef::ONE);
-            let theirs = theirs.next().unwrap_or(PatternRef::ONE);
-            let common = match (ours, theirs) {
-                (PatternRef::ONE, name) | (name, PatternRef::ONE) => name,
-                (name, same) if name == same => name,
-                _ => return false,
-            };
-            bytes += 1 + common.len();
-        }
-        bytes <= TOPIC_BYTES_MAX
-    }
-}
-
-/// A topic has at most half as many segments as bytes.
-const LENGTHS: usize = TOPIC_BYTES_MAX / 2 + 1;
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,15 @@
 //!
 //! There is no other wildcard and no escaping, so a match never tries again: it walks pattern and
 //! name side by side once, whatever a hostile name looks like.
+//!
+//! What patterns have in common is decided exactly, not guessed. It can be, because a pattern says
+//! nothing of a segment but its whole name, and because there is a name that no pattern can spell:
+//! `*` itself. A topic whose segments are `*` wherever one pattern leaves them open is meant by
+//! another only if that leaves them open too. So it stands for all topics of its length that the
+//! first one means, and it is enough to ask for one topic of each length
+//! ([`PatternRef::is_within`]). Topics are not of any length, and that counts as well.
 
-use stentor_wire::target::TopicName;
+use stentor_wire::target::{TOPIC_BYTES_MAX, TopicName};
 
 /// A pattern such as `/quotes/*` or `/scores/**`. A segment that is neither exactly `*` nor
 /// exactly `**` stands for itself.
@@ -52,29 +59,12 @@ impl Pattern {
 
     /// Whether some topic is meant by both.
     pub(crate) fn meets(&self, other: &Pattern) -> bool {
-        let (mut own, mut others) = (self.segments(), other.segments());
-        loop {
-            match (own.next(), others.next()) {
-                (Some(one), Some(two)) if one == two || one == ONE || two == ONE => {}
-                (Some(_), Some(_)) => return false,
-                (Some(_), None) => return other.has_rest(),
-                (None, Some(_)) => return self.has_rest(),
-                (None, None) => return self.has_rest() == other.has_rest(),
-            }
-        }
+        self.borrowed().meets(other.borrowed())
     }
 
     /// Whether every topic that `other` means is meant here, too.
     pub(crate) fn covers(&self, other: &Pattern) -> bool {
-        let (mut own, mut others) = (self.segments(), other.segments());
-        loop {
-            match (own.next(), others.next()) {
-                (Some(one), Some(two)) if one == two || one == ONE => {}
-                (Some(_), _) => return false,
-                (None, Some(_)) => return self.has_rest(),
-                (None, None) => return self.has_rest() == other.has_rest(),
-            }
-        }
+        other.borrowed().is_within([self.borrowed()].into_iter())
     }
 
     /// What the names of all topics meant begin with.
@@ -125,7 +115,7 @@ impl<'a> PatternRef<'a> {
         names.next().is_some() == self.has_rest()
     }
 
-    /// Its segments without the `**` at the end. One that is [`PatternRef::ONE`] stands for any.
+    /// Its segments without the `**` at the end. One that is `*` stands for any.
     pub fn segments(self) -> impl Iterator<Item = &'a str> {
         let end = if self.has_rest() { self.0.len() - REST.len() - 1 } else { self.0.len() };
         segments(&self.0[..end])
@@ -137,8 +127,80 @@ impl<'a> PatternRef<'a> {
         self.0.ends_with("/**")
     }
 
-    /// The segment that stands for any one.
-    pub const ONE: &'static str = ONE;
+    /// Whether there is a topic that both mean.
+    #[must_use]
+    pub fn meets(self, other: PatternRef<'_>) -> bool {
+        let (own, others) = (self.lengths(), other.lengths());
+        let segments = own.shortest.max(others.shortest);
+        if segments > own.longest.min(others.longest) {
+            return false;
+        }
+        let (mut ours, mut theirs) = (self.segments(), other.segments());
+        // The shortest such topic must not be too long for one.
+        let mut bytes = 0;
+        for _ in 0..segments {
+            let (ours, theirs) = (ours.next().unwrap_or(ONE), theirs.next().unwrap_or(ONE));
+            let common = match (ours, theirs) {
+                (ONE, name) | (name, ONE) => name,
+                (name, same) if name == same => name,
+                _ => return false,
+            };
+            bytes += 1 + common.len();
+        }
+        bytes <= TOPIC_BYTES_MAX
+    }
+
+    /// Whether `others` together mean all topics that this one does. One topic of each length
+    /// stands for all: that with `*` where this pattern is open, which others match only if they
+    /// are open there as well.
+    #[must_use]
+    pub fn is_within<'b>(self, others: impl Iterator<Item = PatternRef<'b>>) -> bool {
+        // Lengths that are covered: some one by one, and all from `endless` on.
+        let mut single = [false; LENGTHS];
+        let mut endless = usize::MAX;
+        for other in others.filter(|other| self.is_open_in(*other)) {
+            let len = other.segments().count();
+            if other.has_rest() {
+                endless = endless.min(len + 1);
+            } else {
+                single[len] = true;
+            }
+        }
+        let Lengths { shortest, longest } = self.lengths();
+        (shortest..=longest.min(endless.saturating_sub(1))).all(|len| single[len])
+    }
+
+    /// Whether `other` is open wherever this pattern is, and elsewhere open or the same.
+    fn is_open_in(self, other: PatternRef<'_>) -> bool {
+        let mut ours = self.segments();
+        other.segments().all(|theirs| {
+            let ours = ours.next().unwrap_or(ONE);
+            theirs == ONE || theirs == ours
+        })
+    }
+
+    fn lengths(self) -> Lengths {
+        let (mut len, mut bytes) = (0, 0);
+        for segment in self.segments() {
+            len += 1;
+            bytes += 1 + segment.len();
+        }
+        match self.has_rest() {
+            false => Lengths { shortest: len, longest: len },
+            // A segment takes two bytes at least, its slash among them.
+            true => Lengths {
+                shortest: len + 1,
+                longest: len + TOPIC_BYTES_MAX.saturating_sub(bytes) / 2,
+            },
+        }
+    }
+}
+
+/// How many segments the topics have that a pattern means: at least and at most.
+#[derive(Clone, Copy)]
+struct Lengths {
+    shortest: usize,
+    longest: usize,
 }
 
 /// The segments of a name, or of a part of one that ends before a slash.
@@ -156,6 +218,9 @@ pub(crate) const ONE: &str = "*";
 
 /// Stands for one segment or more.
 const REST: &str = "**";
+
+/// A topic has at most half as many segments as bytes.
+const LENGTHS: usize = TOPIC_BYTES_MAX / 2 + 1;
 
 #[cfg(test)]
 mod tests {
@@ -261,13 +326,39 @@ mod tests {
         }
     }
 
+    /// Topics are not of any length, and what would need a longer one than there is means nothing.
+    #[test]
+    fn the_length_of_topics_counts() {
+        let all: Vec<_> = (1..=100).map(|n| Pattern::parse(&"/*".repeat(n)).unwrap()).collect();
+        assert!(!Pattern::any().borrowed().is_within(all.iter().map(Pattern::borrowed)));
+        // A long name leaves room for one more segment, or for two.
+        for (len, segments, covers) in
+            [(508, 1, true), (507, 1, false), (507, 2, true), (506, 2, true), (505, 2, false)]
+        {
+            let name = format!("/{}", "a".repeat(len));
+            let wanted = Pattern::parse(&format!("{name}/**")).unwrap();
+            let texts = (1..=segments).map(|n| format!("{name}{}", "/*".repeat(n)));
+            let list: Vec<_> = texts.map(|text| Pattern::parse(&text).unwrap()).collect();
+            let is_within = wanted.borrowed().is_within(list.iter().map(Pattern::borrowed));
+            assert_eq!(is_within, covers, "{len} {segments}");
+        }
+        // Two long names that no topic has room for both of.
+        let half = Pattern::parse(&format!("/*/{}", "b".repeat(300))).unwrap();
+        for (len, meets) in [(300, false), (200, true)] {
+            let other = Pattern::parse(&format!("/{}/*", "b".repeat(len))).unwrap();
+            assert_eq!((half.meets(&other), other.meets(&half)), (meets, meets), "{len}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn what_patterns_have_in_common_is_what_both_mean(
-            one in "(/([ab]|\\*)){0,3}(/[ab]|/\\*\\*)",
-            other in "(/([ab]|\\*)){0,3}(/[ab]|/\\*\\*)",
+            one in "(/([ab]|\\*)){0,3}(/[ab*]|/\\*\\*)",
+            other in "(/([ab]|\\*)){0,3}(/[ab*]|/\\*\\*)",
+            third in "(/([ab]|\\*)){0,3}(/[ab*]|/\\*\\*)",
         ) {
-            let [one, other] = [one, other].map(|text| Pattern::parse(&text).unwrap());
+            let [one, other, third] =
+                [one, other, third].map(|text| Pattern::parse(&text).unwrap());
             // Longer ones mean nothing that no shorter one does; c is in none of them.
             let names = ["/a", "/b", "/c"];
             let mut topics: Vec<String> = names.map(str::to_owned).to_vec();
@@ -281,6 +372,10 @@ mod tests {
             let both = topics.iter().any(|name| one.matches(name) && other.matches(name));
             let all = topics.iter().all(|name| one.matches(name) || !other.matches(name));
             proptest::prop_assert_eq!((one.meets(&other), one.covers(&other)), (both, all));
+            let is_meant = |name: &String| one.matches(name) || third.matches(name);
+            let all = topics.iter().all(|name| is_meant(name) || !other.matches(name));
+            let together = [&one, &third].into_iter().map(Pattern::borrowed);
+            proptest::prop_assert_eq!(other.borrowed().is_within(together), all);
         }
 
         #[test]
