@@ -167,7 +167,7 @@ impl Issuers {
     fn grant(&self, key: &Key, claims: Claims<'_>, now_unix_s: u64) -> Result<Known, Why> {
         let Jwt { audience, issuer, leeway_s, require_exp, .. } = &self.settings;
         let why = |refused, detail: String| Err(Why::new(refused, detail));
-        let holder = clean(claims.sub.as_deref().unwrap_or("-"));
+        let holder = holder_of(&claims);
         match &claims.iss {
             Some(iss) if !issuer.is_empty() && !issuer.iter().any(|name| name == iss) => {
                 return why(Refused::Issuer, format!("its iss is '{}'", clean(iss)));
@@ -205,6 +205,24 @@ impl Issuers {
         let scope = Scope::new(key.id, &claims.permissions.unwrap_or_default());
         Ok(Known { grant: Grant { scope, expires_unix_s }, holder })
     }
+}
+
+/// The claims of a token as it spells them, if it has any: what is kept of it for the log. Without
+/// the signature nobody can do anything with them.
+#[must_use]
+pub fn claims_of(token: &[u8]) -> Option<&[u8]> {
+    let mut parts = token.split(|byte| *byte == b'.');
+    parts.nth(1)
+}
+
+/// Who holds a token that was verified, by these claims of it.
+pub(crate) fn holder(claims: &[u8]) -> Option<String> {
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+    claims::claims(&claims).ok().map(|claims| holder_of(&claims))
+}
+
+fn holder_of(claims: &Claims<'_>) -> String {
+    clean(claims.sub.as_deref().unwrap_or("-"))
 }
 
 impl Why {

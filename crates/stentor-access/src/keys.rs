@@ -14,7 +14,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::TOKEN_BYTES_MAX;
 use crate::grant::{Grant, Scope};
-use crate::jwt::{Issuers, Why};
+use crate::jwt::{self, Issuers, Why};
 use crate::refused::Refused;
 use crate::secret::{self, StaticToken};
 
@@ -97,6 +97,20 @@ impl Keys {
     #[must_use]
     pub fn holder(&self, token: &str, now_unix_s: u64) -> Option<String> {
         self.examine(token, now_unix_s).ok().map(|known| known.holder)
+    }
+
+    /// The same of a token that was good and is not there any more: by the key of its grant, and
+    /// by its claims ([`claims_of`](crate::claims_of)) if it had any.
+    #[must_use]
+    pub fn holder_by(&self, key: KeyId, claims: Option<&[u8]>) -> Option<String> {
+        match claims {
+            Some(claims) => jwt::holder(claims),
+            None => {
+                let mut statics = self.statics.values();
+                let held = statics.find(|held| held.grant.scope.key() == key)?;
+                Some(held.holder.clone())
+            }
+        }
     }
 
     /// What [`Keys::verify`] takes for a token, in nanoseconds, rather more than less. The token
@@ -216,6 +230,7 @@ const HASH_COST: usize = 2_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims_of;
     use crate::patterns::Patterns;
     use crate::permissions::Permissions;
     use crate::secret::Secret;
@@ -244,6 +259,9 @@ mod tests {
         let grant = keys.verify(secret.as_str(), NOW).unwrap();
         assert_eq!(keys.holder(secret.as_str(), NOW).as_deref(), Some("one"));
         assert_eq!(keys.holder(other.as_str(), NOW), None);
+        assert_eq!(claims_of(secret.as_str().as_bytes()), None);
+        assert_eq!(keys.holder_by(grant.scope.key(), None).as_deref(), Some("one"));
+        assert_eq!(keys.holder_by(KeyId::from_number(0), None), None);
         assert_eq!(grant.expires_unix_s, Some(NOW + 1));
         assert!(grant.scope.may_read("/a/b") && !grant.scope.may_publish("/a/b"));
         assert!(keys.has(grant.scope.key()) && !Keys::none().has(grant.scope.key()));

@@ -55,6 +55,7 @@ pub use cache::Cache;
 pub use fetch::{Fetching, JwksThread, fetch_once};
 pub use grant::{Grant, Scope};
 pub use jwks::{JWKS_BYTES_MAX, Jwks};
+pub use jwt::claims_of;
 pub use keys::{KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns, PatternsRef};
 pub use permissions::Permissions;

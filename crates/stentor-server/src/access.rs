@@ -19,7 +19,7 @@ pub(crate) mod sight;
 use crate::config::{Cors, Settings};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
-use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused};
+use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
 use stentor_hub::Filter;
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
@@ -154,13 +154,14 @@ pub(crate) enum Author {
     /// Whoever comes in where that takes no token.
     #[default]
     Anyone,
-    /// Who has this token; and the page that sent it, if one did.
-    Holder(Grant, Option<Box<[u8]>>),
+    /// Who has this token; the page that sent it, if one did; and the token's claims, if it has
+    /// any, since they say who holds it.
+    Holder(Grant, Option<Box<[u8]>>, Option<Box<[u8]>>),
     /// Who writes to the guestbook.
     Guest,
 }
 
-packed!(enum Author { 0 => Anyone, 1 => Holder(grant, origin), 2 => Guest });
+packed!(enum Author { 0 => Anyone, 1 => Holder(grant, origin, claims), 2 => Guest });
 
 /// Why something is refused: the answer, and what a client is told to do about it.
 #[derive(Clone, Copy, Debug)]
@@ -359,10 +360,21 @@ impl Visitor<'_> {
 }
 
 impl Author {
-    /// Who asks with that.
-    pub(crate) fn of(visitor: Visitor<'_>, request: &Request<'_>) -> Author {
-        let holder = |grant: &Grant| Author::Holder(grant.clone(), request.origin.map(Box::from));
-        visitor.grant().map_or(Author::Anyone, holder)
+    /// Who asks with that, and the token that says so.
+    pub(crate) fn of(visitor: Visitor<'_>, request: &Request<'_>, token: &[u8]) -> Author {
+        let Some(grant) = visitor.grant() else { return Author::Anyone };
+        let (origin, claims) = (request.origin, claims_of(token));
+        Author::Holder(grant.clone(), origin.map(Box::from), claims.map(Box::from))
+    }
+
+    /// Who that is, for the log.
+    pub(crate) fn holder(&self, keys: &Keys) -> Option<String> {
+        match self {
+            Author::Holder(grant, _, claims) => {
+                keys.holder_by(grant.scope.key(), claims.as_deref())
+            }
+            Author::Anyone | Author::Guest => None,
+        }
     }
 
     /// Whether they may publish to this topic now, in the place of the visitor.
@@ -378,14 +390,14 @@ impl Author {
         let bearer = match self {
             Author::Guest => return Ok(()),
             Author::Anyone => Bearer::Nobody,
-            Author::Holder(_, Some(page)) if !visitor.settings.cors.lists(page) => {
+            Author::Holder(_, Some(page), _) if !visitor.settings.cors.lists(page) => {
                 return Err(PAGE.into());
             }
-            Author::Holder(grant, _) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
-            Author::Holder(grant, _) if !keys.has(grant.scope.key()) => {
+            Author::Holder(grant, ..) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
+            Author::Holder(grant, ..) if !keys.has(grant.scope.key()) => {
                 Bearer::Bad(Refused::UnknownKey)
             }
-            Author::Holder(grant, _) => Bearer::Good { grant: grant.clone(), by_cookie: false },
+            Author::Holder(grant, ..) => Bearer::Good { grant: grant.clone(), by_cookie: false },
         };
         Visitor { bearer: &bearer, ..visitor }.may(Act::PublishTo(topic))
     }

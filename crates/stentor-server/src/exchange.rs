@@ -4,7 +4,7 @@
 //! writes its answer. An endpoint says with [`Answer`] what has become of the request.
 
 use crate::access::denials::Denials;
-use crate::access::{Act, Bearer, Denied, Listener, Visitor};
+use crate::access::{Act, Author, Bearer, Denied, Listener, Visitor};
 use crate::answers::Asked;
 use crate::config::Settings;
 use crate::context::{Scratch, Shared};
@@ -192,6 +192,17 @@ impl Exchange<'_> {
         let Exchange { keys, token, unix_s, .. } = self;
         let holder = || keys.holder(&String::from_utf8_lossy(token), *unix_s);
         self.denials.note(self.reply.stats, denied.why, holder, self.now_ms);
+        self.answer_denied(denied)
+    }
+
+    /// The same once the body is there, and the token is not any more.
+    pub(crate) fn deny_author(&mut self, denied: &Denied, author: &Author) -> Answer {
+        let holder = || author.holder(self.keys);
+        self.denials.note(self.reply.stats, denied.why, holder, self.now_ms);
+        self.answer_denied(denied)
+    }
+
+    fn answer_denied(&mut self, denied: &Denied) -> Answer {
         let Denied { refusal: Refusal { status, reason }, .. } = *denied;
         let fields = denied.fields();
         self.reply.refuse_with(status, fields.as_bytes(), reason);

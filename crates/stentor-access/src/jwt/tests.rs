@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use crate::mint::Signer;
-use crate::{Algorithm, Jwks, Jwt, Keys, Refused, Settings, TOKEN_BYTES_MAX, load};
+use crate::{Algorithm, Jwks, Jwt, Keys, Refused, Settings, TOKEN_BYTES_MAX, claims_of, load};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -104,6 +104,10 @@ fn tokens_of_another_library_are_read() {
             let grant =
                 grant.unwrap_or_else(|e| panic!("{algorithm}: {e} {:?}", keys.why(token, NOW)));
             assert_eq!(keys.holder(token, NOW).as_deref(), Some("user-42"));
+            let claims = claims_of(token.as_bytes()).unwrap();
+            let holder = keys.holder_by(grant.scope.key(), Some(claims));
+            assert_eq!(holder.as_deref(), Some("user-42"));
+            assert!(keys.verify(str::from_utf8(claims).unwrap(), NOW).is_err());
             assert!(grant.scope.may_publish("/scores/lal-bos"));
             assert!(grant.scope.may_read("/members/7"));
             assert_eq!(grant.expires_unix_s, Some(4_102_444_830));

@@ -136,7 +136,7 @@ fn check(
     let Some(topic) = topic else {
         return match request.content_encoding {
             None => Ok(Sink::Bulk(Box::new(Bulk::of(
-                Author::of(x.visitor(), request),
+                Author::of(x.visitor(), request, &x.token),
                 x.reply.shape.origin,
             )))),
             Some(_) => {
@@ -145,7 +145,7 @@ fn check(
         };
     };
     let mut upload = Upload::of(request, body, topic, x.settings)?;
-    upload.author = Author::of(x.visitor(), request);
+    upload.author = Author::of(x.visitor(), request, &x.token);
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
 }
@@ -220,7 +220,7 @@ impl Upload {
         let now = (x.keys, x.unix_s);
         if let Err(denied) = self.author.may_publish_to(&self.topic, x.visitor(), now) {
             x.reply.stats.publishes_refused.add(1);
-            return x.deny(&denied);
+            return x.deny_author(&denied, &self.author);
         }
         let bytes_max = x.settings.limits.message_bytes_max;
         let draft = match self.gzip {

@@ -9,10 +9,15 @@ use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
 use crate::keys;
 use crate::mailbox::Order;
-use std::sync::Arc;
-use stentor_access::{Patterns, Permissions, Secret, StaticToken};
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use stentor_access::mint::Signer;
+use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Secret, StaticToken, load};
 use stentor_hub::{ContentType, Message, Pattern};
 use stentor_io::{Backend, Rng};
+use tracing::Metadata;
+use tracing::field::Field;
+use tracing::span::{self, Attributes};
 
 /// Rules that ask for tokens, and the tokens: what each reads and publishes.
 fn settings(rules: &[&str], tokens: &[(&Secret, &[&str])]) -> Settings {
@@ -44,7 +49,10 @@ impl World {
 
     /// The keys change, and nothing else.
     fn rekey(&mut self, settings: &Settings) {
-        let keys = keys::load(&settings.tokens).unwrap();
+        self.use_keys(keys::load(&settings.tokens).unwrap());
+    }
+
+    fn use_keys(&mut self, keys: Arc<Keys>) {
         self.shared.set_keys(Arc::clone(&keys));
         self.worker.execute(&mut self.sim, Order::Keys(keys));
     }
@@ -113,6 +121,70 @@ fn a_body_does_not_outlive_its_token() {
         let is_new = |value: &Arc<Message>| value.data() == b"abcd";
         let is_published = world.shared.hub.with_value("/in/a", |value| value.is_some_and(is_new));
         assert_eq!(is_published, expected == "200", "{case}");
+    }
+}
+
+/// What is logged, a line each.
+#[derive(Default)]
+struct Log(Mutex<String>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut lines = self.0.lock().unwrap();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            if field.name() == "message" {
+                writeln!(lines, "{value:?}").unwrap();
+            }
+        });
+    }
+}
+
+/// The token goes with its head, and the log names its holder all the same.
+#[test]
+fn who_is_refused_at_the_end_of_a_body_is_named() {
+    let (secret, signer) = (Secret::make().unwrap(), Signer::new(Algorithm::Hs256));
+    let mut open = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
+    open.tokens.tokens[0].name = "scorer".to_owned();
+    let mut closed = open.clone();
+    closed.access.topics = settings(&["/other/*"], &[]).access.topics;
+    let jwks = Jwks::parse(format!("{{\"keys\":[{}]}}", signer.jwk("k")).as_bytes()).unwrap();
+    let keys = Arc::new(load(&open.tokens, &[Arc::new(jwks)]).unwrap().keys);
+    let exp = World::new(1, kind(), patient()).sim.unix_s() + (1 << 20);
+    let claims =
+        format!("{{\"exp\":{exp},\"sub\":\"user-7\",\"stentor\":{{\"publish\":[\"/in/*\"]}}}}");
+    let signed = signer.token(Some("k"), &claims);
+    for (token, holder) in [(secret.as_str(), "scorer"), (&signed, "user-7")] {
+        let mut world = World::new(1, kind(), open.clone());
+        world.use_keys(Arc::clone(&keys));
+        let head = format!(
+            "PUT /in/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: 4\r\n\r\nab"
+        );
+        let (client, answer) = world.ask(PUBLIC, head.as_bytes());
+        assert_eq!(answer, "");
+        world.reload(closed.clone());
+        world.use_keys(Arc::clone(&keys));
+        let log = Arc::new(Log::default());
+        tracing::subscriber::with_default(Arc::clone(&log), || {
+            world.sim.write(client, b"cd");
+            assert!(world.heard(client).starts_with("HTTP/1.1 403 "));
+        });
+        let log = log.0.lock().unwrap();
+        assert!(log.contains(&format!("the token of {holder} does not allow")), "{log}");
+        assert!(!log.contains(token), "{log}");
     }
 }
 

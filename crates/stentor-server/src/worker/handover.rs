@@ -191,7 +191,7 @@ impl Worker {
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 
 const CONNECTIONS: u8 = 4;
 const SHARED: u8 = 5;
