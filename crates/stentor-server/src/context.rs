@@ -144,8 +144,11 @@ impl Shared {
     /// Applies a change that has its place, and has the message compressed as the one before it was
     /// asked for.
     pub(crate) fn apply(&self, entry: Entry<'_>, place: Place) -> Outcome {
-        let applied = self.hub.apply(entry, place)?;
-        if let Applied::Put(Published { message, replaced: Some(replaced), .. }) = &applied {
+        let mut applied = self.hub.apply(entry, place)?;
+        // Taken out: what is not read any more is not to stay until the publisher is answered.
+        if let Applied::Put(Published { message, replaced, .. }) = &mut applied
+            && let Some(replaced) = replaced.take()
+        {
             self.compressor.expect(message, replaced.asked());
         }
         Ok(applied)

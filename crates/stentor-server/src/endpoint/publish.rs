@@ -3,11 +3,13 @@
 use crate::access::{Act, Author, Denied};
 use crate::answers::RequestKind;
 use crate::config::Settings;
+use crate::context::Scratch;
 use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::GATHER_BYTES;
 use crate::order::Outcome;
+use crate::response::decimal;
 use crate::route;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition,
@@ -268,11 +270,21 @@ fn commit(x: &mut Exchange<'_>, op: Op<'_>, when: Precondition) -> Answer {
 pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) {
     match outcome {
         Ok(Applied::Put(published)) => {
-            let (id, readers) = (published.id.text(), published.readers);
             let status = if published.created { Status::CREATED } else { Status::OK };
-            let etag = format!("ETag: \"{}\"\r\n", id.as_str());
-            let body = format!("{{\"id\":\"{id}\",\"readers\":{readers}}}\n", id = id.as_str());
-            x.reply.content(status, "application/json", etag.as_bytes(), body.as_bytes());
+            let (id, readers) = (published.id.text(), published.readers);
+            let Scratch { name: etag, body } = &mut *x.scratch;
+            etag.clear();
+            body.clear();
+            for part in ["ETag: \"", id.as_str(), "\"\r\n"] {
+                etag.extend_from_slice(part.as_bytes());
+            }
+            for part in ["{\"id\":\"", id.as_str(), "\",\"readers\":"] {
+                body.extend_from_slice(part.as_bytes());
+            }
+            decimal(body, readers);
+            body.extend_from_slice(b"}\n");
+            x.reply.content(status, "application/json", etag, body);
+            body.clear();
         }
         Ok(Applied::Deleted(_)) => x.reply.empty(Status::NO_CONTENT, b""),
         Ok(other) => unreachable!("a change is made or refused: {other:?}"),
