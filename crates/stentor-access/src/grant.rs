@@ -4,7 +4,8 @@
 //! the key that says so, are one allocation with the texts of its patterns one behind the other,
 //! and whoever keeps it has one word of eight bytes: a [`Scope`]. Who holds the token is not kept;
 //! that is for the log, which asks for it when it has a line to write
-//! ([`Keys::holder`](crate::Keys::holder)).
+//! ([`Keys::holder`](crate::Keys::holder)), or when the token is gone
+//! ([`Keys::holder_by`](crate::Keys::holder_by)).
 
 use std::fmt;
 use std::str;
