@@ -37,6 +37,7 @@ mod stream;
 mod timers;
 mod transport;
 mod turns;
+mod upgrades;
 mod user;
 mod worker;
 

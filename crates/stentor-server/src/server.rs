@@ -9,6 +9,7 @@ mod life;
 mod listeners;
 mod taking_over;
 
+use self::handover::Hello;
 use self::life::{Cue, Post, Report, Stage, begins, live, prepare};
 use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
@@ -26,6 +27,7 @@ use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::store::{Loaded, StoreState, Writer, load};
+use crate::upgrades::Upgrades;
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -195,7 +197,7 @@ fn begin(
     };
     let is_filled = recovery.is_some() || hello.is_some();
     check_files(&settings)?;
-    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts)?;
+    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         shared: Arc::new(shared),
@@ -240,7 +242,12 @@ fn begin(
 }
 
 /// What all workers share, and what is to be done for them elsewhere.
-fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs), StartError> {
+fn share(
+    settings: &Settings,
+    hub: Hub,
+    posts: &[Post],
+    hello: Option<&Hello>,
+) -> Result<(Shared, Jobs), StartError> {
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
@@ -258,8 +265,11 @@ fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs)
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        started_unix_s: stentor_io::unix_s(),
+        process_started_unix_s: stentor_io::unix_s(),
+        started_unix_s: hello.map_or_else(stentor_io::unix_s, |hello| hello.started_unix_s),
         is_stopping: AtomicBool::new(false),
+        upgrades: hello
+            .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
     };
     Ok((shared, jobs))
 }
@@ -434,6 +444,11 @@ impl Server {
     #[must_use]
     pub fn log_files(&self) -> Option<LogFiles> {
         self.shared.access_log.clone().map(LogFiles)
+    }
+
+    /// Has upgrades that are asked for at a control listener begun by `begin`, which returns at once.
+    pub fn begin_upgrades_by(&self, begin: impl Fn() + Send + 'static) {
+        self.shared.upgrades.begin_by(Box::new(begin));
     }
 
     /// How long a stop is to be announced before it begins.

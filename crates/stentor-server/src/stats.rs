@@ -372,6 +372,13 @@ macro_rules! stats {
     };
 }
 
+impl Totals {
+    /// Open connections of all listeners.
+    pub(crate) fn open(&self) -> u64 {
+        self.connections_public + self.connections_control + self.connections_monitor
+    }
+}
+
 impl Stats {
     fn histograms(&self) -> impl Iterator<Item = &Histogram> {
         [&self.fan_outs].into_iter().chain(&self.requests_by_kind)

@@ -8,7 +8,7 @@ use stentor_server::config::{ControlAddress, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, publish, serve, status, store, subscribe,
-    token, tune,
+    token, tune, upgrade,
 };
 
 /// Publish once; every reader hears it.
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Pub(publish::PubArgs),
     Sub(subscribe::SubArgs),
     Status(status::StatusArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Bench(bench::BenchArgs),
     Tune(tune::TuneArgs),
     Check(check::CheckArgs),

@@ -10,7 +10,7 @@ use std::thread;
 
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator;
+use signal_hook::{iterator, low_level};
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::{Inherited, LogFiles, Predecessor, Server};
 use tracing::level_filters::LevelFilter;
@@ -168,6 +168,13 @@ fn told(signal: i32) -> Told {
         SIGUSR1 => Told::Reopen,
         SIGUSR2 => Told::Upgrade,
         _ => Told::Stop,
+    }
+}
+
+/// Has the signal come that begins an upgrade.
+pub(crate) fn ask_for_upgrade() {
+    if let Err(error) = low_level::raise(SIGUSR2) {
+        error!("not upgraded: the signal cannot be raised: {error}");
     }
 }
 

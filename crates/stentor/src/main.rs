@@ -25,6 +25,7 @@ mod store;
 mod subscribe;
 mod token;
 mod tune;
+mod upgrade;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),

@@ -68,6 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
         None => lifecycle::start(settings)?,
     };
+    server.begin_upgrades_by(lifecycle::ask_for_upgrade);
     if let Some(user) = user {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);

@@ -5,6 +5,7 @@ use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
 use super::life::{Cue, Partner, Report};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
+use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Role, monotonic_us};
+use stentor_io::{Channel, HostDisk, Role, monotonic_us, unix_s};
 use stentor_store::{Recovered, Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
@@ -27,6 +28,19 @@ impl Server {
     pub fn hand_over(
         &self,
         program: &mut Command,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Child, String> {
+        let upgrades = self.shared.upgrades.begin();
+        self.try_hand_over(program, upgrades, gives_up).inspect_err(|reason| {
+            let failed = Failed { unix_s: unix_s(), reason: reason.clone() };
+            self.shared.upgrades.failed(failed);
+        })
+    }
+
+    fn try_hand_over(
+        &self,
+        program: &mut Command,
+        upgrades: History,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Child, String> {
         if self.shared.is_stopping.load(Ordering::Relaxed) {
@@ -45,7 +59,8 @@ impl Server {
             changes: Tapping::begin(&self.shared.hub),
             store: None,
         };
-        let handed_over = leaving.hand_over(child.id(), gives_up);
+        let hello = self.hello(upgrades);
+        let handed_over = leaving.hand_over(child.id(), &hello, gives_up);
         let Err(reason) = handed_over else {
             self.cue(|_| Cue::Leave);
             return Ok(child);
@@ -92,7 +107,7 @@ impl Server {
     }
 
     /// What the next process is to be.
-    fn hello(&self) -> Hello {
+    fn hello(&self, upgrades: History) -> Hello {
         let of = |role: Role, addresses: &[ControlAddress]| -> Vec<Address> {
             addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
         };
@@ -105,6 +120,8 @@ impl Server {
             workers: self.mailboxes.len(),
             store: self.settings.store.path.as_deref().map(told),
             addresses: [of(PUBLIC, &public), control, monitor].concat(),
+            started_unix_s: self.shared.started_unix_s,
+            upgrades,
         }
     }
 }
@@ -119,13 +136,18 @@ struct Leaving<'s> {
 }
 
 impl Leaving<'_> {
-    fn hand_over(&mut self, process: u32, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+    fn hand_over(
+        &mut self,
+        process: u32,
+        hello: &Hello,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let told = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
             _ => error.to_string(),
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
+        self.channel.send(kind::HELLO, &hello.to_bytes()).map_err(told)?;
         let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
         if names.len() != self.server.mailboxes.len() {

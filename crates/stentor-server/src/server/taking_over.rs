@@ -4,6 +4,8 @@ use super::handover::{Hello, PATIENCE, expect, kind, next_entry, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError};
 use crate::config::Settings;
+use crate::stats::Totals;
+use crate::upgrades::Done;
 use std::io;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, parent_process};
@@ -107,6 +109,13 @@ impl Predecessor {
         server.cue(|_| Cue::Live);
         let stood_still_us = stentor_io::monotonic_us().saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
+        let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
+        server.shared.upgrades.done(Done {
+            unix_s: stentor_io::unix_s(),
+            from_process: self.process,
+            connections,
+            stood_still_us,
+        });
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! A server that is handed over to another process, with everything that is open.
 
+use crate::access;
 use crate::privileges::is_root;
 use crate::support::{
-    Client, EventStream, Heard, Reader, Server, TempDir, Way, WebSocket, eventually, masked,
+    Client, EventStream, Heard, Reader, Said, Server, TempDir, Way, WebSocket, eventually, figure,
+    masked, run,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -302,4 +304,116 @@ fn no_privilege_is_needed() {
     );
     server.publish("/a", "1");
     assert_eq!(reader.hear().data(), "1");
+}
+
+/// Runs `stentor upgrade` for a server.
+fn upgrade(server: &Server, args: &[&str]) -> Said {
+    let address = format!("http://{}", server.control.0);
+    run(&[&["upgrade", "--server", &address], args].concat())
+}
+
+#[test]
+fn an_upgrade_by_command_says_what_came_of_it() {
+    let mut server = Server::of_copy("");
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let status = |server: &Server| {
+        let status = server.control.get("/-/status").expect(200).json();
+        assert_eq!(figure(&status, "process"), u64::from(server.child.id()));
+        status
+    };
+    assert_eq!(status(&server)["upgrades"]["last"], serde_json::Value::Null);
+    for round in 1..=2 {
+        let before = server.child.id();
+        let said = upgrade(&server, &[]);
+        server.child.taken_over(before);
+        let after = server.child.id();
+        let sentence = format!("upgraded: process {before} -> {after}, ");
+        assert!(said.out.starts_with(&sentence) && said.out.ends_with(" ms\n"), "{said:?}");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let now = status(&server);
+        assert_eq!(figure(&now, "upgrades/done"), round);
+        assert_eq!(figure(&now, "upgrades/last/from_process"), u64::from(before));
+        assert!(figure(&now, "upgrades/last/connections") >= 1, "{now:#}");
+        server.publish("/a", &round.to_string());
+        assert_eq!(reader.hear().data(), round.to_string());
+    }
+    let program = replace_program(&server, "#!/bin/sh\nexit 3\n");
+    let said = upgrade(&server, &[]);
+    let reason = "it ended with exit status: 3";
+    let sentence = format!("not upgraded, process {} goes on: {reason}\n", server.child.id());
+    assert!(said.err.ends_with(&sentence) && said.code == Some(1), "{said:?}");
+    assert_eq!(status(&server)["upgrades"]["last_failure"]["reason"], reason);
+    fs::rename(server.dir.path().join("good"), &program).unwrap();
+    // What failed before is known of by the next process too.
+    server.child.upgrade();
+    let metrics = server.control.get("/-/metrics").expect(200);
+    for line in [
+        "stentor_upgrades_total{outcome=\"done\"} 3",
+        "stentor_upgrades_total{outcome=\"failed\"} 1",
+    ] {
+        assert!(metrics.text().lines().any(|other| other == line), "{}", metrics.text());
+    }
+    let fields = "Accept: text/plain\r\n";
+    let text = server.control.ask("GET", "/-/status", fields, b"").expect(200);
+    assert!(text.text().contains("Upgrades: 3 done, 1 failed; process "), "{}", text.text());
+    let nobody = run(&["upgrade", "--server", "127.0.0.1:1"]);
+    assert!(nobody.err.contains("no answer") && nobody.code == Some(1), "{nobody:?}");
+}
+
+#[test]
+fn one_upgrade_at_a_time() {
+    let mut server = Server::of_copy("");
+    let program = replace_program(&server, "#!/bin/sh\nexec sleep 60\n");
+    server.control.ask("POST", "/-/upgrade", "", b"").expect(202);
+    server.control.ask("POST", "/-/upgrade", "", b"").refused(409);
+    let said = upgrade(&server, &[]);
+    assert!(said.err.contains("409") && said.code == Some(1), "{said:?}");
+    drop(program);
+    server.child.logged("is started and takes over");
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn only_who_operates_the_server_upgrades_it() {
+    let toml =
+        format!("{}\n[monitor]\nlisten = '127.0.0.1:0'\n", access::config(access::NEVER, ""));
+    let mut server = Server::configured(&toml);
+    let id = server.child.id();
+    let monitor = server.child.logged("monitor listener at ");
+    let mut monitor = Client::connect(monitor.parse().unwrap());
+    monitor.ask("POST", "/-/upgrade", "", b"").refused(405);
+    monitor.get("/-/upgrade").refused(404);
+    server.public.get("/-/upgrade").refused(404);
+    server.public.ask("POST", "/-/upgrade", "", b"").refused(405);
+    let writer = access::bearer("stentor_writer");
+    server.public.ask("POST", "/-/upgrade", &writer, b"").refused(405);
+    let answer = server.control.get("/-/upgrade").refused(405);
+    assert_eq!(answer.field("allow"), Some("OPTIONS, POST"));
+    server.control.ask("PUT", "/-/upgrade", "", b"x").refused(405);
+    for page in ["Origin: https://shop.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        server.control.ask("POST", "/-/upgrade", page, b"").refused(403);
+    }
+    assert!(!server.child.err().contains("upgrading"), "{}", server.child.err());
+    assert_eq!(server.child.id(), id);
+}
+
+#[test]
+fn where_operators_need_a_token_an_upgrade_takes_one_that_publishes_everything() {
+    let all = "[[token]]\nname = 'operator'\npublish = '/**'\nsha256 = \
+               '97f168ad40749c9a9d4d59760ad4bc82ad058b597d6fe745acbc9392f8681415'\n";
+    let toml = format!("{}{all}", access::config(access::NEVER, "control_token = true"));
+    let dir = TempDir::new();
+    let socket = format!("unix:{}", dir.path().join("control").display());
+    let mut server = Server::with("", &toml, &["--workers", "2", "--control", &socket]);
+    let said = upgrade(&server, &[]);
+    assert!(said.err.contains("401") && said.code == Some(1), "{said:?}");
+    let said = upgrade(&server, &["--token", "stentor_writer"]);
+    assert!(said.err.contains("The token does not allow to upgrade"), "{said:?}");
+    let before = server.child.id();
+    let said = run(&["upgrade", "--server", &socket, "--token", "stentor_operator"]);
+    assert!(said.out.starts_with("upgraded: process "), "{said:?}");
+    server.child.taken_over(before);
 }
