@@ -18,6 +18,7 @@ mod demo;
 mod lifecycle;
 #[cfg(feature = "man")]
 mod man;
+mod parent;
 mod publish;
 mod serve;
 mod status;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Parent(args) => parent::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
     };
@@ -93,6 +95,8 @@ enum Failure {
     Failed(String),
     /// Ctrl-C ended it before its time; what there was to show was shown.
     Interrupted,
+    /// The process that this one was there for has ended like this.
+    Ended(u8),
 }
 
 impl Failure {
@@ -102,6 +106,7 @@ impl Failure {
             Failure::Failed(_) => ExitCode::FAILURE,
             // As shells have it of a process that SIGINT ended.
             Failure::Interrupted => ExitCode::from(130),
+            Failure::Ended(code) => ExitCode::from(*code),
         }
     }
 }
@@ -111,6 +116,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
             Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
+            Failure::Ended(code) => write!(f, "the server ended with {code}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! and says what came of it.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
@@ -67,20 +67,21 @@ struct Failed {
 pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     let agent = client::agent(&args.server, Some(ANSWER_TIMEOUT));
     let begun = begin(args, &agent)?;
-    let mut heard_at = Instant::now();
+    let agent = client::agent(&args.server, Some(LOOK_TIMEOUT));
+    let mut silent = 0;
     loop {
         thread::sleep(LOOK);
         match status(args, &agent) {
             Ok(status) => {
-                heard_at = Instant::now();
+                silent = 0;
                 if let Some(outcome) = outcome(&begun, &status) {
                     let sentence = outcome.map_err(Failure::Failed)?;
                     return crate::print(&format!("{sentence}\n"));
                 }
             }
             // Whoever has just taken over may be busy; whoever says nothing for long is gone.
-            Err(failure) if heard_at.elapsed() > SILENCE_MAX => return Err(failure),
-            Err(_) => {}
+            Err(failure) if silent >= SILENT_MAX => return Err(failure),
+            Err(_) => silent += 1,
         }
     }
 }
@@ -156,8 +157,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the server is asked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long it may say nothing.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// How long it may take to say how it is.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often in a row it may say nothing.
+const SILENT_MAX: u32 = 100;
 
 #[cfg(test)]
 mod tests {

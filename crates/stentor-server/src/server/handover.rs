@@ -124,6 +124,8 @@ pub(super) mod kind {
     pub(crate) const COPIED: u8 = 11;
     /// How the store was closed.
     pub(crate) const STORE: u8 = 6;
+    /// What the process has counted.
+    pub(crate) const COUNTERS: u8 = 12;
     /// Nothing changes in the hub any more.
     pub(crate) const STANDS_STILL: u8 = 7;
     /// Everything was taken over.

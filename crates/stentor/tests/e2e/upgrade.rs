@@ -4,11 +4,15 @@ use crate::access;
 use crate::privileges::is_root;
 use crate::support::{
     Client, EventStream, Heard, Reader, Said, Server, TempDir, Way, WebSocket, eventually, figure,
-    masked, run,
+    masked, run, tool,
 };
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -157,6 +161,11 @@ fn a_store_goes_over_with_what_waits_for_it() {
     let mut server = publish_through_upgrades(&toml);
     let last = server.public.get("/n").expect(200).tag();
     server.publish("/m", "kept");
+    // What was counted goes on.
+    let status = server.control.get("/-/status").expect(200).json();
+    assert_eq!(figure(&status, "store/entries"), 3_001);
+    assert!(figure(&status, "store/bytes_written") > 3_000 * 30, "{status:#}");
+    assert!(figure(&status, "store/syncs") > 30, "{status:#}");
     server.child.signal("KILL");
     server.child.wait();
     let again = Server::configured(&toml);
@@ -229,7 +238,12 @@ fn a_program_that_does_not_take_over_changes_nothing() {
 #[test]
 fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
     let data = TempDir::new();
-    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    let socket = data.path().join("monitor");
+    let toml = format!(
+        "[store]\npath = '{}'\n[monitor]\nlisten = ['unix:{}']\n",
+        data.path().join("data").display(),
+        socket.display()
+    );
     let mut server = Server::of_copy(&toml);
     server.publish("/a", "0");
     let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
@@ -238,6 +252,8 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
         replace_program(&server, "#!/bin/sh\nulimit -f 0\nexec \"${0%stentor}good\" \"$@\"\n");
     for _ in 0..2 {
         fails_for("", &mut server, &mut reader);
+        // Its file is still there.
+        Client::connect_unix(&socket).get("/-/readyz").expect(200);
     }
     fs::rename(server.dir.path().join("good"), &program).unwrap();
     server.child.upgrade();
@@ -247,6 +263,43 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
     let again = Server::configured(&toml);
     let value = again.public.get("/a").expect(200);
     assert_eq!((value.text(), value.tag()), ("last", format!("\"{id}\"")));
+}
+
+#[test]
+fn a_store_whose_disk_fails_while_all_stand_still_is_gone_on_with() {
+    let Some(prlimit) = tool("prlimit") else { return };
+    let data = TempDir::new();
+    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    // What is beyond the limit is an error then, and no signal.
+    let mut server = Server::with("trap '' XFSZ;", &toml, &["--workers", "2"]);
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let limit_files = |bytes: &str| {
+        let (process, limit) = (format!("--pid={}", server.child.id()), format!("--fsize={bytes}"));
+        assert!(Command::new(&prlimit).args([process, limit]).status().unwrap().success());
+    };
+    // Most often it is quiet by then, and the first that is written is that it is closed.
+    thread::sleep(Duration::from_millis(500));
+    limit_files("0:unlimited");
+    let said = upgrade(&server, &[]);
+    assert!(said.code == Some(1) && said.err.contains("File too large"), "{said:?}");
+    let refused = server.control.put("/a", "text/plain", b"1");
+    assert!([503, 507].contains(&refused.status), "{refused:?}");
+    server.control.get("/-/readyz").refused(503);
+    assert_eq!(server.public.get("/a").text(), "0");
+    limit_files("unlimited:unlimited");
+    let id = eventually("it is published again", || {
+        let answer = server.control.put("/a", "text/plain", b"1");
+        (answer.status == 200).then(|| answer.json()["id"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(reader.hear().data(), "1");
+    server.child.upgrade();
+    server.child.signal("KILL");
+    server.child.wait();
+    let again = Server::configured(&toml);
+    let value = again.public.get("/a").expect(200);
+    assert_eq!((value.text(), value.tag()), ("1", format!("\"{id}\"")));
 }
 
 #[test]
@@ -280,6 +333,106 @@ fn addresses_come_and_go() {
     server.child.upgrade();
     eventually("it is gone", || (!socket.exists()).then_some(()));
     assert_eq!(server.public.get("/a").text(), "0");
+}
+
+/// Of a process on this host, whatever it is in its own container.
+fn children(process: u32) -> Vec<u32> {
+    let all = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    all.unwrap_or_default().split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+fn send(signal: &str, process: u32) {
+    let line = format!("kill -{signal} {process}");
+    assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{line}");
+}
+
+/// A server that is process 1 where it is, and that process's number here.
+fn first_process() -> Option<(Server, u32)> {
+    let unshare = tool("unshare")?;
+    let alone = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let may = Command::new(unshare).args(alone).arg("true").output().unwrap();
+    if !may.status.success() {
+        let why = String::from_utf8_lossy(&may.stderr);
+        eprintln!("skipped: processes cannot be numbered anew, which takes root: {why}");
+        return None;
+    }
+    let prelude = format!("exec unshare {} \"$0\" \"$@\";", alone.join(" "));
+    let server = Server::with(&prelude, "", &["--workers", "2"]);
+    let first = children(server.child.id())[0];
+    Some((server, first))
+}
+
+#[test]
+fn process_1_of_a_container_waits_for_the_end_of_those_that_take_over() {
+    let Some((mut server, first)) = first_process() else { return };
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let mut before = 1;
+    for round in 1..=3 {
+        let said = upgrade(&server, &[]);
+        assert!(said.out.starts_with(&format!("upgraded: process {before} -> ")), "{said:?}");
+        let status = server.control.get("/-/status").expect(200).json();
+        before = figure(&status, "process");
+        server.publish("/a", &round.to_string());
+        assert_eq!(reader.hear().data(), round.to_string());
+        // There is no chain of them.
+        eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+        assert!(children(children(first)[0]).is_empty());
+    }
+    let line = fs::read_to_string(format!("/proc/{first}/cmdline")).unwrap();
+    assert!(line.contains("\0parent\0"), "{line:?}");
+    let status = fs::read_to_string(format!("/proc/{first}/status")).unwrap();
+    assert!(status.contains("Threads:\t1\n"), "{status}");
+    let toml = server.dir.path().join("stentor.toml");
+    fs::write(&toml, "wrokers = 3\n").unwrap();
+    send("HUP", first);
+    server.child.logged("not reloaded");
+    fs::write(&toml, "").unwrap();
+    send("USR2", first);
+    eventually("a fourth has taken over", || {
+        let status = server.control.get("/-/status").expect(200).json();
+        (figure(&status, "upgrades/done") == 4).then_some(())
+    });
+    send("TERM", first);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    assert!(server.child.err().contains("stopped"), "{}", server.child.err());
+}
+
+#[test]
+fn process_1_of_a_container_ends_as_the_server_does() {
+    let Some((mut server, first)) = first_process() else { return };
+    for _ in 0..2 {
+        assert_eq!(upgrade(&server, &[]).code, Some(0));
+    }
+    eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+    send("KILL", children(first)[0]);
+    assert_eq!(server.child.wait(), Some(128 + 9), "{}", server.child.err());
+}
+
+/// Whoever comes to an address that vanishes is answered, or refused; nobody is let in and dropped.
+#[test]
+fn nobody_is_dropped_at_an_address_that_vanishes() {
+    let mut server = Server::start();
+    let toml = server.dir.path().join("stentor.toml");
+    fs::write(&toml, "[monitor]\nlisten = ['127.0.0.1:0']\n").unwrap();
+    server.child.upgrade();
+    let monitor: SocketAddr = server.child.logged("monitor listener at ").parse().unwrap();
+    fs::write(&toml, "").unwrap();
+    let (answered, asked) = (AtomicU32::new(0), b"GET /-/healthz HTTP/1.0\r\nHost: a\r\n\r\n");
+    let visit = || {
+        let Ok(mut stream) = TcpStream::connect(monitor) else { return false };
+        let mut answer = Vec::new();
+        let read = stream.write_all(asked).and_then(|()| stream.read_to_end(&mut answer));
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{read:?} {answer:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(|| while visit() {})));
+        eventually("some are answered", || (answered.load(Ordering::Relaxed) > 100).then_some(()));
+        server.child.upgrade();
+    });
 }
 
 #[test]
