@@ -221,6 +221,25 @@ impl ChannelListener {
         &self.name
     }
 
+    /// One that was listened on before, whose name nobody asks for any more.
+    pub(crate) fn of(fd: OwnedFd) -> ChannelListener {
+        ChannelListener { fd, name: Vec::new() }
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// The process and the user that have connected next, if anybody has.
+    pub(crate) fn next_peer(&self) -> io::Result<Option<(u32, u32)>> {
+        let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
+        if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+            return Ok(None);
+        }
+        let peer = sockopt::socket_peercred(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?)?;
+        Ok(Some((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw())))
+    }
+
     /// Waits for that process to connect. Others are turned away.
     ///
     /// # Errors

@@ -14,9 +14,11 @@
 
 mod handover;
 mod send;
+mod vanishing;
 
 use self::handover::HandingOver;
 use self::send::{send_part_of, send_parts};
+use self::vanishing::Vanishing;
 use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
@@ -52,6 +54,8 @@ pub struct Epoll {
     /// What keeps numbers below a certain one from being theirs.
     kept: Vec<OwnedFd>,
     kept_below: u32,
+    /// Those of the listeners that nobody new comes to.
+    vanishing: Option<Vanishing>,
     /// Another process is about to take over.
     handing_over: Option<Box<HandingOver>>,
     /// Ends waits at a time finer than a deadline, once that was asked for.
@@ -120,6 +124,7 @@ impl Epoll {
             connections_max: usize::MAX,
             kept: Vec::new(),
             kept_below: 0,
+            vanishing: None,
             handing_over: None,
             alarm: None,
             alarm_us: u64::MAX,
@@ -239,6 +244,7 @@ impl Epoll {
         }
         self.accept_arrivals(handler);
         self.tend_listeners(handler);
+        self.tend_vanishing(handler);
         self.look_at_queues();
         Ok(self.waker.take())
     }
@@ -266,6 +272,8 @@ impl Epoll {
             Accepting::PausedUntil(at) => Some(at),
             Accepting::Closing(at) => Some(at),
         };
+        let vanish_ms = self.vanishing.map(|vanishing| vanishing.at_ms);
+        let retry_ms = retry_ms.into_iter().chain(vanish_ms).min();
         let until = match (deadline_ms, retry_ms) {
             (Some(a), Some(b)) => a.min(b),
             (Some(at), None) | (None, Some(at)) => at,
@@ -677,6 +685,7 @@ impl Backend for Epoll {
     }
 
     fn close_listeners(&mut self) {
+        self.vanishing = None;
         self.accepting = Accepting::Closing(self.now_ms);
     }
 

@@ -29,6 +29,7 @@ mod disk;
 mod epoll;
 mod file;
 mod owned;
+mod parent;
 mod pressure;
 mod process;
 mod queue;
@@ -52,6 +53,10 @@ pub use epoll::Epoll;
 pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
+};
+pub use parent::{
+    Children, Line, has_waiting_parent, hold_signals, reap, release_signals, send_signal,
+    tell_waiting_parent,
 };
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{

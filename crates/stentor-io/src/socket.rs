@@ -280,6 +280,14 @@ impl Listener {
         defer_accept(&self.fd, 0);
     }
 
+    /// Lets no connection begin any more, as [`Listener::refuse_new`]; a socket file goes. Returns
+    /// whether somebody may wait here for whom nobody else is there.
+    pub(crate) fn vanish(&mut self) -> bool {
+        self.refuse_new(TurnAway::Refuse);
+        self.remove_file();
+        !self.is_left()
+    }
+
     /// Another process has it from now on, and this one only until it is dropped.
     pub(crate) fn leave(&mut self) {
         self.origin = Origin::Inherited { is_left: true };
@@ -398,13 +406,20 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
+impl Listener {
+    /// Removes its socket file, if it has one.
+    fn remove_file(&self) {
         if let Origin::File(path, inode) = &self.origin
             && std::fs::symlink_metadata(path).is_ok_and(|file| file.ino() == *inode)
         {
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.remove_file();
     }
 }
 

@@ -20,7 +20,7 @@ use crate::config::{Cors, Settings};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
 use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
-use stentor_hub::Filter;
+use stentor_hub::{Filter, Pattern};
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
 use stentor_wire::http1::{Method, Request};
@@ -124,6 +124,8 @@ pub(crate) enum Act<'a> {
     Sign(&'a Request<'a>),
     /// To read all of these as a stream.
     Read(&'a [Filter]),
+    /// To have the server upgraded, where it is operated.
+    Upgrade(&'a Request<'a>),
     /// To open a WebSocket, from a page if the request names its origin.
     Connect(&'a Request<'a>),
 }
@@ -215,6 +217,15 @@ impl Visitor<'_> {
                 Err(MISDIRECTED.into())
             }
             Act::Publish(request) => self.may_publish(request),
+            Act::Upgrade(request) => {
+                self.may_publish(request)?;
+                let all = Filter::Pattern(Pattern::any());
+                let may = |grant: &Grant| grant.scope.publish().coverage(&all) == Coverage::Whole;
+                match self.grant() {
+                    Some(grant) if !may(grant) => Err(NOT_FOR_UPGRADES.because(Why::NotCovered)),
+                    _ => Ok(()),
+                }
+            }
             Act::PublishTo(topic) => {
                 let grant = match self.bearer {
                     Bearer::Good { grant, .. } => grant,
@@ -620,6 +631,11 @@ const NOT_FOR_READING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to read this.");
 const NOT_FOR_PUBLISHING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
+/// Whoever may have it started anew may have it run another program.
+const NOT_FOR_UPGRADES: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "The token does not allow to upgrade: that takes one that publishes everything.",
+);
 const COOKIE_ALONE: Refusal = Refusal::new(
     Status::FORBIDDEN,
     "A cookie publishes only for a page of a listed origin: send the token as Authorization: \

@@ -140,6 +140,11 @@ impl AccessLog {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// So many lines were lost before, in another process.
+    pub(crate) fn were_lost(&self, lines: u64) {
+        self.lost.fetch_add(lines, Ordering::Relaxed);
+    }
+
     /// Takes what is left to be written, one worker's after the other's. Returns whether there was
     /// anything.
     fn take(&self, mut write: impl FnMut(&[u8]), bytes: &mut Vec<u8>) -> bool {

@@ -29,6 +29,7 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
+use crate::upgrades::Upgrades;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -72,10 +73,14 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
     pub(crate) workers_public: usize,
-    /// Wall clock at the start, in seconds since 1970.
+    /// Wall clock at the start of the server, in seconds since 1970, whichever process it was then.
     pub(crate) started_unix_s: u64,
+    /// The same of this process.
+    pub(crate) process_started_unix_s: u64,
     /// A stop was announced: this server is not ready any more.
     pub(crate) is_stopping: AtomicBool,
+    /// What is known of upgrades, and how one is begun.
+    pub(crate) upgrades: Upgrades,
 }
 
 impl Shared {

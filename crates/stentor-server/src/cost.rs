@@ -18,6 +18,7 @@ use crate::mailbox::Mailbox;
 use crate::order::{InMemory, Ticket};
 use crate::route;
 use crate::stats::Stats;
+use crate::upgrades::Upgrades;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -119,7 +120,9 @@ impl Desk {
             workers: vec![Arc::clone(&stats)],
             workers_public: 1,
             started_unix_s: unix_s,
+            process_started_unix_s: unix_s,
             is_stopping: AtomicBool::new(false),
+            upgrades: Upgrades::default(),
             access_log: None,
         });
         let mailbox = Arc::new(Mailbox::new()?);

@@ -37,6 +37,7 @@ mod stream;
 mod timers;
 mod transport;
 mod turns;
+mod upgrades;
 mod user;
 mod worker;
 
@@ -47,5 +48,8 @@ mod simulation;
 
 pub use order::CommitError;
 pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
-pub use stentor_io::{Inherited, is_root, unix_s};
+pub use stentor_io::{
+    Children, Inherited, Line, has_waiting_parent, hold_signals, is_root, reap, release_signals,
+    send_signal, tell_waiting_parent, unix_s,
+};
 pub use store::offline;

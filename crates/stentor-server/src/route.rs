@@ -15,7 +15,8 @@ use stentor_wire::target;
 /// Begins one request, behind which comes a body of that length.
 pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
     let bodyless = matches!(body, BodyLength::None | BodyLength::Length(0));
-    if matches!(request.method, Method::Put | Method::Post) && x.publishes() {
+    let upgrades = asks_for_upgrade(x, request);
+    if matches!(request.method, Method::Put | Method::Post) && x.publishes() && !upgrades {
         return endpoint::publish::begin(x, request, body);
     }
     if let Some(topic) = endpoint::guestbook::meant(x, request) {
@@ -27,7 +28,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     let bytes_max = x.settings.limits.message_bytes_max as u64;
     let deletes = request.method == Method::Delete && x.publishes();
     match body {
-        _ if !is_read(request.method) && !deletes => {
+        _ if !is_read(request.method) && !deletes && !upgrades => {
             x.reply.shape.persistence.keep_alive = false;
             answer(x, request);
             Answer::Refused
@@ -50,9 +51,16 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
             return endpoint::publish::delete(x, request, path);
         }
         Method::Get | Method::Head => return read(x, request, path, query),
+        _ if asks_for_upgrade(x, request) => return endpoint::upgrade::begin(x, request),
         _ => not_allowed(x, path),
     }
     Answer::Now
+}
+
+/// Whether a request would have the server upgraded, where that can be asked for.
+fn asks_for_upgrade(x: &Exchange<'_>, request: &Request<'_>) -> bool {
+    let (path, _) = target::split(request.target);
+    request.method == Method::Post && path == UPGRADE && x.listener().operates
 }
 
 /// Whether a request asks for what may be much: many values, or streams of many topics.
@@ -132,7 +140,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         b"/-/readyz" if probes => endpoint::status::ready(x),
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
-        b"/-/publish" if operates => not_allowed(x, path),
+        b"/-/publish" | UPGRADE if operates => not_allowed(x, path),
         websocket::ECHO if operates => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
@@ -141,8 +149,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/panic" => panic!("a panic for the tests"),
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/status, \
-             /-/metrics, /-/healthz, /-/readyz, /-/topics and /-/echo.",
+            "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \
+             /-/status, /-/metrics, /-/healthz, /-/readyz, /-/topics and /-/echo.",
         ),
         _ if monitors => x.reply.refuse(
             Status::NOT_FOUND,
@@ -158,7 +166,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
 
 fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, _) = target::split(request.target);
-    let mut fields = allow(x.publishes(), path).to_vec();
+    let mut fields = allow(x, path).to_vec();
     // A preflight of the CORS protocol (Fetch standard, section 3.3.2).
     let any = x.listener().has_cors && x.settings.cors.allows_any();
     let is_listed = x.reply.shape.origin.is_some();
@@ -186,16 +194,18 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
     let publishes = x.publishes();
     let reason = match (publishes, path) {
         (true, b"/-/publish") => "Lines of messages are POSTed here.",
+        (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
         (_, EVENTS) => "Streams are read here, with GET.",
         (true, _) => "This method means nothing here.",
         _ if !x.listener().reads => "The monitor listener only shows how the server is.",
         _ => "The public listener only answers reads; publish on the control listener.",
     };
-    x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(publishes, path), reason);
+    x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(x, path), reason);
 }
 
-fn allow(publishes: bool, path: &[u8]) -> &'static [u8] {
-    match (publishes, path) {
+fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
+    match (x.publishes(), path) {
+        (_, UPGRADE) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
         (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
         (true, path) if !path.starts_with(b"/-/") => {
             b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
@@ -203,6 +213,8 @@ fn allow(publishes: bool, path: &[u8]) -> &'static [u8] {
         _ => b"Allow: GET, HEAD, OPTIONS\r\n",
     }
 }
+
+const UPGRADE: &[u8] = b"/-/upgrade";
 
 const VALUES: &[u8] = VALUES_PATH.as_bytes();
 

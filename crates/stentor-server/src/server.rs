@@ -3,12 +3,14 @@
 //! The control listeners have a worker of their own. Whatever readers use up of a public worker,
 //! descriptors or time, whoever publishes or operates the server does not wait for it.
 
+mod counters;
 mod handover;
 mod leaving;
 mod life;
 mod listeners;
 mod taking_over;
 
+use self::handover::Hello;
 use self::life::{Cue, Post, Report, Stage, begins, live, prepare};
 use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
@@ -25,7 +27,8 @@ use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
-use crate::store::{Loaded, StoreState, Writer, load};
+use crate::store::{Ended, Loaded, StoreState, Writer, load};
+use crate::upgrades::Upgrades;
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -66,7 +69,7 @@ pub struct Server {
 }
 
 /// The thread of the store; what the next process would find, if it was closed in order.
-type StoreThread = JoinHandle<Option<Recovered<HostDisk>>>;
+type StoreThread = JoinHandle<Ended<HostDisk>>;
 
 /// The log files of a running server.
 #[derive(Clone, Debug)]
@@ -195,7 +198,7 @@ fn begin(
     };
     let is_filled = recovery.is_some() || hello.is_some();
     check_files(&settings)?;
-    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts)?;
+    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         shared: Arc::new(shared),
@@ -240,7 +243,12 @@ fn begin(
 }
 
 /// What all workers share, and what is to be done for them elsewhere.
-fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs), StartError> {
+fn share(
+    settings: &Settings,
+    hub: Hub,
+    posts: &[Post],
+    hello: Option<&Hello>,
+) -> Result<(Shared, Jobs), StartError> {
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
@@ -258,8 +266,11 @@ fn share(settings: &Settings, hub: Hub, posts: &[Post]) -> Result<(Shared, Jobs)
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        started_unix_s: stentor_io::unix_s(),
+        process_started_unix_s: stentor_io::unix_s(),
+        started_unix_s: hello.map_or_else(stentor_io::unix_s, |hello| hello.started_unix_s),
         is_stopping: AtomicBool::new(false),
+        upgrades: hello
+            .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
     };
     Ok((shared, jobs))
 }
@@ -436,6 +447,11 @@ impl Server {
         self.shared.access_log.clone().map(LogFiles)
     }
 
+    /// Has upgrades begun by `begin` that are asked for at a control listener. It returns at once.
+    pub fn begin_upgrades_by(&self, begin: impl Fn() + Send + 'static) {
+        self.shared.upgrades.begin_by(Box::new(begin));
+    }
+
     /// How long a stop is to be announced before it begins.
     #[must_use]
     pub fn drain_announce(&self) -> Duration {
@@ -474,16 +490,23 @@ impl Server {
             log.close();
         }
         // Nothing is published any more.
-        self.close_store().map(drop).and(result)
+        if let Some(Err(unended)) = self.close_store()? {
+            let reason = unended.reason;
+            tracing::error!(
+                "the store was not closed: {reason}; the next start leaves out numbers"
+            );
+        }
+        result
     }
 
     /// Ends the thread of the store once it has written down everything. Returns what the next one
     /// would find there.
-    fn close_store(&self) -> Result<Option<Recovered<HostDisk>>, String> {
+    fn close_store(&self) -> Result<Option<Ended<HostDisk>>, String> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (Some(writer), Some(store)) = (writer, &self.shared.store) else { return Ok(None) };
         store.intake.end();
-        writer.join().map_err(|_| "the thread of the store panicked".to_owned())
+        let ended = writer.join().map_err(|_| "the thread of the store panicked".to_owned());
+        ended.map(Some)
     }
 
     /// Fills the hub from the store, and has what is published from now on written to it.
@@ -560,7 +583,11 @@ impl Server {
     fn start_writer(&self, begun: stentor_store::Store<HostDisk>) -> io::Result<()> {
         let Some(store) = &self.shared.store else { return Ok(()) };
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
-        let writer = Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats).start()?;
+        self.keep_writing(Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats))
+    }
+
+    fn keep_writing(&self, writer: Writer<HostDisk>) -> io::Result<()> {
+        let writer = writer.start()?;
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
         Ok(())
     }
@@ -644,8 +671,7 @@ impl Server {
                 seed,
             );
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
-            let user = user.cloned();
-            let bound = bound.clone();
+            let (user, bound) = (user.cloned(), bound.clone());
             let thread = thread::Builder::new()
                 .name(post.to_string())
                 .stack_size(WORKER_STACK_BYTES)
@@ -668,14 +694,15 @@ impl Server {
                     let name = channel.as_ref().map(|channel| channel.name().to_vec());
                     // The receiver waits for every worker.
                     let _ = bound.send((index, Ok(name.unwrap_or_default())));
-                    let begins = begins(&mut worker, &mut io, channel, &settings, &stage);
+                    let own = io.listeners();
+                    if !begins(&mut worker, &mut io, channel, &settings, &stage) {
+                        io.give_back(own);
+                        return Ok(());
+                    }
                     if let Some(addresses) = addresses {
                         io.keep_listeners(|name, role| addresses.has(name, role));
                     }
-                    if begins {
-                        return live(post, worker, io, &mailbox, &stats, stage);
-                    }
-                    Ok(())
+                    live(post, worker, io, &mailbox, &stats, stage)
                 })?;
             self.threads.push(thread);
         }

@@ -32,11 +32,13 @@ impl Histogram {
         self.buckets.iter().chain([&self.sum_us])
     }
 
-    fn pack(&self, out: &mut Packer) {
+    /// What was counted so far.
+    pub(crate) fn pack(&self, out: &mut Packer) {
         self.counters().map(Counter::value).collect::<Vec<_>>().pack(out);
     }
 
-    fn unpack(&self, input: &mut Unpacker<'_>) -> Unpacked<()> {
+    /// Goes on where another one ended.
+    pub(crate) fn unpack(&self, input: &mut Unpacker<'_>) -> Unpacked<()> {
         let values = Vec::<u64>::unpack(input)?;
         if values.len() != self.counters().count() {
             return Err(MISFIT);
@@ -370,6 +372,13 @@ macro_rules! stats {
             }
         }
     };
+}
+
+impl Totals {
+    /// Open connections of all listeners.
+    pub(crate) fn open(&self) -> u64 {
+        self.connections_public + self.connections_control + self.connections_monitor
+    }
 }
 
 impl Stats {

@@ -80,7 +80,7 @@ pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
 pub use sim::{DiskFaults, SimDisk, SimFile};
 pub use snapshot::{Snapshot, SnapshotWriter, backup, file_of_store, import};
-pub use store::{PushError, Settings, Store, View};
+pub use store::{PushError, Settings, Store, Unclosed, View};
 
 #[cfg(test)]
 mod tests;

@@ -113,6 +113,20 @@ struct Log<D: Disk> {
     synced: u64,
 }
 
+/// A store that could not be closed, and may be gone on with as one whose disk has failed.
+pub struct Unclosed<D: Disk> {
+    /// As it was before.
+    pub store: Store<D>,
+    /// Why.
+    pub error: DiskError,
+}
+
+impl<D: Disk> fmt::Debug for Unclosed<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
 /// Why an entry was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushError {
@@ -340,11 +354,11 @@ impl<D: Disk> Store<D> {
     /// what that start would find there, for who begins it without having to read it.
     ///
     /// # Errors
-    /// As [`Store::write`]. Then numbers are left out at the next start.
-    pub fn close(mut self) -> Result<Recovered<D>, DiskError> {
-        self.sync()?;
-        self.put_empty(Kind::End)?;
-        self.sync_log()?;
+    /// As [`Store::write`]. Then numbers are left out at the next start, unless the store goes on.
+    pub fn close(mut self) -> Result<Recovered<D>, Box<Unclosed<D>>> {
+        if let Err(error) = self.sync().and_then(|()| self.put_end()) {
+            return Err(Box::new(Unclosed { store: self, error }));
+        }
         let closed = Closed {
             epoch: self.epoch,
             last: self.seq,
@@ -499,6 +513,18 @@ impl<D: Disk> Store<D> {
     fn failed(&mut self, error: DiskError) -> Result<(), DiskError> {
         self.failure = Some(error.clone());
         Err(error)
+    }
+
+    /// Writes that it ends here. If that cannot be, it may stand there all the same: so no number
+    /// is given out before [`Store::retry`] has begun another segment, in which it does not stand.
+    fn put_end(&mut self) -> Result<(), DiskError> {
+        let ended = self.put_empty(Kind::End).and_then(|()| self.sync_log());
+        if ended.is_err() {
+            self.buffer.clear();
+            self.frame_at = 0;
+            (self.granted, self.claimed) = (self.seq, self.seq);
+        }
+        ended
     }
 
     fn put_empty(&mut self, kind: Kind) -> Result<(), DiskError> {

@@ -64,6 +64,7 @@ statuses! {
     101 SWITCHING_PROTOCOLS "Switching Protocols"
     200 OK "OK"
     201 CREATED "Created"
+    202 ACCEPTED "Accepted"
     204 NO_CONTENT "No Content"
     206 PARTIAL_CONTENT "Partial Content"
     301 MOVED_PERMANENTLY "Moved Permanently"

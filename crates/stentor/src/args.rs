@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Settings, parse_address};
 
 use crate::{
-    Failure, bench, check, completions, config, demo, publish, serve, status, store, subscribe,
-    token, tune,
+    Failure, bench, check, completions, config, demo, parent, publish, serve, status, store,
+    subscribe, token, tune, upgrade,
 };
 
 /// Publish once; every reader hears it.
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Pub(publish::PubArgs),
     Sub(subscribe::SubArgs),
     Status(status::StatusArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Bench(bench::BenchArgs),
     Tune(tune::TuneArgs),
     Check(check::CheckArgs),
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
     Token(token::TokenArgs),
     Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Parent(parent::ParentArgs),
     #[cfg(feature = "man")]
     #[command(hide = true)]
     Man(crate::man::ManArgs),

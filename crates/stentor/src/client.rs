@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use stentor_server::config::ControlAddress;
 
 use ureq::config::ConfigBuilder;
@@ -143,6 +144,13 @@ pub(crate) fn body(answer: &mut Response<Body>) -> Result<Vec<u8>, ureq::Error> 
     let mut reader = answer.body_mut().with_config().limit(BODY_BYTES_MAX).reader();
     reader.read_to_end(&mut data)?;
     Ok(data)
+}
+
+/// What an answer says, in JSON.
+pub(crate) fn json<T: DeserializeOwned>(answer: &mut Response<Body>) -> Result<T, Failure> {
+    let unclear = |error: String| Failure::Failed(format!("the answer is unclear: {error}"));
+    let data = body(answer).map_err(|error| unclear(error.to_string()))?;
+    serde_json::from_slice(&data).map_err(|error| unclear(error.to_string()))
 }
 
 /// What a refusal says: the status, and the server's reason. A reason that goes on and on is cut.

@@ -4,22 +4,23 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::env;
 use std::io::stderr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::thread;
 
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator;
+use signal_hook::{iterator, low_level};
 use stentor_server::config::{LogFormat, Settings};
-use stentor_server::{Inherited, LogFiles, Predecessor, Server};
+use stentor_server::{Inherited, Line, LogFiles, Predecessor, Server};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, error, info, warn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
-use crate::{Failure, has_colours};
+use crate::{Failure, has_colours, parent};
 
 /// Where events of note go: standard error, one line each.
 pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
@@ -67,7 +68,15 @@ pub(crate) fn take_over(
     let taken = stentor_server::take_over(settings, &mut predecessor);
     let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
     // Before the other one ends: else the supervisor would take that for the end of the service.
-    notify(&[NotifyState::MainPid(process::id()), NotifyState::Ready]);
+    if stentor_server::has_waiting_parent() {
+        // To whoever supervises the container the process is still that one.
+        notify(&[NotifyState::Ready]);
+        if let Err(error) = stentor_server::tell_waiting_parent() {
+            error!("process 1 could not be told who has taken over: {error}");
+        }
+    } else {
+        notify(&[NotifyState::MainPid(process::id()), NotifyState::Ready]);
+    }
     predecessor.release();
     Ok(server)
 }
@@ -89,28 +98,68 @@ impl Program {
         Program(path.or_else(|| env::current_exe().ok()).unwrap_or_default())
     }
 
-    /// Hands the server over to another process of it, with the arguments of this one. True if that
-    /// one serves now, and this one is to end; if false, this one goes on as if nothing had been.
-    pub(crate) fn upgrade(&self, server: &Server, signals: &mut Signals) -> bool {
-        if process::id() == 1 {
-            error!("not upgraded: this is process 1, whose end is the container's; replace that");
-            return false;
-        }
+    /// Hands the server over to another process of it, with the arguments of this one. Returns that
+    /// one if it serves now, and this one is to end; if `None`, this one goes on as if nothing had
+    /// been.
+    pub(crate) fn upgrade(&self, server: &Server, signals: &mut Signals) -> Option<Successor> {
+        // Of process 1 the end is the container's.
+        let line = (process::id() == 1).then(Line::new).transpose();
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => {
+                let reason = format!("process 1 could not be told who takes over: {error}");
+                error!("not upgraded, this process goes on: {reason}");
+                server.fail_upgrade(&reason);
+                return None;
+            }
+        };
         info!("upgrading: {} is started and takes over", self.0.display());
         let mut program = Command::new(&self.0);
         program.args(env::args_os().skip(1)).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        if let Some(line) = &line {
+            line.lead_to(&mut program);
+            // What a terminal sends it sends to all of a group, and this process passes it on.
+            program.process_group(0);
+        }
         let signals = RefCell::new(signals);
         match server.hand_over(&mut program, &|| signals.borrow_mut().is_to_stop()) {
             Ok(successor) => {
                 let (next, own) = (successor.id(), process::id());
-                info!("process {next} has taken over, and this one ends, process {own}");
-                true
+                let then = if line.is_some() { "waits for its end" } else { "ends" };
+                info!("process {next} has taken over, and this one {then}, process {own}");
+                Some(Successor { process: next, line })
             }
             Err(reason) => {
                 error!("not upgraded, this process goes on: {reason}");
-                false
+                None
             }
         }
+    }
+}
+
+/// The process that has taken over from this one.
+pub(crate) struct Successor {
+    process: u32,
+    /// If this is process 1, where that tells who takes over from it.
+    line: Option<Line>,
+}
+
+impl Successor {
+    /// Ends, or waits for the end of that one if this is process 1.
+    pub(crate) fn leave_to(
+        self,
+        ended: Result<(), String>,
+        mut signals: Signals,
+    ) -> Result<(), Failure> {
+        let Some(line) = self.line else { return ended.map_err(Failure::Failed) };
+        if let Err(reason) = ended {
+            error!("{reason}");
+        }
+        stentor_server::hold_signals();
+        for signal in signals.missed() {
+            let _ = stentor_server::send_signal(self.process, signal);
+        }
+        parent::become_parent(line, self.process)
     }
 }
 
@@ -155,10 +204,27 @@ impl Signals {
         waiting.or_else(|| self.all.forever().next().map(told)).unwrap_or(Told::Stop)
     }
 
+    /// Those that have come and were not followed.
+    fn missed(&mut self) -> Vec<i32> {
+        self.waiting.extend(self.all.pending().map(told));
+        self.waiting.drain(..).map(|told| told.signal()).collect()
+    }
+
     /// Whether one of those that have come is to stop. They are told by [`Signals::wait`].
     fn is_to_stop(&mut self) -> bool {
         self.waiting.extend(self.all.pending().map(told));
         self.waiting.contains(&Told::Stop)
+    }
+}
+
+impl Told {
+    fn signal(&self) -> i32 {
+        match self {
+            Told::Stop => SIGTERM,
+            Told::Reload => SIGHUP,
+            Told::Reopen => SIGUSR1,
+            Told::Upgrade => SIGUSR2,
+        }
     }
 }
 
@@ -168,6 +234,13 @@ fn told(signal: i32) -> Told {
         SIGUSR1 => Told::Reopen,
         SIGUSR2 => Told::Upgrade,
         _ => Told::Stop,
+    }
+}
+
+/// Has the signal come that begins an upgrade.
+pub(crate) fn ask_for_upgrade() {
+    if let Err(error) = low_level::raise(SIGUSR2) {
+        error!("not upgraded: the signal cannot be raised: {error}");
     }
 }
 

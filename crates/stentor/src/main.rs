@@ -18,6 +18,7 @@ mod demo;
 mod lifecycle;
 #[cfg(feature = "man")]
 mod man;
+mod parent;
 mod publish;
 mod serve;
 mod status;
@@ -25,6 +26,7 @@ mod store;
 mod subscribe;
 mod token;
 mod tune;
+mod upgrade;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Parent(args) => parent::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
     };
@@ -91,6 +95,8 @@ enum Failure {
     Failed(String),
     /// Ctrl-C ended it before its time; what there was to show was shown.
     Interrupted,
+    /// The process that this one was there for has ended like this.
+    Ended(u8),
 }
 
 impl Failure {
@@ -100,6 +106,7 @@ impl Failure {
             Failure::Failed(_) => ExitCode::FAILURE,
             // As shells have it of a process that SIGINT ended.
             Failure::Interrupted => ExitCode::from(130),
+            Failure::Ended(code) => ExitCode::from(*code),
         }
     }
 }
@@ -109,6 +116,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
             Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
+            Failure::Ended(code) => write!(f, "the server ended with {code}"),
         }
     }
 }

@@ -74,7 +74,7 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
     if !answer.status().is_success() {
         return Err(client::refusal(&format!("{} is not published", args.topic), &mut answer));
     }
-    let receipt: Receipt = read_json(&mut answer)?;
+    let receipt: Receipt = client::json(&mut answer)?;
     crate::print(&format!("{}\n", receipt.id))
 }
 
@@ -121,7 +121,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     if !answer.status().is_success() {
         return Err(client::refusal("the lines are not published", &mut answer));
     }
-    let report: Report = read_json(&mut answer)?;
+    let report: Report = client::json(&mut answer)?;
     if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;
     }
@@ -198,14 +198,6 @@ impl Read for Stream {
         self.sent += count;
         Ok(count)
     }
-}
-
-fn read_json<T: for<'de> Deserialize<'de>>(
-    answer: &mut ureq::http::Response<ureq::Body>,
-) -> Result<T, Failure> {
-    let unclear = |error: String| Failure::Failed(format!("the answer is unclear: {error}"));
-    let data = client::body(answer).map_err(|error| unclear(error.to_string()))?;
-    serde_json::from_slice(&data).map_err(|error| unclear(error.to_string()))
 }
 
 fn input_error(error: std::io::Error) -> Failure {

@@ -68,6 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
         None => lifecycle::start(settings)?,
     };
+    server.begin_upgrades_by(lifecycle::ask_for_upgrade);
     if let Some(user) = user {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);
@@ -93,10 +94,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     loop {
         match signals.wait() {
-            Told::Upgrade if program.upgrade(&server, &mut signals) => {
-                return server.wait().map_err(Failure::Failed);
+            Told::Upgrade => {
+                if let Some(successor) = program.upgrade(&server, &mut signals) {
+                    return successor.leave_to(server.wait(), signals);
+                }
             }
-            Told::Upgrade => {}
             Told::Stop => return lifecycle::stop(server, signals),
             Told::Reopen => lifecycle::reopen(server.log_files().as_ref()),
             Told::Reload => {

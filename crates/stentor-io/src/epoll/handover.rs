@@ -14,7 +14,7 @@
 use super::{Accepting, Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::Owned;
-use crate::socket::{Listener, SocketName, socket_name};
+use crate::socket::Listener;
 use crate::{Peer, Role};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -173,17 +173,22 @@ impl Epoll {
         channel.send(END, &[])
     }
 
-    /// Closes the listeners for whose addresses `wants` says no.
-    pub fn keep_listeners(&mut self, wants: impl Fn(&SocketName, Role) -> bool) {
-        self.listeners.retain(|(listener, role)| {
-            // What cannot be asked is kept.
-            socket_name(listener).map_or(true, |name| wants(&name, *role))
-        });
-    }
-
     /// The other process does not take over: everything is as it was before.
     pub fn keep_all(&mut self) {
         self.handing_over = None;
+    }
+
+    /// How many listeners it has.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        self.listeners.len()
+    }
+
+    /// This process does not take over: the other one has all of it but the first listeners, which
+    /// this one had itself.
+    pub fn give_back(mut self, own: usize) {
+        self.listeners.drain(..own.min(self.listeners.len()));
+        self.leave_all();
     }
 
     /// The other process has taken over: this one touches none of it any more.

@@ -137,9 +137,16 @@ pub(super) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlink
 
 const PREFIX: &str = "STENTOR_";
 
-/// Variables that are no settings: two that the command line reads, and one that Kubernetes sets
-/// where there is a service called stentor.
-const FOREIGN: &[&str] = &["STENTOR_CONFIG", "STENTOR_ROOT", "STENTOR_PORT"];
+/// Variables that are no settings: those that commands read, those by which one process of an
+/// upgrade finds another, and one that Kubernetes sets where there is a service called stentor.
+const FOREIGN: &[&str] = &[
+    "STENTOR_CONFIG",
+    "STENTOR_ROOT",
+    "STENTOR_PORT",
+    "STENTOR_TOKEN",
+    "STENTOR_HANDOVER",
+    "STENTOR_PARENT",
+];
 
 /// The name of a setting in the environment.
 fn variable((table, key, _): &Path) -> String {

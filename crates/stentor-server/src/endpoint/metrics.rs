@@ -48,7 +48,7 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("accept_pauses_total", help, c.accept_pauses);
     page.gauge("accept_queue", "Connections that wait to be accepted.", c.accept_queue);
     let help = "How long whoever is accepted now has waited for it, in seconds, about.";
-    page.seconds("accept_queue_age_seconds", help, c.accept_queue_age_ms);
+    page.seconds("accept_queue_age_seconds", help, c.accept_queue_age_ms * 1_000);
     let help = "Connections refused since their address had as many as it may.";
     page.counter("connections_refused_total", help, c.connections_refused);
     let help = "Requests told to come again later, since there was no room.";
@@ -232,7 +232,17 @@ fn stored(page: &mut Page, store: &StoreReport) {
 fn process(page: &mut Page, report: &Report) {
     let labels = format!("{{version=\"{}\",epoch=\"{}\"}}", report.version, report.epoch);
     page.family("build_info", "gauge", "The running version.", &[(&labels, 1)]);
-    page.gauge("uptime_seconds", "Time since the start.", report.uptime_s);
+    page.gauge("uptime_seconds", "Time since the start of the server.", report.uptime_s);
+    let upgrades = &report.upgrades.history;
+    let outcomes =
+        [("{outcome=\"done\"}", upgrades.done), ("{outcome=\"failed\"}", upgrades.failed)];
+    page.family("upgrades_total", "counter", "Upgrades by what came of them.", &outcomes);
+    let help = "How long nobody was served in the last upgrade; 0: there was none.";
+    let stood_still_us = upgrades.last.as_ref().map_or(0, |last| last.stood_still_us);
+    page.seconds("upgrade_stood_still_seconds", help, stood_still_us);
+    let help = "When the last upgrade was done, in seconds since 1970; 0: there was none.";
+    let at = upgrades.last.as_ref().map_or(0, |last| last.unix_s);
+    page.gauge("upgrade_timestamp_seconds", help, at);
     page.gauge("workers", "Worker threads.", report.workers as u64);
     let help = "Worker threads that broke; the others go on.";
     page.gauge("workers_lost", help, report.counters.workers_lost);
@@ -259,7 +269,7 @@ fn standard(page: &mut Page, report: &Report) {
     let cpu_s = process_cpu(std::process::id()).unwrap_or_default().as_secs_f64();
     page.standard("cpu_seconds_total", "counter", "Processor time used, in seconds.", cpu_s);
     let help = "Start of the process in seconds since 1970.";
-    page.standard("start_time_seconds", "gauge", help, report.started_unix_s as f64);
+    page.standard("start_time_seconds", "gauge", help, report.process_started_unix_s as f64);
     let help = "Memory that is in RAM.";
     page.standard("resident_memory_bytes", "gauge", help, report.memory_resident_bytes as f64);
     let help = "Memory that is mapped.";
@@ -292,9 +302,9 @@ impl Page {
         }
     }
 
-    /// A time, given in milliseconds.
-    fn seconds(&mut self, name: &str, help: &str, ms: u64) {
-        let value = ms as f64 / 1e3;
+    /// A time, given in microseconds.
+    fn seconds(&mut self, name: &str, help: &str, us: u64) {
+        let value = us as f64 / 1e6;
         // Writing to a string does not fail.
         let _ = writeln!(
             self.0,

@@ -9,6 +9,7 @@ pub(crate) mod metrics;
 pub(crate) mod publish;
 pub(crate) mod status;
 pub(crate) mod topics;
+pub(crate) mod upgrade;
 pub(crate) mod value;
 pub(crate) mod values;
 pub(crate) mod welcome;

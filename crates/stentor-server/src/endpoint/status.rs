@@ -4,6 +4,7 @@ use crate::exchange::Exchange;
 use crate::guard::Pressure;
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
+use crate::upgrades;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,6 +19,8 @@ use stentor_wire::status::Status;
 pub(crate) struct Report {
     pub(crate) version: &'static str,
     pub(crate) epoch: String,
+    /// The number of the process.
+    pub(crate) process: u32,
     pub(crate) uptime_s: u64,
     pub(crate) workers: usize,
     pub(crate) draining: bool,
@@ -35,7 +38,7 @@ pub(crate) struct Report {
     #[serde(skip)]
     pub(crate) memory_mapped_bytes: u64,
     #[serde(skip)]
-    pub(crate) started_unix_s: u64,
+    pub(crate) process_started_unix_s: u64,
     /// `none`, `high` or `critical`.
     pub(crate) memory_pressure: Pressure,
     /// How full memory is, in thousandths: of the control group, the host, TCP sockets.
@@ -50,6 +53,8 @@ pub(crate) struct Report {
     pub(crate) heads: HeadTotals,
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
+    /// What came of upgrades.
+    pub(crate) upgrades: upgrades::Report,
     /// `null`: there is none.
     pub(crate) store: Option<StoreReport>,
 }
@@ -103,12 +108,11 @@ impl Report {
         let counts = x.shared.hub.counts();
         let files = x.shared.file_cache.kept();
         let memory = process_memory();
-        let connections_open = counters.connections_public
-            + counters.connections_control
-            + counters.connections_monitor;
+        let connections_open = counters.open();
         Report {
             version: env!("CARGO_PKG_VERSION"),
             epoch: x.shared.hub.epoch().to_string(),
+            process: std::process::id(),
             uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
             workers: x.shared.workers_public,
             draining: x.shared.is_stopping.load(Ordering::Relaxed),
@@ -123,7 +127,7 @@ impl Report {
             memory_resident_bytes: memory.resident,
             memory_anonymous_bytes: memory.anonymous,
             memory_mapped_bytes: memory.mapped,
-            started_unix_s: x.shared.started_unix_s,
+            process_started_unix_s: x.shared.process_started_unix_s,
             memory_pressure: x.shared.memory.pressure(),
             memory_times_high: x.shared.memory.times_high.value(),
             memory_times_critical: x.shared.memory.times_critical.value(),
@@ -132,6 +136,7 @@ impl Report {
             counters,
             heads: counters.heads,
             lookups: Routes::sum(workers()),
+            upgrades: x.shared.upgrades.report(),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
         }
     }
@@ -193,6 +198,7 @@ impl Report {
             self.memory_anonymous_bytes,
         );
         self.write_shares(&mut text);
+        self.write_upgrades(&mut text);
         if let Some(store) = &self.store {
             let _ = writeln!(
                 text,
@@ -208,6 +214,26 @@ impl Report {
             );
         }
         text
+    }
+
+    /// What came of upgrades, if there were any.
+    fn write_upgrades(&self, text: &mut String) {
+        let upgrades::Report { under_way, history } = &self.upgrades;
+        let upgrades::History { done, failed, last, last_failure } = history;
+        if !under_way && done + failed == 0 {
+            return;
+        }
+        let now = if *under_way { "; one is under way" } else { "" };
+        // Writing to a string does not fail.
+        let _ = write!(text, "Upgrades: {done} done, {failed} failed{now}");
+        if let Some(last) = last {
+            let (from, us) = (last.from_process, last.stood_still_us);
+            let _ = write!(text, "; process {from} stood still for {us} us");
+        }
+        if let Some(failure) = last_failure {
+            let _ = write!(text, "; last failure: {}", failure.reason);
+        }
+        text.push('\n');
     }
 
     /// What the bytes were that were sent, in lines of their own.

@@ -54,6 +54,10 @@ impl Cache {
         }
     }
 
+    pub(super) fn were_evicted(&self, files: u64) {
+        self.evictions.fetch_add(files, Ordering::Relaxed);
+    }
+
     // From here on: for the loader alone.
 
     /// Enters or replaces.

@@ -128,6 +128,11 @@ impl FileCache {
     pub(crate) fn kept(&self) -> Kept {
         self.cache.kept()
     }
+
+    /// So many had to go before, in another process.
+    pub(crate) fn were_evicted(&self, files: u64) {
+        self.cache.were_evicted(files);
+    }
 }
 
 impl Drop for FileCache {

@@ -24,6 +24,7 @@
 //! which has packed, of something that the next process does not owe them.
 
 use crate::config::ControlAddress;
+use crate::upgrades::History;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,9 +46,15 @@ pub(super) struct Hello {
     pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
     pub(super) addresses: Vec<Address>,
+    /// Wall clock at the start of the server, in seconds since 1970.
+    pub(super) started_unix_s: u64,
+    /// What came of the upgrades before this one.
+    pub(super) upgrades: History,
 }
 
-packed!(struct Hello { epoch, workers_public, workers, store, addresses });
+packed!(struct Hello {
+    epoch, workers_public, workers, store, addresses, started_unix_s, upgrades,
+});
 
 /// An address that is listened on, as it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +83,7 @@ impl Address {
 
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [1, 1];
+    const FORMATS: [u16; 2] = [2, 2];
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
@@ -117,6 +124,8 @@ pub(super) mod kind {
     pub(crate) const COPIED: u8 = 11;
     /// How the store was closed.
     pub(crate) const STORE: u8 = 6;
+    /// What the process has counted.
+    pub(crate) const COUNTERS: u8 = 12;
     /// Nothing changes in the hub any more.
     pub(crate) const STANDS_STILL: u8 = 7;
     /// Everything was taken over.

@@ -1,10 +1,12 @@
 //! Handing a server over to another process: the side of the one that ends.
 
-use super::Server;
 use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
 use super::life::{Cue, Partner, Report};
+use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
+use crate::store::Ended;
+use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -12,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Role, monotonic_us};
-use stentor_store::{Recovered, Settings as StoreSettings, Store};
+use stentor_io::{Channel, HostDisk, Role, monotonic_us, unix_s};
+use stentor_store::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {
@@ -27,6 +29,23 @@ impl Server {
     pub fn hand_over(
         &self,
         program: &mut Command,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Child, String> {
+        let upgrades = self.shared.upgrades.begin();
+        let handed_over = self.try_hand_over(program, upgrades, gives_up);
+        handed_over.inspect_err(|reason| self.fail_upgrade(reason))
+    }
+
+    /// An upgrade has come to nothing, for this reason: those who ask are told.
+    pub fn fail_upgrade(&self, reason: &str) {
+        let failed = Failed { unix_s: unix_s(), reason: reason.to_owned() };
+        self.shared.upgrades.failed(failed);
+    }
+
+    fn try_hand_over(
+        &self,
+        program: &mut Command,
+        upgrades: History,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Child, String> {
         if self.shared.is_stopping.load(Ordering::Relaxed) {
@@ -45,7 +64,8 @@ impl Server {
             changes: Tapping::begin(&self.shared.hub),
             store: None,
         };
-        let handed_over = leaving.hand_over(child.id(), gives_up);
+        let hello = self.hello(upgrades);
+        let handed_over = leaving.hand_over(child.id(), &hello, gives_up);
         let Err(reason) = handed_over else {
             self.cue(|_| Cue::Leave);
             return Ok(child);
@@ -58,8 +78,11 @@ impl Server {
         let ended = child.wait();
         if let Some(closed) = store
             && let Err(error) = self.open_store_again(closed)
+            && let Some(store) = &self.shared.store
         {
-            tracing::error!("the store cannot be gone on with: {error}; restart the server");
+            let sentence = format!("the store cannot be gone on with: {error}; restart the server");
+            tracing::error!("{sentence}");
+            store.abandon(&sentence);
         }
         self.cue(|_| Cue::GoOn);
         // What workers have said meanwhile is of no use any more.
@@ -70,14 +93,16 @@ impl Server {
         })
     }
 
-    /// Goes on with a store that was closed for another process.
-    fn open_store_again(&self, closed: Recovered<HostDisk>) -> io::Result<()> {
+    /// Goes on with a store that was closed for another process, or could not be.
+    fn open_store_again(&self, ended: Ended<HostDisk>) -> io::Result<()> {
         let Some(store) = &self.shared.store else { return Ok(()) };
-        if let Err(error) = closed.disk().give_away(false) {
-            store.intake.abandon();
-            return Err(io::Error::other(error.to_string()));
-        }
         store.intake.begin_again();
+        let closed = match ended {
+            Ok(closed) => closed,
+            Err(unended) => return self.keep_writing(unended.writer.go_on()),
+        };
+        let taken = closed.disk().give_away(false);
+        taken.map_err(|error| io::Error::other(error.to_string()))?;
         let epoch = self.shared.hub.epoch().number();
         self.start_writer(Store::begin(closed, StoreSettings::default(), epoch))
     }
@@ -92,7 +117,7 @@ impl Server {
     }
 
     /// What the next process is to be.
-    fn hello(&self) -> Hello {
+    fn hello(&self, upgrades: History) -> Hello {
         let of = |role: Role, addresses: &[ControlAddress]| -> Vec<Address> {
             addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
         };
@@ -105,6 +130,8 @@ impl Server {
             workers: self.mailboxes.len(),
             store: self.settings.store.path.as_deref().map(told),
             addresses: [of(PUBLIC, &public), control, monitor].concat(),
+            started_unix_s: self.shared.started_unix_s,
+            upgrades,
         }
     }
 }
@@ -114,18 +141,23 @@ struct Leaving<'s> {
     server: &'s Server,
     channel: Channel,
     changes: Tapping<'s>,
-    /// What was closed.
-    store: Option<Recovered<HostDisk>>,
+    /// What was closed, or could not be.
+    store: Option<Ended<HostDisk>>,
 }
 
 impl Leaving<'_> {
-    fn hand_over(&mut self, process: u32, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+    fn hand_over(
+        &mut self,
+        process: u32,
+        hello: &Hello,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let told = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
             _ => error.to_string(),
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
+        self.channel.send(kind::HELLO, &hello.to_bytes()).map_err(told)?;
         let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
         if names.len() != self.server.mailboxes.len() {
@@ -141,6 +173,7 @@ impl Leaving<'_> {
         self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
         self.close_store()?;
         self.server.cue(|_| Cue::Pack);
+        self.channel.send(kind::COUNTERS, &counters::pack(&self.server.shared)).map_err(told)?;
         self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
         self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
         expect(&mut self.channel, kind::COMPLETE)?;
@@ -170,7 +203,13 @@ impl Leaving<'_> {
             return Ok(());
         }
         self.store = self.server.close_store()?;
-        let closed = self.store.as_ref().ok_or("the store could not be closed")?;
+        let closed = match &self.store {
+            Some(Ok(closed)) => closed,
+            Some(Err(unended)) => {
+                return Err(format!("the store is not closed: {}", unended.reason));
+            }
+            None => return Err("nobody writes to the store any more".to_owned()),
+        };
         closed.disk().give_away(true).map_err(|error| error.to_string())?;
         self.channel.send(kind::STORE, &closed.to_bytes()).map_err(|error| error.to_string())
     }

@@ -2,8 +2,10 @@
 
 use super::handover::{Hello, PATIENCE, expect, kind, next_entry, unexpected};
 use super::life::{Cue, Report};
-use super::{Server, StartError};
+use super::{Server, StartError, counters};
 use crate::config::Settings;
+use crate::stats::Totals;
+use crate::upgrades::Done;
 use std::io;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, parent_process};
@@ -83,7 +85,9 @@ impl Predecessor {
         server.cue(|_| Cue::TakeOver { process: self.process });
         self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;
         let hub = &server.shared.hub;
-        let Filled { restored, store } = self.fill(hub).map_err(told)?;
+        let Filled { restored, store, counted } = self.fill(hub).map_err(told)?;
+        counters::unpack(&server.shared, &counted)
+            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
             None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
@@ -107,6 +111,13 @@ impl Predecessor {
         server.cue(|_| Cue::Live);
         let stood_still_us = stentor_io::monotonic_us().saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
+        let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
+        server.shared.upgrades.done(Done {
+            unix_s: stentor_io::unix_s(),
+            from_process: self.process,
+            connections,
+            stood_still_us,
+        });
         Ok(())
     }
 
@@ -114,7 +125,7 @@ impl Predecessor {
     fn fill(&mut self, hub: &Hub) -> io::Result<Filled> {
         let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
         let mut restore = Some(hub.restore());
-        let (mut restored, mut store) = (None, None);
+        let (mut restored, mut store, mut counted) = (None, None, Vec::new());
         // What is not whole yet.
         let mut rest: Vec<u8> = Vec::new();
         loop {
@@ -148,18 +159,23 @@ impl Predecessor {
                     store = Some(std::mem::take(&mut rest));
                     0
                 }
+                (kind::COUNTERS, None) if counted.is_empty() => {
+                    counted = std::mem::take(&mut rest);
+                    0
+                }
                 (kind::STANDS_STILL, None) if rest.is_empty() => break,
                 (other, _) => return Err(unexpected(other)),
             };
             rest.drain(..used);
         }
         let restored = restored.ok_or_else(|| unexpected(kind::STANDS_STILL))?;
-        Ok(Filled { restored, store })
+        Ok(Filled { restored, store, counted })
     }
 }
 
-/// A hub that was handed over, and how its store was closed, if it has one.
+/// A hub that was handed over, how its store was closed, if it has one, and what was counted.
 struct Filled {
     restored: Restored,
     store: Option<Vec<u8>>,
+    counted: Vec<u8>,
 }

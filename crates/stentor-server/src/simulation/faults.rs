@@ -6,6 +6,7 @@ use crate::config::{Mount, PerAddress, Settings};
 use crate::limits::TURN_COST_MAX;
 use crate::mailbox::Order;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use stentor_io::{Faults, Rng};
 use stentor_wire::lookup::Template;
 
@@ -269,6 +270,37 @@ fn a_publish_that_is_refused_changes_nothing() {
     }
     assert_eq!(world.shared.hub.counts().published_total, before);
     assert_eq!(world.shared.hub.value("/small").unwrap().data(), SMALL);
+}
+
+#[test]
+fn an_upgrade_is_begun_where_it_may_be_and_its_body_passes_by() {
+    let mut world = world(patient());
+    let begun = Arc::new(AtomicUsize::new(0));
+    let post = |more: &str| format!("POST /-/upgrade HTTP/1.1\r\nHost: h\r\n{more}\r\n");
+    let ask = |world: &mut World, listener, more: &str, status: &str| {
+        let (_, answer) = world.ask(listener, post(more).as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{more}\n{answer}");
+        answer
+    };
+    ask(&mut world, CONTROL, "", "503");
+    let count = Arc::clone(&begun);
+    world.shared.upgrades.begin_by(Box::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    ask(&mut world, PUBLIC, "", "405");
+    ask(&mut world, CONTROL, "Origin: http://evil\r\n", "403");
+    ask(&mut world, CONTROL, "Content-Length: 1048577\r\n", "413");
+    assert_eq!(begun.load(Ordering::Relaxed), 0);
+    let body = "abc";
+    let request = post("Content-Length: 3\r\n") + body + str::from_utf8(GET).unwrap();
+    let (_, answer) = world.ask(CONTROL, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    ask(&mut world, CONTROL, "", "409");
+    world.shared.is_stopping.store(true, Ordering::Relaxed);
+    ask(&mut world, CONTROL, "", "503");
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
 }
 
 #[test]

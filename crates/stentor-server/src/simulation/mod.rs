@@ -80,6 +80,7 @@ use crate::mailbox::Mailbox;
 use crate::order::{InMemory, Sequencer};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::store::StoreState;
+use crate::upgrades::Upgrades;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
@@ -216,7 +217,9 @@ impl World {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
             is_stopping: AtomicBool::new(false),
+            upgrades: Upgrades::default(),
             started_unix_s: 0,
+            process_started_unix_s: 0,
         });
         let settings = Arc::new(settings);
         let worker =

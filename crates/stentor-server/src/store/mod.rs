@@ -22,7 +22,7 @@ pub(crate) use load::{Loaded, load};
 #[cfg(test)]
 pub(crate) use rewrite::Pass;
 use rewrite::Rewriting;
-pub(crate) use writer::{Stats, Writer};
+pub(crate) use writer::{Ended, Stats, Writer};
 
 use crate::context::Shared;
 use crate::order::{Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling};
@@ -83,6 +83,12 @@ impl StoreState {
     pub(crate) fn attach(&self, hub: &Hub) {
         let subscriber = hub.add_subscriber(Arc::clone(&self.intake) as Arc<dyn Subscriber>);
         hub.subscribe(subscriber, &Filter::Pattern(Pattern::any()), Arc::default());
+    }
+
+    /// Nobody writes any more, for this reason, and nobody will.
+    pub(crate) fn abandon(&self, sentence: &str) {
+        self.stats.fail(sentence);
+        self.intake.abandon();
     }
 
     /// Why this server is not ready on account of its store, if so.

@@ -8,15 +8,15 @@ use super::{DiskState, Intake, News, Rewriting, Sleep, Waiting};
 use crate::order::{CommitError, Promised, Telling};
 use crate::stats::Histogram;
 use std::collections::VecDeque;
-use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
 use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, monotonic_us, unix_s};
-use stentor_store::{PushError, Recovered, Store};
+use stentor_store::{PushError, Recovered, Store, Unclosed};
 
 /// Writes down what an [`Intake`] is told.
 pub(crate) struct Writer<D: Disk> {
@@ -24,6 +24,8 @@ pub(crate) struct Writer<D: Disk> {
     intake: Arc<Intake>,
     hub: Arc<Hub>,
     stats: Arc<Stats>,
+    /// Bytes that were written to the log before this writer began.
+    bytes_before: u64,
     /// What was taken out and found no room in the store's buffer yet.
     news: VecDeque<News>,
     answers: Vec<Promised>,
@@ -43,6 +45,21 @@ pub(crate) struct Writer<D: Disk> {
     /// No snapshot is begun before, since so many failed one after another.
     rewrite_at_ms: u64,
     rewrites_failed: u32,
+}
+
+/// What the next process would find of a store, or who has not brought it to its end.
+pub(crate) type Ended<D> = Result<Recovered<D>, Box<Unended<D>>>;
+
+/// The store was not closed: the next start leaves out numbers, unless the writer goes on.
+pub(crate) struct Unended<D: Disk> {
+    pub(crate) writer: Writer<D>,
+    pub(crate) reason: String,
+}
+
+impl<D: Disk> fmt::Debug for Unended<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
 }
 
 /// What the thread counts: it alone writes, others read.
@@ -70,6 +87,12 @@ impl Stats {
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Nobody writes any more, for this reason.
+    pub(crate) fn fail(&self, sentence: &str) {
+        self.errors.add(1);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence.to_owned());
+    }
 }
 
 impl<D: Disk> Writer<D> {
@@ -84,6 +107,7 @@ impl<D: Disk> Writer<D> {
             store,
             intake,
             hub,
+            bytes_before: stats.bytes.value(),
             stats,
             news: VecDeque::new(),
             answers: Vec::new(),
@@ -139,17 +163,28 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Brings what is left to the disk, so that the next start goes on with the next number.
-    /// Returns what that will find, if nothing failed.
-    pub(crate) fn end(self) -> Option<Recovered<D>> {
-        let closed = match self.news.is_empty() {
-            true => self.store.close().map_err(|error| error.to_string()),
+    /// Returns what that will find.
+    ///
+    /// # Errors
+    /// [`Unended`]
+    pub(crate) fn end(mut self) -> Ended<D> {
+        // Whoever writes a snapshot gives it up.
+        (self.rewriting, self.pass) = (None, None);
+        if !self.news.is_empty() {
             // Their numbers were given out, and must be left out.
-            false => Err("not everything could be written".to_owned()),
-        };
-        let told = |error: &String| {
-            tracing::error!("the store was not closed: {error}; the next start leaves out numbers");
-        };
-        closed.inspect_err(told).ok()
+            let reason = "not everything could be written".to_owned();
+            return Err(Box::new(Unended { writer: self, reason }));
+        }
+        self.store.close().map_err(|unclosed| {
+            let Unclosed { store, error } = *unclosed;
+            Box::new(Unended { writer: Writer { store, ..self }, reason: error.to_string() })
+        })
+    }
+
+    /// Goes on though it was to end: the intake is told how the disk is.
+    pub(crate) fn go_on(mut self) -> Writer<D> {
+        self.show(monotonic_us() / 1000);
+        self
     }
 
     /// How long there is nothing to do if nothing comes.
@@ -247,7 +282,7 @@ impl<D: Disk> Writer<D> {
             }
             _ => {}
         }
-        self.stats.bytes.set(self.store.bytes_written());
+        self.stats.bytes.set(self.bytes_before + self.store.bytes_written());
         *failure = sentence;
         drop(failure);
         self.retry_at_ms = match is_over {
@@ -278,8 +313,7 @@ impl<D: Disk> Writer<D> {
         const SENTENCE: &str = "the thread that writes to the store panicked, which is a bug; \
                                 start the server again";
         tracing::error!("{SENTENCE}: until then nothing is published");
-        self.stats.errors.add(1);
-        *self.stats.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(SENTENCE.into());
+        self.stats.fail(SENTENCE);
         self.intake.abandon();
         let mut telling = Telling::default();
         for answer in self.answers.drain(..).chain(self.taken.answers.drain(..)) {
@@ -330,7 +364,7 @@ where
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(mut self) -> io::Result<JoinHandle<Option<Recovered<D>>>> {
+    pub(crate) fn start(mut self) -> io::Result<JoinHandle<Ended<D>>> {
         thread::Builder::new().name("store".to_owned()).spawn(move || {
             let mut snapshots = None;
             let life = panic::catch_unwind(AssertUnwindSafe(|| {

@@ -177,6 +177,32 @@ fn an_entry_may_be_longer_than_a_segment() {
 }
 
 #[test]
+fn a_store_that_cannot_be_closed_is_gone_on_with() {
+    let none = DiskFaults::default();
+    for (faults, is_written) in [
+        (DiskFaults { write_percent: 100, ..none }, false),
+        (DiskFaults { sync_percent: 100, ..none }, true),
+    ] {
+        let disk = SimDisk::new(1);
+        let mut store = begin(&disk);
+        sync_each(&mut store, 1..=3);
+        disk.set_faults(faults);
+        let mut store = store.close().err().unwrap().store;
+        // The end may stand there: what is given out now could be given out again.
+        assert_eq!((store.is_broken(), store.reserved()), (true, 3));
+        assert_eq!(push(&mut store, 4), Err(PushError::NotReserved));
+        let copy = disk.clone();
+        disk.set_faults(none);
+        assert_eq!(recovered(&copy).0.was_closed, is_written);
+        store.retry().unwrap();
+        sync_each(&mut store, 4..=6);
+        disk.kill();
+        let (found, entries) = recovered(&disk);
+        assert_eq!((found.was_closed, numbers(&entries)), (false, vec![1, 2, 3, 4, 5, 6]));
+    }
+}
+
+#[test]
 fn numbers_go_on_behind_a_stop_and_jump_behind_a_crash() {
     let disk = SimDisk::new(1);
     let mut store = begin(&disk);

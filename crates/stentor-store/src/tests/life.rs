@@ -276,13 +276,28 @@ impl Life<'_> {
 
     fn close(self, end: End) -> Result<End, String> {
         self.oracle.written = self.oracle.synced;
-        if self.store.close().is_ok() {
-            self.oracle.written = self.oracle.changes.len();
-            self.oracle.synced = self.oracle.changes.len();
-            self.oracle.highest = self.last;
-            self.oracle.is_closed = true;
+        let unclosed = match self.store.close() {
+            Ok(_) => {
+                self.oracle.written = self.oracle.changes.len();
+                self.oracle.synced = self.oracle.changes.len();
+                self.oracle.highest = self.last;
+                self.oracle.is_closed = true;
+                return Ok(if self.disk.is_down() { End::PowerCut } else { end });
+            }
+            Err(unclosed) => unclosed,
+        };
+        let mut life = Life { store: unclosed.store, ..self };
+        ensure!(life.store.is_broken(), "it takes more though it may have ended");
+        for _ in 0..life.rng.below(30) {
+            life.step()?;
+            if life.disk.is_down() {
+                return Ok(End::PowerCut);
+            }
         }
-        Ok(if self.disk.is_down() { End::PowerCut } else { end })
+        if life.store.refusal().is_some() {
+            life.oracle.written = life.oracle.synced;
+        }
+        Ok(if life.disk.is_down() { End::PowerCut } else { end })
     }
 }
 

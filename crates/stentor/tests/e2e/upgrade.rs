@@ -1,12 +1,18 @@
 //! A server that is handed over to another process, with everything that is open.
 
+use crate::access;
 use crate::privileges::is_root;
 use crate::support::{
-    Client, EventStream, Heard, Reader, Server, TempDir, Way, WebSocket, eventually, masked,
+    Client, EventStream, Heard, Reader, Said, Server, TempDir, Way, WebSocket, eventually, figure,
+    masked, run, tool,
 };
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -155,6 +161,11 @@ fn a_store_goes_over_with_what_waits_for_it() {
     let mut server = publish_through_upgrades(&toml);
     let last = server.public.get("/n").expect(200).tag();
     server.publish("/m", "kept");
+    // What was counted goes on.
+    let status = server.control.get("/-/status").expect(200).json();
+    assert_eq!(figure(&status, "store/entries"), 3_001);
+    assert!(figure(&status, "store/bytes_written") > 3_000 * 30, "{status:#}");
+    assert!(figure(&status, "store/syncs") > 30, "{status:#}");
     server.child.signal("KILL");
     server.child.wait();
     let again = Server::configured(&toml);
@@ -227,7 +238,12 @@ fn a_program_that_does_not_take_over_changes_nothing() {
 #[test]
 fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
     let data = TempDir::new();
-    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    let socket = data.path().join("monitor");
+    let toml = format!(
+        "[store]\npath = '{}'\n[monitor]\nlisten = ['unix:{}']\n",
+        data.path().join("data").display(),
+        socket.display()
+    );
     let mut server = Server::of_copy(&toml);
     server.publish("/a", "0");
     let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
@@ -236,6 +252,8 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
         replace_program(&server, "#!/bin/sh\nulimit -f 0\nexec \"${0%stentor}good\" \"$@\"\n");
     for _ in 0..2 {
         fails_for("", &mut server, &mut reader);
+        // Its file is still there.
+        Client::connect_unix(&socket).get("/-/readyz").expect(200);
     }
     fs::rename(server.dir.path().join("good"), &program).unwrap();
     server.child.upgrade();
@@ -245,6 +263,43 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
     let again = Server::configured(&toml);
     let value = again.public.get("/a").expect(200);
     assert_eq!((value.text(), value.tag()), ("last", format!("\"{id}\"")));
+}
+
+#[test]
+fn a_store_whose_disk_fails_while_all_stand_still_is_gone_on_with() {
+    let Some(prlimit) = tool("prlimit") else { return };
+    let data = TempDir::new();
+    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    // What is beyond the limit is an error then, and no signal.
+    let mut server = Server::with("trap '' XFSZ;", &toml, &["--workers", "2"]);
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let limit_files = |bytes: &str| {
+        let (process, limit) = (format!("--pid={}", server.child.id()), format!("--fsize={bytes}"));
+        assert!(Command::new(&prlimit).args([process, limit]).status().unwrap().success());
+    };
+    // Most often it is quiet by then, and the first that is written is that it is closed.
+    thread::sleep(Duration::from_millis(500));
+    limit_files("0:unlimited");
+    let said = upgrade(&server, &[]);
+    assert!(said.code == Some(1) && said.err.contains("File too large"), "{said:?}");
+    let refused = server.control.put("/a", "text/plain", b"1");
+    assert!([503, 507].contains(&refused.status), "{refused:?}");
+    server.control.get("/-/readyz").refused(503);
+    assert_eq!(server.public.get("/a").text(), "0");
+    limit_files("unlimited:unlimited");
+    let id = eventually("it is published again", || {
+        let answer = server.control.put("/a", "text/plain", b"1");
+        (answer.status == 200).then(|| answer.json()["id"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(reader.hear().data(), "1");
+    server.child.upgrade();
+    server.child.signal("KILL");
+    server.child.wait();
+    let again = Server::configured(&toml);
+    let value = again.public.get("/a").expect(200);
+    assert_eq!((value.text(), value.tag()), ("1", format!("\"{id}\"")));
 }
 
 #[test]
@@ -280,6 +335,106 @@ fn addresses_come_and_go() {
     assert_eq!(server.public.get("/a").text(), "0");
 }
 
+/// Of a process on this host, whatever it is in its own container.
+fn children(process: u32) -> Vec<u32> {
+    let all = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    all.unwrap_or_default().split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+fn send(signal: &str, process: u32) {
+    let line = format!("kill -{signal} {process}");
+    assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{line}");
+}
+
+/// A server that is process 1 where it is, and that process's number here.
+fn first_process() -> Option<(Server, u32)> {
+    let unshare = tool("unshare")?;
+    let alone = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let may = Command::new(unshare).args(alone).arg("true").output().unwrap();
+    if !may.status.success() {
+        let why = String::from_utf8_lossy(&may.stderr);
+        eprintln!("skipped: processes cannot be numbered anew, which takes root: {why}");
+        return None;
+    }
+    let prelude = format!("exec unshare {} \"$0\" \"$@\";", alone.join(" "));
+    let server = Server::with(&prelude, "", &["--workers", "2"]);
+    let first = children(server.child.id())[0];
+    Some((server, first))
+}
+
+#[test]
+fn process_1_of_a_container_waits_for_the_end_of_those_that_take_over() {
+    let Some((mut server, first)) = first_process() else { return };
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let mut before = 1;
+    for round in 1..=3 {
+        let said = upgrade(&server, &[]);
+        assert!(said.out.starts_with(&format!("upgraded: process {before} -> ")), "{said:?}");
+        let status = server.control.get("/-/status").expect(200).json();
+        before = figure(&status, "process");
+        server.publish("/a", &round.to_string());
+        assert_eq!(reader.hear().data(), round.to_string());
+        // There is no chain of them.
+        eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+        assert!(children(children(first)[0]).is_empty());
+    }
+    let line = fs::read_to_string(format!("/proc/{first}/cmdline")).unwrap();
+    assert!(line.contains("\0parent\0"), "{line:?}");
+    let status = fs::read_to_string(format!("/proc/{first}/status")).unwrap();
+    assert!(status.contains("Threads:\t1\n"), "{status}");
+    let toml = server.dir.path().join("stentor.toml");
+    fs::write(&toml, "wrokers = 3\n").unwrap();
+    send("HUP", first);
+    server.child.logged("not reloaded");
+    fs::write(&toml, "").unwrap();
+    send("USR2", first);
+    eventually("a fourth has taken over", || {
+        let status = server.control.get("/-/status").expect(200).json();
+        (figure(&status, "upgrades/done") == 4).then_some(())
+    });
+    send("TERM", first);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    assert!(server.child.err().contains("stopped"), "{}", server.child.err());
+}
+
+#[test]
+fn process_1_of_a_container_ends_as_the_server_does() {
+    let Some((mut server, first)) = first_process() else { return };
+    for _ in 0..2 {
+        assert_eq!(upgrade(&server, &[]).code, Some(0));
+    }
+    eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+    send("KILL", children(first)[0]);
+    assert_eq!(server.child.wait(), Some(128 + 9), "{}", server.child.err());
+}
+
+/// Whoever comes to an address that vanishes is answered, or refused; nobody is let in and dropped.
+#[test]
+fn nobody_is_dropped_at_an_address_that_vanishes() {
+    let mut server = Server::start();
+    let toml = server.dir.path().join("stentor.toml");
+    fs::write(&toml, "[monitor]\nlisten = ['127.0.0.1:0']\n").unwrap();
+    server.child.upgrade();
+    let monitor: SocketAddr = server.child.logged("monitor listener at ").parse().unwrap();
+    fs::write(&toml, "").unwrap();
+    let (answered, asked) = (AtomicU32::new(0), b"GET /-/healthz HTTP/1.0\r\nHost: a\r\n\r\n");
+    let visit = || {
+        let Ok(mut stream) = TcpStream::connect(monitor) else { return false };
+        let mut answer = Vec::new();
+        let read = stream.write_all(asked).and_then(|()| stream.read_to_end(&mut answer));
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{read:?} {answer:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(|| while visit() {})));
+        eventually("some are answered", || (answered.load(Ordering::Relaxed) > 100).then_some(()));
+        server.child.upgrade();
+    });
+}
+
 #[test]
 fn no_privilege_is_needed() {
     if !is_root("an upgrade without privileges") {
@@ -302,4 +457,116 @@ fn no_privilege_is_needed() {
     );
     server.publish("/a", "1");
     assert_eq!(reader.hear().data(), "1");
+}
+
+/// Runs `stentor upgrade` for a server.
+fn upgrade(server: &Server, args: &[&str]) -> Said {
+    let address = format!("http://{}", server.control.0);
+    run(&[&["upgrade", "--server", &address], args].concat())
+}
+
+#[test]
+fn an_upgrade_by_command_says_what_came_of_it() {
+    let mut server = Server::of_copy("");
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    let status = |server: &Server| {
+        let status = server.control.get("/-/status").expect(200).json();
+        assert_eq!(figure(&status, "process"), u64::from(server.child.id()));
+        status
+    };
+    assert_eq!(status(&server)["upgrades"]["last"], serde_json::Value::Null);
+    for round in 1..=2 {
+        let before = server.child.id();
+        let said = upgrade(&server, &[]);
+        server.child.taken_over(before);
+        let after = server.child.id();
+        let sentence = format!("upgraded: process {before} -> {after}, ");
+        assert!(said.out.starts_with(&sentence) && said.out.ends_with(" ms\n"), "{said:?}");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let now = status(&server);
+        assert_eq!(figure(&now, "upgrades/done"), round);
+        assert_eq!(figure(&now, "upgrades/last/from_process"), u64::from(before));
+        assert!(figure(&now, "upgrades/last/connections") >= 1, "{now:#}");
+        server.publish("/a", &round.to_string());
+        assert_eq!(reader.hear().data(), round.to_string());
+    }
+    let program = replace_program(&server, "#!/bin/sh\nexit 3\n");
+    let said = upgrade(&server, &[]);
+    let reason = "it ended with exit status: 3";
+    let sentence = format!("not upgraded, process {} goes on: {reason}\n", server.child.id());
+    assert!(said.err.ends_with(&sentence) && said.code == Some(1), "{said:?}");
+    assert_eq!(status(&server)["upgrades"]["last_failure"]["reason"], reason);
+    fs::rename(server.dir.path().join("good"), &program).unwrap();
+    // What failed before is known of by the next process too.
+    server.child.upgrade();
+    let metrics = server.control.get("/-/metrics").expect(200);
+    for line in [
+        "stentor_upgrades_total{outcome=\"done\"} 3",
+        "stentor_upgrades_total{outcome=\"failed\"} 1",
+    ] {
+        assert!(metrics.text().lines().any(|other| other == line), "{}", metrics.text());
+    }
+    let fields = "Accept: text/plain\r\n";
+    let text = server.control.ask("GET", "/-/status", fields, b"").expect(200);
+    assert!(text.text().contains("Upgrades: 3 done, 1 failed; process "), "{}", text.text());
+    let nobody = run(&["upgrade", "--server", "127.0.0.1:1"]);
+    assert!(nobody.err.contains("no answer") && nobody.code == Some(1), "{nobody:?}");
+}
+
+#[test]
+fn one_upgrade_at_a_time() {
+    let mut server = Server::of_copy("");
+    let program = replace_program(&server, "#!/bin/sh\nexec sleep 60\n");
+    server.control.ask("POST", "/-/upgrade", "", b"").expect(202);
+    server.control.ask("POST", "/-/upgrade", "", b"").refused(409);
+    let said = upgrade(&server, &[]);
+    assert!(said.err.contains("409") && said.code == Some(1), "{said:?}");
+    drop(program);
+    server.child.logged("is started and takes over");
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn only_who_operates_the_server_upgrades_it() {
+    let toml =
+        format!("{}\n[monitor]\nlisten = '127.0.0.1:0'\n", access::config(access::NEVER, ""));
+    let mut server = Server::configured(&toml);
+    let id = server.child.id();
+    let monitor = server.child.logged("monitor listener at ");
+    let mut monitor = Client::connect(monitor.parse().unwrap());
+    monitor.ask("POST", "/-/upgrade", "", b"").refused(405);
+    monitor.get("/-/upgrade").refused(404);
+    server.public.get("/-/upgrade").refused(404);
+    server.public.ask("POST", "/-/upgrade", "", b"").refused(405);
+    let writer = access::bearer("stentor_writer");
+    server.public.ask("POST", "/-/upgrade", &writer, b"").refused(405);
+    let answer = server.control.get("/-/upgrade").refused(405);
+    assert_eq!(answer.field("allow"), Some("OPTIONS, POST"));
+    server.control.ask("PUT", "/-/upgrade", "", b"x").refused(405);
+    for page in ["Origin: https://shop.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        server.control.ask("POST", "/-/upgrade", page, b"").refused(403);
+    }
+    assert!(!server.child.err().contains("upgrading"), "{}", server.child.err());
+    assert_eq!(server.child.id(), id);
+}
+
+#[test]
+fn where_operators_need_a_token_an_upgrade_takes_one_that_publishes_everything() {
+    let all = "[[token]]\nname = 'operator'\npublish = '/**'\nsha256 = \
+               '97f168ad40749c9a9d4d59760ad4bc82ad058b597d6fe745acbc9392f8681415'\n";
+    let toml = format!("{}{all}", access::config(access::NEVER, "control_token = true"));
+    let dir = TempDir::new();
+    let socket = format!("unix:{}", dir.path().join("control").display());
+    let mut server = Server::with("", &toml, &["--workers", "2", "--control", &socket]);
+    let said = upgrade(&server, &[]);
+    assert!(said.err.contains("401") && said.code == Some(1), "{said:?}");
+    let said = upgrade(&server, &["--token", "stentor_writer"]);
+    assert!(said.err.contains("The token does not allow to upgrade"), "{said:?}");
+    let before = server.child.id();
+    let said = run(&["upgrade", "--server", &socket, "--token", "stentor_operator"]);
+    assert!(said.out.starts_with("upgraded: process "), "{said:?}");
+    server.child.taken_over(before);
 }

@@ -194,7 +194,7 @@ impl Stage {
             End::Stop if !is_down => {
                 state.intake.end();
                 assert!(writer.step(Duration::ZERO, self.now_ms), "it does not end");
-                writer.end();
+                let _ = writer.end();
                 if self.disk_is_bad {
                     end = End::PowerCut;
                 }

@@ -73,12 +73,52 @@ fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
     writer.step(Duration::ZERO, 1);
     world.shared.store.as_ref().unwrap().intake.end();
     assert!(writer.step(Duration::ZERO, 2));
-    writer.end();
+    assert!(writer.end().is_err());
     let given = world.shared.hub.seq();
     disk.set_capacity(u64::MAX);
     disk.set_faults(DiskFaults::default());
     let found = begin(&disk, rules(None)).unwrap().found;
     assert!(found.last >= given && found.lost.iter().any(|range| range.contains(&given)));
+}
+
+/// It was to be closed for another process, which cannot take it over then.
+#[test]
+fn a_store_that_cannot_be_closed_is_gone_on_with() {
+    let none = DiskFaults::default();
+    for faults in [
+        DiskFaults { write_percent: 100, names_percent: 100, ..none },
+        DiskFaults { sync_percent: 100, names_percent: 100, ..none },
+    ] {
+        let disk = SimDisk::new(1);
+        let (world, mut writer) = life(&disk);
+        let state = world.shared.store.as_ref().unwrap();
+        assert!(put(&world, "/synced/a").0.is_none());
+        writer.step(Duration::ZERO, 1);
+        disk.set_faults(faults);
+        state.intake.end();
+        assert!(writer.step(Duration::ZERO, 2));
+        let unended = writer.end().err().expect("the disk is broken");
+        state.intake.begin_again();
+        let mut writer = unended.writer.go_on();
+        // Those who read are told as of any disk that has failed.
+        for topic in ["/synced/a", "/none/a"] {
+            assert_eq!(error(put(&world, topic).0), Some(CommitError::DiskFailed), "{topic}");
+        }
+        let complaint = state.complaint().unwrap();
+        assert!(complaint.starts_with("Nothing can be stored"), "{complaint}");
+        assert!(!writer.step(Duration::ZERO, 1 << 60), "it has ended");
+        assert!(state.complaint().is_some());
+        disk.set_faults(none);
+        writer.step(Duration::ZERO, 1 << 61);
+        assert_eq!(state.complaint(), None);
+        let (now, later) = put(&world, "/synced/a");
+        assert!(now.is_none());
+        writer.step(Duration::ZERO, 1 << 61);
+        assert!(later.try_recv().unwrap().is_ok());
+        disk.kill();
+        let found = begin(&disk, rules(None)).unwrap();
+        assert_eq!(found.hub.value("/synced/a").map(|value| value.seq()), Some(2));
+    }
 }
 
 #[test]
@@ -173,7 +213,7 @@ fn nobody_waits_for_ever() {
     });
     assert_eq!(shared.hub.seq(), 2_000);
     shared.store.as_ref().unwrap().intake.end();
-    thread.join().unwrap();
+    thread.join().unwrap().unwrap();
     let begun = begin(&disk, rules(None)).unwrap();
     assert_eq!((begun.found.last, begun.found.lost), (2_000, vec![]));
 }

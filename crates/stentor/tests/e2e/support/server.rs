@@ -42,6 +42,7 @@ pub(crate) struct Child {
 }
 
 /// What a command that ended has said.
+#[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -75,9 +76,21 @@ impl Child {
     #[track_caller]
     pub(crate) fn upgrade(&mut self) {
         let before = self.id();
-        let has_been = format!("this one ends, process {before}");
         let failures = self.err().matches("not upgraded").count();
         self.signal("USR2");
+        self.await_successor(before, failures);
+    }
+
+    /// Waits until another process has taken over from that one, and goes on with that.
+    #[track_caller]
+    pub(crate) fn taken_over(&mut self, before: u32) {
+        let failures = self.err().matches("not upgraded").count();
+        self.await_successor(before, failures);
+    }
+
+    #[track_caller]
+    fn await_successor(&mut self, before: u32, failures: usize) {
+        let has_been = format!("this one ends, process {before}");
         let line = eventually("the upgrade", || {
             let log = self.err();
             assert_eq!(log.matches("not upgraded").count(), failures, "{log}");

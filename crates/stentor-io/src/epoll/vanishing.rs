@@ -1,0 +1,150 @@
+//! Listeners that were taken over from another process and are not wanted any more: nobody new
+//! comes to them, and whoever has come already is accepted.
+//!
+//! They stand behind all others in the list. Closing one resets who is in its queue, or in the
+//! middle of a handshake; so it stays for longer than the kernel takes to repeat its part of one.
+
+use super::{ACCEPT_RETRY_MS, Accepted, Accepting, Epoll};
+use crate::socket::{SocketName, socket_name};
+use crate::{Handler, Role};
+use rustix::event::epoll;
+
+/// Which listeners vanish, and when they are closed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vanishing {
+    /// The place of the first of them.
+    from: usize,
+    /// On the clock of [`Backend::now_ms`](crate::Backend::now_ms).
+    pub(super) at_ms: u64,
+}
+
+impl Epoll {
+    /// Has the listeners vanish for whose addresses `wants` says no. To be called once nobody else
+    /// has them any more.
+    pub fn keep_listeners(&mut self, wants: impl Fn(&SocketName, Role) -> bool) {
+        self.read_clocks();
+        let all = std::mem::take(&mut self.listeners).into_iter();
+        let (kept, mut gone): (Vec<_>, Vec<_>) = all.partition(|(listener, role)| {
+            // What cannot be asked is kept.
+            socket_name(listener).map_or(true, |name| wants(&name, *role))
+        });
+        gone.retain_mut(|(listener, _)| listener.vanish());
+        self.listeners = kept;
+        if !gone.is_empty() {
+            let (from, at_ms) = (self.listeners.len(), self.now_ms + VANISH_MS);
+            self.vanishing = Some(Vanishing { from, at_ms });
+            self.listeners.append(&mut gone);
+        }
+    }
+
+    /// Closes them when it is time to, and their queues are empty.
+    pub(super) fn tend_vanishing<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let Some(Vanishing { from, at_ms }) = self.vanishing else { return };
+        // Those who stop, or stand still, see to all listeners alike.
+        if at_ms > self.now_ms || matches!(self.accepting, Accepting::Closing(_)) {
+            return;
+        }
+        let until_us = self.share_ends_us();
+        while self.listeners.len() > from {
+            let again_ms = match self.accept(handler, self.listeners.len() - 1, until_us) {
+                Accepted::All => {
+                    if let Some((listener, _)) = self.listeners.pop() {
+                        let _ = epoll::delete(&self.epoll, &listener);
+                    }
+                    continue;
+                }
+                Accepted::Some => self.now_ms,
+                Accepted::NoRoom(_) => self.now_ms + ACCEPT_RETRY_MS,
+            };
+            self.vanishing = Some(Vanishing { from, at_ms: again_ms });
+            return;
+        }
+        self.vanishing = None;
+    }
+}
+
+/// The kernel repeats its part of a handshake after a second.
+const VANISH_MS: u64 = 1_500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{listen_unix, reserve};
+    use crate::{Backend, Flow, Peer, Refused, Waker};
+    use std::io::{ErrorKind, IoSlice, Read, Write};
+    use std::net::{IpAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Answers whatever comes with itself, and counts who comes.
+    struct Echo(usize);
+
+    impl Handler<Epoll> for Echo {
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Peer,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
+            true
+        }
+
+        fn received(&mut self, io: &mut Epoll, peer: Peer, bytes: &mut [u8]) -> Flow {
+            let _ = io.send(peer, &[IoSlice::new(bytes)]).unwrap();
+            Flow::More
+        }
+
+        fn ended(&mut self, io: &mut Epoll, peer: Peer) {
+            io.close(peer);
+        }
+    }
+
+    fn answers(stream: &mut (impl Read + Write)) {
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"x");
+    }
+
+    #[test]
+    fn whoever_waits_at_an_address_that_vanishes_is_served_and_nobody_else() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (stays, goes) = (reserve(any).unwrap(), reserve(any).unwrap());
+        let (at, gone) = (stays.address(), goes.address());
+        let file = std::env::temp_dir().join(format!("stentor-vanish-{}", std::process::id()));
+        let listeners = vec![
+            (goes.listen().unwrap(), 0),
+            (stays.listen().unwrap(), 0),
+            (listen_unix(&file).unwrap(), 1),
+        ];
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        let ask = |address| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(b"x").unwrap();
+            stream
+        };
+        let mut waiting: Vec<_> = (0..40).map(|_| ask(gone)).collect();
+        let mut by_file = UnixStream::connect(&file).unwrap();
+        by_file.write_all(b"x").unwrap();
+        io.keep_listeners(|name, _| *name == SocketName::Tcp(at));
+        assert!(!file.exists(), "somebody could still come");
+        let refused = TcpStream::connect(gone).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let mut late = ask(at);
+        let mut echo = Echo(0);
+        while echo.0 < 42 || io.vanishing.is_some() {
+            io.turn(&mut echo, Some(io.now_ms() + 10_000)).unwrap();
+        }
+        assert_eq!(io.listeners.len(), 1);
+        waiting.iter_mut().for_each(answers);
+        answers(&mut late);
+        answers(&mut by_file);
+    }
+}
