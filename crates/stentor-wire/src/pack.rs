@@ -8,7 +8,11 @@
 //! bytes. Whoever reads believes nothing: no length before its bytes are there, no number that
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
+//!
+//! What is no bytes, an open file, goes over beside them: the bytes have its place among all such
+//! things. Whoever moves the bytes moves the things.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -45,6 +49,9 @@ pub trait Packed: Sized {
 /// What was unpacked, or one sentence.
 pub type Unpacked<T> = Result<T, &'static str>;
 
+/// What goes over beside the bytes.
+pub type Thing = Arc<dyn Any + Send + Sync>;
+
 /// Where state is packed to.
 #[derive(Debug)]
 pub struct Packer {
@@ -54,13 +61,23 @@ pub struct Packer {
     shared: Vec<u8>,
     /// By address and length, its place among all that is shared.
     places: HashMap<(usize, usize), u32>,
+    things: Vec<Thing>,
+    /// By address, its place among them.
+    thing_places: HashMap<usize, u32>,
 }
 
 impl Packer {
     /// Without anything yet, at this moment.
     #[must_use]
     pub fn new(now_ms: u64) -> Packer {
-        Packer { bytes: Vec::new(), now_ms, shared: Vec::new(), places: HashMap::new() }
+        Packer {
+            bytes: Vec::new(),
+            now_ms,
+            shared: Vec::new(),
+            places: HashMap::new(),
+            things: Vec::new(),
+            thing_places: HashMap::new(),
+        }
     }
 
     /// Appends bytes as they are.
@@ -76,6 +93,18 @@ impl Packer {
         if place == next {
             self.shared.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             self.shared.extend_from_slice(bytes);
+        }
+        place.pack(self);
+    }
+
+    /// Appends the place of something that goes over beside the bytes, once for all who have it.
+    pub fn attach(&mut self, thing: Thing) {
+        let next = self.things.len() as u32;
+        let address = Arc::as_ptr(&thing).cast::<()>() as usize;
+        let place = *self.thing_places.entry(address).or_insert(next);
+        if place == next {
+            // Kept, so that nothing else can have its address.
+            self.things.push(thing);
         }
         place.pack(self);
     }
@@ -106,6 +135,12 @@ impl Packer {
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+
+    /// The same, and what goes over beside it.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u8>, Vec<Thing>) {
+        (self.bytes, self.things)
+    }
 }
 
 /// Where state is unpacked from.
@@ -114,13 +149,20 @@ pub struct Unpacker<'a> {
     rest: &'a [u8],
     now_ms: u64,
     shared: Arc<[Arc<[u8]>]>,
+    things: Arc<[Thing]>,
 }
 
 impl<'a> Unpacker<'a> {
     /// At the beginning of `bytes`, at this moment.
     #[must_use]
     pub fn new(bytes: &'a [u8], now_ms: u64) -> Unpacker<'a> {
-        Unpacker { rest: bytes, now_ms, shared: Arc::default() }
+        Unpacker::with_things(bytes, now_ms, Vec::new())
+    }
+
+    /// The same, with what has come beside the bytes.
+    #[must_use]
+    pub fn with_things(bytes: &'a [u8], now_ms: u64, things: Vec<Thing>) -> Unpacker<'a> {
+        Unpacker { rest: bytes, now_ms, shared: Arc::default(), things: things.into() }
     }
 
     /// Takes the section of all that is shared, which is for what `user` has.
@@ -145,6 +187,16 @@ impl<'a> Unpacker<'a> {
     pub fn shared(&mut self) -> Unpacked<Arc<[u8]>> {
         let place = u32::unpack(self)? as usize;
         self.shared.get(place).cloned().ok_or(UNKNOWN)
+    }
+
+    /// Takes what [`Packer::attach`] told the place of.
+    ///
+    /// # Errors
+    /// If there is no such thing, or it is something else.
+    pub fn attached<T: Any + Send + Sync>(&mut self) -> Unpacked<Arc<T>> {
+        let place = u32::unpack(self)? as usize;
+        let thing = self.things.get(place).cloned().ok_or(UNKNOWN)?;
+        thing.downcast().map_err(|_| UNKNOWN)
     }
 
     /// Takes so many bytes.
@@ -172,8 +224,8 @@ impl<'a> Unpacker<'a> {
             return Err("Another part of what was packed should have come here.");
         }
         let length = length(self)?;
-        let shared = Arc::clone(&self.shared);
-        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, shared })
+        let (shared, things) = (Arc::clone(&self.shared), Arc::clone(&self.things));
+        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, shared, things })
     }
 
     /// Whether everything was taken.

@@ -10,12 +10,15 @@
 //! Sockets are sent while this process serves on. Whatever opens or closes meanwhile at a number
 //! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
 //! other process has too is not closed by `close` alone: its end is said to the peer before.
+//!
+//! Files that are being sent go over at the end, whatever their numbers: nobody knows them by these.
+//! They come when every number that a connection has is taken, so none of them gets one.
 
 use super::{Accepting, Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::Owned;
 use crate::socket::{Listener, SocketName, socket_name};
-use crate::{Peer, Role};
+use crate::{File, Peer, Role};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +27,7 @@ use rustix::net::{self, SendFlags};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 /// How far handing over has come.
 #[derive(Debug)]
@@ -145,12 +149,12 @@ impl Epoll {
         }
     }
 
-    /// Sends the rest: what has changed, the listeners, the epoll set, and what the owner of this
-    /// backend has packed.
+    /// Sends the rest: what has changed, the listeners, the epoll set, files that are being sent, and
+    /// what the owner of this backend has packed.
     ///
     /// # Errors
     /// The other process is gone.
-    pub fn hand_over_rest(&mut self, packed: &[u8]) -> io::Result<()> {
+    pub fn hand_over_rest(&mut self, packed: &[u8], files: &[Arc<File>]) -> io::Result<()> {
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(()) };
         while !send_next(state, &self.owned, end, SendFlags::empty())? {}
@@ -169,6 +173,11 @@ impl Epoll {
             channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
         }
         channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?;
+        for files in files.chunks(Channel::FILES_MAX) {
+            let bytes: Vec<u8> = files.iter().flat_map(|file| file.describe()).collect();
+            let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+            channel.send_parcel(FILES, &bytes, &files, SendFlags::empty())?;
+        }
         channel.send(PACKED, packed)?;
         channel.send(END, &[])
     }
@@ -192,15 +201,15 @@ impl Epoll {
     }
 
     /// Takes over what another process hands over by this channel, and returns what its owner has
-    /// packed. This backend is new, and has the numbers kept that the other has. Its own listeners
+    /// packed, with the files that are being sent. This backend is new, and has the numbers kept that the other has. Its own listeners
     /// stay; those that are handed over come behind them.
     ///
     /// # Errors
     /// The other process is gone or speaks in riddles; this one may not have so many files, or has
     /// one where a connection was.
-    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<Vec<u8>> {
+    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<(Vec<u8>, Vec<File>)> {
         let mut places = Places { first: self.kept_below, held: Vec::new() };
-        let mut packed = Vec::new();
+        let (mut packed, mut files) = (Vec::new(), Vec::new());
         loop {
             let parcel = channel.receive()?;
             match parcel.kind {
@@ -212,6 +221,7 @@ impl Epoll {
                 CHANGED => places.empty(parcel.bytes)?,
                 LISTENER => self.listeners.push(listener(parcel)?),
                 SET => self.epoll = only(parcel.files)?,
+                FILES => take_files(parcel, &mut files)?,
                 PACKED => packed.extend_from_slice(parcel.bytes),
                 END => break,
                 _ => return Err(unexpected()),
@@ -226,7 +236,7 @@ impl Epoll {
         epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
         // The set of its own had one of them.
         self.keep_numbers(self.kept_below)?;
-        Ok(packed)
+        Ok((packed, files))
     }
 }
 
@@ -315,6 +325,16 @@ fn listener(parcel: Parcel<'_>) -> io::Result<(Listener, Role)> {
     Ok((listener.ok_or_else(unexpected)?, role))
 }
 
+fn take_files(parcel: Parcel<'_>, all: &mut Vec<File>) -> io::Result<()> {
+    let (described, rest) = parcel.bytes.as_chunks();
+    if described.len() != parcel.files.len() || !rest.is_empty() {
+        return Err(unexpected());
+    }
+    let files = parcel.files.into_iter().zip(described);
+    all.extend(files.map(|(fd, described)| File::described(fd, described)));
+    Ok(())
+}
+
 fn only(files: Vec<OwnedFd>) -> io::Result<OwnedFd> {
     files.into_iter().next().ok_or_else(unexpected)
 }
@@ -345,6 +365,7 @@ const LISTENER: u8 = 4;
 const SET: u8 = 5;
 const PACKED: u8 = 6;
 const END: u8 = 7;
+const FILES: u8 = 8;
 
 /// Marks the number of a connection.
 const CONNECTION: u32 = 1 << 31;
@@ -353,10 +374,11 @@ const CONNECTION: u32 = 1 << 31;
 mod tests {
     use super::*;
     use crate::socket::reserve;
-    use crate::{Backend, ChannelListener, Flow, Handler, Refused, Waker};
+    use crate::{
+        Backend, ChannelListener, Directory, Flow, Found, Handler, Refused, Symlinks, Waker,
+    };
     use std::io::{Read, Write};
     use std::net::{IpAddr, SocketAddr, TcpStream};
-    use std::sync::Arc;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -441,7 +463,14 @@ mod tests {
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
             let mut channel = channel.accept(own, Duration::from_secs(30)).unwrap();
             io.keep_numbers(KEPT).unwrap();
-            let packed = io.take_over(&mut channel).unwrap();
+            let (packed, files) = io.take_over(&mut channel).unwrap();
+            let mut content = [0; 7];
+            assert_eq!(files.len(), 300);
+            for file in &files {
+                assert_eq!(file.status_now().unwrap(), file.status());
+                assert_eq!(file.read_at(&mut content, 4).unwrap(), 7);
+                assert_eq!(&content, b"content");
+            }
             let mut echo = Echo::default();
             // One more connection comes, and all end.
             turn_until(&mut io, &mut echo, 1, 301);
@@ -459,6 +488,16 @@ mod tests {
             assert!(matches!(stream.read(&mut [0]), Ok(0)));
         }
         assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+    }
+
+    fn the_file() -> Arc<File> {
+        let path = std::env::temp_dir().join(format!("stentor-handed-over-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("file"), "the content").unwrap();
+        let found = Directory::open(&path).unwrap().find("file", Symlinks::Refused).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+        let Found::File(file) = found else { panic!("it is a file") };
+        Arc::new(file)
     }
 
     /// Connects 320 times to a thread that hands over, has 30 of them end meanwhile and 10 more
@@ -486,7 +525,9 @@ mod tests {
             turn_until(&mut io, &mut echo, 330, 30);
             may_proceed.recv().unwrap();
             io.freeze();
-            io.hand_over_rest(b"state").unwrap();
+            // More than go in one message, and of a file that is gone.
+            let file = the_file();
+            io.hand_over_rest(b"state", &vec![file; 300]).unwrap();
             io.leave_all();
         });
         has_come.recv().unwrap();

@@ -10,7 +10,6 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::Awaits;
-use crate::output::Backlog;
 use crate::stream::feeds::Feeds;
 use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
@@ -71,12 +70,6 @@ impl Connection {
         if has_seen && !is_catching_up {
             self.reader.cursor = self.reader.cursor.max(seq);
         }
-    }
-
-    /// Whether it is being sent a file from the disk.
-    pub(crate) fn sends_stored(&self) -> bool {
-        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        backlog.is_some_and(Backlog::has_stored)
     }
 
     /// Whether it is not known yet what came of a change that it asked for.

@@ -30,7 +30,7 @@ use std::time::Duration;
 use stentor_hub::{
     Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
-use stentor_io::{Channel, Role};
+use stentor_io::{Channel, Role, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
 
@@ -228,6 +228,44 @@ pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// What came is not what should have come.
 pub(super) fn unexpected(kind: u8) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("message {kind} should not come here"))
+}
+
+/// What the time goes to in which nobody is served: told at the end, for telling takes time too.
+#[derive(Debug)]
+pub(super) struct Phases {
+    who: &'static str,
+    since_us: u64,
+    ends: Vec<(&'static str, u64)>,
+}
+
+impl Phases {
+    pub(super) fn begin(who: &'static str) -> Phases {
+        Phases { who, since_us: monotonic_us(), ends: Vec::with_capacity(8) }
+    }
+
+    /// Since when nobody is served, on the clock of [`monotonic_us`].
+    pub(super) fn since_us(&self) -> u64 {
+        self.since_us
+    }
+
+    /// A phase has come to its end.
+    pub(super) fn end(&mut self, phase: &'static str) {
+        self.ends.push((phase, monotonic_us()));
+    }
+
+    /// Logs how long each of them took.
+    pub(super) fn tell(&self) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let mut before_us = self.since_us;
+        let mut told = String::new();
+        for &(phase, end_us) in &self.ends {
+            let took_us = end_us.saturating_sub(std::mem::replace(&mut before_us, end_us));
+            told.push_str(&format!(" {phase} {took_us} us;"));
+        }
+        tracing::debug!("hand-over: {}:{}", self.who, told.trim_end_matches(';'));
+    }
 }
 
 /// How long the other process, or a worker, may say nothing.

@@ -1,7 +1,7 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::Server;
-use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
+use super::handover::{Address, ENDED, Hello, PATIENCE, Phases, Tapping, expect, kind};
 use super::life::{Cue, Partner, Report};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
@@ -136,19 +136,24 @@ impl Leaving<'_> {
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
         // From here on nobody is served until the other process does, or this one goes on.
-        let since_us = monotonic_us();
+        let mut phases = Phases::begin("the process that hands over");
         self.server.cue(|_| Cue::Freeze);
         self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
+        phases.end("until all stood still");
         self.close_store()?;
+        phases.end("closing the store");
         self.server.cue(|_| Cue::Pack);
         self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
         self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
+        phases.end("packing and sending");
         expect(&mut self.channel, kind::COMPLETE)?;
-        self.channel.send(kind::GO, &since_us.to_le_bytes()).map_err(told)?;
+        phases.end("until the other one had all");
+        self.channel.send(kind::GO, &phases.since_us().to_le_bytes()).map_err(told)?;
         // From here on there is no way back.
         if let Err(reason) = expect(&mut self.channel, kind::GONE_ON) {
             tracing::error!("the process that took over has not said that it goes on: {reason}");
         }
+        phases.tell();
         Ok(())
     }
 

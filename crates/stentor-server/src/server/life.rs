@@ -1,7 +1,7 @@
 //! A worker's life on its thread: what it does before it may accept, its turns, its end.
 
 use super::StartError;
-use super::handover::PATIENCE;
+use super::handover::{PATIENCE, Phases};
 use super::listeners::Addresses;
 use crate::config::Settings;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
@@ -9,6 +9,7 @@ use crate::mailbox::Mailbox;
 use crate::stats::Stats;
 use crate::user::become_user;
 use crate::worker::Worker;
+use crate::worker::handover::PackedWorker;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -267,18 +268,26 @@ impl Leaving {
         io.freeze();
         worker.stand_still(true);
         self.tell(Ok(()), Some(Report::StandsStill));
+        let mut phases = Phases::begin("a worker");
         loop {
             match self.stage.cues.recv() {
                 Ok(Cue::Pack) => {
+                    phases = Phases::begin("a worker that hands over");
                     worker.read_mailbox(io);
                     match worker.pack(io) {
                         Ok(packed) => {
-                            self.tell(io.hand_over_rest(&packed), Some(Report::HandedOver));
+                            phases.end("packing");
+                            let sent = io.hand_over_rest(&packed.bytes, &packed.files);
+                            phases.end("sending");
+                            self.tell(sent, Some(Report::HandedOver));
                         }
                         Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
                     }
                 }
-                Ok(Cue::Leave) => return true,
+                Ok(Cue::Leave) => {
+                    phases.tell();
+                    return true;
+                }
                 _ => {
                     worker.stand_still(false);
                     self.stay(io);
@@ -333,8 +342,11 @@ pub(super) fn begins(
         io.keep_numbers(numbers_kept)?;
         io.take_over(&mut channel)
     });
+    let mut phases = Phases::begin("a worker that takes over, since it had received all");
     let packed = match received {
-        Ok(packed) => packed,
+        Ok((bytes, files)) => {
+            PackedWorker { bytes, files: files.into_iter().map(Arc::new).collect() }
+        }
         Err(error) => {
             tracing::error!("a worker cannot take over: {error}");
             stage.report(Err(format!("a worker: {error}")));
@@ -344,9 +356,15 @@ pub(super) fn begins(
     if !matches!(stage.cues.recv(), Ok(Cue::Unpack)) {
         return false;
     }
-    match worker.unpack(io, &packed) {
+    phases.end("until the hub was there");
+    let unpacked = worker.unpack(io, &packed);
+    phases.end("unpacking");
+    match unpacked {
         Ok(()) => stage.report(Ok(Report::Complete)),
         Err(reason) => stage.report(Err(reason.to_owned())),
     }
-    matches!(stage.cues.recv(), Ok(Cue::Live))
+    let goes_on = matches!(stage.cues.recv(), Ok(Cue::Live));
+    phases.end("until it was to go on");
+    phases.tell();
+    goes_on
 }

@@ -1,6 +1,6 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Hello, PATIENCE, expect, kind, next_entry, unexpected};
+use super::handover::{Hello, PATIENCE, Phases, expect, kind, next_entry, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError};
 use crate::config::Settings;
@@ -83,11 +83,12 @@ impl Predecessor {
         server.cue(|_| Cue::TakeOver { process: self.process });
         self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;
         let hub = &server.shared.hub;
-        let Filled { restored, store } = self.fill(hub).map_err(told)?;
+        let Filled { restored, store, mut phases } = self.fill(hub).map_err(told)?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
             None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
         }
+        phases.end("beginning the store and the rules");
         server.cue(|_| Cue::Unpack);
         for _ in &server.mailboxes {
             match server.reports().recv_timeout(PATIENCE) {
@@ -101,12 +102,15 @@ impl Predecessor {
                 }
             }
         }
+        phases.end("until all workers had all");
         self.channel.send(kind::COMPLETE, &[]).map_err(told)?;
         let since_us = expect(&mut self.channel, kind::GO).map_err(StartError::Handover)?;
+        phases.end("until it was to go on");
         let since_us = since_us.first_chunk().copied().map_or(0, u64::from_le_bytes);
         server.cue(|_| Cue::Live);
         let stood_still_us = stentor_io::monotonic_us().saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
+        phases.tell();
         Ok(())
     }
 
@@ -117,6 +121,7 @@ impl Predecessor {
         let (mut restored, mut store) = (None, None);
         // What is not whole yet.
         let mut rest: Vec<u8> = Vec::new();
+        let mut phases = Phases::begin("the process that takes over");
         loop {
             let parcel = self.channel.receive()?;
             if parcel.kind != kind::SNAPSHOT && restored.is_none() {
@@ -148,13 +153,16 @@ impl Predecessor {
                     store = Some(std::mem::take(&mut rest));
                     0
                 }
-                (kind::STANDS_STILL, None) if rest.is_empty() => break,
+                (kind::STANDS_STILL, None) if rest.is_empty() => {
+                    phases = Phases::begin("the process that takes over, since all stood still");
+                    break;
+                }
                 (other, _) => return Err(unexpected(other)),
             };
             rest.drain(..used);
         }
         let restored = restored.ok_or_else(|| unexpected(kind::STANDS_STILL))?;
-        Ok(Filled { restored, store })
+        Ok(Filled { restored, store, phases })
     }
 }
 
@@ -162,4 +170,5 @@ impl Predecessor {
 struct Filled {
     restored: Restored,
     store: Option<Vec<u8>>,
+    phases: Phases,
 }

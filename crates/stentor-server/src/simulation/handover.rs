@@ -4,12 +4,17 @@
 //! worker must count what the old one did, and be packed to the same bytes, unless readers have to
 //! look for what they miss.
 
-use super::World;
+use super::codec::{COMMANDER, TEXT, put_frame};
+use super::{CONTROL, PUBLIC, World, kind, patient};
+use crate::config::{Mount, Settings};
 use crate::mailbox::Mailbox;
-use crate::stats::Totals;
+use crate::stats::{Stats, Totals};
+use crate::timers::TICK_MS;
 use crate::worker::Worker;
+use crate::worker::handover::PackedWorker;
 use std::sync::Arc;
-use stentor_io::Rng;
+use stentor_hub::ContentType;
+use stentor_io::{Faults, Rng};
 
 /// When workers are handed over in a run.
 #[derive(Debug)]
@@ -40,15 +45,15 @@ impl World {
     /// was. Returns false if it cannot be packed now.
     pub(crate) fn hand_over(&mut self, index: usize) -> bool {
         let published = self.shared.hub.seq();
-        let Ok(bytes) = self.worker.pack(&self.sim) else { return false };
+        let Ok(packed) = self.worker.pack(&self.sim) else { return false };
         let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();
         let mailbox = Arc::new(Mailbox::new().unwrap());
         std::mem::replace(&mut self.mailbox, Arc::clone(&mailbox)).close();
         let (shared, settings) = (Arc::clone(&self.shared), Arc::clone(&self.settings));
-        self.worker = Worker::new(shared, settings, stats, mailbox, bytes.len() as u64);
-        self.worker.unpack(&self.sim, &bytes).unwrap();
+        self.worker = Worker::new(shared, settings, stats, mailbox, packed.bytes.len() as u64);
+        self.worker.unpack(&self.sim, &packed).unwrap();
 
         let after = self.totals();
         assert_eq!(before.readers_sse, after.readers_sse);
@@ -67,15 +72,74 @@ impl World {
         let nobody_missed_anything = before.readers_behind == after.readers_behind;
         let again = self.worker.pack(&self.sim).unwrap();
         if nobody_missed_anything && published == self.shared.hub.seq() {
-            assert!(behind_counters(&bytes) == behind_counters(&again), "it is not the same");
+            assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");
+            let are_same = |(a, b)| Arc::ptr_eq(a, b);
+            assert!(packed.files.iter().zip(&again.files).all(are_same));
+            assert_eq!(packed.files.len(), again.files.len());
         }
         true
     }
 }
 
+/// A world whose clock is that far, with connections in every state in which one can be for long.
+pub(crate) fn full_world(ticks: u64) -> World {
+    let faults = Faults { window_bytes: 1_000, ..kind() };
+    let mut settings = Settings { cors: patient().cors, ..Settings::default() };
+    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.files.small_bytes_max = 100;
+    let mut world = World::new(1, faults, settings);
+    world.sim.sleep(ticks * TICK_MS);
+    for n in 0..20 {
+        world.publish("/many/a", vec![b'a' + n; 100], ContentType::TEXT);
+    }
+    let get = |target: &str, fields: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+    };
+    let put = |fields: &str| format!("PUT /put HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
+    let lines = b"POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+        28\r\nnonsense\n{\"topic\":\"/b\",\"data\":1}\n{\"to";
+    let mut commands = COMMANDER.as_bytes().to_vec();
+    let mut rng = Rng::new(1);
+    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"subscribe\":[\"/many/*\",\"/none\"]}");
+    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"unsubscribe\":[]}");
+    commands.truncate(commands.len() - 5);
+    let sse = "Accept: text/event-stream\r\n";
+    let requests: [(bool, u8, Vec<u8>); 15] = [
+        (false, PUBLIC, b"GET /small".to_vec()),
+        (false, PUBLIC, get("/small", "")),
+        (true, PUBLIC, get("/text", "").repeat(2)),
+        (true, PUBLIC, get("/files/worker.rs", "Range: bytes=7-\r\n")),
+        (true, PUBLIC, get("/-/events?topic=/**&since=0badcafe-3", sse)),
+        (false, PUBLIC, get("/small", sse)),
+        (false, PUBLIC, get("/-/events?topic=/small&topic=/many/**", sse)),
+        (false, PUBLIC, [get("/small?wait=20", "If-None-Match: *\r\n"), get("/text", "")].concat()),
+        (false, PUBLIC, get("/-/events?topic=/x&topic=/y&wait=20", "")),
+        (false, PUBLIC, commands),
+        (false, PUBLIC, get("/small", "Content-Length: 9\r\n")),
+        (false, CONTROL, put("Content-Length: 90\r\nContent-Type: text/x\r\nStentor-Event: e\r\n")),
+        (false, CONTROL, [&put("Transfer-Encoding: chunked\r\n")[..], b"9\r\nabc"].concat()),
+        (false, CONTROL, lines.to_vec()),
+        (false, CONTROL, b"nonsense\r\n".to_vec()),
+    ];
+    for (is_stalled, role, bytes) in requests {
+        let client = world.sim.connect(role);
+        world.sim.stall(client, is_stalled);
+        world.sim.write(client, &bytes);
+    }
+    world.settle();
+    assert_eq!(world.sim.open_sockets(), 15);
+    world
+}
+
+/// A worker that is to be told what another one packed.
+pub(crate) fn new_worker(world: &World, mailbox: &Arc<Mailbox>) -> Worker {
+    let (shared, settings) = (Arc::clone(&world.shared), Arc::clone(&world.settings));
+    Worker::new(shared, settings, Arc::new(Stats::default()), Arc::clone(mailbox), 1)
+}
+
 /// What was packed behind the counters, of which some have still to be measured.
-fn behind_counters(bytes: &[u8]) -> &[u8] {
-    let (_, rest) = bytes.split_at(HEADER_BYTES + 1);
+fn behind_counters(packed: &PackedWorker) -> &[u8] {
+    let (_, rest) = packed.bytes.split_at(HEADER_BYTES + 1);
     let (length, rest) = rest.split_first_chunk().unwrap();
     &rest[u32::from_le_bytes(*length) as usize..]
 }

@@ -23,13 +23,13 @@ use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed};
 use stentor_access::Grant;
-use stentor_io::{Backend, Peer};
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacker};
+use std::sync::Arc;
+use stentor_io::{Backend, File, Peer};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Thing, Unpacker};
 
 /// What cannot be handed over yet, and what becomes of it.
 #[allow(dead_code, reason = "it is for readers, until an upgrade tells of it")]
 pub(crate) const NOT_YET: &[&str] = &[
-    SENDS_A_FILE,
     DRAINS,
     COMMITS,
     HAS_ORDERS,
@@ -42,14 +42,19 @@ pub(crate) const NOT_YET: &[&str] = &[
     "When something was last logged, and when memory was last given back, is forgotten.",
 ];
 
-const SENDS_A_FILE: &str =
-    "A connection is being sent a file from the disk: that has to come to its end.";
 const COMMITS: &str =
     "A publisher waits for a commit, which the next process would not be told of: it comes first.";
 const HAS_ORDERS: &str = "There are orders that have not been carried out yet.";
 const DRAINS: &str = "The server is about to stop: nothing is handed over any more.";
 
-#[allow(dead_code, reason = "only the simulator hands workers over yet")]
+/// A worker as bytes, and what goes over beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedWorker {
+    pub(crate) bytes: Vec<u8>,
+    /// Files that are being sent.
+    pub(crate) files: Vec<Arc<File>>,
+}
+
 impl Worker {
     /// Packs everything that another worker needs to go on with the connections. The mailbox is
     /// empty of events afterwards. What cannot be packed is in [`NOT_YET`].
@@ -57,7 +62,7 @@ impl Worker {
     /// # Errors
     ///
     /// One sentence, if there is something now that the next process could not go on with.
-    pub(crate) fn pack<B: Backend>(&mut self, io: &B) -> Result<Vec<u8>, &'static str> {
+    pub(crate) fn pack<B: Backend>(&mut self, io: &B) -> Result<PackedWorker, &'static str> {
         let heard_seq = self.cx.shared.hub.notified_seq();
         self.cx.take_mail();
         let Worker {
@@ -85,9 +90,6 @@ impl Worker {
         }
         for index in connections.indices() {
             let Some(connection) = connections.at(index) else { continue };
-            if connection.sends_stored() {
-                return Err(SENDS_A_FILE);
-            }
             if connection.awaits_commit() {
                 return Err(COMMITS);
             }
@@ -112,7 +114,10 @@ impl Worker {
             }
         });
         out.shared_section(SHARED);
-        Ok(out.into_bytes())
+        let (bytes, things) = out.into_parts();
+        // Nothing else is attached.
+        let files = things.into_iter().filter_map(|thing| thing.downcast().ok()).collect();
+        Ok(PackedWorker { bytes, files })
     }
 
     /// Goes on where the worker ended that packed this. To be called of a new one, which is of no
@@ -121,9 +126,14 @@ impl Worker {
     /// # Errors
     ///
     /// One sentence, if these bytes are not what [`Worker::pack`] makes.
-    pub(crate) fn unpack<B: Backend>(&mut self, io: &B, bytes: &[u8]) -> Result<(), &'static str> {
+    pub(crate) fn unpack<B: Backend>(
+        &mut self,
+        io: &B,
+        packed: &PackedWorker,
+    ) -> Result<(), &'static str> {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
-        let mut input = Unpacker::new(bytes, io.now_ms());
+        let things = packed.files.iter().map(|file| Arc::clone(file) as Thing).collect();
+        let mut input = Unpacker::with_things(&packed.bytes, io.now_ms(), things);
         if input.take(MAGIC.len())? != MAGIC {
             return Err("This is no worker that was packed.");
         }
@@ -191,7 +201,7 @@ impl Worker {
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 
 const CONNECTIONS: u8 = 4;
 const SHARED: u8 = 5;

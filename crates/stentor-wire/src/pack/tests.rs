@@ -78,6 +78,24 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn things_go_over_beside_the_bytes_once_each() {
+    let (text, number): (Thing, Thing) = (Arc::new("x".to_owned()), Arc::new(5_u64));
+    let mut out = Packer::new(0);
+    [&text, &number, &text].into_iter().for_each(|thing| out.attach(Arc::clone(thing)));
+    let (bytes, things) = out.into_parts();
+    assert_eq!(things.len(), 2);
+    let mut input = Unpacker::with_things(&bytes, 0, things);
+    let first = input.attached::<String>().unwrap();
+    assert_eq!((first.as_str(), *input.attached::<u64>().unwrap()), ("x", 5));
+    assert!(Arc::ptr_eq(&first, &input.attached::<String>().unwrap()));
+    // One that is something else, and one that is not there.
+    let thing = || Arc::new(5_u64) as Thing;
+    let refused = |bytes| Unpacker::with_things(bytes, 0, vec![thing()]).attached::<String>();
+    assert_eq!(refused(&[0; 4]).unwrap_err(), UNKNOWN);
+    assert_eq!(refused(&[1, 0, 0, 0]).unwrap_err(), UNKNOWN);
+}
+
+#[test]
 fn moments_move_with_the_clock() {
     let mut out = Packer::new(1_000);
     [1_250, 900, 0].into_iter().for_each(|ms| out.moment(ms));
