@@ -16,6 +16,7 @@ mod handover;
 mod send;
 
 use self::handover::HandingOver;
+pub use self::handover::Parts;
 use self::send::{send_part_of, send_parts};
 use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};

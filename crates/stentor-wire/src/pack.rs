@@ -9,8 +9,9 @@
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
 //!
-//! What is no bytes, an open file, goes over beside them: the bytes have its place among all such
-//! things. Whoever moves the bytes moves the things.
+//! What several things share, and what is no bytes, an open file, goes over beside them, once each:
+//! the bytes have its place ([`Beside`]). All of it can be taken in parts, and be unpacked part by
+//! part while more is packed.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -61,7 +62,10 @@ pub struct Packer {
     shared: Vec<u8>,
     /// By address and length, its place among all that is shared.
     places: HashMap<(usize, usize), u32>,
+    /// All there were, so that no other has the address of one of them.
     things: Vec<Thing>,
+    /// So many of them were taken.
+    things_taken: usize,
     /// By address, its place among them.
     thing_places: HashMap<usize, u32>,
 }
@@ -76,6 +80,7 @@ impl Packer {
             shared: Vec::new(),
             places: HashMap::new(),
             things: Vec::new(),
+            things_taken: 0,
             thing_places: HashMap::new(),
         }
     }
@@ -103,16 +108,30 @@ impl Packer {
         let address = Arc::as_ptr(&thing).cast::<()>() as usize;
         let place = *self.thing_places.entry(address).or_insert(next);
         if place == next {
-            // Kept, so that nothing else can have its address.
             self.things.push(thing);
         }
         place.pack(self);
     }
 
-    /// Appends all that is shared, as a section.
-    pub fn shared_section(&mut self, name: u8) {
+    /// How many bytes were packed, and not taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes the bytes that were packed since, and what they share that was not taken before, for
+    /// [`Beside::add_shared`], and for [`Beside::add_things`].
+    pub fn take(&mut self) -> Taken {
+        let things = self.things[self.things_taken..].to_vec();
+        self.things_taken = self.things.len();
         let shared = std::mem::take(&mut self.shared);
-        self.section(name, |out| out.put(&shared));
+        Taken { bytes: std::mem::take(&mut self.bytes), shared, things }
     }
 
     /// Appends a moment.
@@ -135,49 +154,67 @@ impl Packer {
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+}
 
-    /// The same, and what goes over beside it.
-    #[must_use]
-    pub fn into_parts(self) -> (Vec<u8>, Vec<Thing>) {
-        (self.bytes, self.things)
+/// A part of what was packed.
+#[derive(Debug)]
+pub struct Taken {
+    /// What was packed.
+    pub bytes: Vec<u8>,
+    /// What is shared.
+    pub shared: Vec<u8>,
+    /// What is no bytes.
+    pub things: Vec<Thing>,
+}
+
+/// What has come beside the bytes, of all parts so far.
+#[derive(Debug, Default)]
+pub struct Beside {
+    shared: Vec<Arc<[u8]>>,
+    things: Vec<Thing>,
+}
+
+impl Beside {
+    /// Adds what is shared, as it was taken.
+    ///
+    /// # Errors
+    /// If its lengths do not fit.
+    pub fn add_shared(&mut self, bytes: &[u8]) -> Unpacked<()> {
+        let mut input = Unpacker::new(bytes, 0);
+        while !input.is_at_end() {
+            let length = length(&mut input)?;
+            self.shared.push(Arc::from(input.take(length)?));
+        }
+        Ok(())
+    }
+
+    /// Adds things, in their order.
+    pub fn add_things(&mut self, things: impl IntoIterator<Item = Thing>) {
+        self.things.extend(things);
     }
 }
+
+static NOTHING: Beside = Beside { shared: Vec::new(), things: Vec::new() };
 
 /// Where state is unpacked from.
 #[derive(Debug)]
 pub struct Unpacker<'a> {
     rest: &'a [u8],
     now_ms: u64,
-    shared: Arc<[Arc<[u8]>]>,
-    things: Arc<[Thing]>,
+    beside: &'a Beside,
 }
 
 impl<'a> Unpacker<'a> {
     /// At the beginning of `bytes`, at this moment.
     #[must_use]
     pub fn new(bytes: &'a [u8], now_ms: u64) -> Unpacker<'a> {
-        Unpacker::with_things(bytes, now_ms, Vec::new())
+        Unpacker::with(bytes, now_ms, &NOTHING)
     }
 
     /// The same, with what has come beside the bytes.
     #[must_use]
-    pub fn with_things(bytes: &'a [u8], now_ms: u64, things: Vec<Thing>) -> Unpacker<'a> {
-        Unpacker { rest: bytes, now_ms, shared: Arc::default(), things: things.into() }
-    }
-
-    /// Takes the section of all that is shared, which is for what `user` has.
-    ///
-    /// # Errors
-    /// If it does not come next, or its parts do not fit.
-    pub fn shared_section(&mut self, name: u8, user: &mut Unpacker<'_>) -> Unpacked<()> {
-        let mut section = self.section(name)?;
-        let mut shared = Vec::new();
-        while !section.is_at_end() {
-            let length = length(&mut section)?;
-            shared.push(Arc::from(section.take(length)?));
-        }
-        user.shared = shared.into();
-        Ok(())
+    pub fn with(bytes: &'a [u8], now_ms: u64, beside: &'a Beside) -> Unpacker<'a> {
+        Unpacker { rest: bytes, now_ms, beside }
     }
 
     /// Takes what [`Packer::share`] appended.
@@ -186,7 +223,7 @@ impl<'a> Unpacker<'a> {
     /// If there is no such thing.
     pub fn shared(&mut self) -> Unpacked<Arc<[u8]>> {
         let place = u32::unpack(self)? as usize;
-        self.shared.get(place).cloned().ok_or(UNKNOWN)
+        self.beside.shared.get(place).cloned().ok_or(UNKNOWN)
     }
 
     /// Takes what [`Packer::attach`] told the place of.
@@ -195,8 +232,14 @@ impl<'a> Unpacker<'a> {
     /// If there is no such thing, or it is something else.
     pub fn attached<T: Any + Send + Sync>(&mut self) -> Unpacked<Arc<T>> {
         let place = u32::unpack(self)? as usize;
-        let thing = self.things.get(place).cloned().ok_or(UNKNOWN)?;
+        let thing = self.beside.things.get(place).cloned().ok_or(UNKNOWN)?;
         thing.downcast().map_err(|_| UNKNOWN)
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     /// Takes so many bytes.
@@ -224,8 +267,7 @@ impl<'a> Unpacker<'a> {
             return Err("Another part of what was packed should have come here.");
         }
         let length = length(self)?;
-        let (shared, things) = (Arc::clone(&self.shared), Arc::clone(&self.things));
-        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, shared, things })
+        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, beside: self.beside })
     }
 
     /// Whether everything was taken.

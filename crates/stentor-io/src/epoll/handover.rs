@@ -11,8 +11,9 @@
 //! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
 //! other process has too is not closed by `close` alone: its end is said to the peer before.
 //!
-//! Files that are being sent go over at the end, whatever their numbers: nobody knows them by these.
-//! They come when every number that a connection has is taken, so none of them gets one.
+//! What the owner of the backend has packed follows in parts, and with it files that are being sent,
+//! whatever their numbers: nobody knows them by these. They come when every number that a
+//! connection has is taken, so none of them gets one.
 
 use super::{Accepting, Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
@@ -149,12 +150,12 @@ impl Epoll {
         }
     }
 
-    /// Sends the rest: what has changed, the listeners, the epoll set, files that are being sent, and
-    /// what the owner of this backend has packed.
+    /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To be
+    /// called once it stands still, before what its owner has packed.
     ///
     /// # Errors
     /// The other process is gone.
-    pub fn hand_over_rest(&mut self, packed: &[u8], files: &[Arc<File>]) -> io::Result<()> {
+    pub fn hand_over_rest(&mut self) -> io::Result<()> {
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(()) };
         while !send_next(state, &self.owned, end, SendFlags::empty())? {}
@@ -172,14 +173,36 @@ impl Epoll {
             listener.describe(&mut bytes);
             channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
         }
-        channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?;
+        Ok(channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?)
+    }
+
+    /// Sends a part of what the owner of this backend has packed, with files that are being sent.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn hand_over_part(&self, bytes: &[u8], files: &[Arc<File>]) -> io::Result<()> {
+        let Some(HandingOver { channel, .. }) = self.handing_over.as_deref() else { return Ok(()) };
         for files in files.chunks(Channel::FILES_MAX) {
             let bytes: Vec<u8> = files.iter().flat_map(|file| file.describe()).collect();
             let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
             channel.send_parcel(FILES, &bytes, &files, SendFlags::empty())?;
         }
-        channel.send(PACKED, packed)?;
-        channel.send(END, &[])
+        let (most, last) = bytes.split_at(bytes.len().saturating_sub(1) / Channel::BYTES_MAX * Channel::BYTES_MAX);
+        if !most.is_empty() {
+            channel.send(PACKED, most)?;
+        }
+        channel.send(PACKED_LAST, last)
+    }
+
+    /// There are no more parts.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn end_hand_over(&self) -> io::Result<()> {
+        match self.handing_over.as_deref() {
+            Some(HandingOver { channel, .. }) => channel.send(END, &[]),
+            None => Ok(()),
+        }
     }
 
     /// Closes the listeners for whose addresses `wants` says no.
@@ -200,16 +223,15 @@ impl Epoll {
         self.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
     }
 
-    /// Takes over what another process hands over by this channel, and returns what its owner has
-    /// packed, with the files that are being sent. This backend is new, and has the numbers kept that the other has. Its own listeners
-    /// stay; those that are handed over come behind them.
+    /// Takes over what another process hands over by this channel. What its owner has packed comes
+    /// behind it ([`Parts`]). This backend is new, and has the numbers kept that the other has. Its
+    /// own listeners stay; those that are handed over come behind them.
     ///
     /// # Errors
     /// The other process is gone or speaks in riddles; this one may not have so many files, or has
     /// one where a connection was.
-    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<(Vec<u8>, Vec<File>)> {
+    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<()> {
         let mut places = Places { first: self.kept_below, held: Vec::new() };
-        let (mut packed, mut files) = (Vec::new(), Vec::new());
         loop {
             let parcel = channel.receive()?;
             match parcel.kind {
@@ -220,10 +242,10 @@ impl Epoll {
                 }
                 CHANGED => places.empty(parcel.bytes)?,
                 LISTENER => self.listeners.push(listener(parcel)?),
-                SET => self.epoll = only(parcel.files)?,
-                FILES => take_files(parcel, &mut files)?,
-                PACKED => packed.extend_from_slice(parcel.bytes),
-                END => break,
+                SET => {
+                    self.epoll = only(parcel.files)?;
+                    break;
+                }
                 _ => return Err(unexpected()),
             }
         }
@@ -236,7 +258,52 @@ impl Epoll {
         epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
         // The set of its own had one of them.
         self.keep_numbers(self.kept_below)?;
-        Ok((packed, files))
+        // Whatever is told as seen from now.
+        self.read_clocks();
+        Ok(())
+    }
+}
+
+/// What the owner of another process's backend has packed, part by part.
+#[derive(Debug)]
+pub struct Parts<'c> {
+    channel: &'c mut Channel,
+    /// A part that came in several messages.
+    whole: Vec<u8>,
+}
+
+impl<'c> Parts<'c> {
+    /// Those that come by this channel.
+    pub fn of(channel: &'c mut Channel) -> Parts<'c> {
+        Parts { channel, whole: Vec::new() }
+    }
+
+    /// Waits for the next one, and gives it to `take` with the files that came with it. Returns
+    /// false if there are no more.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`]; the other process speaks in riddles.
+    pub fn next(&mut self, take: impl FnOnce(&[u8], Vec<File>)) -> io::Result<bool> {
+        let mut files = Vec::new();
+        self.whole.clear();
+        loop {
+            let parcel = self.channel.receive()?;
+            match parcel.kind {
+                FILES => take_files(parcel, &mut files)?,
+                PACKED => self.whole.extend_from_slice(parcel.bytes),
+                PACKED_LAST if self.whole.is_empty() => {
+                    take(parcel.bytes, files);
+                    return Ok(true);
+                }
+                PACKED_LAST => {
+                    self.whole.extend_from_slice(parcel.bytes);
+                    take(&self.whole, files);
+                    return Ok(true);
+                }
+                END if self.whole.is_empty() && files.is_empty() => return Ok(false),
+                _ => return Err(unexpected()),
+            }
+        }
     }
 }
 
@@ -366,6 +433,7 @@ const SET: u8 = 5;
 const PACKED: u8 = 6;
 const END: u8 = 7;
 const FILES: u8 = 8;
+const PACKED_LAST: u8 = 9;
 
 /// Marks the number of a connection.
 const CONNECTION: u32 = 1 << 31;
@@ -427,6 +495,9 @@ mod tests {
 
     const KEPT: u32 = 60;
 
+    const PARTS: [usize; 5] =
+        [Channel::BYTES_MAX, Channel::BYTES_MAX + 1, 0, 2 * Channel::BYTES_MAX, 200_000];
+
     fn connect(address: SocketAddr) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -463,7 +534,16 @@ mod tests {
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
             let mut channel = channel.accept(own, Duration::from_secs(30)).unwrap();
             io.keep_numbers(KEPT).unwrap();
-            let (packed, files) = io.take_over(&mut channel).unwrap();
+            io.take_over(&mut channel).unwrap();
+            let (mut packed, mut files) = (Vec::new(), Vec::new());
+            let mut parts = Parts::of(&mut channel);
+            while parts
+                .next(|bytes, with| {
+                    packed.push(bytes.to_vec());
+                    files.extend(with);
+                })
+                .unwrap()
+            {}
             let mut content = [0; 7];
             assert_eq!(files.len(), 300);
             for file in &files {
@@ -487,7 +567,11 @@ mod tests {
             stream.write_all(b"c").unwrap();
             assert!(matches!(stream.read(&mut [0]), Ok(0)));
         }
-        assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+        let mut packed = vec![b"state".to_vec()];
+        packed.extend(PARTS.map(|length| vec![b'x'; length]));
+        let (came, open) = next.join().unwrap();
+        assert!(came == packed, "{:?}", came.iter().map(Vec::len).collect::<Vec<_>>());
+        assert_eq!(open, 0);
     }
 
     fn the_file() -> Arc<File> {
@@ -527,7 +611,13 @@ mod tests {
             io.freeze();
             // More than go in one message, and of a file that is gone.
             let file = the_file();
-            io.hand_over_rest(b"state", &vec![file; 300]).unwrap();
+            io.hand_over_rest().unwrap();
+            io.hand_over_part(b"state", &vec![file; 300]).unwrap();
+            // As long as a message, longer, and of nothing.
+            for length in PARTS {
+                io.hand_over_part(&vec![b'x'; length], &[]).unwrap();
+            }
+            io.end_hand_over().unwrap();
             io.leave_all();
         });
         has_come.recv().unwrap();

@@ -10,7 +10,8 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::Awaits;
-use crate::stream::feeds::Feeds;
+use crate::stream::MANY;
+use crate::stream::feeds::{Feeds, Member};
 use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
@@ -93,6 +94,11 @@ impl Connection {
 
     /// Enters the feeds that it reads.
     pub(crate) fn enter_feeds(&self, feeds: &mut Feeds, peer: Peer) -> Unpacked<()> {
+        if self.extra.is_none() && self.reader.feed != MANY {
+            // Most readers are like this.
+            let member = Member { peer, stamp: self.reader.stamp };
+            return if feeds.enter(self.reader.feed, member) { Ok(()) } else { Err(MISFIT) };
+        }
         let all = self.memberships(peer);
         let replay = self.extra.as_deref().and_then(|extra| extra.replay.as_deref());
         let replayed = replay.map_or(&[][..], |replay| replay.feeds());

@@ -2,10 +2,12 @@
 
 use crate::mailbox::Mailbox;
 use crate::simulation::World;
-use crate::simulation::handover::{full_world, new_worker};
-use crate::worker::handover::PackedWorker;
+use crate::simulation::handover::{
+    HEADER_BYTES, PackedWorker, full_world, new_worker, packed, unpack,
+};
 use std::cell::RefCell;
 use std::sync::Arc;
+use stentor_wire::pack::Packer;
 
 /// Whatever has come of another process is refused with a sentence, or is a worker, which can be
 /// packed again.
@@ -15,21 +17,23 @@ use std::sync::Arc;
 pub fn fuzz_handover(data: &[u8]) {
     let (mode, rest) = data.split_first().unwrap_or((&0, &[]));
     WORLD.with_borrow_mut(|prepared| {
-        let Prepared { world, packed, runs } = prepared.get_or_insert_with(Prepared::new);
-        let PackedWorker { bytes, files } = packed;
+        let Prepared { world, whole, runs } = prepared.get_or_insert_with(Prepared::new);
+        let PackedWorker { bytes, files } = whole;
         let bytes = match mode {
             0..16 => [&bytes[..HEADER_BYTES], rest].concat(),
+            // The parts fit, whatever is in them.
+            16..32 => framed(bytes, rest),
             _ => changed(bytes.clone(), rest),
         };
-        let is_whole = bytes == packed.bytes;
+        let is_whole = bytes == whole.bytes;
         let mailbox = Arc::new(Mailbox::new().expect("there are files left"));
         let mut worker = new_worker(world, &mailbox);
         let came = PackedWorker { bytes, files: files.clone() };
-        match worker.unpack(&world.sim, &came) {
+        match unpack(&mut worker, &world.sim, &came) {
             Err(reason) => assert!(reason.ends_with('.') && !is_whole, "{reason}"),
             Ok(()) => {
-                let again = worker.pack(&world.sim).expect("nothing keeps it from being packed");
-                let result = new_worker(world, &mailbox).unpack(&world.sim, &again);
+                let again = packed(&mut worker, &world.sim).expect("nothing keeps it from being packed");
+                let result = unpack(&mut new_worker(world, &mailbox), &world.sim, &again);
                 assert_eq!(result, Ok(()), "it is not what it was");
             }
         }
@@ -44,16 +48,29 @@ pub fn fuzz_handover(data: &[u8]) {
 /// A world, and its worker as it is packed.
 struct Prepared {
     world: World,
-    packed: PackedWorker,
+    whole: PackedWorker,
     runs: usize,
 }
 
 impl Prepared {
     fn new() -> Prepared {
         let mut world = full_world(1_000);
-        let packed = world.worker.pack(&world.sim).expect("it can be packed");
-        Prepared { world, packed, runs: 0 }
+        let whole = packed(&mut world.worker, &world.sim).expect("it can be packed");
+        Prepared { world, whole, runs: 0 }
     }
+}
+
+/// The first part as it is, and one more of such sections as are expected.
+fn framed(bytes: &[u8], connections: &[u8]) -> Vec<u8> {
+    let first = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    let mut out = bytes[..size_of::<u32>() + first].to_vec();
+    let mut part = Packer::new(0);
+    part.section(5, |_| {});
+    part.section(4, |out| out.put(connections));
+    let part = part.into_bytes();
+    out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    out.extend_from_slice(&part);
+    out
 }
 
 /// Some bytes are others, or are there more than once, or not at all.
@@ -76,8 +93,5 @@ fn changed(mut bytes: Vec<u8>, changes: &[u8]) -> Vec<u8> {
 thread_local! {
     static WORLD: RefCell<Option<Prepared>> = const { RefCell::new(None) };
 }
-
-/// What a packed worker begins with: that it is one, and in which version.
-const HEADER_BYTES: usize = 8 + 2;
 
 const RUNS_PER_WORLD: usize = 500;

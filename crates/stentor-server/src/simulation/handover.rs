@@ -11,10 +11,9 @@ use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::timers::TICK_MS;
 use crate::worker::Worker;
-use crate::worker::handover::PackedWorker;
 use std::sync::Arc;
 use stentor_hub::ContentType;
-use stentor_io::{Faults, Rng};
+use stentor_io::{Backend, Faults, File, Rng};
 
 /// When workers are handed over in a run.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl World {
     /// was. Returns false if it cannot be packed now.
     pub(crate) fn hand_over(&mut self, index: usize) -> bool {
         let published = self.shared.hub.seq();
-        let Ok(packed) = self.worker.pack(&self.sim) else { return false };
+        let Ok(packed) = packed(&mut self.worker, &self.sim) else { return false };
         let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();
@@ -53,7 +52,7 @@ impl World {
         std::mem::replace(&mut self.mailbox, Arc::clone(&mailbox)).close();
         let (shared, settings) = (Arc::clone(&self.shared), Arc::clone(&self.settings));
         self.worker = Worker::new(shared, settings, stats, mailbox, packed.bytes.len() as u64);
-        self.worker.unpack(&self.sim, &packed).unwrap();
+        unpack(&mut self.worker, &self.sim, &packed).unwrap();
 
         let after = self.totals();
         assert_eq!(before.readers_sse, after.readers_sse);
@@ -70,7 +69,7 @@ impl World {
         let by_kind = |totals: &Totals| totals.requests_by_kind.map(|times| times.buckets);
         assert_eq!(by_kind(&before), by_kind(&after));
         let nobody_missed_anything = before.readers_behind == after.readers_behind;
-        let again = self.worker.pack(&self.sim).unwrap();
+        let again = super::handover::packed(&mut self.worker, &self.sim).unwrap();
         if nobody_missed_anything && published == self.shared.hub.seq() {
             assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");
             let are_same = |(a, b)| Arc::ptr_eq(a, b);
@@ -137,6 +136,52 @@ pub(crate) fn new_worker(world: &World, mailbox: &Arc<Mailbox>) -> Worker {
     Worker::new(shared, settings, Arc::new(Stats::default()), Arc::clone(mailbox), 1)
 }
 
+/// A worker as bytes, and what goes over beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedWorker {
+    /// Parts, each behind its length.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) files: Vec<Arc<File>>,
+}
+
+/// Packs a worker.
+///
+/// # Errors
+/// One sentence, if that cannot be now.
+pub(crate) fn packed(worker: &mut Worker, io: &impl Backend) -> Result<PackedWorker, &'static str> {
+    let heard_seq = worker.can_be_packed()?;
+    let mut packed = PackedWorker { bytes: Vec::new(), files: Vec::new() };
+    let sent = worker.pack(heard_seq, io.now_ms(), &mut |part| {
+        packed.bytes.extend_from_slice(&(part.bytes.len() as u32).to_le_bytes());
+        packed.bytes.extend_from_slice(&part.bytes);
+        packed.files.extend(part.files);
+        Ok(())
+    });
+    sent.expect("nothing fails here");
+    Ok(packed)
+}
+
+/// Has a worker go on where the one ended that was packed.
+///
+/// # Errors
+/// One sentence, if that is none.
+pub(crate) fn unpack(
+    worker: &mut Worker,
+    io: &impl Backend,
+    packed: &PackedWorker,
+) -> Result<(), &'static str> {
+    let mut unpacking = worker.begin_unpacking(io);
+    let (mut rest, mut files) = (&packed.bytes[..], packed.files.clone());
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let (part, behind) = behind.split_at_checked(length).ok_or("The part ends too early.")?;
+        unpacking.part(worker, part, std::mem::take(&mut files))?;
+        rest = behind;
+    }
+    let is_whole = rest.is_empty().then_some(()).ok_or("The length ends too early.");
+    is_whole.and(unpacking.end(worker))
+}
+
 /// What was packed behind the counters, of which some have still to be measured.
 fn behind_counters(packed: &PackedWorker) -> &[u8] {
     let (_, rest) = packed.bytes.split_at(HEADER_BYTES + 1);
@@ -144,8 +189,8 @@ fn behind_counters(packed: &PackedWorker) -> &[u8] {
     &rest[u32::from_le_bytes(*length) as usize..]
 }
 
-/// What a packed worker begins with.
-const HEADER_BYTES: usize = 8 + 2;
+/// What a packed worker begins with: the length of a part, and what it is, in which version.
+pub(crate) const HEADER_BYTES: usize = 4 + 8 + 2;
 
 const HAND_OVERS_MAX: usize = 100;
 

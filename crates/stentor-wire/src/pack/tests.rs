@@ -78,21 +78,38 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn things_go_over_beside_the_bytes_once_each() {
+fn what_goes_over_beside_the_bytes_does_so_once_in_whatever_part() {
     let (text, number): (Thing, Thing) = (Arc::new("x".to_owned()), Arc::new(5_u64));
+    let (one, two) = (vec![1; 3], vec![2; 2]);
     let mut out = Packer::new(0);
     [&text, &number, &text].into_iter().for_each(|thing| out.attach(Arc::clone(thing)));
-    let (bytes, things) = out.into_parts();
-    assert_eq!(things.len(), 2);
-    let mut input = Unpacker::with_things(&bytes, 0, things);
-    let first = input.attached::<String>().unwrap();
-    assert_eq!((first.as_str(), *input.attached::<u64>().unwrap()), ("x", 5));
-    assert!(Arc::ptr_eq(&first, &input.attached::<String>().unwrap()));
-    // One that is something else, and one that is not there.
-    let thing = || Arc::new(5_u64) as Thing;
-    let refused = |bytes| Unpacker::with_things(bytes, 0, vec![thing()]).attached::<String>();
-    assert_eq!(refused(&[0; 4]).unwrap_err(), UNKNOWN);
+    out.share(&one);
+    let first = out.take();
+    assert!(out.is_empty());
+    out.attach(Arc::clone(&text));
+    [&two, &one].into_iter().for_each(|bytes| out.share(bytes));
+    let second = out.take();
+    assert_eq!([first.things.len(), second.things.len()], [2, 0]);
+    assert_eq!([first.shared.len(), second.shared.len()], [4 + 3, 4 + 2]);
+    let mut beside = Beside::default();
+    beside.add_shared(&first.shared).unwrap();
+    beside.add_things(first.things);
+    let mut input = Unpacker::with(&first.bytes, 0, &beside);
+    let came = input.attached::<String>().unwrap();
+    assert_eq!((came.as_str(), *input.attached::<u64>().unwrap()), ("x", 5));
+    assert!(Arc::ptr_eq(&came, &input.attached::<String>().unwrap()));
+    assert_eq!(*input.shared().unwrap(), *one);
+    input.end().unwrap();
+    beside.add_shared(&second.shared).unwrap();
+    let mut input = Unpacker::with(&second.bytes, 0, &beside);
+    assert!(Arc::ptr_eq(&came, &input.attached::<String>().unwrap()));
+    assert_eq!([input.shared().unwrap(), input.shared().unwrap()].map(|is| is.to_vec()), [two, one]);
+    // One that is something else, those that are not there, and lengths that do not fit.
+    let refused = |bytes| Unpacker::with(bytes, 0, &beside).attached::<String>();
     assert_eq!(refused(&[1, 0, 0, 0]).unwrap_err(), UNKNOWN);
+    assert_eq!(refused(&[2, 0, 0, 0]).unwrap_err(), UNKNOWN);
+    assert_eq!(Unpacker::with(&[2, 0, 0, 0], 0, &beside).shared().unwrap_err(), UNKNOWN);
+    assert_eq!(Beside::default().add_shared(&[2, 0, 0, 0, 1]).unwrap_err(), ENDS);
 }
 
 #[test]

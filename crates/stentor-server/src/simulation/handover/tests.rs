@@ -19,23 +19,23 @@ fn without_dates(packed: &PackedWorker) -> Vec<u8> {
 #[test]
 fn time_is_told_as_what_is_left_of_it() {
     let [mut early, mut late] = [100, 70_000].map(full_world);
-    let packed = early.worker.pack(&early.sim).unwrap();
-    let later = late.worker.pack(&late.sim).unwrap();
+    let packed = super::packed(&mut early.worker, &early.sim).unwrap();
+    let later = super::packed(&mut late.worker, &late.sim).unwrap();
     assert!(without_dates(&packed) == without_dates(&later), "it is of one clock");
     let mut worker = new_worker(&late, &Arc::new(Mailbox::new().unwrap()));
-    worker.unpack(&late.sim, &packed).unwrap();
-    let again = worker.pack(&late.sim).unwrap();
+    super::unpack(&mut worker, &late.sim, &packed).unwrap();
+    let again = super::packed(&mut worker, &late.sim).unwrap();
     assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");
 }
 
 #[test]
 fn no_bytes_make_it_panic() {
     let mut world = full_world(1_000);
-    let PackedWorker { bytes, files } = world.worker.pack(&world.sim).unwrap();
+    let PackedWorker { bytes, files } = super::packed(&mut world.worker, &world.sim).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let unpack = |bytes: &[u8]| {
         let packed = PackedWorker { bytes: bytes.to_vec(), files: files.clone() };
-        new_worker(&world, &mailbox).unpack(&world.sim, &packed)
+        super::unpack(&mut new_worker(&world, &mailbox), &world.sim, &packed)
     };
     assert_eq!(unpack(&bytes), Ok(()));
     for length in (0..bytes.len()).step_by(5) {
@@ -81,7 +81,7 @@ fn files_that_are_being_sent_go_over() {
     for round in 0.. {
         world.settle_some(2);
         if round % 3 == 1 {
-            let packed = world.worker.pack(&world.sim).unwrap();
+            let packed = super::packed(&mut world.worker, &world.sim).unwrap();
             assert!(packed.files.len() <= 1, "it is the same file");
             assert!(round > 9 || packed.files.len() == 1);
             assert!(world.hand_over(0));
@@ -101,7 +101,7 @@ fn files_that_are_being_sent_go_over() {
         let end = memchr::memmem::find(answer, b"\r\n\r\n").unwrap() + 4;
         assert!(answer[end..] == *part, "{} of {}", answer.len() - end, part.len());
     }
-    assert!(world.worker.pack(&world.sim).unwrap().files.is_empty());
+    assert!(super::packed(&mut world.worker, &world.sim).unwrap().files.is_empty());
 }
 
 #[test]
@@ -110,11 +110,13 @@ fn a_file_goes_over_in_its_bounds_or_not_at_all() {
     let reader = world.sim.connect(PUBLIC);
     world.sim.write(reader, b"GET /files/worker.rs HTTP/1.1\r\nHost: h\r\n\r\n");
     world.settle_some(3);
-    let packed = world.worker.pack(&world.sim).unwrap();
+    let packed = super::packed(&mut world.worker, &world.sim).unwrap();
     let length = include_bytes!("../../worker.rs").len() as u64;
     let at = memchr::memmem::rfind(&packed.bytes, &length.to_le_bytes()).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
-    let unpack = |packed: &PackedWorker| new_worker(&world, &mailbox).unpack(&world.sim, packed);
+    let unpack = |packed: &PackedWorker| {
+        super::unpack(&mut new_worker(&world, &mailbox), &world.sim, packed)
+    };
     assert_eq!(unpack(&packed), Ok(()));
     for length in [length + 1, u64::MAX, 0] {
         let mut packed = packed.clone();
@@ -129,7 +131,7 @@ fn nothing_goes_over_while_the_server_stops() {
     let mut world = world_of_files();
     let World { worker, sim, .. } = &mut world;
     worker.execute(sim, Order::Drain);
-    assert!(worker.pack(sim).is_err_and(|reason| reason.contains("about to stop")));
+    assert!(super::packed(worker, sim).is_err_and(|reason| reason.contains("about to stop")));
 }
 
 #[test]
@@ -154,12 +156,12 @@ fn a_dead_peer_is_found_out_by_the_next_worker() {
 #[test]
 fn a_worker_that_packs_may_go_on() {
     let mut world = full_world(1);
-    world.worker.pack(&world.sim).unwrap();
+    super::packed(&mut world.worker, &world.sim).unwrap();
     let elsewhere = Sim::new(1, kind());
-    let packed = world.worker.pack(&world.sim).unwrap();
+    let packed = super::packed(&mut world.worker, &world.sim).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let mut worker = new_worker(&world, &mailbox);
-    worker.unpack(&elsewhere, &packed).unwrap();
+    super::unpack(&mut worker, &elsewhere, &packed).unwrap();
     drop(worker);
     world.publish("/small", b"new".to_vec(), ContentType::TEXT);
     world.settle();
