@@ -389,12 +389,8 @@ impl File {
     pub(crate) fn described(fd: OwnedFd, bytes: &[u8; File::DESCRIBED_BYTES]) -> File {
         let [device, inode, bytes_then, modified_ns] =
             [0, 8, 16, 24].map(|at| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])));
-        let status = FileStatus {
-            device,
-            inode,
-            bytes: bytes_then,
-            modified_ns: modified_ns.cast_signed(),
-        };
+        let status =
+            FileStatus { device, inode, bytes: bytes_then, modified_ns: modified_ns.cast_signed() };
         let through_symlink = bytes[File::DESCRIBED_BYTES - 1] != 0;
         File { fd, status, through_symlink }
     }

@@ -126,7 +126,8 @@ impl Closed {
             let is_it = |name: &str| head::number(word, name) == Some(number);
             files.iter().find(|(name, _)| is_it(name)).map(|(_, bytes)| *bytes)
         };
-        let is_there = |cut: &Cut| size(head::LOG, cut.number).is_some_and(|bytes| bytes >= cut.end);
+        let is_there =
+            |cut: &Cut| size(head::LOG, cut.number).is_some_and(|bytes| bytes >= cut.end);
         let (base, base_bytes) = self.base;
         let has_base = base == 0 || size(head::SNAPSHOT, base) == Some(base_bytes);
         has_base && self.closed.iter().chain([&self.cut]).all(is_there)

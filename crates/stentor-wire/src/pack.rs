@@ -86,6 +86,7 @@ impl Packer {
     }
 
     /// Appends bytes as they are.
+    #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -125,28 +126,46 @@ impl Packer {
         self.bytes.is_empty()
     }
 
-    /// Takes the bytes that were packed since, and what they share that was not taken before, for
-    /// [`Beside::add_shared`], and for [`Beside::add_things`].
-    pub fn take(&mut self) -> Taken {
-        let things = self.things[self.things_taken..].to_vec();
+    /// Appends what is shared by what was packed and was not told before, for
+    /// [`Beside::add_shared`].
+    pub fn put_shared(&mut self) {
+        self.bytes.append(&mut self.shared);
+    }
+
+    /// The bytes that were packed since this was asked last, and the things that go with them, for
+    /// [`Beside::add_things`]. The next part begins when `send` returns.
+    pub fn send<T>(&mut self, send: impl FnOnce(&[u8], &[Thing]) -> T) -> T {
+        let sent = send(&self.bytes, &self.things[self.things_taken..]);
         self.things_taken = self.things.len();
-        let shared = std::mem::take(&mut self.shared);
-        Taken { bytes: std::mem::take(&mut self.bytes), shared, things }
+        self.bytes.clear();
+        sent
     }
 
     /// Appends a moment.
+    #[inline]
     pub fn moment(&mut self, ms: u64) {
         (ms.wrapping_sub(self.now_ms) as i64).pack(self);
     }
 
     /// Appends a part with its name and its length before it.
     pub fn section(&mut self, name: u8, write: impl FnOnce(&mut Packer)) {
-        name.pack(self);
-        let start = self.bytes.len();
-        0_u32.pack(self);
+        let section = self.begin_section(name);
         write(self);
-        let length = (self.bytes.len() - start - size_of::<u32>()) as u32;
-        self.bytes[start..][..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+        self.end_section(section);
+    }
+
+    /// The same, of whatever is packed until [`Packer::end_section`].
+    pub fn begin_section(&mut self, name: u8) -> Section {
+        name.pack(self);
+        0_u32.pack(self);
+        Section { start: self.bytes.len() }
+    }
+
+    /// Ends the section that was begun last.
+    pub fn end_section(&mut self, section: Section) {
+        let length = (self.bytes.len() - section.start) as u32;
+        let place = section.start - size_of::<u32>()..section.start;
+        self.bytes[place].copy_from_slice(&length.to_le_bytes());
     }
 
     /// All that was packed.
@@ -156,15 +175,11 @@ impl Packer {
     }
 }
 
-/// A part of what was packed.
+/// A section that has been begun.
 #[derive(Debug)]
-pub struct Taken {
-    /// What was packed.
-    pub bytes: Vec<u8>,
-    /// What is shared.
-    pub shared: Vec<u8>,
-    /// What is no bytes.
-    pub things: Vec<Thing>,
+#[must_use]
+pub struct Section {
+    start: usize,
 }
 
 /// What has come beside the bytes, of all parts so far.
@@ -175,7 +190,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Adds what is shared, as it was taken.
+    /// Adds what is shared, as it was told.
     ///
     /// # Errors
     /// If its lengths do not fit.
@@ -246,6 +261,7 @@ impl<'a> Unpacker<'a> {
     ///
     /// # Errors
     /// If there are not so many left.
+    #[inline]
     pub fn take(&mut self, length: usize) -> Unpacked<&'a [u8]> {
         self.rest.split_off(..length).ok_or(ENDS)
     }
@@ -254,6 +270,7 @@ impl<'a> Unpacker<'a> {
     ///
     /// # Errors
     /// If the bytes end before it does.
+    #[inline]
     pub fn moment(&mut self) -> Unpacked<u64> {
         Ok(self.now_ms.saturating_add_signed(i64::unpack(self)?))
     }
@@ -271,6 +288,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// Whether everything was taken.
+    #[inline]
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
@@ -346,10 +364,12 @@ macro_rules! packed {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Packed for $number {
+            #[inline]
             fn pack(&self, out: &mut Packer) {
                 out.put(&self.to_le_bytes());
             }
 
+            #[inline]
             fn unpack(input: &mut Unpacker<'_>) -> Unpacked<$number> {
                 let bytes = input.take(size_of::<$number>())?;
                 Ok(<$number>::from_le_bytes(bytes.try_into().map_err(|_| ENDS)?))
@@ -361,10 +381,12 @@ macro_rules! numbers {
 numbers! { u16 u32 u64 i64 }
 
 impl Packed for u8 {
+    #[inline]
     fn pack(&self, out: &mut Packer) {
         out.put(&[*self]);
     }
 
+    #[inline]
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<u8> {
         input.take(1).map(|bytes| bytes[0])
     }
@@ -389,10 +411,12 @@ impl Packed for usize {
 }
 
 impl Packed for bool {
+    #[inline]
     fn pack(&self, out: &mut Packer) {
         u8::from(*self).pack(out);
     }
 
+    #[inline]
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<bool> {
         match u8::unpack(input)? {
             0 => Ok(false),

@@ -187,7 +187,8 @@ impl Epoll {
             let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
             channel.send_parcel(FILES, &bytes, &files, SendFlags::empty())?;
         }
-        let (most, last) = bytes.split_at(bytes.len().saturating_sub(1) / Channel::BYTES_MAX * Channel::BYTES_MAX);
+        let (most, last) =
+            bytes.split_at(bytes.len().saturating_sub(1) / Channel::BYTES_MAX * Channel::BYTES_MAX);
         if !most.is_empty() {
             channel.send(PACKED, most)?;
         }
@@ -225,12 +226,17 @@ impl Epoll {
 
     /// Takes over what another process hands over by this channel. What its owner has packed comes
     /// behind it ([`Parts`]). This backend is new, and has the numbers kept that the other has. Its
-    /// own listeners stay; those that are handed over come behind them.
+    /// own listeners stay; those that are handed over come behind them. `settled` hears, while the
+    /// other process still serves, of the number above that of each connection it has then.
     ///
     /// # Errors
     /// The other process is gone or speaks in riddles; this one may not have so many files, or has
     /// one where a connection was.
-    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<()> {
+    pub fn take_over(
+        &mut self,
+        channel: &mut Channel,
+        mut settled: impl FnMut(u32),
+    ) -> io::Result<()> {
         let mut places = Places { first: self.kept_below, held: Vec::new() };
         loop {
             let parcel = channel.receive()?;
@@ -238,6 +244,7 @@ impl Epoll {
                 NUMBERS => places.fill(parcel)?,
                 MARK => {
                     drop(parcel);
+                    settled(places.end());
                     channel.send(MARK, &[])?;
                 }
                 CHANGED => places.empty(parcel.bytes)?,
@@ -314,6 +321,10 @@ struct Places {
 }
 
 impl Places {
+    fn end(&self) -> u32 {
+        self.first + self.held.len() as u32
+    }
+
     /// Takes files in, which must have got the numbers that they had.
     fn fill(&mut self, parcel: Parcel<'_>) -> io::Result<()> {
         let (stated, rest) = parcel.bytes.as_chunks::<4>();
@@ -534,7 +545,9 @@ mod tests {
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
             let mut channel = channel.accept(own, Duration::from_secs(30)).unwrap();
             io.keep_numbers(KEPT).unwrap();
-            io.take_over(&mut channel).unwrap();
+            let mut settled = 0;
+            io.take_over(&mut channel, |end| settled = end).unwrap();
+            assert!(settled >= KEPT + 320, "{settled}");
             let (mut packed, mut files) = (Vec::new(), Vec::new());
             let mut parts = Parts::of(&mut channel);
             while parts

@@ -32,7 +32,8 @@ pub fn fuzz_handover(data: &[u8]) {
         match unpack(&mut worker, &world.sim, &came) {
             Err(reason) => assert!(reason.ends_with('.') && !is_whole, "{reason}"),
             Ok(()) => {
-                let again = packed(&mut worker, &world.sim).expect("nothing keeps it from being packed");
+                let again =
+                    packed(&mut worker, &world.sim).expect("nothing keeps it from being packed");
                 let result = unpack(&mut new_worker(world, &mailbox), &world.sim, &again);
                 assert_eq!(result, Ok(()), "it is not what it was");
             }
@@ -65,8 +66,8 @@ fn framed(bytes: &[u8], connections: &[u8]) -> Vec<u8> {
     let first = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     let mut out = bytes[..size_of::<u32>() + first].to_vec();
     let mut part = Packer::new(0);
-    part.section(5, |_| {});
     part.section(4, |out| out.put(connections));
+    part.section(5, |_| {});
     let part = part.into_bytes();
     out.extend_from_slice(&(part.len() as u32).to_le_bytes());
     out.extend_from_slice(&part);

@@ -9,13 +9,12 @@ use crate::mailbox::Mailbox;
 use crate::stats::Stats;
 use crate::user::become_user;
 use crate::worker::Worker;
-use crate::worker::handover::Part;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::{fmt, io, thread};
 use stentor_io::{
-    Backend, Channel, ChannelListener, Epoll, Parts, User, monotonic_us, release_memory,
+    Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
 };
 
 /// What a worker is there for.
@@ -89,7 +88,9 @@ pub(super) enum Report {
     /// Something cannot be handed over, and may come to its end.
     NotNow(&'static str),
     /// Everything was taken over by all workers, and this one began to serve at this time.
-    Begins { at_us: u64 },
+    Begins {
+        at_us: u64,
+    },
 }
 
 /// Where a worker hears its cues, and reports.
@@ -309,7 +310,7 @@ impl Leaving {
         worker.read_mailbox(io);
         match worker.can_be_packed() {
             Ok(heard_seq) => {
-                let mut send = |part: Part| io.hand_over_part(&part.bytes, &part.files);
+                let mut send = |bytes: &[u8], files: &[Arc<File>]| io.hand_over_part(bytes, files);
                 let sent = worker.pack(heard_seq, io.now_ms(), &mut send);
                 self.tell(sent.and_then(|()| io.end_hand_over()), Some(Report::HandedOver));
             }
@@ -384,7 +385,7 @@ fn take_over(
     channel.set_patience(PATIENCE_COPYING)?;
     // The channel has one of them.
     io.keep_numbers(numbers_kept)?;
-    io.take_over(&mut channel)?;
+    io.take_over(&mut channel, |end| worker.make_room(end))?;
     phases.end("taking sockets");
     let mut unpacking = worker.begin_unpacking(io);
     let mut parts = Parts::of(&mut channel);

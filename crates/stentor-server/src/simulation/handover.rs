@@ -151,10 +151,10 @@ pub(crate) struct PackedWorker {
 pub(crate) fn packed(worker: &mut Worker, io: &impl Backend) -> Result<PackedWorker, &'static str> {
     let heard_seq = worker.can_be_packed()?;
     let mut packed = PackedWorker { bytes: Vec::new(), files: Vec::new() };
-    let sent = worker.pack(heard_seq, io.now_ms(), &mut |part| {
-        packed.bytes.extend_from_slice(&(part.bytes.len() as u32).to_le_bytes());
-        packed.bytes.extend_from_slice(&part.bytes);
-        packed.files.extend(part.files);
+    let sent = worker.pack(heard_seq, io.now_ms(), &mut |bytes, files| {
+        packed.bytes.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        packed.bytes.extend_from_slice(bytes);
+        packed.files.extend(files.iter().map(Arc::clone));
         Ok(())
     });
     sent.expect("nothing fails here");

@@ -428,7 +428,8 @@ impl Feeds {
     /// Has the hub tell of what the feed wants.
     fn subscribe(&mut self, hub: &Hub, id: FeedId) {
         let Some(feed) = &mut self.feeds[id as usize] else { return };
-        feed.complete_since = hub.subscribe(self.subscriber, &feed.filter, Arc::clone(&feed.readers));
+        feed.complete_since =
+            hub.subscribe(self.subscriber, &feed.filter, Arc::clone(&feed.readers));
         if names_a_topic(hub, &feed.filter) {
             self.unnamed_bytes -= feed.unnamed_bytes();
             feed.is_named = true;

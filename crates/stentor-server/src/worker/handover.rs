@@ -19,8 +19,8 @@
 //!
 //! | section | what it holds |
 //! |---|---|
-//! | 5 | bodies that several connections are being sent, from this part on |
 //! | 4 | connections: number, time left, record, and what they were let in by |
+//! | 5 | bodies that several connections are being sent, from this part on |
 //!
 //! Files that are being sent go over beside these, as files.
 
@@ -32,12 +32,12 @@ use crate::memory::Usage;
 use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed};
-use stentor_access::Grant;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use stentor_access::Grant;
 use stentor_io::{Backend, File, Peer};
-use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Taken, Thing, Unpacker};
+use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 
 /// What cannot be handed over yet, and what becomes of it.
 #[allow(dead_code, reason = "it is for readers, until an upgrade tells of it")]
@@ -59,21 +59,8 @@ const COMMITS: &str =
 const HAS_ORDERS: &str = "There are orders that have not been carried out yet.";
 const DRAINS: &str = "The server is about to stop: nothing is handed over any more.";
 
-/// A part of a packed worker: bytes, and what goes over beside them.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) bytes: Vec<u8>,
-    /// Files that are being sent.
-    pub(crate) files: Vec<Arc<File>>,
-}
-
-impl Part {
-    fn new(bytes: Vec<u8>, things: Vec<Thing>) -> Part {
-        // Nothing else is attached.
-        let files = things.into_iter().filter_map(|thing| thing.downcast().ok()).collect();
-        Part { bytes, files }
-    }
-}
+/// What sends a part of a packed worker: bytes, and files that are being sent.
+pub(crate) type SendPart<'a> = &'a mut dyn FnMut(&[u8], &[Arc<File>]) -> io::Result<()>;
 
 impl Worker {
     /// Whether the worker can be packed now. The mailbox is empty of events afterwards. Returns up
@@ -112,7 +99,7 @@ impl Worker {
         &mut self,
         heard_seq: u64,
         now_ms: u64,
-        send: &mut dyn FnMut(Part) -> io::Result<()>,
+        send: SendPart<'_>,
     ) -> io::Result<()> {
         let Worker {
             cx,
@@ -135,14 +122,15 @@ impl Worker {
         out.put(MAGIC);
         VERSION.pack(&mut out);
         cx.pack(&mut out);
-        let head = out.take();
-        send(Part::new(head.bytes, head.things))?;
+        send_part(&mut out, send)?;
+        let mut section = None;
         for index in connections.indices() {
             let Some(connection) = connections.at(index) else { continue };
             if connection.is_free() {
                 continue;
             }
             connection.note_heard(cx, heard_seq);
+            section = section.or_else(|| Some(out.begin_section(CONNECTIONS)));
             (index as u32).pack(&mut out);
             let deadline_tick = u64::from(connection.timer().deadline_tick());
             out.moment(deadline_tick.max(now_ms / TICK_MS) * TICK_MS);
@@ -150,10 +138,10 @@ impl Worker {
             let pass = cx.passes.get(Peer::from_index(index as u32));
             pass.map(|pass| pass.grant()).pack(&mut out);
             if out.len() >= PART_BYTES {
-                send(part_of_connections(&mut out))?;
+                send_connections(&mut out, section.take(), send)?;
             }
         }
-        if out.is_empty() { Ok(()) } else { send(part_of_connections(&mut out)) }
+        send_connections(&mut out, section, send)
     }
 
     /// Goes on where the worker ended that was packed. To be called of a new one, which is of no
@@ -161,6 +149,13 @@ impl Worker {
     pub(crate) fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         Unpacking { now_ms: io.now_ms(), in_lines: None, beside: Beside::default(), last: None }
+    }
+
+    /// Connections with numbers up to this one are going to be unpacked: has room for them.
+    pub(crate) fn make_room(&mut self, end: u32) {
+        for index in (0..end).step_by(self.connections.chunk()) {
+            self.connections.grow(index as usize);
+        }
     }
 
     /// Takes a connection in that another worker had.
@@ -188,13 +183,24 @@ impl Worker {
     }
 }
 
-/// Packs what was packed of connections, with what they share before them.
-fn part_of_connections(out: &mut Packer) -> Part {
-    let Taken { bytes, shared, things } = out.take();
-    let mut part = Packer::new(0);
-    part.section(SHARED, |part| part.put(&shared));
-    part.section(CONNECTIONS, |part| part.put(&bytes));
-    Part::new(part.into_bytes(), things)
+/// Sends what was packed of connections, if any were, with what they share.
+fn send_connections(
+    out: &mut Packer,
+    section: Option<Section>,
+    send: SendPart<'_>,
+) -> io::Result<()> {
+    let Some(section) = section else { return Ok(()) };
+    out.end_section(section);
+    out.section(SHARED, Packer::put_shared);
+    send_part(out, send)
+}
+
+fn send_part(out: &mut Packer, send: SendPart<'_>) -> io::Result<()> {
+    out.send(|bytes, things| {
+        // Nothing else is attached.
+        let files = things.iter().filter_map(|thing| Arc::clone(thing).downcast().ok());
+        send(bytes, &files.collect::<Vec<_>>())
+    })
 }
 
 /// A worker that is being unpacked, part by part.
@@ -225,8 +231,8 @@ impl Unpacking {
             self.in_lines = Some(unpack_head(worker, input)?);
             return Ok(());
         };
-        self.beside.add_shared(input.section(SHARED)?.rest())?;
         let records = input.section(CONNECTIONS)?;
+        self.beside.add_shared(input.section(SHARED)?.rest())?;
         input.end()?;
         let mut records = Unpacker::with(records.rest(), self.now_ms, &self.beside);
         while !records.is_at_end() {

@@ -110,7 +110,8 @@ fn comes_to(client: &mut Client, mut part: &[u8]) {
 fn downloads_under_way_go_on_whatever_becomes_of_their_files() {
     // More than the kernel keeps of a connection.
     let content = noise(24 << 20);
-    let all = [("same", &content[..]), ("gone", &content), ("replaced", &content), ("cut", &content)];
+    let all =
+        [("same", &content[..]), ("gone", &content), ("replaced", &content), ("cut", &content)];
     let site = Site::of(&all);
     let mut server = site.serve("");
     let first = Range { start: 0, end: content.len() };
