@@ -86,7 +86,7 @@ fn files_that_are_being_sent_go_over() {
         if round % 3 == 1 {
             let packed = super::packed(&mut world.worker, &world.sim).unwrap();
             // Each opens it for itself.
-            assert!(round > 1 || packed.files.len() == 3);
+            assert!(round > 1 || packed.files.len() > 1);
             assert!(world.hand_over(0));
         }
         let mut is_more = false;
