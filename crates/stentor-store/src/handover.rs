@@ -1,8 +1,8 @@
 //! What is known of a store that was closed, as bytes: for another process that goes on with it and
 //! does not want to read it first.
 //!
-//! Whoever goes on cuts off and removes what these bytes say is of no use. So they are believed only
-//! if they are possible, and if the files are there that they speak of, as long as they say.
+//! Whoever goes on cuts off and removes what these bytes say is of no use. So they are believed
+//! only if they are possible, and if the files are there that they speak of, as long as they say.
 
 use crate::head::{self, Cut};
 use crate::recovery::{Recovered, Tail};

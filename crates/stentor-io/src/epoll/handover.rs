@@ -11,8 +11,8 @@
 //! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
 //! other process has too is not closed by `close` alone: its end is said to the peer before.
 //!
-//! What the owner of the backend has packed follows in parts, and with it files that are being sent,
-//! whatever their numbers: nobody knows them by these. They come when every number that a
+//! What the owner of the backend has packed follows in parts, and with it files that are being
+//! sent, whatever their numbers: nobody knows them by these. They come when every number that a
 //! connection has is taken, so none of them gets one.
 
 use super::{Accepting, Epoll, WAKER};
@@ -150,8 +150,8 @@ impl Epoll {
         }
     }
 
-    /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To be
-    /// called once it stands still, before what its owner has packed.
+    /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To
+    /// be called once it stands still, before what its owner has packed.
     ///
     /// # Errors
     /// The other process is gone.

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
-//! goes on: the second once it has everything, the first if anything fails before. Until it is taken
-//! the first could go on as if nothing had been; once the second has it, the first touches no
+//! goes on: the second once it has everything, the first if anything fails before. Until it is
+//! taken the first could go on as if nothing had been; once the second has it, the first touches no
 //! connection. So nobody who stands still waits for a question to be answered.
 //!
 //! No worker packs before all stand still: one that still published would tell readers of another,

@@ -57,8 +57,8 @@ pub(super) enum Cue {
     Live,
     /// Hand over to a worker of another process, and serve on.
     HandOver(Partner),
-    /// Stand still, and send the rest when the gate opens, which it does as soon as all stand still,
-    /// or else when there is no store any more.
+    /// Stand still, and send the rest when the gate opens, which it does as soon as all stand
+    /// still, or else when there is no store any more.
     Freeze { gate: Arc<Gate>, packs_at_once: bool },
     /// Try again to send the rest.
     Pack,

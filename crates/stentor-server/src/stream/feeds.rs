@@ -405,8 +405,8 @@ impl Feeds {
         true
     }
 
-    /// The hub is there, and nothing changes in it meanwhile: the log begins behind the number of its
-    /// last message. Returns whether every feed has readers.
+    /// The hub is there, and nothing changes in it meanwhile: the log begins behind the number of
+    /// its last message. Returns whether every feed has readers.
     pub(crate) fn begin_log(&mut self, hub: &Hub) -> bool {
         for id in 0..self.feeds.len() {
             self.subscribe(hub, id as FeedId);
