@@ -5,7 +5,7 @@
 //! some files, which the other process then has open as well (`SCM_RIGHTS`, unix(7)).
 
 use rustix::cmsg_space;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::{self, Timeout};
@@ -36,6 +36,38 @@ pub struct Parcel<'a> {
     pub bytes: &'a [u8],
     /// At the lowest numbers that were free, in their order.
     pub(crate) files: Vec<OwnedFd>,
+}
+
+/// One that two processes have: whichever takes it first has it alone. So it is decided at one
+/// moment which of them goes on, whatever becomes of the other.
+#[derive(Debug)]
+pub struct Token {
+    fd: OwnedFd,
+}
+
+impl Token {
+    /// A new one, which nobody has taken.
+    ///
+    /// # Errors
+    /// Out of files or memory.
+    pub fn new() -> io::Result<Token> {
+        Ok(Token { fd: eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    /// Takes it. Returns whether nobody had.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn take(&self) -> io::Result<bool> {
+        loop {
+            match rustix::io::read(&self.fd, &mut [0; 8]) {
+                Ok(_) => return Ok(true),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Where another thread of this process, or of another one, finds a channel.
@@ -123,6 +155,14 @@ impl Channel {
         Ok(())
     }
 
+    /// Sends a token, of which this process keeps its own handle.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send_token(&self, kind: u8, token: &Token) -> io::Result<()> {
+        Ok(self.send_parcel(kind, &[], &[token.fd.as_fd()], SendFlags::empty())?)
+    }
+
     /// Sends a message without bytes, if there is room for it. Returns whether there was.
     pub(crate) fn try_send(&self, kind: u8) -> io::Result<bool> {
         match self.send_parcel(kind, &[], &[], SendFlags::DONTWAIT) {
@@ -199,6 +239,14 @@ impl Channel {
 
     /// The files of a message, at most: the kernel takes no more in one.
     pub(crate) const FILES_MAX: usize = 253;
+}
+
+impl Parcel<'_> {
+    /// The token that came with it, if one did.
+    #[must_use]
+    pub fn into_token(self) -> Option<Token> {
+        self.files.into_iter().next().map(|fd| Token { fd })
+    }
 }
 
 impl ChannelListener {
@@ -294,3 +342,28 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Where a process that was started to take over finds its end of the channel: the file's number.
 const VARIABLE: &str = "STENTOR_HANDOVER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_once() {
+        let flags = SocketFlags::CLOEXEC;
+        let pair = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (ours, theirs) = pair.unwrap();
+        let (ours, mut theirs) = (Channel::new(ours), Channel::new(theirs));
+        for is_theirs in [true, false] {
+            let own = Token::new().unwrap();
+            ours.send_token(5, &own).unwrap();
+            let parcel = theirs.receive().unwrap();
+            assert_eq!(parcel.kind, 5);
+            let other = parcel.into_token().unwrap();
+            let (first, second) = if is_theirs { (&other, &own) } else { (&own, &other) };
+            assert!(first.take().unwrap());
+            assert!(!second.take().unwrap() && !first.take().unwrap());
+        }
+        ours.send(5, b"").unwrap();
+        assert!(theirs.receive().unwrap().into_token().is_none());
+    }
+}

@@ -17,6 +17,7 @@ mod send;
 mod vanishing;
 
 use self::handover::HandingOver;
+pub use self::handover::Parts;
 use self::send::{send_part_of, send_parts};
 use self::vanishing::Vanishing;
 use crate::owned::Owned;

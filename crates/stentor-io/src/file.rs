@@ -373,6 +373,30 @@ impl File {
         Ok(FileStatus::of(&fstat(&self.fd)?))
     }
 
+    /// What is known of it, for [`File::described`].
+    pub(crate) fn describe(&self) -> [u8; File::DESCRIBED_BYTES] {
+        let FileStatus { device, inode, bytes, modified_ns } = self.status;
+        let mut described = [0; File::DESCRIBED_BYTES];
+        let numbers = [device, inode, bytes, modified_ns.cast_unsigned()];
+        for (place, number) in described.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
+        }
+        described[File::DESCRIBED_BYTES - 1] = u8::from(self.through_symlink);
+        described
+    }
+
+    /// A file that another process had open.
+    pub(crate) fn described(fd: OwnedFd, bytes: &[u8; File::DESCRIBED_BYTES]) -> File {
+        let [device, inode, bytes_then, modified_ns] =
+            [0, 8, 16, 24].map(|at| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])));
+        let status =
+            FileStatus { device, inode, bytes: bytes_then, modified_ns: modified_ns.cast_signed() };
+        let through_symlink = bytes[File::DESCRIBED_BYTES - 1] != 0;
+        File { fd, status, through_symlink }
+    }
+
+    pub(crate) const DESCRIBED_BYTES: usize = 4 * size_of::<u64>() + 1;
+
     /// Reads from `offset` on, and says how many bytes that was. Less than fit may only mean that
     /// more are to be asked for; 0 means that the file ends there.
     ///

@@ -46,10 +46,10 @@ mod watch;
 use std::io::IoSlice;
 use std::net::IpAddr;
 
-pub use channel::{Channel, ChannelListener, Parcel, parent_process};
+pub use channel::{Channel, ChannelListener, Parcel, Token, parent_process};
 pub use counter::Counter;
 pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile};
-pub use epoll::Epoll;
+pub use epoll::{Epoll, Parts};
 pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,

@@ -439,7 +439,8 @@ impl Context {
         out.section(LINES, |out| budget.pack(out));
     }
 
-    /// Goes on where another worker ended. The feeds still lack their readers.
+    /// Goes on where another worker ended. The feeds still lack their readers, and the hub knows
+    /// nothing of them.
     ///
     /// # Errors
     /// If this is not what was packed.
@@ -453,13 +454,13 @@ impl Context {
         let mut lines = input.section(LINES)?;
         self.budget = Budget::unpack(&mut lines)?;
         lines.end()?;
-        if self.feeds.open_all(&self.shared.hub, &filters) { Ok(()) } else { Err(MISFIT) }
+        if self.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
     }
 
     /// With all readers of another worker here: whatever comes from now on is in the log. Returns
     /// whether every feed is read.
     pub(crate) fn begin_log(&mut self) -> bool {
-        let is_read = self.feeds.begin_after(self.shared.hub.notified_seq());
+        let is_read = self.feeds.begin_log(&self.shared.hub);
         self.take_mail();
         is_read
     }

@@ -4,8 +4,10 @@
 //! is broken; ordinary tests run them over a small corpus and over mixtures of it. The largest of
 //! them is a whole worker on the simulated network.
 
+mod handover;
 mod worker;
 
+pub use handover::fuzz_handover;
 pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;

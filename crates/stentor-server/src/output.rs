@@ -18,7 +18,7 @@ use std::sync::Arc;
 use stentor_hub::{Event, Message, StreamForm};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_wire::negotiate::Encoding;
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Thing, UNKNOWN, Unpacked, Unpacker};
 
 /// Bytes that are sent from where they are.
 #[derive(Debug)]
@@ -282,21 +282,45 @@ impl Packed for Backlog {
 /// What is shared stays so, among the connections of a worker.
 impl Packed for Piece {
     fn pack(&self, out: &mut Packer) {
-        let is_shared = matches!(self, Piece::Shared(_));
-        is_shared.pack(out);
-        match is_shared {
-            true => out.share(self.bytes()),
-            false => self.bytes().to_vec().pack(out),
+        match self {
+            Piece::Own(bytes) => {
+                out.put(&[OWN]);
+                bytes.pack(out);
+            }
+            Piece::Shared(Body::Stored { file, from, length }) => {
+                out.put(&[STORED]);
+                out.attach(Arc::clone(file) as Thing);
+                from.pack(out);
+                length.pack(out);
+            }
+            Piece::Shared(body) => {
+                out.put(&[SHARED]);
+                out.share(body.bytes());
+            }
         }
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Piece> {
-        Ok(match bool::unpack(input)? {
-            true => Piece::Shared(Body::HandedOver(input.shared()?)),
-            false => Piece::Own(Packed::unpack(input)?),
+        Ok(match u8::unpack(input)? {
+            OWN => Piece::Own(Packed::unpack(input)?),
+            SHARED => Piece::Shared(Body::HandedOver(input.shared()?)),
+            STORED => {
+                let file: Arc<File> = input.attached()?;
+                let (from, length) = (u64::unpack(input)?, u64::unpack(input)?);
+                if from.checked_add(length).is_none_or(|end| end > file.status().bytes) {
+                    return Err(MISFIT);
+                }
+                Piece::Shared(Body::Stored { file, from, length })
+            }
+            _ => return Err(UNKNOWN),
         })
     }
 }
+
+/// How pieces are packed.
+const OWN: u8 = 0;
+const SHARED: u8 = 1;
+const STORED: u8 = 2;
 
 impl Backlog {
     /// What a stream's reader has still to be sent, if a message was cut; it waits for room in any
@@ -314,11 +338,6 @@ impl Backlog {
     /// Bytes that were kept for this connection alone when the backlog was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes as usize
-    }
-
-    /// Whether some of it is on the disk.
-    pub(crate) fn has_stored(&self) -> bool {
-        self.bodies().any(|body| matches!(body, Body::Stored { .. }))
     }
 
     /// What is shared of it.

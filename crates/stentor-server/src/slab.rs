@@ -41,6 +41,11 @@ impl<T: Default> Slab<T> {
         &mut records[index % CHUNK]
     }
 
+    /// How many records it grows by.
+    pub(crate) fn chunk(&self) -> usize {
+        CHUNK
+    }
+
     /// The indices that may hold a record.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<T> {
         self.indices_from(0)

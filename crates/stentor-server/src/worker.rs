@@ -5,7 +5,7 @@
 
 #[cfg(debug_assertions)]
 mod check;
-mod handover;
+pub(crate) mod handover;
 mod relief;
 mod shares;
 

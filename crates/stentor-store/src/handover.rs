@@ -1,7 +1,10 @@
 //! What is known of a store that was closed, as bytes: for another process that goes on with it and
 //! does not want to read it first.
+//!
+//! Whoever goes on cuts off and removes what these bytes say is of no use. So they are believed
+//! only if they are possible, and if the files are there that they speak of, as long as they say.
 
-use crate::head::Cut;
+use crate::head::{self, Cut};
 use crate::recovery::{Recovered, Tail};
 use std::ops::RangeInclusive;
 use stentor_io::Disk;
@@ -34,7 +37,8 @@ impl<D: Disk> Recovered<D> {
     /// The same, in the process that goes on. Nobody has written to the disk in between.
     ///
     /// # Errors
-    /// One sentence, if these bytes are not what [`Recovered::to_bytes`] makes.
+    /// One sentence, if these bytes are not what [`Recovered::to_bytes`] makes, or do not fit what
+    /// is on the disk.
     pub fn from_bytes(disk: D, bytes: &[u8]) -> Result<Recovered<D>, &'static str> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
@@ -57,7 +61,12 @@ impl<D: Disk> Recovered<D> {
             closed: closed.iter().map(|&[number, end]| Cut { number, end }).collect(),
             cut: Cut { number, end },
         };
-        Ok(Recovered::of_closed(disk, closed))
+        let files = disk.list().map_err(|_| "The disk does not say what is on it.")?;
+        if closed.is_possible() && closed.fits(&files) {
+            Ok(Recovered::of_closed(disk, closed))
+        } else {
+            Err(MISFIT)
+        }
     }
 
     /// What a start finds of a store that was closed in order.
@@ -91,6 +100,45 @@ impl<D: Disk> Recovered<D> {
     }
 }
 
+impl Closed {
+    /// Whether a store can have been closed like this.
+    fn is_possible(&self) -> bool {
+        let Closed { epoch: _, last, lost, highest, stale_bytes, base, closed, cut } = self;
+        let segments = || closed.iter().chain([cut]);
+        let sizes = segments().map(|cut| cut.end).chain([*stale_bytes, base.1]);
+        let mut lost_before = 0;
+        let are_apart = lost.iter().all(|range| {
+            let before = std::mem::replace(&mut lost_before, *range.end());
+            before < *range.start() && range.start() <= range.end()
+        });
+        are_apart
+            && lost_before.max(*last).max(*highest) < NUMBER_MAX
+            && segments().is_sorted_by(|a, b| a.number < b.number)
+            && cut.number <= *highest
+            && base.0 <= *highest
+            && closed.iter().all(|cut| cut.number >= base.0.max(1))
+            && sizes.max().is_none_or(|bytes| bytes < NUMBER_MAX)
+    }
+
+    /// Whether these files, with their sizes, may be those of the store.
+    fn fits(&self, files: &[(String, u64)]) -> bool {
+        let size = |word: &str, number: u64| {
+            let is_it = |name: &str| head::number(word, name) == Some(number);
+            files.iter().find(|(name, _)| is_it(name)).map(|(_, bytes)| *bytes)
+        };
+        let is_there =
+            |cut: &Cut| size(head::LOG, cut.number).is_some_and(|bytes| bytes >= cut.end);
+        let (base, base_bytes) = self.base;
+        let has_base = base == 0 || size(head::SNAPSHOT, base) == Some(base_bytes);
+        has_base && self.closed.iter().chain([&self.cut]).all(is_there)
+    }
+}
+
+/// Numbers are smaller: no store lives so long, and whatever is added to them is a number.
+const NUMBER_MAX: u64 = 1 << 60;
+
 const FORMAT: u64 = 1;
 
 const UNKNOWN: &str = "These bytes do not say how a store was closed.";
+
+const MISFIT: &str = "This is not how the store on the disk was closed.";

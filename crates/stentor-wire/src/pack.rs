@@ -8,7 +8,12 @@
 //! bytes. Whoever reads believes nothing: no length before its bytes are there, no number that
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
+//!
+//! What several things share, and what is no bytes, an open file, goes over beside them, once each:
+//! the bytes have its place ([`Beside`]). All of it can be taken in parts, and be unpacked part by
+//! part while more is packed.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -45,6 +50,9 @@ pub trait Packed: Sized {
 /// What was unpacked, or one sentence.
 pub type Unpacked<T> = Result<T, &'static str>;
 
+/// What goes over beside the bytes.
+pub type Thing = Arc<dyn Any + Send + Sync>;
+
 /// Where state is packed to.
 #[derive(Debug)]
 pub struct Packer {
@@ -54,16 +62,31 @@ pub struct Packer {
     shared: Vec<u8>,
     /// By address and length, its place among all that is shared.
     places: HashMap<(usize, usize), u32>,
+    /// All there were, so that no other has the address of one of them.
+    things: Vec<Thing>,
+    /// So many of them were taken.
+    things_taken: usize,
+    /// By address, its place among them.
+    thing_places: HashMap<usize, u32>,
 }
 
 impl Packer {
     /// Without anything yet, at this moment.
     #[must_use]
     pub fn new(now_ms: u64) -> Packer {
-        Packer { bytes: Vec::new(), now_ms, shared: Vec::new(), places: HashMap::new() }
+        Packer {
+            bytes: Vec::new(),
+            now_ms,
+            shared: Vec::new(),
+            places: HashMap::new(),
+            things: Vec::new(),
+            things_taken: 0,
+            thing_places: HashMap::new(),
+        }
     }
 
     /// Appends bytes as they are.
+    #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -80,25 +103,69 @@ impl Packer {
         place.pack(self);
     }
 
-    /// Appends all that is shared, as a section.
-    pub fn shared_section(&mut self, name: u8) {
-        let shared = std::mem::take(&mut self.shared);
-        self.section(name, |out| out.put(&shared));
+    /// Appends the place of something that goes over beside the bytes, once for all who have it.
+    pub fn attach(&mut self, thing: Thing) {
+        let next = self.things.len() as u32;
+        let address = Arc::as_ptr(&thing).cast::<()>() as usize;
+        let place = *self.thing_places.entry(address).or_insert(next);
+        if place == next {
+            self.things.push(thing);
+        }
+        place.pack(self);
+    }
+
+    /// How many bytes were packed, and not taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Appends what is shared by what was packed and was not told before, for
+    /// [`Beside::add_shared`].
+    pub fn put_shared(&mut self) {
+        self.bytes.append(&mut self.shared);
+    }
+
+    /// The bytes that were packed since this was asked last, and the things that go with them, for
+    /// [`Beside::add_things`]. The next part begins when `send` returns.
+    pub fn send<T>(&mut self, send: impl FnOnce(&[u8], &[Thing]) -> T) -> T {
+        let sent = send(&self.bytes, &self.things[self.things_taken..]);
+        self.things_taken = self.things.len();
+        self.bytes.clear();
+        sent
     }
 
     /// Appends a moment.
+    #[inline]
     pub fn moment(&mut self, ms: u64) {
         (ms.wrapping_sub(self.now_ms) as i64).pack(self);
     }
 
     /// Appends a part with its name and its length before it.
     pub fn section(&mut self, name: u8, write: impl FnOnce(&mut Packer)) {
-        name.pack(self);
-        let start = self.bytes.len();
-        0_u32.pack(self);
+        let section = self.begin_section(name);
         write(self);
-        let length = (self.bytes.len() - start - size_of::<u32>()) as u32;
-        self.bytes[start..][..size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+        self.end_section(section);
+    }
+
+    /// The same, of whatever is packed until [`Packer::end_section`].
+    pub fn begin_section(&mut self, name: u8) -> Section {
+        name.pack(self);
+        0_u32.pack(self);
+        Section { start: self.bytes.len() }
+    }
+
+    /// Ends the section that was begun last.
+    pub fn end_section(&mut self, section: Section) {
+        let length = (self.bytes.len() - section.start) as u32;
+        let place = section.start - size_of::<u32>()..section.start;
+        self.bytes[place].copy_from_slice(&length.to_le_bytes());
     }
 
     /// All that was packed.
@@ -108,34 +175,61 @@ impl Packer {
     }
 }
 
+/// A section that has been begun.
+#[derive(Debug)]
+#[must_use]
+pub struct Section {
+    start: usize,
+}
+
+/// What has come beside the bytes, of all parts so far.
+#[derive(Debug, Default)]
+pub struct Beside {
+    shared: Vec<Arc<[u8]>>,
+    things: Vec<Thing>,
+}
+
+impl Beside {
+    /// Adds what is shared, as it was told.
+    ///
+    /// # Errors
+    /// If its lengths do not fit.
+    pub fn add_shared(&mut self, bytes: &[u8]) -> Unpacked<()> {
+        let mut input = Unpacker::new(bytes, 0);
+        while !input.is_at_end() {
+            let length = length(&mut input)?;
+            self.shared.push(Arc::from(input.take(length)?));
+        }
+        Ok(())
+    }
+
+    /// Adds things, in their order.
+    pub fn add_things(&mut self, things: impl IntoIterator<Item = Thing>) {
+        self.things.extend(things);
+    }
+}
+
+static NOTHING: Beside = Beside { shared: Vec::new(), things: Vec::new() };
+
 /// Where state is unpacked from.
 #[derive(Debug)]
 pub struct Unpacker<'a> {
     rest: &'a [u8],
     now_ms: u64,
-    shared: Arc<[Arc<[u8]>]>,
+    beside: &'a Beside,
 }
 
 impl<'a> Unpacker<'a> {
     /// At the beginning of `bytes`, at this moment.
     #[must_use]
     pub fn new(bytes: &'a [u8], now_ms: u64) -> Unpacker<'a> {
-        Unpacker { rest: bytes, now_ms, shared: Arc::default() }
+        Unpacker::with(bytes, now_ms, &NOTHING)
     }
 
-    /// Takes the section of all that is shared, which is for what `user` has.
-    ///
-    /// # Errors
-    /// If it does not come next, or its parts do not fit.
-    pub fn shared_section(&mut self, name: u8, user: &mut Unpacker<'_>) -> Unpacked<()> {
-        let mut section = self.section(name)?;
-        let mut shared = Vec::new();
-        while !section.is_at_end() {
-            let length = length(&mut section)?;
-            shared.push(Arc::from(section.take(length)?));
-        }
-        user.shared = shared.into();
-        Ok(())
+    /// The same, with what has come beside the bytes.
+    #[must_use]
+    pub fn with(bytes: &'a [u8], now_ms: u64, beside: &'a Beside) -> Unpacker<'a> {
+        Unpacker { rest: bytes, now_ms, beside }
     }
 
     /// Takes what [`Packer::share`] appended.
@@ -144,13 +238,30 @@ impl<'a> Unpacker<'a> {
     /// If there is no such thing.
     pub fn shared(&mut self) -> Unpacked<Arc<[u8]>> {
         let place = u32::unpack(self)? as usize;
-        self.shared.get(place).cloned().ok_or(UNKNOWN)
+        self.beside.shared.get(place).cloned().ok_or(UNKNOWN)
+    }
+
+    /// Takes what [`Packer::attach`] told the place of.
+    ///
+    /// # Errors
+    /// If there is no such thing, or it is something else.
+    pub fn attached<T: Any + Send + Sync>(&mut self) -> Unpacked<Arc<T>> {
+        let place = u32::unpack(self)? as usize;
+        let thing = self.beside.things.get(place).cloned().ok_or(UNKNOWN)?;
+        thing.downcast().map_err(|_| UNKNOWN)
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     /// Takes so many bytes.
     ///
     /// # Errors
     /// If there are not so many left.
+    #[inline]
     pub fn take(&mut self, length: usize) -> Unpacked<&'a [u8]> {
         self.rest.split_off(..length).ok_or(ENDS)
     }
@@ -159,6 +270,7 @@ impl<'a> Unpacker<'a> {
     ///
     /// # Errors
     /// If the bytes end before it does.
+    #[inline]
     pub fn moment(&mut self) -> Unpacked<u64> {
         Ok(self.now_ms.saturating_add_signed(i64::unpack(self)?))
     }
@@ -172,11 +284,11 @@ impl<'a> Unpacker<'a> {
             return Err("Another part of what was packed should have come here.");
         }
         let length = length(self)?;
-        let shared = Arc::clone(&self.shared);
-        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, shared })
+        Ok(Unpacker { rest: self.take(length)?, now_ms: self.now_ms, beside: self.beside })
     }
 
     /// Whether everything was taken.
+    #[inline]
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
@@ -252,10 +364,12 @@ macro_rules! packed {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Packed for $number {
+            #[inline]
             fn pack(&self, out: &mut Packer) {
                 out.put(&self.to_le_bytes());
             }
 
+            #[inline]
             fn unpack(input: &mut Unpacker<'_>) -> Unpacked<$number> {
                 let bytes = input.take(size_of::<$number>())?;
                 Ok(<$number>::from_le_bytes(bytes.try_into().map_err(|_| ENDS)?))
@@ -267,10 +381,12 @@ macro_rules! numbers {
 numbers! { u16 u32 u64 i64 }
 
 impl Packed for u8 {
+    #[inline]
     fn pack(&self, out: &mut Packer) {
         out.put(&[*self]);
     }
 
+    #[inline]
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<u8> {
         input.take(1).map(|bytes| bytes[0])
     }
@@ -295,10 +411,12 @@ impl Packed for usize {
 }
 
 impl Packed for bool {
+    #[inline]
     fn pack(&self, out: &mut Packer) {
         u8::from(*self).pack(out);
     }
 
+    #[inline]
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<bool> {
         match u8::unpack(input)? {
             0 => Ok(false),

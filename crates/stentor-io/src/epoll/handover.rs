@@ -10,12 +10,16 @@
 //! Sockets are sent while this process serves on. Whatever opens or closes meanwhile at a number
 //! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
 //! other process has too is not closed by `close` alone: its end is said to the peer before.
+//!
+//! What the owner of the backend has packed follows in parts, and with it files that are being
+//! sent, whatever their numbers: nobody knows them by these. They come when every number that a
+//! connection has is taken, so none of them gets one.
 
 use super::{Accepting, Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::Owned;
 use crate::socket::Listener;
-use crate::{Peer, Role};
+use crate::{File, Peer, Role};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +28,7 @@ use rustix::net::{self, SendFlags};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 /// How far handing over has come.
 #[derive(Debug)]
@@ -145,12 +150,12 @@ impl Epoll {
         }
     }
 
-    /// Sends the rest: what has changed, the listeners, the epoll set, and what the owner of this
-    /// backend has packed.
+    /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To
+    /// be called once it stands still, before what its owner has packed.
     ///
     /// # Errors
     /// The other process is gone.
-    pub fn hand_over_rest(&mut self, packed: &[u8]) -> io::Result<()> {
+    pub fn hand_over_rest(&mut self) -> io::Result<()> {
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(()) };
         while !send_next(state, &self.owned, end, SendFlags::empty())? {}
@@ -168,9 +173,37 @@ impl Epoll {
             listener.describe(&mut bytes);
             channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
         }
-        channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?;
-        channel.send(PACKED, packed)?;
-        channel.send(END, &[])
+        Ok(channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?)
+    }
+
+    /// Sends a part of what the owner of this backend has packed, with files that are being sent.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn hand_over_part(&self, bytes: &[u8], files: &[Arc<File>]) -> io::Result<()> {
+        let Some(HandingOver { channel, .. }) = self.handing_over.as_deref() else { return Ok(()) };
+        for files in files.chunks(Channel::FILES_MAX) {
+            let bytes: Vec<u8> = files.iter().flat_map(|file| file.describe()).collect();
+            let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+            channel.send_parcel(FILES, &bytes, &files, SendFlags::empty())?;
+        }
+        let (most, last) =
+            bytes.split_at(bytes.len().saturating_sub(1) / Channel::BYTES_MAX * Channel::BYTES_MAX);
+        if !most.is_empty() {
+            channel.send(PACKED, most)?;
+        }
+        channel.send(PACKED_LAST, last)
+    }
+
+    /// There are no more parts.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    pub fn end_hand_over(&self) -> io::Result<()> {
+        match self.handing_over.as_deref() {
+            Some(HandingOver { channel, .. }) => channel.send(END, &[]),
+            None => Ok(()),
+        }
     }
 
     /// The other process does not take over: everything is as it was before.
@@ -196,29 +229,35 @@ impl Epoll {
         self.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
     }
 
-    /// Takes over what another process hands over by this channel, and returns what its owner has
-    /// packed. This backend is new, and has the numbers kept that the other has. Its own listeners
-    /// stay; those that are handed over come behind them.
+    /// Takes over what another process hands over by this channel. What its owner has packed comes
+    /// behind it ([`Parts`]). This backend is new, and has the numbers kept that the other has. Its
+    /// own listeners stay; those that are handed over come behind them. `settled` hears, while the
+    /// other process still serves, of the number above that of each connection it has then.
     ///
     /// # Errors
     /// The other process is gone or speaks in riddles; this one may not have so many files, or has
     /// one where a connection was.
-    pub fn take_over(&mut self, channel: &mut Channel) -> io::Result<Vec<u8>> {
+    pub fn take_over(
+        &mut self,
+        channel: &mut Channel,
+        mut settled: impl FnMut(u32),
+    ) -> io::Result<()> {
         let mut places = Places { first: self.kept_below, held: Vec::new() };
-        let mut packed = Vec::new();
         loop {
             let parcel = channel.receive()?;
             match parcel.kind {
                 NUMBERS => places.fill(parcel)?,
                 MARK => {
                     drop(parcel);
+                    settled(places.end());
                     channel.send(MARK, &[])?;
                 }
                 CHANGED => places.empty(parcel.bytes)?,
                 LISTENER => self.listeners.push(listener(parcel)?),
-                SET => self.epoll = only(parcel.files)?,
-                PACKED => packed.extend_from_slice(parcel.bytes),
-                END => break,
+                SET => {
+                    self.epoll = only(parcel.files)?;
+                    break;
+                }
                 _ => return Err(unexpected()),
             }
         }
@@ -231,7 +270,52 @@ impl Epoll {
         epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
         // The set of its own had one of them.
         self.keep_numbers(self.kept_below)?;
-        Ok(packed)
+        // Whatever is told as seen from now.
+        self.read_clocks();
+        Ok(())
+    }
+}
+
+/// What the owner of another process's backend has packed, part by part.
+#[derive(Debug)]
+pub struct Parts<'c> {
+    channel: &'c mut Channel,
+    /// A part that came in several messages.
+    whole: Vec<u8>,
+}
+
+impl<'c> Parts<'c> {
+    /// Those that come by this channel.
+    pub fn of(channel: &'c mut Channel) -> Parts<'c> {
+        Parts { channel, whole: Vec::new() }
+    }
+
+    /// Waits for the next one, and gives it to `take` with the files that came with it. Returns
+    /// false if there are no more.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`]; the other process speaks in riddles.
+    pub fn next(&mut self, take: impl FnOnce(&[u8], Vec<File>)) -> io::Result<bool> {
+        let mut files = Vec::new();
+        self.whole.clear();
+        loop {
+            let parcel = self.channel.receive()?;
+            match parcel.kind {
+                FILES => take_files(parcel, &mut files)?,
+                PACKED => self.whole.extend_from_slice(parcel.bytes),
+                PACKED_LAST if self.whole.is_empty() => {
+                    take(parcel.bytes, files);
+                    return Ok(true);
+                }
+                PACKED_LAST => {
+                    self.whole.extend_from_slice(parcel.bytes);
+                    take(&self.whole, files);
+                    return Ok(true);
+                }
+                END if self.whole.is_empty() && files.is_empty() => return Ok(false),
+                _ => return Err(unexpected()),
+            }
+        }
     }
 }
 
@@ -242,6 +326,10 @@ struct Places {
 }
 
 impl Places {
+    fn end(&self) -> u32 {
+        self.first + self.held.len() as u32
+    }
+
     /// Takes files in, which must have got the numbers that they had.
     fn fill(&mut self, parcel: Parcel<'_>) -> io::Result<()> {
         let (stated, rest) = parcel.bytes.as_chunks::<4>();
@@ -320,6 +408,16 @@ fn listener(parcel: Parcel<'_>) -> io::Result<(Listener, Role)> {
     Ok((listener.ok_or_else(unexpected)?, role))
 }
 
+fn take_files(parcel: Parcel<'_>, all: &mut Vec<File>) -> io::Result<()> {
+    let (described, rest) = parcel.bytes.as_chunks();
+    if described.len() != parcel.files.len() || !rest.is_empty() {
+        return Err(unexpected());
+    }
+    let files = parcel.files.into_iter().zip(described);
+    all.extend(files.map(|(fd, described)| File::described(fd, described)));
+    Ok(())
+}
+
 fn only(files: Vec<OwnedFd>) -> io::Result<OwnedFd> {
     files.into_iter().next().ok_or_else(unexpected)
 }
@@ -350,6 +448,8 @@ const LISTENER: u8 = 4;
 const SET: u8 = 5;
 const PACKED: u8 = 6;
 const END: u8 = 7;
+const FILES: u8 = 8;
+const PACKED_LAST: u8 = 9;
 
 /// Marks the number of a connection.
 const CONNECTION: u32 = 1 << 31;
@@ -358,10 +458,11 @@ const CONNECTION: u32 = 1 << 31;
 mod tests {
     use super::*;
     use crate::socket::reserve;
-    use crate::{Backend, ChannelListener, Flow, Handler, Refused, Waker};
+    use crate::{
+        Backend, ChannelListener, Directory, Flow, Found, Handler, Refused, Symlinks, Waker,
+    };
     use std::io::{Read, Write};
     use std::net::{IpAddr, SocketAddr, TcpStream};
-    use std::sync::Arc;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -410,6 +511,9 @@ mod tests {
 
     const KEPT: u32 = 60;
 
+    const PARTS: [usize; 5] =
+        [Channel::BYTES_MAX, Channel::BYTES_MAX + 1, 0, 2 * Channel::BYTES_MAX, 200_000];
+
     fn connect(address: SocketAddr) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -446,7 +550,25 @@ mod tests {
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
             let mut channel = channel.accept(own, Duration::from_secs(30)).unwrap();
             io.keep_numbers(KEPT).unwrap();
-            let packed = io.take_over(&mut channel).unwrap();
+            let mut settled = 0;
+            io.take_over(&mut channel, |end| settled = end).unwrap();
+            assert!(settled >= KEPT + 320, "{settled}");
+            let (mut packed, mut files) = (Vec::new(), Vec::new());
+            let mut parts = Parts::of(&mut channel);
+            while parts
+                .next(|bytes, with| {
+                    packed.push(bytes.to_vec());
+                    files.extend(with);
+                })
+                .unwrap()
+            {}
+            let mut content = [0; 7];
+            assert_eq!(files.len(), 300);
+            for file in &files {
+                assert_eq!(file.status_now().unwrap(), file.status());
+                assert_eq!(file.read_at(&mut content, 4).unwrap(), 7);
+                assert_eq!(&content, b"content");
+            }
             let mut echo = Echo::default();
             // One more connection comes, and all end.
             turn_until(&mut io, &mut echo, 1, 301);
@@ -463,7 +585,21 @@ mod tests {
             stream.write_all(b"c").unwrap();
             assert!(matches!(stream.read(&mut [0]), Ok(0)));
         }
-        assert_eq!(next.join().unwrap(), (b"state".to_vec(), 0));
+        let mut packed = vec![b"state".to_vec()];
+        packed.extend(PARTS.map(|length| vec![b'x'; length]));
+        let (came, open) = next.join().unwrap();
+        assert!(came == packed, "{:?}", came.iter().map(Vec::len).collect::<Vec<_>>());
+        assert_eq!(open, 0);
+    }
+
+    fn the_file() -> Arc<File> {
+        let path = std::env::temp_dir().join(format!("stentor-handed-over-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("file"), "the content").unwrap();
+        let found = Directory::open(&path).unwrap().find("file", Symlinks::Refused).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+        let Found::File(file) = found else { panic!("it is a file") };
+        Arc::new(file)
     }
 
     /// Connects 320 times to a thread that hands over, has 30 of them end meanwhile and 10 more
@@ -491,7 +627,15 @@ mod tests {
             turn_until(&mut io, &mut echo, 330, 30);
             may_proceed.recv().unwrap();
             io.freeze();
-            io.hand_over_rest(b"state").unwrap();
+            // More than go in one message, and of a file that is gone.
+            let file = the_file();
+            io.hand_over_rest().unwrap();
+            io.hand_over_part(b"state", &vec![file; 300]).unwrap();
+            // As long as a message, longer, and of nothing.
+            for length in PARTS {
+                io.hand_over_part(&vec![b'x'; length], &[]).unwrap();
+            }
+            io.end_hand_over().unwrap();
             io.leave_all();
         });
         has_come.recv().unwrap();

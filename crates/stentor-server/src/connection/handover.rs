@@ -10,8 +10,8 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::Awaits;
-use crate::output::Backlog;
-use crate::stream::feeds::Feeds;
+use crate::stream::MANY;
+use crate::stream::feeds::{Feeds, Member};
 use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
@@ -73,12 +73,6 @@ impl Connection {
         }
     }
 
-    /// Whether it is being sent a file from the disk.
-    pub(crate) fn sends_stored(&self) -> bool {
-        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        backlog.is_some_and(Backlog::has_stored)
-    }
-
     /// Whether it is not known yet what came of a change that it asked for.
     pub(crate) fn awaits_commit(&self) -> bool {
         let pending = self.extra.as_deref().and_then(|extra| extra.pending.as_deref());
@@ -100,6 +94,11 @@ impl Connection {
 
     /// Enters the feeds that it reads.
     pub(crate) fn enter_feeds(&self, feeds: &mut Feeds, peer: Peer) -> Unpacked<()> {
+        if self.extra.is_none() && self.reader.feed != MANY {
+            // Most readers are like this.
+            let member = Member { peer, stamp: self.reader.stamp };
+            return if feeds.enter(self.reader.feed, member) { Ok(()) } else { Err(MISFIT) };
+        }
         let all = self.memberships(peer);
         let replay = self.extra.as_deref().and_then(|extra| extra.replay.as_deref());
         let replayed = replay.map_or(&[][..], |replay| replay.feeds());

@@ -117,3 +117,18 @@ fn properties_hold_for_mixtures() {
         }
     }
 }
+
+/// Of a worker that was packed, random changes are enough. STENTOR_FUZZ_RUNS says how many.
+#[test]
+fn properties_hold_for_workers_that_come_from_elsewhere() {
+    fuzz_handover(&[255]);
+    let runs = std::env::var("STENTOR_FUZZ_RUNS").map_or(2_000, |runs| runs.parse().unwrap());
+    let mut rng = Rng::new(1);
+    for _ in 0..runs {
+        let mut data = vec![rng.next_u64() as u8];
+        for _ in 0..rng.below(5) {
+            data.extend_from_slice(&rng.next_u64().to_le_bytes()[..4]);
+        }
+        fuzz_handover(&data);
+    }
+}

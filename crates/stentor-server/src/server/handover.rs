@@ -3,35 +3,40 @@
 //! ```text
 //!   the one that serves                         the one that was started
 //!   -------------------                         ------------------------
-//!   what I am                    ------------>  is that what I can be?
+//!   what I am, and a token       ------------>  is that what I can be?
 //!                                <------------  where my workers wait for yours
 //!   the hub, and what changes    ------------>
 //!                                <------------  the hub is there
 //!   each worker its sockets      ============>  each worker the same numbers
 //!   all stand still, and the store is closed
 //!   the last changes             ------------>
-//!   each worker its rest         ============>  each worker is unpacked
-//!                                <------------  complete
-//!   go                           ------------>  serves
+//!   each worker its rest         ============>  each worker unpacks what has come
+//!                                               the last one takes the token, and all serve
 //!                                <------------  gone on
 //!   ends
 //! ```
 //!
-//! Until "go" the first could go on as if nothing had been, and does so if anything fails. After
-//! it, the first touches no connection.
+//! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
+//! goes on: the second once it has everything, the first if anything fails before. Until it is
+//! taken the first could go on as if nothing had been; once the second has it, the first touches no
+//! connection. So nobody who stands still waits for a question to be answered.
 //!
 //! No worker packs before all stand still: one that still published would tell readers of another,
 //! which has packed, of something that the next process does not owe them.
+//!
+//! While all stand still, each thread that has to be woken before another can go on costs more than
+//! what it does, on a machine that is busy. So workers wait for each other ([`Gate`]) and not for
+//! whoever runs the server; and what is packed is unpacked while more is packed.
 
 use crate::config::ControlAddress;
 use crate::upgrades::History;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{
     Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
-use stentor_io::{Channel, Role};
+use stentor_io::{Channel, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
 
@@ -125,15 +130,13 @@ pub(super) mod kind {
     /// How the store was closed.
     pub(crate) const STORE: u8 = 6;
     /// What the process has counted.
-    pub(crate) const COUNTERS: u8 = 12;
-    /// Nothing changes in the hub any more.
+    pub(crate) const COUNTERS: u8 = 13;
+    /// Nothing changes in the hub any more; since when nobody is served, in microseconds.
     pub(crate) const STANDS_STILL: u8 = 7;
-    /// Everything was taken over.
-    pub(crate) const COMPLETE: u8 = 8;
-    /// From now on the other one serves; since when nobody does, in microseconds.
-    pub(crate) const GO: u8 = 9;
-    /// It does, and whoever supervises it knows.
+    /// The other one serves, and whoever supervises it knows.
     pub(crate) const GONE_ON: u8 = 10;
+    /// What decides who goes on.
+    pub(crate) const TOKEN: u8 = 12;
 }
 
 /// What changes in a hub while it is copied.
@@ -239,8 +242,117 @@ pub(super) fn unexpected(kind: u8) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("message {kind} should not come here"))
 }
 
+/// Where threads wait until it is decided whether they go on.
+#[derive(Debug)]
+pub(super) struct Gate {
+    state: Mutex<GateState>,
+    decided: Condvar,
+}
+
+#[derive(Debug)]
+struct GateState {
+    /// Threads that have not come yet.
+    missing: usize,
+    verdict: Option<bool>,
+}
+
+impl Gate {
+    /// For so many threads.
+    pub(super) fn new(threads: usize) -> Gate {
+        let state = GateState { missing: threads, verdict: None };
+        Gate { state: Mutex::new(state), decided: Condvar::new() }
+    }
+
+    /// One of the threads has come, and waits for the verdict. The last of them may give it.
+    pub(super) fn pass(&self, last: impl FnOnce() -> Option<bool>) -> bool {
+        let mut state = self.state();
+        state.missing = state.missing.saturating_sub(1);
+        if state.missing == 0 && state.verdict.is_none() {
+            state.verdict = last();
+            self.decided.notify_all();
+        }
+        self.verdict_of(state)
+    }
+
+    /// Waits for the verdict.
+    pub(super) fn wait(&self) -> bool {
+        self.verdict_of(self.state())
+    }
+
+    /// Gives the verdict, unless there is one. Returns which it is.
+    pub(super) fn decide(&self, verdict: bool) -> bool {
+        let verdict = *self.state().verdict.get_or_insert(verdict);
+        self.decided.notify_all();
+        verdict
+    }
+
+    fn verdict_of(&self, mut state: MutexGuard<'_, GateState>) -> bool {
+        loop {
+            if let Some(verdict) = state.verdict {
+                return verdict;
+            }
+            state = self.decided.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the workers of the process that takes over wait for.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    /// That the hub is there.
+    pub(super) hub: Gate,
+    /// That all have everything. The last one takes the token.
+    pub(super) all: Gate,
+    pub(super) token: Token,
+}
+
+/// What the time goes to in which nobody is served: told at the end, for telling takes time too.
+#[derive(Debug)]
+pub(super) struct Phases {
+    who: &'static str,
+    since_us: u64,
+    ends: Vec<(&'static str, u64)>,
+}
+
+impl Phases {
+    pub(super) fn begin(who: &'static str) -> Phases {
+        Phases { who, since_us: monotonic_us(), ends: Vec::with_capacity(8) }
+    }
+
+    /// Since when nobody is served, on the clock of [`monotonic_us`].
+    pub(super) fn since_us(&self) -> u64 {
+        self.since_us
+    }
+
+    /// A phase has come to its end.
+    pub(super) fn end(&mut self, phase: &'static str) {
+        self.ends.push((phase, monotonic_us()));
+    }
+
+    /// Logs how long each of them took.
+    pub(super) fn tell(&self) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let mut before_us = self.since_us;
+        let mut told = String::new();
+        for &(phase, end_us) in &self.ends {
+            let took_us = end_us.saturating_sub(std::mem::replace(&mut before_us, end_us));
+            told.push_str(&format!(" {phase} {took_us} us;"));
+        }
+        tracing::debug!("hand-over: {}:{}", self.who, told.trim_end_matches(';'));
+    }
+}
+
 /// How long the other process, or a worker, may say nothing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it may take until the whole hub is there.
+pub(super) const PATIENCE_COPYING: Duration = Duration::from_secs(120);
 
 /// Of the other process, when its end of the channel is gone.
 pub(super) const ENDED: &str = "it ended";
@@ -265,5 +377,58 @@ pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, Str
         kind if kind == expected => Ok(parcel.bytes.to_vec()),
         kind::REFUSED => Err(String::from_utf8_lossy(parcel.bytes).into_owned()),
         other => Err(unexpected(other).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn the_verdict_is_given_once_and_heard_by_all() {
+        for (by_last, expected) in [(Some(true), true), (Some(false), false), (None, true)] {
+            let gate = Gate::new(3);
+            let asked = Mutex::new(0);
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            gate.pass(|| {
+                                *asked.lock().unwrap() += 1;
+                                by_last
+                            })
+                        })
+                    })
+                    .collect();
+                if by_last.is_none() {
+                    assert!(gate.decide(true));
+                }
+                assert_eq!(gate.wait(), expected);
+                threads.into_iter().for_each(|it| assert_eq!(it.join().unwrap(), expected));
+            });
+            assert!(*asked.lock().unwrap() <= 1);
+            assert!(by_last.is_none() || *asked.lock().unwrap() == 1);
+            // It stays what it is, for whoever comes late.
+            assert_eq!(gate.decide(!expected), expected);
+            assert_eq!(gate.pass(|| Some(!expected)), expected);
+        }
+    }
+
+    #[test]
+    fn nobody_passes_before_all_have_come() {
+        let gate = Gate::new(2);
+        let has_passed = Mutex::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(gate.pass(|| Some(true)));
+                *has_passed.lock().unwrap() = true;
+            });
+            for _ in 0..1_000 {
+                assert!(!*has_passed.lock().unwrap());
+                thread::yield_now();
+            }
+            assert!(gate.pass(|| Some(true)));
+        });
     }
 }

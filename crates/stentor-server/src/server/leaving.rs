@@ -1,6 +1,8 @@
 //! Handing a server over to another process: the side of the one that ends.
 
-use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
+use super::handover::{
+    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Tapping, expect, kind,
+};
 use super::life::{Cue, Partner, Report};
 use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
@@ -10,11 +12,12 @@ use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Role, monotonic_us, unix_s};
+use stentor_io::{Channel, HostDisk, Role, Token, monotonic_us, unix_s};
 use stentor_store::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
@@ -63,10 +66,12 @@ impl Server {
             channel,
             changes: Tapping::begin(&self.shared.hub),
             store: None,
+            token: Token::new().map_err(|error| error.to_string())?,
+            gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
         let hello = self.hello(upgrades);
         let handed_over = leaving.hand_over(child.id(), &hello, gives_up);
-        let Err(reason) = handed_over else {
+        let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
             self.cue(|_| Cue::Leave);
             return Ok(child);
         };
@@ -143,6 +148,10 @@ struct Leaving<'s> {
     changes: Tapping<'s>,
     /// What was closed, or could not be.
     store: Option<Ended<HostDisk>>,
+    /// Whoever has it goes on.
+    token: Token,
+    /// Where workers wait until all stand still.
+    gate: Arc<Gate>,
 }
 
 impl Leaving<'_> {
@@ -158,6 +167,7 @@ impl Leaving<'_> {
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
         self.channel.send(kind::HELLO, &hello.to_bytes()).map_err(told)?;
+        self.channel.send_token(kind::TOKEN, &self.token).map_err(told)?;
         let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
         if names.len() != self.server.mailboxes.len() {
@@ -168,21 +178,42 @@ impl Leaving<'_> {
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
         // From here on nobody is served until the other process does, or this one goes on.
-        let since_us = monotonic_us();
-        self.server.cue(|_| Cue::Freeze);
+        let mut phases = Phases::begin("the process that hands over");
+        let packs_at_once = self.server.shared.store.is_none();
+        let freeze = |_| Cue::Freeze { gate: Arc::clone(&self.gate), packs_at_once };
+        self.server.cue(freeze);
         self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
-        self.close_store()?;
-        self.server.cue(|_| Cue::Pack);
-        self.channel.send(kind::COUNTERS, &counters::pack(&self.server.shared)).map_err(told)?;
-        self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
-        self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
-        expect(&mut self.channel, kind::COMPLETE)?;
-        self.channel.send(kind::GO, &since_us.to_le_bytes()).map_err(told)?;
-        // From here on there is no way back.
-        if let Err(reason) = expect(&mut self.channel, kind::GONE_ON) {
-            tracing::error!("the process that took over has not said that it goes on: {reason}");
+        phases.end("until all stood still");
+        if !packs_at_once {
+            self.close_store()?;
+            self.gate.decide(true);
+            phases.end("closing the store");
         }
+        self.channel.send(kind::COUNTERS, &counters::pack(&self.server.shared)).map_err(told)?;
+        let since_us = phases.since_us().to_le_bytes();
+        self.channel.send(kind::STANDS_STILL, &since_us).map_err(told)?;
+        self.await_reports(Report::HandedOver, PATIENCE_PACKING, &|| false)?;
+        phases.end("packing and sending");
+        expect(&mut self.channel, kind::GONE_ON)?;
+        phases.end("until the other one said that it goes on");
+        phases.tell();
         Ok(())
+    }
+
+    /// Something went wrong. Returns the reason if this process may go on; the other one may have
+    /// gone on before, and then this is no more than a pity.
+    fn take_back(&self, reason: String) -> Result<(), String> {
+        self.gate.decide(false);
+        match self.token.take() {
+            Ok(false) => {
+                tracing::error!(
+                    "the process that took over has not said that it goes on: {reason}"
+                );
+                Ok(())
+            }
+            // An error cannot be; if it is, the other one is to be ended.
+            Ok(true) | Err(_) => Err(reason),
+        }
     }
 
     /// What the other process says of a failure, if it does: it knows more.
@@ -273,7 +304,7 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let reports = self.server.reports();
-        let until_us = after(patience);
+        let (until_us, not_now_until_us) = (after(patience), after(PATIENCE_NOT_NOW));
         let mut missing = self.server.mailboxes.len();
         while missing > 0 {
             if gives_up() {
@@ -282,7 +313,7 @@ impl Leaving<'_> {
             match reports.recv_timeout(LOOK) {
                 Ok((_, Ok(report))) if report == expected => missing -= 1,
                 Ok((index, Ok(Report::NotNow(reason)))) => {
-                    if monotonic_us() > until_us {
+                    if monotonic_us() > not_now_until_us {
                         return Err(reason.to_owned());
                     }
                     thread::sleep(Duration::from_millis(1));
@@ -308,11 +339,11 @@ fn after(patience: Duration) -> u64 {
 
 const GIVEN_UP: &str = "it was given up";
 
-/// How long it may take until the whole hub is there.
-const PATIENCE_COPYING: Duration = Duration::from_secs(120);
-
 /// How long something that cannot be handed over may take to come to its end.
-const PATIENCE_FROZEN: Duration = Duration::from_millis(200);
+const PATIENCE_NOT_NOW: Duration = Duration::from_millis(200);
+
+/// How long it may take a worker to pack while nobody is served.
+const PATIENCE_PACKING: Duration = Duration::from_secs(2);
 
 /// How long it may take to say why it does not take over.
 const PATIENCE_FOR_REASON: Duration = Duration::from_millis(100);

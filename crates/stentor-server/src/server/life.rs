@@ -1,7 +1,7 @@
 //! A worker's life on its thread: what it does before it may accept, its turns, its end.
 
 use super::StartError;
-use super::handover::PATIENCE;
+use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
 use super::listeners::Addresses;
 use crate::config::Settings;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
@@ -13,7 +13,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::{fmt, io, thread};
-use stentor_io::{Channel, ChannelListener, Epoll, User, release_memory};
+use stentor_io::{
+    Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
+};
 
 /// What a worker is there for.
 #[derive(Clone, Copy, Debug)]
@@ -55,18 +57,17 @@ pub(super) enum Cue {
     Live,
     /// Hand over to a worker of another process, and serve on.
     HandOver(Partner),
-    /// Stand still.
-    Freeze,
-    /// Send the rest.
+    /// Stand still, and send the rest when the gate opens, which it does as soon as all stand
+    /// still, or else when there is no store any more.
+    Freeze { gate: Arc<Gate>, packs_at_once: bool },
+    /// Try again to send the rest.
     Pack,
     /// The other process does not take over: go on.
     GoOn,
     /// The other process has taken over.
     Leave,
-    /// Take over from a worker of this process,
-    TakeOver { process: u32 },
-    /// now that the hub is there.
-    Unpack,
+    /// Take over from a worker of this process.
+    TakeOver { process: u32, entrance: Arc<Entrance> },
 }
 
 /// A worker of another process.
@@ -86,8 +87,10 @@ pub(super) enum Report {
     HandedOver,
     /// Something cannot be handed over, and may come to its end.
     NotNow(&'static str),
-    /// Everything was taken over.
-    Complete,
+    /// Everything was taken over by all workers, and this one began to serve at this time.
+    Begins {
+        at_us: u64,
+    },
 }
 
 /// Where a worker hears its cues, and reports.
@@ -246,7 +249,9 @@ impl Leaving {
                     self.is_copying = begun.is_ok();
                     self.tell(begun, None);
                 }
-                Cue::Freeze => return self.stand_still(worker, io),
+                Cue::Freeze { gate, packs_at_once } => {
+                    return self.stand_still(worker, io, &gate, packs_at_once);
+                }
                 _ => self.stay(io),
             }
         }
@@ -263,28 +268,53 @@ impl Leaving {
     }
 
     /// Does nothing but what it is told, until it is known who goes on.
-    fn stand_still(&mut self, worker: &mut Worker, io: &mut Epoll) -> bool {
+    fn stand_still(
+        &mut self,
+        worker: &mut Worker,
+        io: &mut Epoll,
+        gate: &Gate,
+        packs_at_once: bool,
+    ) -> bool {
+        let mut phases = Phases::begin("a worker that hands over, since it was told");
         io.freeze();
         worker.stand_still(true);
         self.tell(Ok(()), Some(Report::StandsStill));
+        // What nobody else can change does not have to wait for the others.
+        let sent = io.hand_over_rest();
+        phases.end("sending what has changed of sockets");
+        if sent.is_err() {
+            self.tell(sent, None);
+        }
+        if gate.pass(|| packs_at_once.then_some(true)) {
+            phases.end("until all stood still");
+            self.hand_over(worker, io);
+            phases.end("packing and sending");
+        }
         loop {
             match self.stage.cues.recv() {
-                Ok(Cue::Pack) => {
-                    worker.read_mailbox(io);
-                    match worker.pack(io) {
-                        Ok(packed) => {
-                            self.tell(io.hand_over_rest(&packed), Some(Report::HandedOver));
-                        }
-                        Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
-                    }
+                Ok(Cue::Pack) => self.hand_over(worker, io),
+                Ok(Cue::Leave) => {
+                    phases.tell();
+                    return true;
                 }
-                Ok(Cue::Leave) => return true,
                 _ => {
                     worker.stand_still(false);
                     self.stay(io);
                     return false;
                 }
             }
+        }
+    }
+
+    fn hand_over(&self, worker: &mut Worker, io: &mut Epoll) {
+        worker.read_mailbox(io);
+        match worker.can_be_packed() {
+            Ok(heard_seq) => {
+                let mut send = |bytes: &[u8], files: &[Arc<File>]| io.hand_over_part(bytes, files);
+                let sent = worker.pack(heard_seq, io.now_ms(), &mut send);
+                self.tell(sent.and_then(|()| io.end_hand_over()), Some(Report::HandedOver));
+            }
+            Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
         }
     }
 
@@ -316,8 +346,8 @@ pub(super) fn begins(
     worker.open_roots();
     let numbers_kept = numbers_kept(settings, Post::all(settings).len());
     let cue = stage.cues.recv();
-    let (channel, process) = match (channel, cue) {
-        (Some(channel), Ok(Cue::TakeOver { process })) => (channel, process),
+    let (channel, process, entrance) = match (channel, cue) {
+        (Some(channel), Ok(Cue::TakeOver { process, entrance })) => (channel, process, entrance),
         (None, Ok(Cue::Live)) => {
             // Without, it could not be handed over; that is no reason not to serve.
             let kept = io.keep_numbers(numbers_kept);
@@ -327,26 +357,56 @@ pub(super) fn begins(
         }
         _ => return false,
     };
-    let received = channel.accept(process, PATIENCE).and_then(|mut channel| {
-        channel.set_patience(PATIENCE)?;
-        // The channel has one of them.
-        io.keep_numbers(numbers_kept)?;
-        io.take_over(&mut channel)
-    });
-    let packed = match received {
-        Ok(packed) => packed,
+    match take_over(worker, io, channel, process, numbers_kept, &entrance) {
+        Ok(()) => {
+            stage.report(Ok(Report::Begins { at_us: monotonic_us() }));
+            true
+        }
         Err(error) => {
             tracing::error!("a worker cannot take over: {error}");
             stage.report(Err(format!("a worker: {error}")));
-            return false;
+            false
         }
-    };
-    if !matches!(stage.cues.recv(), Ok(Cue::Unpack)) {
-        return false;
     }
-    match worker.unpack(io, &packed) {
-        Ok(()) => stage.report(Ok(Report::Complete)),
-        Err(reason) => stage.report(Err(reason.to_owned())),
+}
+
+/// Takes over from a worker of that process, and waits until all others have.
+fn take_over(
+    worker: &mut Worker,
+    io: &mut Epoll,
+    channel: ChannelListener,
+    process: u32,
+    numbers_kept: u32,
+    entrance: &Entrance,
+) -> io::Result<()> {
+    let mut phases = Phases::begin("a worker that takes over");
+    let mut channel = channel.accept(process, PATIENCE)?;
+    // The hub may take long.
+    channel.set_patience(PATIENCE_COPYING)?;
+    // The channel has one of them.
+    io.keep_numbers(numbers_kept)?;
+    io.take_over(&mut channel, |end| worker.make_room(end))?;
+    phases.end("taking sockets");
+    let mut unpacking = worker.begin_unpacking(io);
+    let mut parts = Parts::of(&mut channel);
+    let mut unpacked = Ok(());
+    while parts.next(|bytes, files| {
+        unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());
+    })? {
+        unpacked.map_err(io::Error::other)?;
     }
-    matches!(stage.cues.recv(), Ok(Cue::Live))
+    phases.end("receiving and unpacking");
+    let has_hub = entrance.hub.wait();
+    phases.end("until the hub was there");
+    if has_hub {
+        unpacking.end(worker).map_err(io::Error::other)?;
+    }
+    phases.end("entering the hub");
+    let takes_token = || Some(has_hub && entrance.token.take().unwrap_or(false));
+    if !entrance.all.pass(takes_token) {
+        return Err(io::Error::other("it was given up"));
+    }
+    phases.end("until all were there");
+    phases.tell();
+    Ok(())
 }

@@ -1,20 +1,25 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Hello, PATIENCE, expect, kind, next_entry, unexpected};
+use super::handover::{
+    Entrance, Gate, Hello, PATIENCE, Phases, expect, kind, next_entry, unexpected,
+};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
 use crate::stats::Totals;
 use crate::upgrades::Done;
 use std::io;
+use std::sync::Arc;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, parent_process};
+use stentor_io::{Channel, Parcel, Token, parent_process};
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.
 #[derive(Debug)]
 pub struct Predecessor {
     channel: Channel,
+    /// Until the workers have it.
+    token: Option<Token>,
     pub(super) hello: Hello,
     pub(super) process: u32,
 }
@@ -32,7 +37,12 @@ impl Predecessor {
         channel.set_patience(PATIENCE).map_err(told)?;
         let hello = expect(&mut channel, kind::HELLO)?;
         match Hello::from_bytes(&hello) {
-            Ok(hello) => Ok(Some(Predecessor { channel, hello, process })),
+            Ok(hello) => {
+                let parcel = channel.receive().map_err(told)?;
+                let token = Some(parcel).filter(|parcel| parcel.kind == kind::TOKEN);
+                let token = token.and_then(Parcel::into_token);
+                Ok(Some(Predecessor { channel, token, hello, process }))
+            }
             Err(reason) => {
                 let _ = channel.send(kind::REFUSED, reason.as_bytes());
                 Err(reason)
@@ -77,25 +87,49 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Fills the hub, and has the workers take over. It returns when they are to begin.
+    /// Fills the hub, and has the workers take over. It returns when they have begun.
     pub(super) fn take_over(&mut self, server: &Server) -> Result<(), StartError> {
+        let token = self.token.take().ok_or_else(|| unexpected(kind::TOKEN))?;
+        let (hub, all) = (Gate::new(0), Gate::new(server.mailboxes.len()));
+        let entrance = Arc::new(Entrance { hub, all, token });
+        let taken_over = self.take_over_by(server, &entrance);
+        entrance.hub.decide(false);
+        match taken_over {
+            // The workers serve, and the other process knows that it must not.
+            Err(error) if entrance.all.decide(false) => {
+                tracing::error!("taken over, but for this: {error}");
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn take_over_by(
+        &mut self,
+        server: &Server,
+        entrance: &Arc<Entrance>,
+    ) -> Result<(), StartError> {
         let told = |error: io::Error| StartError::Handover(error.to_string());
         let mut names = Packer::new(0);
         server.channels.pack(&mut names);
-        server.cue(|_| Cue::TakeOver { process: self.process });
+        let process = self.process;
+        server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
         self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;
         let hub = &server.shared.hub;
-        let Filled { restored, store, counted } = self.fill(hub).map_err(told)?;
+        let Filled { restored, store, counted, since_us, mut phases } =
+            self.fill(hub).map_err(told)?;
         counters::unpack(&server.shared, &counted)
             .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
             None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
         }
-        server.cue(|_| Cue::Unpack);
+        phases.end("beginning the store and the rules");
+        entrance.hub.decide(true);
+        let mut begun_us = since_us;
         for _ in &server.mailboxes {
             match server.reports().recv_timeout(PATIENCE) {
-                Ok((_, Ok(Report::Complete))) => {}
+                Ok((_, Ok(Report::Begins { at_us }))) => begun_us = begun_us.max(at_us),
                 Ok((_, Ok(report))) => {
                     return Err(StartError::Handover(format!("a worker said {report:?}")));
                 }
@@ -105,12 +139,10 @@ impl Predecessor {
                 }
             }
         }
-        self.channel.send(kind::COMPLETE, &[]).map_err(told)?;
-        let since_us = expect(&mut self.channel, kind::GO).map_err(StartError::Handover)?;
-        let since_us = since_us.first_chunk().copied().map_or(0, u64::from_le_bytes);
-        server.cue(|_| Cue::Live);
-        let stood_still_us = stentor_io::monotonic_us().saturating_sub(since_us);
+        phases.end("until all workers served");
+        let stood_still_us = begun_us.saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
+        phases.tell();
         let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
         server.shared.upgrades.done(Done {
             unix_s: stentor_io::unix_s(),
@@ -128,7 +160,7 @@ impl Predecessor {
         let (mut restored, mut store, mut counted) = (None, None, Vec::new());
         // What is not whole yet.
         let mut rest: Vec<u8> = Vec::new();
-        loop {
+        let since_us = loop {
             let parcel = self.channel.receive()?;
             if parcel.kind != kind::SNAPSHOT && restored.is_none() {
                 let restore = restore.take().ok_or_else(|| unexpected(parcel.kind))?;
@@ -163,13 +195,16 @@ impl Predecessor {
                     counted = std::mem::take(&mut rest);
                     0
                 }
-                (kind::STANDS_STILL, None) if rest.is_empty() => break,
+                (kind::STANDS_STILL, None) if rest.len() == size_of::<u64>() => {
+                    break rest.first_chunk().copied().map_or(0, u64::from_le_bytes);
+                }
                 (other, _) => return Err(unexpected(other)),
             };
             rest.drain(..used);
-        }
+        };
+        let phases = Phases::begin("the process that takes over, since all stood still");
         let restored = restored.ok_or_else(|| unexpected(kind::STANDS_STILL))?;
-        Ok(Filled { restored, store, counted })
+        Ok(Filled { restored, store, counted, since_us, phases })
     }
 }
 
@@ -178,4 +213,7 @@ struct Filled {
     restored: Restored,
     store: Option<Vec<u8>>,
     counted: Vec<u8>,
+    /// Since when nobody is served.
+    since_us: u64,
+    phases: Phases,
 }

@@ -4,12 +4,16 @@
 //! worker must count what the old one did, and be packed to the same bytes, unless readers have to
 //! look for what they miss.
 
-use super::World;
+use super::codec::{COMMANDER, TEXT, put_frame};
+use super::{CONTROL, PUBLIC, World, kind, patient};
+use crate::config::{Mount, Settings};
 use crate::mailbox::Mailbox;
-use crate::stats::Totals;
+use crate::stats::{Stats, Totals};
+use crate::timers::TICK_MS;
 use crate::worker::Worker;
 use std::sync::Arc;
-use stentor_io::Rng;
+use stentor_hub::ContentType;
+use stentor_io::{Backend, Faults, File, Rng};
 
 /// When workers are handed over in a run.
 #[derive(Debug)]
@@ -40,15 +44,15 @@ impl World {
     /// was. Returns false if it cannot be packed now.
     pub(crate) fn hand_over(&mut self, index: usize) -> bool {
         let published = self.shared.hub.seq();
-        let Ok(bytes) = self.worker.pack(&self.sim) else { return false };
+        let Ok(packed) = packed(&mut self.worker, &self.sim) else { return false };
         let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();
         let mailbox = Arc::new(Mailbox::new().unwrap());
         std::mem::replace(&mut self.mailbox, Arc::clone(&mailbox)).close();
         let (shared, settings) = (Arc::clone(&self.shared), Arc::clone(&self.settings));
-        self.worker = Worker::new(shared, settings, stats, mailbox, bytes.len() as u64);
-        self.worker.unpack(&self.sim, &bytes).unwrap();
+        self.worker = Worker::new(shared, settings, stats, mailbox, packed.bytes.len() as u64);
+        unpack(&mut self.worker, &self.sim, &packed).unwrap();
 
         let after = self.totals();
         assert_eq!(before.readers_sse, after.readers_sse);
@@ -65,23 +69,128 @@ impl World {
         let by_kind = |totals: &Totals| totals.requests_by_kind.map(|times| times.buckets);
         assert_eq!(by_kind(&before), by_kind(&after));
         let nobody_missed_anything = before.readers_behind == after.readers_behind;
-        let again = self.worker.pack(&self.sim).unwrap();
+        let again = super::handover::packed(&mut self.worker, &self.sim).unwrap();
         if nobody_missed_anything && published == self.shared.hub.seq() {
-            assert!(behind_counters(&bytes) == behind_counters(&again), "it is not the same");
+            assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");
+            let are_same = |(a, b)| Arc::ptr_eq(a, b);
+            assert!(packed.files.iter().zip(&again.files).all(are_same));
+            assert_eq!(packed.files.len(), again.files.len());
         }
         true
     }
 }
 
+/// A world whose clock is that far, with connections in every state in which one can be for long.
+pub(crate) fn full_world(ticks: u64) -> World {
+    let faults = Faults { window_bytes: 1_000, ..kind() };
+    let mut settings = Settings { cors: patient().cors, ..Settings::default() };
+    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.files.small_bytes_max = 100;
+    let mut world = World::new(1, faults, settings);
+    world.sim.sleep(ticks * TICK_MS);
+    for n in 0..20 {
+        world.publish("/many/a", vec![b'a' + n; 100], ContentType::TEXT);
+    }
+    let get = |target: &str, fields: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+    };
+    let put = |fields: &str| format!("PUT /put HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
+    let lines = b"POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+        28\r\nnonsense\n{\"topic\":\"/b\",\"data\":1}\n{\"to";
+    let mut commands = COMMANDER.as_bytes().to_vec();
+    let mut rng = Rng::new(1);
+    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"subscribe\":[\"/many/*\",\"/none\"]}");
+    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"unsubscribe\":[]}");
+    commands.truncate(commands.len() - 5);
+    let sse = "Accept: text/event-stream\r\n";
+    let requests: [(bool, u8, Vec<u8>); 15] = [
+        (false, PUBLIC, b"GET /small".to_vec()),
+        (false, PUBLIC, get("/small", "")),
+        (true, PUBLIC, get("/text", "").repeat(2)),
+        (true, PUBLIC, get("/files/worker.rs", "Range: bytes=7-\r\n")),
+        (true, PUBLIC, get("/-/events?topic=/**&since=0badcafe-3", sse)),
+        (false, PUBLIC, get("/small", sse)),
+        (false, PUBLIC, get("/-/events?topic=/small&topic=/many/**", sse)),
+        (false, PUBLIC, [get("/small?wait=20", "If-None-Match: *\r\n"), get("/text", "")].concat()),
+        (false, PUBLIC, get("/-/events?topic=/x&topic=/y&wait=20", "")),
+        (false, PUBLIC, commands),
+        (false, PUBLIC, get("/small", "Content-Length: 9\r\n")),
+        (false, CONTROL, put("Content-Length: 90\r\nContent-Type: text/x\r\nStentor-Event: e\r\n")),
+        (false, CONTROL, [&put("Transfer-Encoding: chunked\r\n")[..], b"9\r\nabc"].concat()),
+        (false, CONTROL, lines.to_vec()),
+        (false, CONTROL, b"nonsense\r\n".to_vec()),
+    ];
+    for (is_stalled, role, bytes) in requests {
+        let client = world.sim.connect(role);
+        world.sim.stall(client, is_stalled);
+        world.sim.write(client, &bytes);
+    }
+    world.settle();
+    assert_eq!(world.sim.open_sockets(), 15);
+    world
+}
+
+/// A worker that is to be told what another one packed.
+pub(crate) fn new_worker(world: &World, mailbox: &Arc<Mailbox>) -> Worker {
+    let (shared, settings) = (Arc::clone(&world.shared), Arc::clone(&world.settings));
+    Worker::new(shared, settings, Arc::new(Stats::default()), Arc::clone(mailbox), 1)
+}
+
+/// A worker as bytes, and what goes over beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedWorker {
+    /// Parts, each behind its length.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) files: Vec<Arc<File>>,
+}
+
+/// Packs a worker.
+///
+/// # Errors
+/// One sentence, if that cannot be now.
+pub(crate) fn packed(worker: &mut Worker, io: &impl Backend) -> Result<PackedWorker, &'static str> {
+    let heard_seq = worker.can_be_packed()?;
+    let mut packed = PackedWorker { bytes: Vec::new(), files: Vec::new() };
+    let sent = worker.pack(heard_seq, io.now_ms(), &mut |bytes, files| {
+        packed.bytes.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        packed.bytes.extend_from_slice(bytes);
+        packed.files.extend(files.iter().map(Arc::clone));
+        Ok(())
+    });
+    sent.expect("nothing fails here");
+    Ok(packed)
+}
+
+/// Has a worker go on where the one ended that was packed.
+///
+/// # Errors
+/// One sentence, if that is none.
+pub(crate) fn unpack(
+    worker: &mut Worker,
+    io: &impl Backend,
+    packed: &PackedWorker,
+) -> Result<(), &'static str> {
+    let mut unpacking = worker.begin_unpacking(io);
+    let (mut rest, mut files) = (&packed.bytes[..], packed.files.clone());
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let (part, behind) = behind.split_at_checked(length).ok_or("The part ends too early.")?;
+        unpacking.part(worker, part, std::mem::take(&mut files))?;
+        rest = behind;
+    }
+    let is_whole = rest.is_empty().then_some(()).ok_or("The length ends too early.");
+    is_whole.and(unpacking.end(worker))
+}
+
 /// What was packed behind the counters, of which some have still to be measured.
-fn behind_counters(bytes: &[u8]) -> &[u8] {
-    let (_, rest) = bytes.split_at(HEADER_BYTES + 1);
+fn behind_counters(packed: &PackedWorker) -> &[u8] {
+    let (_, rest) = packed.bytes.split_at(HEADER_BYTES + 1);
     let (length, rest) = rest.split_first_chunk().unwrap();
     &rest[u32::from_le_bytes(*length) as usize..]
 }
 
-/// What a packed worker begins with.
-const HEADER_BYTES: usize = 8 + 2;
+/// What a packed worker begins with: the length of a part, and what it is, in which version.
+pub(crate) const HEADER_BYTES: usize = 4 + 8 + 2;
 
 const HAND_OVERS_MAX: usize = 100;
 

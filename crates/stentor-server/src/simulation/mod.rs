@@ -42,7 +42,7 @@ mod faults;
 #[cfg(test)]
 mod guestbook;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
-mod handover;
+pub(crate) mod handover;
 #[cfg(test)]
 mod holding;
 #[cfg(test)]

@@ -383,13 +383,14 @@ impl Feeds {
     }
 
     /// Opens feeds by their filters, each with the number of its place, when there is none yet.
-    /// Readers are then to enter all of them. Returns whether no filter was there twice.
-    pub(crate) fn open_all(&mut self, hub: &Hub, filters: &[Option<Filter>]) -> bool {
+    /// Readers are then to enter all of them, and the hub is to be told. Returns whether no filter
+    /// was there twice.
+    pub(crate) fn open_all(&mut self, filters: &[Option<Filter>]) -> bool {
         for (id, filter) in filters.iter().enumerate() {
             self.feeds.push(None);
             match filter {
                 Some(filter) if self.index.get(filter).is_some() => return false,
-                Some(filter) => self.open_as(id as FeedId, hub, filter),
+                Some(filter) => self.open_as(id as FeedId, filter),
                 None => self.vacant.push(id as FeedId),
             }
         }
@@ -404,9 +405,13 @@ impl Feeds {
         true
     }
 
-    /// The log begins behind this number. Returns whether every feed has readers.
-    pub(crate) fn begin_after(&mut self, seq: u64) -> bool {
-        self.forgotten_seq = seq;
+    /// The hub is there, and nothing changes in it meanwhile: the log begins behind the number of
+    /// its last message. Returns whether every feed has readers.
+    pub(crate) fn begin_log(&mut self, hub: &Hub) -> bool {
+        for id in 0..self.feeds.len() {
+            self.subscribe(hub, id as FeedId);
+        }
+        self.forgotten_seq = hub.notified_seq();
         self.feeds.iter().flatten().all(|feed| !feed.members.is_empty())
     }
 
@@ -415,21 +420,31 @@ impl Feeds {
             self.feeds.push(None);
             (self.feeds.len() - 1) as FeedId
         });
-        self.open_as(id, hub, filter);
+        self.open_as(id, filter);
+        self.subscribe(hub, id);
         id
     }
 
-    fn open_as(&mut self, id: FeedId, hub: &Hub, filter: &Filter) {
-        let readers = Arc::new(AtomicU32::new(0));
-        let complete_since = hub.subscribe(self.subscriber, filter, Arc::clone(&readers));
+    /// Has the hub tell of what the feed wants.
+    fn subscribe(&mut self, hub: &Hub, id: FeedId) {
+        let Some(feed) = &mut self.feeds[id as usize] else { return };
+        feed.complete_since =
+            hub.subscribe(self.subscriber, &feed.filter, Arc::clone(&feed.readers));
+        if names_a_topic(hub, &feed.filter) {
+            self.unnamed_bytes -= feed.unnamed_bytes();
+            feed.is_named = true;
+        }
+    }
+
+    fn open_as(&mut self, id: FeedId, filter: &Filter) {
         let feed = Feed {
             filter: filter.clone(),
-            is_named: names_a_topic(hub, filter),
+            is_named: false,
             members: Vec::new(),
-            readers,
+            readers: Arc::new(AtomicU32::new(0)),
             recent: VecDeque::new(),
             latest_seq: 0,
-            complete_since,
+            complete_since: 0,
             sweep: None,
             due_us: None,
             rotation: 0,

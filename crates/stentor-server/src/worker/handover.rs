@@ -6,30 +6,42 @@
 //! of the new one begins empty. So no reader loses anything, hears anything twice, or out of order;
 //! it is told of a gap if history has lost what the log had.
 //!
-//! | part | what it holds |
+//! It goes over in parts, of which one is unpacked while the next is packed. The first has:
+//!
+//! | section | what it holds |
 //! |---|---|
 //! | | eight bytes, and the version of all that follows |
 //! | 1 | the counters, by name |
 //! | 2 | the filters of the feeds, by the feeds' numbers |
 //! | 3 | the lines in which connections wait, and what has been spent |
-//! | 4 | the connections: number, time left, record, and what they were let in by |
-//! | 5 | bodies that several of them are being sent |
+//!
+//! Each of the others has some of the connections, in the order of their numbers:
+//!
+//! | section | what it holds |
+//! |---|---|
+//! | 4 | connections: number, time left, record, and what they were let in by |
+//! | 5 | bodies that several connections are being sent, from this part on |
+//!
+//! Files that are being sent go over beside these, as files.
 
 use super::{Drain, Worker};
+use crate::budget::Kind;
 use crate::connection::Connection;
 use crate::limits::PEERS_MAX;
 use crate::memory::Usage;
 use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed};
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
 use stentor_access::Grant;
-use stentor_io::{Backend, Peer};
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacker};
+use stentor_io::{Backend, File, Peer};
+use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 
 /// What cannot be handed over yet, and what becomes of it.
 #[allow(dead_code, reason = "it is for readers, until an upgrade tells of it")]
 pub(crate) const NOT_YET: &[&str] = &[
-    SENDS_A_FILE,
     DRAINS,
     COMMITS,
     HAS_ORDERS,
@@ -42,28 +54,57 @@ pub(crate) const NOT_YET: &[&str] = &[
     "When something was last logged, and when memory was last given back, is forgotten.",
 ];
 
-const SENDS_A_FILE: &str =
-    "A connection is being sent a file from the disk: that has to come to its end.";
 const COMMITS: &str =
     "A publisher waits for a commit, which the next process would not be told of: it comes first.";
 const HAS_ORDERS: &str = "There are orders that have not been carried out yet.";
 const DRAINS: &str = "The server is about to stop: nothing is handed over any more.";
 
-#[allow(dead_code, reason = "only the simulator hands workers over yet")]
+/// What sends a part of a packed worker: bytes, and files that are being sent.
+pub(crate) type SendPart<'a> = &'a mut dyn FnMut(&[u8], &[Arc<File>]) -> io::Result<()>;
+
 impl Worker {
-    /// Packs everything that another worker needs to go on with the connections. The mailbox is
-    /// empty of events afterwards. What cannot be packed is in [`NOT_YET`].
+    /// Whether the worker can be packed now. The mailbox is empty of events afterwards. Returns up
+    /// to which number the worker has heard of everything.
     ///
     /// # Errors
     ///
     /// One sentence, if there is something now that the next process could not go on with.
-    pub(crate) fn pack<B: Backend>(&mut self, io: &B) -> Result<Vec<u8>, &'static str> {
+    pub(crate) fn can_be_packed(&mut self) -> Result<u64, &'static str> {
         let heard_seq = self.cx.shared.hub.notified_seq();
         self.cx.take_mail();
+        if self.drain != Drain::No {
+            return Err(DRAINS);
+        }
+        if !self.cx.orders.is_empty() || !self.cx.committed.is_empty() {
+            return Err(HAS_ORDERS);
+        }
+        for index in self.connections.indices() {
+            let connection = self.connections.at(index);
+            if connection.is_some_and(|connection| connection.awaits_commit()) {
+                return Err(COMMITS);
+            }
+        }
+        Ok(heard_seq)
+    }
+
+    /// Packs everything that another worker needs to go on with the connections, and gives it to
+    /// `send` part by part: that one unpacks the first while this one packs the next. To be called
+    /// when [`Worker::can_be_packed`] has said yes, with what it returned. What does not go over is
+    /// in [`NOT_YET`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `send`.
+    pub(crate) fn pack(
+        &mut self,
+        heard_seq: u64,
+        now_ms: u64,
+        send: SendPart<'_>,
+    ) -> io::Result<()> {
         let Worker {
             cx,
             connections,
-            drain,
+            drain: _,
             // Follows from the connections.
             open: _,
             wheel: _,
@@ -77,92 +118,44 @@ impl Worker {
             // The next one is told how short memory is.
             shortened: _,
         } = self;
-        if *drain != Drain::No {
-            return Err(DRAINS);
-        }
-        if !cx.orders.is_empty() || !cx.committed.is_empty() {
-            return Err(HAS_ORDERS);
-        }
-        for index in connections.indices() {
-            let Some(connection) = connections.at(index) else { continue };
-            if connection.sends_stored() {
-                return Err(SENDS_A_FILE);
-            }
-            if connection.awaits_commit() {
-                return Err(COMMITS);
-            }
-        }
-        let mut out = Packer::new(io.now_ms());
+        let mut out = Packer::new(now_ms);
         out.put(MAGIC);
         VERSION.pack(&mut out);
         cx.pack(&mut out);
-        out.section(CONNECTIONS, |out| {
-            for index in connections.indices() {
-                let Some(connection) = connections.at(index) else { continue };
-                if connection.is_free() {
-                    continue;
-                }
-                connection.note_heard(cx, heard_seq);
-                (index as u32).pack(out);
-                let deadline_tick = u64::from(connection.timer().deadline_tick());
-                out.moment(deadline_tick.max(io.now_ms() / TICK_MS) * TICK_MS);
-                connection.pack(out);
-                let pass = cx.passes.get(Peer::from_index(index as u32));
-                pass.map(|pass| pass.grant()).pack(out);
+        send_part(&mut out, send)?;
+        let mut section = None;
+        for index in connections.indices() {
+            let Some(connection) = connections.at(index) else { continue };
+            if connection.is_free() {
+                continue;
             }
-        });
-        out.shared_section(SHARED);
-        Ok(out.into_bytes())
+            connection.note_heard(cx, heard_seq);
+            section = section.or_else(|| Some(out.begin_section(CONNECTIONS)));
+            (index as u32).pack(&mut out);
+            let deadline_tick = u64::from(connection.timer().deadline_tick());
+            out.moment(deadline_tick.max(now_ms / TICK_MS) * TICK_MS);
+            connection.pack(&mut out);
+            let pass = cx.passes.get(Peer::from_index(index as u32));
+            pass.map(|pass| pass.grant()).pack(&mut out);
+            if out.len() >= PART_BYTES {
+                send_connections(&mut out, section.take(), send)?;
+            }
+        }
+        send_connections(&mut out, section, send)
     }
 
-    /// Goes on where the worker ended that packed this. To be called of a new one, which is of no
+    /// Goes on where the worker ended that was packed. To be called of a new one, which is of no
     /// use afterwards if this fails.
-    ///
-    /// # Errors
-    ///
-    /// One sentence, if these bytes are not what [`Worker::pack`] makes.
-    pub(crate) fn unpack<B: Backend>(&mut self, io: &B, bytes: &[u8]) -> Result<(), &'static str> {
+    pub(crate) fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
-        let mut input = Unpacker::new(bytes, io.now_ms());
-        if input.take(MAGIC.len())? != MAGIC {
-            return Err("This is no worker that was packed.");
+        Unpacking { now_ms: io.now_ms(), in_lines: None, beside: Beside::default(), last: None }
+    }
+
+    /// Connections with numbers up to this one are going to be unpacked: has room for them.
+    pub(crate) fn make_room(&mut self, end: u32) {
+        for index in (0..end).step_by(self.connections.chunk()) {
+            self.connections.grow(index as usize);
         }
-        if u16::unpack(&mut input)? != VERSION {
-            return Err("The worker was packed in another version of the format.");
-        }
-        self.cx.unpack(&mut input)?;
-        let mut records = input.section(CONNECTIONS)?;
-        input.shared_section(SHARED, &mut records)?;
-        input.end()?;
-        let in_lines = self.cx.budget.places();
-        let mut last = None;
-        while !records.is_at_end() {
-            let index = u32::unpack(&mut records)?;
-            let deadline_ms = records.moment()?;
-            let connection = Connection::unpack_sound(&mut records)?;
-            let grant = Option::<Grant>::unpack(&mut records)?;
-            let peer = Peer::from_index(index);
-            let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
-            let is_next = last.is_none_or(|last| last < index);
-            let has_grant = connection.has_pass() == grant.is_some();
-            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called || !has_grant {
-                return Err(MISFIT);
-            }
-            if let Some(grant) = grant {
-                let (scope, _) = self.cx.shared.tokens.share(grant.scope);
-                self.cx.passes.give(peer, &Grant { scope, ..grant });
-            }
-            last = Some(index);
-            connection.enter_feeds(&mut self.cx.feeds, peer)?;
-            self.adopt(peer, connection, deadline_ms);
-        }
-        if !self.cx.begin_log() {
-            return Err(MISFIT);
-        }
-        // This process may have other keys and rules.
-        self.cx.judge_all();
-        self.catch_up();
-        Ok(())
     }
 
     /// Takes a connection in that another worker had.
@@ -190,8 +183,119 @@ impl Worker {
     }
 }
 
+/// Sends what was packed of connections, if any were, with what they share.
+fn send_connections(
+    out: &mut Packer,
+    section: Option<Section>,
+    send: SendPart<'_>,
+) -> io::Result<()> {
+    let Some(section) = section else { return Ok(()) };
+    out.end_section(section);
+    out.section(SHARED, Packer::put_shared);
+    send_part(out, send)
+}
+
+fn send_part(out: &mut Packer, send: SendPart<'_>) -> io::Result<()> {
+    out.send(|bytes, things| {
+        // Nothing else is attached.
+        let files = things.iter().filter_map(|thing| Arc::clone(thing).downcast().ok());
+        send(bytes, &files.collect::<Vec<_>>())
+    })
+}
+
+/// A worker that is being unpacked, part by part.
+pub(crate) struct Unpacking {
+    now_ms: u64,
+    /// Who stands in a line. `None` before the first part.
+    in_lines: Option<HashSet<(Kind, Peer)>>,
+    beside: Beside,
+    /// The connection that came last.
+    last: Option<u32>,
+}
+
+impl Unpacking {
+    /// Unpacks the next part. This takes nothing of the hub, which may not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if this is not what [`Worker::pack`] makes.
+    pub(crate) fn part(
+        &mut self,
+        worker: &mut Worker,
+        bytes: &[u8],
+        files: Vec<Arc<File>>,
+    ) -> Result<(), &'static str> {
+        self.beside.add_things(files.into_iter().map(|file| file as Thing));
+        let mut input = Unpacker::new(bytes, self.now_ms);
+        let Some(in_lines) = &self.in_lines else {
+            self.in_lines = Some(unpack_head(worker, input)?);
+            return Ok(());
+        };
+        let records = input.section(CONNECTIONS)?;
+        self.beside.add_shared(input.section(SHARED)?.rest())?;
+        input.end()?;
+        let mut records = Unpacker::with(records.rest(), self.now_ms, &self.beside);
+        while !records.is_at_end() {
+            let index = u32::unpack(&mut records)?;
+            let deadline_ms = records.moment()?;
+            let connection = Connection::unpack_sound(&mut records)?;
+            let grant = Option::<Grant>::unpack(&mut records)?;
+            let peer = Peer::from_index(index);
+            let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
+            let is_next = self.last.is_none_or(|last| last < index);
+            let has_grant = connection.has_pass() == grant.is_some();
+            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called || !has_grant {
+                return Err(MISFIT);
+            }
+            if let Some(grant) = grant {
+                let (scope, _) = worker.cx.shared.tokens.share(grant.scope);
+                worker.cx.passes.give(peer, &Grant { scope, ..grant });
+            }
+            self.last = Some(index);
+            connection.enter_feeds(&mut worker.cx.feeds, peer)?;
+            worker.adopt(peer, connection, deadline_ms);
+        }
+        Ok(())
+    }
+
+    /// All parts have come, and the hub is as it was: nothing is missed from here on.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if they do not fit.
+    pub(crate) fn end(self, worker: &mut Worker) -> Result<(), &'static str> {
+        if self.in_lines.is_none() || !worker.cx.begin_log() {
+            return Err(MISFIT);
+        }
+        // This process may have other keys and rules.
+        worker.cx.judge_all();
+        worker.catch_up();
+        Ok(())
+    }
+}
+
+/// Unpacks what is not a connection's. Returns who stands in a line.
+fn unpack_head(
+    worker: &mut Worker,
+    mut input: Unpacker<'_>,
+) -> Result<HashSet<(Kind, Peer)>, &'static str> {
+    if input.take(MAGIC.len())? != MAGIC {
+        return Err("This is no worker that was packed.");
+    }
+    if u16::unpack(&mut input)? != VERSION {
+        return Err("The worker was packed in another version of the format.");
+    }
+    worker.cx.unpack(&mut input)?;
+    input.end()?;
+    Ok(worker.cx.budget.places())
+}
+
 const MAGIC: &[u8] = b"STENTORW";
 const VERSION: u16 = 5;
 
 const CONNECTIONS: u8 = 4;
 const SHARED: u8 = 5;
+
+/// How much of connections is in a part, or a little more: with what a few of them share it fits a
+/// message between two processes.
+const PART_BYTES: usize = 48 * 1024;

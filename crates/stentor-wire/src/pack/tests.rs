@@ -78,6 +78,51 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn what_goes_over_beside_the_bytes_does_so_once_in_whatever_part() {
+    let (text, number): (Thing, Thing) = (Arc::new("x".to_owned()), Arc::new(5_u64));
+    let (one, two) = (vec![1; 3], vec![2; 2]);
+    let mut out = Packer::new(0);
+    [&text, &number, &text].into_iter().for_each(|thing| out.attach(Arc::clone(thing)));
+    out.share(&one);
+    let part = |out: &mut Packer| {
+        out.section(9, Packer::put_shared);
+        out.send(|bytes, things| (bytes.to_vec(), things.to_vec()))
+    };
+    let (first, first_things) = part(&mut out);
+    assert!(out.is_empty());
+    out.attach(Arc::clone(&text));
+    [&two, &one].into_iter().for_each(|bytes| out.share(bytes));
+    let (second, second_things) = part(&mut out);
+    assert_eq!([first_things.len(), second_things.len()], [2, 0]);
+    let mut beside = Beside::default();
+    let (first, shared) = first.split_at(4 * size_of::<u32>());
+    assert_eq!(shared[..5], [9, 4 + 3, 0, 0, 0]);
+    beside.add_shared(&shared[5..]).unwrap();
+    beside.add_things(first_things);
+    let mut input = Unpacker::with(first, 0, &beside);
+    let came = input.attached::<String>().unwrap();
+    assert_eq!((came.as_str(), *input.attached::<u64>().unwrap()), ("x", 5));
+    assert!(Arc::ptr_eq(&came, &input.attached::<String>().unwrap()));
+    assert_eq!(*input.shared().unwrap(), *one);
+    input.end().unwrap();
+    let (second, shared) = second.split_at(3 * size_of::<u32>());
+    assert_eq!(shared[..5], [9, 4 + 2, 0, 0, 0]);
+    beside.add_shared(&shared[5..]).unwrap();
+    let mut input = Unpacker::with(second, 0, &beside);
+    assert!(Arc::ptr_eq(&came, &input.attached::<String>().unwrap()));
+    assert_eq!(
+        [input.shared().unwrap(), input.shared().unwrap()].map(|is| is.to_vec()),
+        [two, one]
+    );
+    // One that is something else, those that are not there, and lengths that do not fit.
+    let refused = |bytes| Unpacker::with(bytes, 0, &beside).attached::<String>();
+    assert_eq!(refused(&[1, 0, 0, 0]).unwrap_err(), UNKNOWN);
+    assert_eq!(refused(&[2, 0, 0, 0]).unwrap_err(), UNKNOWN);
+    assert_eq!(Unpacker::with(&[2, 0, 0, 0], 0, &beside).shared().unwrap_err(), UNKNOWN);
+    assert_eq!(Beside::default().add_shared(&[2, 0, 0, 0, 1]).unwrap_err(), ENDS);
+}
+
+#[test]
 fn moments_move_with_the_clock() {
     let mut out = Packer::new(1_000);
     [1_250, 900, 0].into_iter().for_each(|ms| out.moment(ms));

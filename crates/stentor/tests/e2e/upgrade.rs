@@ -3,12 +3,13 @@
 use crate::access;
 use crate::privileges::is_root;
 use crate::support::{
-    Client, EventStream, Heard, Reader, Said, Server, TempDir, Way, WebSocket, eventually, figure,
-    masked, run, tool,
+    Client, EventStream, Heard, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually,
+    figure, masked, noise, run, tool,
 };
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -97,6 +98,70 @@ fn a_reader_that_stalls_within_a_message_gets_the_rest_of_it_from_the_next_proce
             assert!(event.data == large(n), "{n}: {event:.200?}");
         }
     }
+}
+
+/// Reads a download to its end, which must be this, and nothing more.
+#[track_caller]
+fn comes_to(client: &mut Client, mut part: &[u8]) {
+    while !part.is_empty() {
+        let came = client.take().expect("the download goes on");
+        let (begun, rest) = part.split_at_checked(came.len()).expect("it is no longer than that");
+        assert!(came == begun, "other bytes, with {} missing", part.len());
+        part = rest;
+    }
+}
+
+#[test]
+fn downloads_under_way_go_on_whatever_becomes_of_their_files() {
+    // More than the kernel keeps of a connection.
+    let content = noise(24 << 20);
+    let all =
+        [("same", &content[..]), ("gone", &content), ("replaced", &content), ("changed", &content)];
+    let site = Site::of(&all);
+    let mut server = site.serve("");
+    let first = Range { start: 0, end: content.len() };
+    let middle = Range { start: 1_000_001, end: content.len() - 999 };
+    let last = Range { start: 77, end: content.len() };
+    let asked = [
+        ("/same", "", first.clone()),
+        ("/same", "Range: bytes=77-\r\n", last),
+        ("/same", &format!("Range: bytes={}-{}\r\n", middle.start, middle.end - 1), middle),
+        ("/gone", "", first.clone()),
+        ("/replaced", "", first.clone()),
+        ("/changed", "", first),
+    ];
+    let mut downloads: Vec<(Client, &[u8])> = Vec::new();
+    for (target, fields, range) in asked {
+        let mut client = server.reader();
+        client.open(target, fields).expect_one_of(&[200, 206]);
+        downloads.push((client, &content[range]));
+    }
+    server.settled("connections_writing", 6);
+    site.remove("gone");
+    site.replace("replaced", b"new");
+    for _ in 0..2 {
+        server.child.upgrade();
+        for (client, left) in &mut downloads {
+            let came = client.take().expect("the download goes on");
+            assert!(left.starts_with(&came), "other bytes");
+            *left = &left[came.len()..];
+        }
+    }
+    // A file that is not what was promised any more is not gone on with, by whomever.
+    let mut file = fs::File::options().append(true).open(site.path("changed")).unwrap();
+    file.write_all(b"more").unwrap();
+    let (mut cut, mut left) = downloads.pop().unwrap();
+    while let Ok(came) = cut.take() {
+        assert!(!came.is_empty() && left.starts_with(&came) && came.len() < left.len());
+        left = &left[came.len()..];
+    }
+    server.child.upgrade();
+    for (client, left) in &mut downloads {
+        comes_to(client, left);
+        assert_eq!(client.get("/replaced").expect(200).text(), "new");
+        client.get("/gone").expect(404);
+    }
+    assert_eq!(server.figure("counters/files_cut"), 1);
 }
 
 /// Publishes with many requests under way while the server is handed over again and again: every

@@ -1,95 +1,45 @@
 //! Workers with something of everything, packed and unpacked by themselves.
 
-use super::super::codec::{COMMANDER, TEXT, put_frame};
 use super::super::net::Client;
-use super::super::{CONTROL, PUBLIC, kind, patient};
+use super::super::patient;
 use super::*;
-use crate::config::{Mount, Settings};
+use crate::config::Settings;
 use crate::mailbox::Order;
-use crate::stats::Stats;
-use crate::timers::TICK_MS;
-use stentor_hub::ContentType;
-use stentor_io::{Faults, Sim};
-
-/// A world whose clock is that far, with connections in every state in which one can be for long.
-fn full_world(ticks: u64) -> World {
-    let faults = Faults { window_bytes: 1_000, ..kind() };
-    let mut world = World::new(1, faults, Settings { cors: patient().cors, ..Settings::default() });
-    world.sim.sleep(ticks * TICK_MS);
-    for n in 0..20 {
-        world.publish("/many/a", vec![b'a' + n; 100], ContentType::TEXT);
-    }
-    let get = |target: &str, fields: &str| {
-        format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
-    };
-    let put = |fields: &str| format!("PUT /put HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
-    let lines = b"POST /-/publish HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
-        28\r\nnonsense\n{\"topic\":\"/b\",\"data\":1}\n{\"to";
-    let mut commands = COMMANDER.as_bytes().to_vec();
-    let mut rng = Rng::new(1);
-    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"subscribe\":[\"/many/*\",\"/none\"]}");
-    put_frame(&mut commands, &mut rng, TEXT, true, b"{\"unsubscribe\":[]}");
-    commands.truncate(commands.len() - 5);
-    let sse = "Accept: text/event-stream\r\n";
-    let requests: [(bool, u8, Vec<u8>); 14] = [
-        (false, PUBLIC, b"GET /small".to_vec()),
-        (false, PUBLIC, get("/small", "")),
-        (true, PUBLIC, get("/text", "").repeat(2)),
-        (true, PUBLIC, get("/-/events?topic=/**&since=0badcafe-3", sse)),
-        (false, PUBLIC, get("/small", sse)),
-        (false, PUBLIC, get("/-/events?topic=/small&topic=/many/**", sse)),
-        (false, PUBLIC, [get("/small?wait=20", "If-None-Match: *\r\n"), get("/text", "")].concat()),
-        (false, PUBLIC, get("/-/events?topic=/x&topic=/y&wait=20", "")),
-        (false, PUBLIC, commands),
-        (false, PUBLIC, get("/small", "Content-Length: 9\r\n")),
-        (false, CONTROL, put("Content-Length: 90\r\nContent-Type: text/x\r\nStentor-Event: e\r\n")),
-        (false, CONTROL, [&put("Transfer-Encoding: chunked\r\n")[..], b"9\r\nabc"].concat()),
-        (false, CONTROL, lines.to_vec()),
-        (false, CONTROL, b"nonsense\r\n".to_vec()),
-    ];
-    for (is_stalled, role, bytes) in requests {
-        let client = world.sim.connect(role);
-        world.sim.stall(client, is_stalled);
-        world.sim.write(client, &bytes);
-    }
-    world.settle();
-    assert_eq!(world.sim.open_sockets(), 14);
-    world
-}
-
-/// A worker that is to be told what another one packed.
-fn new_worker(world: &World, mailbox: &Arc<Mailbox>) -> Worker {
-    let (shared, settings) = (Arc::clone(&world.shared), Arc::clone(&world.settings));
-    Worker::new(shared, settings, Arc::new(Stats::default()), Arc::clone(mailbox), 1)
-}
+use stentor_io::Sim;
 
 /// What was packed behind the counters, without the dates of answers that wait.
-fn without_dates(bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = behind_counters(bytes).to_vec();
+fn without_dates(packed: &PackedWorker) -> Vec<u8> {
+    let mut bytes = behind_counters(packed).to_vec();
     let dates: Vec<usize> = memchr::memmem::find_iter(&bytes, b"Date: ").collect();
     assert!(!dates.is_empty());
     dates.into_iter().for_each(|at| bytes[at..][..35].fill(b'.'));
+    // That of a file is no later than now.
+    let modified: Vec<usize> = memchr::memmem::find_iter(&bytes, b"Last-Modified: ").collect();
+    modified.into_iter().for_each(|at| bytes[at..][..44].fill(b'.'));
     bytes
 }
 
 #[test]
 fn time_is_told_as_what_is_left_of_it() {
     let [mut early, mut late] = [100, 70_000].map(full_world);
-    let bytes = early.worker.pack(&early.sim).unwrap();
-    let later = late.worker.pack(&late.sim).unwrap();
-    assert!(without_dates(&bytes) == without_dates(&later), "it is of one clock");
+    let packed = super::packed(&mut early.worker, &early.sim).unwrap();
+    let later = super::packed(&mut late.worker, &late.sim).unwrap();
+    assert!(without_dates(&packed) == without_dates(&later), "it is of one clock");
     let mut worker = new_worker(&late, &Arc::new(Mailbox::new().unwrap()));
-    worker.unpack(&late.sim, &bytes).unwrap();
-    let again = worker.pack(&late.sim).unwrap();
-    assert!(behind_counters(&bytes) == behind_counters(&again), "it is not the same");
+    super::unpack(&mut worker, &late.sim, &packed).unwrap();
+    let again = super::packed(&mut worker, &late.sim).unwrap();
+    assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");
 }
 
 #[test]
 fn no_bytes_make_it_panic() {
     let mut world = full_world(1_000);
-    let bytes = world.worker.pack(&world.sim).unwrap();
+    let PackedWorker { bytes, files } = super::packed(&mut world.worker, &world.sim).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
-    let unpack = |bytes: &[u8]| new_worker(&world, &mailbox).unpack(&world.sim, bytes);
+    let unpack = |bytes: &[u8]| {
+        let packed = PackedWorker { bytes: bytes.to_vec(), files: files.clone() };
+        super::unpack(&mut new_worker(&world, &mailbox), &world.sim, &packed)
+    };
     assert_eq!(unpack(&bytes), Ok(()));
     for length in (0..bytes.len()).step_by(5) {
         let reason = unpack(&bytes[..length]).unwrap_err();
@@ -111,22 +61,80 @@ fn no_bytes_make_it_panic() {
     assert!(refused > 100, "{refused}");
 }
 
-#[test]
-fn what_cannot_go_over_is_refused() {
+/// A world that serves files of the disk, a few bytes at a time.
+fn world_of_files() -> World {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     settings.files.small_bytes_max = 100;
-    let mut world = World::new(1, Faults { window_bytes: 500, ..kind() }, settings);
+    World::new(1, Faults { window_bytes: 500, ..kind() }, settings)
+}
+
+#[test]
+fn files_that_are_being_sent_go_over() {
+    let mut world = world_of_files();
+    let own = include_bytes!("../../worker.rs");
+    let fields = ["", "Range: bytes=1000-2999\r\n", ""];
+    let readers = fields.map(|fields| {
+        let reader = world.sim.connect(PUBLIC);
+        let request = format!("GET /files/worker.rs HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        world.sim.write(reader, request.as_bytes());
+        reader
+    });
+    let mut answers = [const { Vec::new() }; 3];
+    for round in 0.. {
+        world.settle_some(2);
+        if round % 3 == 1 {
+            let packed = super::packed(&mut world.worker, &world.sim).unwrap();
+            // Each opens it for itself.
+            assert!(round > 1 || packed.files.len() > 1);
+            assert!(world.hand_over(0));
+        }
+        let mut is_more = false;
+        for (answer, &reader) in answers.iter_mut().zip(&readers) {
+            let read = world.sim.read(reader);
+            is_more |= !read.is_empty();
+            answer.extend_from_slice(&read);
+        }
+        if !is_more && round > 9 {
+            break;
+        }
+    }
+    let parts = [&own[..], &own[1_000..3_000], &own[..]];
+    for (answer, part) in answers.iter().zip(parts) {
+        let end = memchr::memmem::find(answer, b"\r\n\r\n").unwrap() + 4;
+        assert!(answer[end..] == *part, "{} of {}", answer.len() - end, part.len());
+    }
+    assert!(super::packed(&mut world.worker, &world.sim).unwrap().files.is_empty());
+}
+
+#[test]
+fn a_file_goes_over_in_its_bounds_or_not_at_all() {
+    let mut world = world_of_files();
     let reader = world.sim.connect(PUBLIC);
     world.sim.write(reader, b"GET /files/worker.rs HTTP/1.1\r\nHost: h\r\n\r\n");
     world.settle_some(3);
-    let reason = world.worker.pack(&world.sim).unwrap_err();
-    assert!(reason.contains("a file from the disk"), "{reason}");
-    world.settle();
-    assert!(world.hand_over(0));
+    let packed = super::packed(&mut world.worker, &world.sim).unwrap();
+    let length = include_bytes!("../../worker.rs").len() as u64;
+    let at = memchr::memmem::rfind(&packed.bytes, &length.to_le_bytes()).unwrap();
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let unpack = |packed: &PackedWorker| {
+        super::unpack(&mut new_worker(&world, &mailbox), &world.sim, packed)
+    };
+    assert_eq!(unpack(&packed), Ok(()));
+    for length in [length + 1, u64::MAX, 0] {
+        let mut packed = packed.clone();
+        packed.bytes[at..][..size_of::<u64>()].copy_from_slice(&length.to_le_bytes());
+        assert!(unpack(&packed).is_err(), "{length}");
+    }
+    assert!(unpack(&PackedWorker { files: Vec::new(), ..packed }).is_err());
+}
+
+#[test]
+fn nothing_goes_over_while_the_server_stops() {
+    let mut world = world_of_files();
     let World { worker, sim, .. } = &mut world;
     worker.execute(sim, Order::Drain);
-    assert!(worker.pack(sim).is_err_and(|reason| reason.contains("about to stop")));
+    assert!(super::packed(worker, sim).is_err_and(|reason| reason.contains("about to stop")));
 }
 
 #[test]
@@ -151,12 +159,12 @@ fn a_dead_peer_is_found_out_by_the_next_worker() {
 #[test]
 fn a_worker_that_packs_may_go_on() {
     let mut world = full_world(1);
-    world.worker.pack(&world.sim).unwrap();
+    super::packed(&mut world.worker, &world.sim).unwrap();
     let elsewhere = Sim::new(1, kind());
-    let bytes = world.worker.pack(&world.sim).unwrap();
+    let packed = super::packed(&mut world.worker, &world.sim).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let mut worker = new_worker(&world, &mailbox);
-    worker.unpack(&elsewhere, &bytes).unwrap();
+    super::unpack(&mut worker, &elsewhere, &packed).unwrap();
     drop(worker);
     world.publish("/small", b"new".to_vec(), ContentType::TEXT);
     world.settle();
