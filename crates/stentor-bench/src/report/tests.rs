@@ -404,6 +404,17 @@ fn surge() -> Report {
         before: latency(160.0, 5_000),
         during: latency(2_900.0, 1_600),
         after: latency(180.0, 5_400),
+        timeout: Some(latency(310.0, 400)),
+        late: latency(12.0, 3_000),
+        listeners: Some(Listeners {
+            readers: 20,
+            published: 600,
+            delivered: 12_000,
+            before: latency(210.0, 6_000),
+            during: latency(420.0, 3_000),
+            after: latency(220.0, 3_000),
+            ..Listeners::default()
+        }),
     });
     report.errors = vec![
         ErrorCount { kind: "connection refused".to_owned(), count: 1_200 },
@@ -501,7 +512,20 @@ fn huge() -> Report {
         failed: many,
         before: endless.clone(),
         during: endless.clone(),
-        after: endless,
+        after: endless.clone(),
+        timeout: Some(endless.clone()),
+        late: endless.clone(),
+        listeners: Some(Listeners {
+            readers: many,
+            dropped: many,
+            published: many,
+            delivered: many,
+            missing: many,
+            before: endless.clone(),
+            during: endless.clone(),
+            after: endless.clone(),
+            timeout: Some(endless),
+        }),
     });
     report.memory = Some(Memory {
         connections: 1,
