@@ -6,21 +6,23 @@ wave is the server's alone.
 """
 
 import argparse
+import http.client
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from . import host, table
-from .bench import BENCH_DIR, LOAD_CORE, OUT_DIR, Bench, MeasurementError
-from .process import TIED, Server
+from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError
+from .process import TIED
 from .servers import QUIET_STREAMS_CONFIG, Stentor
 
 TOPIC = "/bench/surge"
@@ -82,7 +84,7 @@ def surge(bench: Bench, running: Stentor, connections: int, *flags: str,
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     finally:
         # Whatever has become of it, the server goes on.
-        running.process.send_signal(18)
+        running.process.send_signal(signal.SIGCONT)
     if not done.stdout:
         raise MeasurementError(f"stentor bench: {done.stderr.strip()}")
     report = json.loads(done.stdout)
@@ -151,11 +153,6 @@ def speed(what: str, rounds: list[Report]) -> table.Row:
     cpu = statistics.median(one["processor"]["busy_us_each"] for one in rounds)
     text = f"{rate(rounds):,.0f}/s, {seconds * 1000:.0f} ms, {cpu:.1f} us of CPU each"
     return table.absolute_row(f"{what}: rate", text, 0, None)
-
-
-def take_turns(bench: Bench, case: Callable[..., list[table.Row]],
-               args: argparse.Namespace) -> list[table.Row]:
-    return case(bench, args)
 
 
 def queued(bench: Bench, stentor: Path, count: int, role: str) -> Report:
@@ -234,7 +231,6 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
 
 def published_id(running: Stentor, value: bytes) -> str:
     """Publishes, and says by which id readers know it."""
-    import http.client
     connection = http.client.HTTPConnection("127.0.0.1", running.control_port, timeout=10)
     connection.request("PUT", TOPIC, value, {"Content-Type": "text/plain"})
     answer = json.loads(connection.getresponse().read())

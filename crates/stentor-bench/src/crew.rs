@@ -144,7 +144,7 @@ impl Crew {
                     Rank::Usual => {}
                     // Where that is not allowed, it is as it was.
                     Rank::First => drop(raise_priority()),
-                    Rank::Last => lower_priority()?,
+                    Rank::Last | Rank::LastInBatches => lower_priority()?,
                 }
                 let io = Epoll::new(Vec::new(), own_waker)?;
                 Worker::new(work, orders, own_tally, index).run(io)

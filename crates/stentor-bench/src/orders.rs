@@ -30,6 +30,9 @@ pub(crate) enum Rank {
     First,
     /// The others.
     Last,
+    /// Others whose connections are all there before any is answered, and who let answers come
+    /// together: what it takes to wake them for each would be charged to the server.
+    LastInBatches,
 }
 
 /// What requesters do.

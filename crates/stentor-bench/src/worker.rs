@@ -157,8 +157,13 @@ impl Worker {
     /// server does not pay for waking them; here each wake-up would be charged to the `send` that
     /// caused it. While some are on their way, how long that takes is measured.
     fn nap(&self, busy: bool) {
-        let few = 0 < self.events && self.events < EVENTS_FEW && self.work.rank == Rank::Usual;
-        if few && !busy && self.work.requesters.is_none() && self.holders.opening == 0 {
+        let few = 0 < self.events && self.events < EVENTS_FEW;
+        let naps = match self.work.rank {
+            Rank::Usual => !busy && self.work.requesters.is_none() && self.holders.opening == 0,
+            Rank::First | Rank::Last => false,
+            Rank::LastInBatches => true,
+        };
+        if few && naps {
             std::thread::sleep(NAP);
         }
     }

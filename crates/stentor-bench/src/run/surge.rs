@@ -39,7 +39,7 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
         address: setup.target.address,
         sources: spread.sources,
         threads: spread.threads,
-        rank: Rank::Last,
+        rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
         requesters: None,
         holders: Some(hold_work(surge, &setup.target, surge.role, run)),
     };
