@@ -65,7 +65,7 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use steer::{allowed_cores, narrow_card};
-pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority};
+pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns};
 pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
