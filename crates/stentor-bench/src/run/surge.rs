@@ -168,10 +168,7 @@ fn calm_before(
 
 /// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
 /// and the processor time of the server before.
-fn come(
-    session: &mut Session<'_>,
-    surge: &Surge,
-) -> Result<(f64, Option<Duration>), BenchError> {
+fn come(session: &mut Session<'_>, surge: &Surge) -> Result<(f64, Option<Duration>), BenchError> {
     let stopped = match surge.queued && !session.interrupted {
         true => Some(stand_still(session, surge)?),
         false => None,
@@ -236,11 +233,7 @@ fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
 
 /// Waits until the newcomers' connections time out. Just before they do, the server is stopped
 /// until they all have.
-fn time_out(
-    session: &mut Session<'_>,
-    surge: &Surge,
-    timeout: Duration,
-) -> Result<(), BenchError> {
+fn time_out(session: &mut Session<'_>, surge: &Surge, timeout: Duration) -> Result<(), BenchError> {
     let left = timeout.saturating_sub(surge.calm).saturating_sub(TIMEOUT_MARGIN);
     look_on_for(session, "waiting for the timeout", left);
     if session.interrupted {
@@ -291,12 +284,7 @@ fn end_bystanders(
     Ok(Some((outcome, counts, published)))
 }
 
-fn what_they_felt(
-    surge: &Surge,
-    outcome: &Outcome,
-    counts: &Counts,
-    published: u32,
-) -> Bystanders {
+fn what_they_felt(surge: &Surge, outcome: &Outcome, counts: &Counts, published: u32) -> Bystanders {
     let at = |period: usize| latency(&outcome.latency[period]);
     let news = |period: usize| latency(&outcome.delivery[period]);
     let times_out = surge.timeout.is_some();

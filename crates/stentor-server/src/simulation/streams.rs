@@ -258,6 +258,8 @@ impl Stage {
             self.publish();
             self.turn(UNREST);
         }
+        // Or whoever waits to come in does so until the listeners are closed.
+        self.pressures.ease(&mut self.world);
         let workers = self.world.workers();
         for index in 0..workers {
             self.world.at(index, |world| world.worker.execute(&mut world.sim, Order::Drain));

@@ -324,7 +324,8 @@ fn follows(
     match track.last {
         Some(_)
             if let Some((from, begun)) = track.anew
-                && begins_well(log, topic, seq, (from, Some(begun)), (true, spared), conflates).is_ok() =>
+                && begins_well(log, topic, seq, (from, Some(begun)), (true, spared), conflates)
+                    .is_ok() =>
         {
             Ok(())
         }
