@@ -113,7 +113,7 @@ class Felt:
             (p99(lambda b: b["listeners"]["before"]), p99(lambda b: b["listeners"][period])),
             p99(lambda b: b["late"]))
 
-    def rows(self, what: str, gets_us: float, gets_ratio: float,
+    def rows(self, what: str, gets_us: float | None, gets_ratio: float,
              news_ratio: float) -> list[table.Row]:
         return [
             ratio_row(f"{what}: GET p99", self.gets, gets_ratio, gets_us),
@@ -225,7 +225,7 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
                            table.at_most(15, " s")),
         table.absolute_row(f"{what} at once: GET p99",
                            f"{Felt.of([at_once]).gets[1] / 1000:.2f} ms", 0, None),
-        *Felt.of([steady]).rows(f"{what} in {STEADY_SECONDS} s", 0, 1.2, 1.3),
+        *Felt.of([steady]).rows(f"{what} in {STEADY_SECONDS} s", None, 1.2, 1.3),
     ]
 
 

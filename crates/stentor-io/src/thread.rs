@@ -127,7 +127,6 @@ mod tests {
             (before.sched_policy, before.sched_nice),
             "it has no more of the core than before"
         );
-        assert_ne!(other.sched_nice, after.sched_nice);
         // Older kernels know of no turns.
         if before.sched_runtime > 0 {
             assert_eq!(after.sched_runtime, TURN_NS);
