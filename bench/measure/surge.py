@@ -97,7 +97,7 @@ def surge(bench: Bench, running: Stentor, connections: int, *flags: str,
 
 @dataclass(frozen=True)
 class Felt:
-    """What bystanders felt in the rounds of a case: medians of each round's p99, in microseconds."""
+    """What bystanders felt in the rounds of a case: medians of their p99, in microseconds."""
 
     gets: tuple[float, float]
     news: tuple[float, float]
@@ -241,8 +241,9 @@ def published_id(running: Stentor, value: bytes) -> str:
 def build_unbounded() -> Path:
     """The same source, but for the bound on accepting."""
     target = BENCH_DIR.parent / "target" / "unbounded"
-    command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "stentor",
-               "--package", "stentor-io", "--features", UNBOUNDED_FEATURE, "--target-dir", str(target)]
+    command = ["cargo", "build", "--profile", "dist", "--quiet", "--target-dir", str(target),
+               "--package", "stentor", "--package", "stentor-io",
+               "--features", UNBOUNDED_FEATURE]
     subprocess.run(command, cwd=BENCH_DIR.parent, check=True)
     return target / "dist" / "stentor"
 

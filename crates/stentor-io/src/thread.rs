@@ -59,9 +59,9 @@ pub fn raise_priority() -> io::Result<()> {
     }
 }
 
-/// Lets the calling thread have short turns on a core, and have them soon: when it has something to
-/// do, a thread that has been on the core for longer makes way. It gets no more of the core by that.
-/// For a thread that others wait for and that never has much to do at a time. Linux knows this since
+/// Lets the calling thread have short turns on a core, and have them soon: when it has something
+/// to do, a thread that has been on the core for longer makes way. It gets no more of the core.
+/// For a thread that others wait for and that never has much to do at a time. Linux knows it since
 /// 6.12; before that it changes nothing.
 ///
 /// # Errors

@@ -474,6 +474,30 @@ fn short() -> Report {
     report
 }
 
+fn huge_bystanders(many: u64, endless: Latency) -> Bystanders {
+    Bystanders {
+        connections: many,
+        dropped: many,
+        failed: many,
+        before: endless.clone(),
+        during: endless.clone(),
+        after: endless.clone(),
+        timeout: Some(endless.clone()),
+        late: endless.clone(),
+        listeners: Some(Listeners {
+            readers: many,
+            dropped: many,
+            published: many,
+            delivered: many,
+            missing: many,
+            before: endless.clone(),
+            during: endless.clone(),
+            after: endless.clone(),
+            timeout: Some(endless),
+        }),
+    }
+}
+
 /// Numbers that no machine has.
 fn huge() -> Report {
     let mut report = push();
@@ -506,27 +530,7 @@ fn huge() -> Report {
         connect: endless.clone(),
         first_answer: endless.clone(),
     };
-    report.bystanders = Some(Bystanders {
-        connections: many,
-        dropped: many,
-        failed: many,
-        before: endless.clone(),
-        during: endless.clone(),
-        after: endless.clone(),
-        timeout: Some(endless.clone()),
-        late: endless.clone(),
-        listeners: Some(Listeners {
-            readers: many,
-            dropped: many,
-            published: many,
-            delivered: many,
-            missing: many,
-            before: endless.clone(),
-            during: endless.clone(),
-            after: endless.clone(),
-            timeout: Some(endless),
-        }),
-    });
+    report.bystanders = Some(huge_bystanders(many, endless));
     report.memory = Some(Memory {
         connections: 1,
         process_bytes: Some(i64::MIN),
