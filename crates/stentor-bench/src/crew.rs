@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use stentor_io::{
-    Epoll, Waker, cores_allowed, open_files_limit, own_file_table, raise_open_files_limit,
+    Epoll, Waker, cores_allowed, lower_priority, open_files_limit, own_file_table,
+    raise_open_files_limit, raise_priority,
 };
 
 use crate::gauge;
 use crate::network::Network;
-use crate::orders::{Orders, Sources, Work};
+use crate::orders::{Orders, Rank, Sources, Work};
 use crate::plan::{Closing, Plan, Setup};
 use crate::tally::{Counts, Outcome, Tally};
 use crate::worker::Worker;
@@ -47,10 +48,8 @@ impl Spread {
             Plan::Get(plan) => (&plan.setup, u64::from(plan.connections), plan.closing),
             Plan::Hold(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
             Plan::Push(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
-            Plan::Surge(plan) => {
-                let all = u64::from(plan.connections) + u64::from(plan.bystanders);
-                (&plan.setup, all, Closing::Keep)
-            }
+            // The bystanders' thread has a table of its own, and the host's own address.
+            Plan::Surge(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
         };
         // If it cannot be raised, it is what it was.
         let _ = raise_open_files_limit();
@@ -141,6 +140,12 @@ impl Crew {
             let (own_tally, own_waker) = (tally.clone(), waker.clone());
             let body = move || {
                 own_file_table()?;
+                match work.rank {
+                    Rank::Usual => {}
+                    // Where that is not allowed, it is as it was.
+                    Rank::First => drop(raise_priority()),
+                    Rank::Last | Rank::LastInBatches => lower_priority()?,
+                }
                 let io = Epoll::new(Vec::new(), own_waker)?;
                 Worker::new(work, orders, own_tally, index).run(io)
             };

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::network::Network;
 use crate::plan::{Closing, Role};
+use crate::tally::PERIODS;
 
 /// What every thread knows from the start.
 #[derive(Debug)]
@@ -15,8 +16,23 @@ pub(crate) struct Work {
     pub(crate) address: SocketAddr,
     pub(crate) sources: Sources,
     pub(crate) threads: usize,
+    pub(crate) rank: Rank,
     pub(crate) requesters: Option<RequestWork>,
     pub(crate) holders: Option<HoldWork>,
+}
+
+/// Who goes first where threads share a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Rank {
+    #[default]
+    Usual,
+    /// They measure what others do to the server, and are not to wait for those themselves.
+    First,
+    /// The others.
+    Last,
+    /// Others whose connections are all there before any is answered, and who let answers come
+    /// together: what it takes to wake them for each would be charged to the server.
+    LastInBatches,
 }
 
 /// What requesters do.
@@ -87,7 +103,9 @@ pub(crate) struct Orders {
     pub(crate) stalling: AtomicBool,
     /// Messages published in all; known in the end.
     pub(crate) published: AtomicU32,
-    surge_us: [AtomicU64; 2],
+    /// When they were told to pause.
+    paused_us: AtomicU64,
+    bounds_us: [AtomicU64; PERIODS - 1],
 }
 
 impl Default for Orders {
@@ -99,7 +117,8 @@ impl Default for Orders {
             going_since_us: AtomicU64::new(0),
             stalling: AtomicBool::new(false),
             published: AtomicU32::new(0),
-            surge_us: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
+            paused_us: AtomicU64::new(0),
+            bounds_us: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
         }
     }
 }
@@ -132,19 +151,29 @@ impl Orders {
         self.phase.load(Ordering::Acquire) == STOPPING
     }
 
-    /// A surge begins.
-    pub(crate) fn surge_begins(&self, now_us: u64) {
-        self.surge_us[0].store(now_us, Ordering::Relaxed);
+    /// Nothing more is sent until [`Orders::resume`].
+    pub(crate) fn pause(&self, now_us: u64) {
+        self.paused_us.store(now_us, Ordering::Relaxed);
+        let _ = self.phase.compare_exchange(GOING, PAUSED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// A surge is over.
-    pub(crate) fn surge_ends(&self, now_us: u64) {
-        self.surge_us[1].store(now_us, Ordering::Relaxed);
+    /// It goes on, as if there had been no time in between.
+    pub(crate) fn resume(&self, now_us: u64) {
+        if self.phase.load(Ordering::Relaxed) == PAUSED {
+            let away_us = now_us.saturating_sub(self.paused_us.load(Ordering::Relaxed));
+            self.going_since_us.fetch_add(away_us, Ordering::Relaxed);
+            self.phase.store(GOING, Ordering::Release);
+        }
     }
 
-    /// Whether a moment is before, in or after the surge.
+    /// Another period begins; they are told apart by [`Orders::period`].
+    pub(crate) fn begin_period(&self, period: usize, now_us: u64) {
+        self.bounds_us[period - 1].store(now_us, Ordering::Relaxed);
+    }
+
+    /// Whether a moment is before, in or after a surge, or while those who came with it go.
     pub(crate) fn period(&self, at_us: u64) -> usize {
-        self.surge_us.iter().filter(|bound| bound.load(Ordering::Relaxed) <= at_us).count()
+        self.bounds_us.iter().filter(|bound| bound.load(Ordering::Relaxed) <= at_us).count()
     }
 }
 
@@ -157,6 +186,7 @@ pub(crate) fn share(total: u64, thread: usize, threads: usize) -> u64 {
 const PREPARING: u8 = 0;
 const GOING: u8 = 1;
 const STOPPING: u8 = 2;
+const PAUSED: u8 = 3;
 
 /// So many connections in a row come from one address.
 const CONNECTIONS_PER_TURN: u64 = 64;
@@ -220,9 +250,28 @@ mod tests {
     fn a_moment_is_before_in_or_after_the_surge() {
         let orders = Orders::default();
         assert_eq!(orders.period(5), 0, "there was none yet");
-        orders.surge_begins(10);
+        orders.begin_period(1, 10);
         assert_eq!([9, 10, 11].map(|at| orders.period(at)), [0, 1, 1]);
-        orders.surge_ends(20);
+        orders.begin_period(2, 20);
         assert_eq!([9, 10, 19, 20, 21].map(|at| orders.period(at)), [0, 1, 1, 2, 2]);
+        orders.begin_period(3, 30);
+        assert_eq!([19, 29, 30].map(|at| orders.period(at)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_pause_is_no_time() {
+        let orders = Orders::default();
+        orders.pause(5);
+        orders.resume(7);
+        assert_eq!(orders.going_since(), None, "it had not begun");
+        orders.go(10);
+        orders.pause(50);
+        assert_eq!((orders.going_since(), orders.began_us()), (None, Some(10)));
+        orders.resume(80);
+        assert_eq!(orders.going_since(), Some(40));
+        orders.pause(90);
+        orders.stop();
+        orders.resume(95);
+        assert!(orders.stopping() && orders.going_since().is_none());
     }
 }

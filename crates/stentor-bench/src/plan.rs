@@ -153,12 +153,33 @@ pub struct Surge {
     pub role: Role,
     /// Within how long they come.
     pub within: Duration,
+    /// What those who were there before ask for and read.
+    pub beside: Target,
     /// Keep-alive connections that were there before.
     pub bystanders: u32,
     /// Requests per second among all bystanders.
     pub bystander_rate: f64,
+    /// Readers by Server-Sent Events that were there before, and messages for them.
+    pub listeners: Option<Listeners>,
+    /// The watched process is stopped while the newcomers connect: all of them wait when it goes
+    /// on.
+    pub queued: bool,
+    /// After so long without a request the server closes the newcomers, all at the same time:
+    /// it is stopped until then.
+    pub timeout: Option<Duration>,
     /// How long it is calm before the surge, and how long it is looked on after it.
     pub calm: Duration,
+}
+
+/// Readers that are there before others come.
+#[derive(Clone, Debug)]
+pub struct Listeners {
+    /// How many.
+    pub readers: u32,
+    /// How messages are published.
+    pub publish: Publish,
+    /// Messages per second.
+    pub rate: f64,
 }
 
 impl Plan {
@@ -252,13 +273,24 @@ impl Push {
 
 impl Surge {
     fn settings(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let mut settings = vec![
             ("connections", self.connections.to_string()),
             ("as", self.role.name().to_owned()),
-            ("within", format!("{} s", self.within.as_secs_f64())),
-            ("bystanders", self.bystanders.to_string()),
-            ("their rate", format!("{} requests/s", self.bystander_rate)),
-        ]
+        ];
+        settings.push(match self.queued {
+            true => ("queued", "all".to_owned()),
+            false => ("within", format!("{} s", self.within.as_secs_f64())),
+        });
+        settings.push(("bystanders", self.bystanders.to_string()));
+        settings.push(("their rate", format!("{} requests/s", self.bystander_rate)));
+        if let Some(listeners) = &self.listeners {
+            settings.push(("readers", listeners.readers.to_string()));
+            settings.push(("messages", format!("{}/s", listeners.rate)));
+        }
+        if let Some(timeout) = self.timeout {
+            settings.push(("timeout", format!("{} s", timeout.as_secs_f64())));
+        }
+        settings
     }
 }
 

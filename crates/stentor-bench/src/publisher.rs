@@ -16,6 +16,7 @@ use ureq::http::Request;
 
 use crate::crew::BenchError;
 use crate::delivery::Stamp;
+use crate::orders::Orders;
 use crate::plan::Publish;
 use crate::tally::{histogram, record};
 
@@ -56,7 +57,12 @@ impl Publisher {
     /// # Errors
     /// The server did not take it, and what it said.
     pub(crate) fn publish(&mut self, number: u32) -> Result<(), BenchError> {
-        let published_ns = monotonic_us() * 1000;
+        self.publish_since(number, monotonic_us())
+    }
+
+    /// The same, as if it had been published then.
+    fn publish_since(&mut self, number: u32, since_us: u64) -> Result<(), BenchError> {
+        let published_ns = since_us * 1000;
         self.text.clear();
         Stamp { run: self.run, number, published_ns }.render(&mut self.text, self.publish.size);
         let message = String::from_utf8_lossy(&self.text);
@@ -109,6 +115,47 @@ impl Publisher {
         (took, failed)
     }
 }
+
+impl Publisher {
+    /// Publishes messages from 1 on at a rate, as long as requests may be sent, and keeps
+    /// `published` up to date. Delivery counts from when a message was due. Returns the error that
+    /// ended it.
+    pub(crate) fn publish_on(
+        mut self,
+        rate: f64,
+        orders: &Orders,
+        published: &Published,
+    ) -> Option<BenchError> {
+        for number in 1.. {
+            let due_us = loop {
+                if orders.stopping() || published.stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+                // Whoever pauses moves what comes after.
+                let since_us = orders.going_since();
+                let due_us = since_us.map(|us| us + (f64::from(number - 1) * 1e6 / rate) as u64);
+                let now_us = monotonic_us();
+                match due_us {
+                    Some(due_us) if due_us <= now_us => break due_us,
+                    Some(due_us) => sleep_us((due_us - now_us).min(LOOK_US)),
+                    None => sleep_us(LOOK_US),
+                }
+            };
+            if let Err(error) = self.publish_since(number, due_us) {
+                return Some(error);
+            }
+            published.messages.store(number, Ordering::Release);
+        }
+        None
+    }
+}
+
+fn sleep_us(us: u64) {
+    std::thread::sleep(Duration::from_micros(us));
+}
+
+/// How soon an order to pause is heard.
+const LOOK_US: u64 = 5_000;
 
 /// Sleeps until then; says whether to go on.
 fn wait_until(due_us: u64, published: &Published) -> bool {

@@ -12,6 +12,7 @@ mod surge;
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -22,6 +23,7 @@ use crate::gauge::{Gauge, MemoryNow, machine};
 use crate::orders::Work;
 use crate::plan::{Plan, Setup};
 use crate::progress::{Progress, Watch};
+use crate::publisher::Publisher;
 use crate::report::{Bytes, Connections, ErrorCount, Latency, Memory, Point, Processor, Report};
 use crate::tally::{Counts, Outcome};
 
@@ -65,6 +67,8 @@ pub(crate) fn process_bytes(plan: &Plan) -> Result<Option<u64>, BenchError> {
 /// A run under way.
 struct Session<'a> {
     crew: Crew,
+    /// Those who are not what is measured, but what is measured by.
+    beside: Option<Crew>,
     watch: &'a dyn Watch,
     gauge: Gauge,
     started_unix_s: u64,
@@ -109,6 +113,7 @@ impl<'a> Session<'a> {
         let began_us = monotonic_us();
         Ok(Session {
             crew: Crew::start(work)?,
+            beside: None,
             watch,
             memory_before,
             gauge,
@@ -119,6 +124,31 @@ impl<'a> Session<'a> {
             interrupted: false,
             given_up: None,
         })
+    }
+
+    fn crews(&self) -> impl Iterator<Item = &Crew> {
+        std::iter::once(&self.crew).chain(&self.beside)
+    }
+
+    /// What all have counted.
+    fn counts(&self) -> Counts {
+        self.crews().map(Crew::counts).fold(Counts::default(), Counts::plus)
+    }
+
+    /// Those beside tell apart what is due from now on.
+    fn begin_period(&self, period: usize, now_us: u64) {
+        self.beside.iter().for_each(|beside| beside.orders.begin_period(period, now_us));
+    }
+
+    fn pause(&self) {
+        self.beside.iter().for_each(|beside| beside.orders.pause(monotonic_us()));
+    }
+
+    fn resume(&self) {
+        if let Some(beside) = &self.beside {
+            beside.orders.resume(monotonic_us());
+            beside.wake();
+        }
     }
 
     /// Looks on until `done`, the phase's end, a standstill, or an order to stop. `direct` is
@@ -133,7 +163,7 @@ impl<'a> Session<'a> {
         loop {
             let now_us = monotonic_us();
             direct(&self.crew, now_us);
-            let counts = self.crew.counts();
+            let counts = self.counts();
             self.note(phase, now_us, &counts);
             // Bytes do not count: a server that trickles would never be given up.
             let moves = (phase.count)(&counts) + counts.failed + counts.lost;
@@ -143,7 +173,7 @@ impl<'a> Session<'a> {
             if done(&counts) {
                 return Over::Done;
             }
-            if self.watch.stopped() || self.crew.broken() {
+            if self.watch.stopped() || self.crews().any(Crew::broken) {
                 self.interrupted = true;
                 return Over::Stopped;
             }
@@ -214,17 +244,6 @@ impl<'a> Session<'a> {
         measured: Measured,
     ) -> Result<(Report, Outcome, Counts), BenchError> {
         let (outcome, counts) = self.crew.finish()?;
-        let mut errors: Vec<ErrorCount> = outcome
-            .errors
-            .iter()
-            .map(|(kind, &count)| ErrorCount { kind: kind.to_string(), count })
-            .collect();
-        if let Some(phase) = self.given_up {
-            let seconds = STANDSTILL_US / 1_000_000;
-            let kind = format!("given up: nothing came for {seconds} s while {phase}");
-            errors.push(ErrorCount { kind, count: 1 });
-        }
-        errors.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.kind.cmp(&b.kind)));
         let processor = measured.processor.map(|(busy, count, each)| Processor {
             busy_seconds: busy.as_secs_f64(),
             busy_us_each: busy.as_secs_f64() * 1e6 / (count.max(1) as f64),
@@ -232,7 +251,7 @@ impl<'a> Session<'a> {
             idle_share: self.idle.share(),
         });
         let setup = plan.setup();
-        let report = Report {
+        let mut report = Report {
             command: plan.name(),
             url: setup.target.url.clone(),
             settings: plan.settings(),
@@ -250,10 +269,16 @@ impl<'a> Session<'a> {
             bystanders: None,
             memory: measured.memory,
             processor,
-            errors,
+            errors: Vec::new(),
             bytes: Bytes { received: counts.received, sent: counts.sent },
             timeline: self.timeline.points,
         };
+        if let Some(phase) = self.given_up {
+            let seconds = STANDSTILL_US / 1_000_000;
+            let kind = format!("given up: nothing came for {seconds} s while {phase}");
+            report.errors.push(ErrorCount { kind, count: 1 });
+        }
+        report.add_errors(&outcome);
         Ok((report, outcome, counts))
     }
 
@@ -266,6 +291,19 @@ impl<'a> Session<'a> {
     fn memory(&self, setup: &Setup, connections: u64) -> Memory {
         let both_ends = setup.target.address.ip().is_loopback() || setup.pid.is_some();
         self.gauge.memory().since(&self.memory_before, connections, both_ends)
+    }
+}
+
+impl Report {
+    /// Adds what went wrong, the most frequent first.
+    fn add_errors(&mut self, outcome: &Outcome) {
+        for (kind, &count) in &outcome.errors {
+            match self.errors.iter_mut().find(|error| error.kind == *kind) {
+                Some(error) => error.count += count,
+                None => self.errors.push(ErrorCount { kind: kind.to_string(), count }),
+            }
+        }
+        self.errors.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.kind.cmp(&b.kind)));
     }
 }
 
@@ -323,6 +361,31 @@ fn seconds_since(began_us: u64) -> f64 {
 
 fn no_process(pid: Option<u32>, error: &io::Error) -> BenchError {
     BenchError(format!("process {} cannot be watched: {error}", pid.unwrap_or_default()))
+}
+
+/// Publishes message 0, so that there is a value, and a mistake is found before many connections
+/// are opened. A server that takes its time over it can be given up.
+fn publish_first(mut publisher: Publisher, watch: &dyn Watch) -> Result<Publisher, BenchError> {
+    let thread = spawn_publisher(move || publisher.publish(0).map(|()| publisher))?;
+    while !thread.is_finished() {
+        if watch.stopped() {
+            return Err(BenchError("stopped before the first message was published".to_owned()));
+        }
+        thread::sleep(LOOK_OFTEN);
+    }
+    join_publisher(thread)?
+}
+
+/// Publishing has a thread of its own: it may have to wait for the server.
+fn spawn_publisher<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, BenchError> {
+    let thread = thread::Builder::new().name("publisher".to_owned()).spawn(body);
+    thread.map_err(|error| BenchError(format!("cannot start a thread: {error}")))
+}
+
+fn join_publisher<T>(thread: JoinHandle<T>) -> Result<T, BenchError> {
+    thread.join().map_err(|_| BenchError("the publisher panicked".to_owned()))
 }
 
 /// Points at even distances; when there are too many, every other one goes.

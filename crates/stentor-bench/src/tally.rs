@@ -35,6 +35,11 @@ macro_rules! tally {
                 }
                 counts
             }
+
+            /// Both together.
+            pub(crate) fn plus(self, other: Counts) -> Counts {
+                Counts { $($name: self.$name.wrapping_add(other.$name),)+ }
+            }
         }
     };
 }
@@ -81,8 +86,10 @@ pub(crate) struct Outcome {
     pub(crate) connect: Histogram<u64>,
     /// From `connect` to the first answer's head.
     pub(crate) first_answer: Histogram<u64>,
-    /// From publishing to a reader.
-    pub(crate) delivery: Histogram<u64>,
+    /// From publishing to a reader, by when it was published.
+    pub(crate) delivery: [Histogram<u64>; PERIODS],
+    /// How late a thread was awake that was to be so by a certain time.
+    pub(crate) late: Histogram<u64>,
     /// Answers by status.
     pub(crate) statuses: Vec<(u16, u64)>,
     /// Errors by kind.
@@ -131,7 +138,8 @@ impl Outcome {
             latency: std::array::from_fn(|_| histogram()),
             connect: histogram(),
             first_answer: histogram(),
-            delivery: histogram(),
+            delivery: std::array::from_fn(|_| histogram()),
+            late: histogram(),
             statuses: Vec::new(),
             errors: BTreeMap::new(),
             messages: vec![Spread::default(); messages],
@@ -158,11 +166,12 @@ impl Outcome {
 
     /// Adds what another thread found out.
     pub(crate) fn merge(&mut self, other: &Outcome) {
-        let pairs = self.latency.iter_mut().zip(&other.latency);
+        let latency = self.latency.iter_mut().zip(&other.latency);
+        let pairs = latency.chain(self.delivery.iter_mut().zip(&other.delivery));
         let more = [
             (&mut self.connect, &other.connect),
             (&mut self.first_answer, &other.first_answer),
-            (&mut self.delivery, &other.delivery),
+            (&mut self.late, &other.late),
         ];
         for (mine, theirs) in pairs.chain(more) {
             mine.add(theirs).expect("a histogram that grows takes any other");
@@ -227,8 +236,9 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_DIGITS).expect("so many digits are within what the library takes")
 }
 
-/// Requests are told apart by when they were due: before, during and after a surge.
-pub(crate) const PERIODS: usize = 3;
+/// Requests and messages are told apart by when they were due: before, during and after a surge,
+/// and while those who came with it go.
+pub(crate) const PERIODS: usize = 4;
 
 /// A figure is right to one in a thousand.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -259,8 +269,8 @@ mod tests {
         mine.errors_of("no answer by the end".into(), 0);
         theirs.errors_of("connection refused".into(), 1);
         theirs.errors_of("status 503".into(), 1);
-        record(&mut mine.delivery, 10);
-        record(&mut theirs.delivery, 3_600_000_000);
+        record(&mut mine.delivery[1], 10);
+        record(&mut theirs.delivery[1], 3_600_000_000);
         mine.messages[0].reached(30);
         mine.messages[0].reached(50);
         theirs.messages[0].reached(20);
@@ -270,7 +280,7 @@ mod tests {
         assert_eq!(mine.statuses, [(200, 3), (503, 1)]);
         let errors: Vec<_> = mine.errors.iter().map(|(kind, n)| (&**kind, *n)).collect();
         assert_eq!(errors, [("connection refused", 2), ("status 503", 1)]);
-        assert_eq!((mine.delivery.len(), mine.delivery.min()), (2, 10));
+        assert_eq!((mine.delivery[1].len(), mine.delivery[1].min()), (2, 10));
         let [first, second] = &mine.messages[..] else { panic!("two are followed") };
         assert_eq!((first.readers, first.first_us, first.last_us), (3, 20, 50));
         assert_eq!((second.readers, second.first_us, second.last_us), (1, 70, 70));

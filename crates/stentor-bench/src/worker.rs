@@ -20,7 +20,7 @@ use stentor_io::{Backend, Dial, Epoll, Flow, Gone, Handler, Peer, monotonic_us};
 
 use crate::delivery::Ledger;
 use crate::exchange::{Exchange, Seen};
-use crate::orders::{Orders, Work};
+use crate::orders::{Orders, Rank, Work};
 use crate::tally::{Outcome, Tally, record};
 use holders::{Ask, Holders};
 use requesters::Requesters;
@@ -121,12 +121,17 @@ impl Worker {
         loop {
             self.now_us = monotonic_us();
             let deadline_ms = self.tend(&mut io);
-            if let Some(due_us) = self.next_due_us() {
-                io.wake_by(due_us.max(self.now_us + WAKE_US_MIN))?;
+            let wake_us = self.next_due_us().map(|due_us| due_us.max(self.now_us + WAKE_US_MIN));
+            if let Some(wake_us) = wake_us {
+                io.wake_by(wake_us)?;
             }
             self.events = 0;
             if io.turn(&mut self, deadline_ms)? {
                 self.holders_obey(&mut io);
+            }
+            if let Some(wake_us) = wake_us.filter(|_| self.events == 0) {
+                let late_us = monotonic_us().checked_sub(wake_us);
+                late_us.into_iter().for_each(|us| record(&mut self.outcome.late, us));
             }
             if self.orders.stopping() {
                 break;
@@ -153,7 +158,12 @@ impl Worker {
     /// caused it. While some are on their way, how long that takes is measured.
     fn nap(&self, busy: bool) {
         let few = 0 < self.events && self.events < EVENTS_FEW;
-        if few && !busy && self.work.requesters.is_none() && self.holders.opening == 0 {
+        let naps = match self.work.rank {
+            Rank::Usual => !busy && self.work.requesters.is_none() && self.holders.opening == 0,
+            Rank::First | Rank::Last => false,
+            Rank::LastInBatches => true,
+        };
+        if few && naps {
             std::thread::sleep(NAP);
         }
     }

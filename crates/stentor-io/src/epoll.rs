@@ -735,7 +735,7 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const READS_PER_TURN: usize = 2;
 /// How long connections may come in, in one turn: some seven of those that ask for a value. With
 /// half of it a full queue is emptied a tenth more slowly, with more the others feel it.
-const ACCEPT_SHARE_US: u64 = 100;
+const ACCEPT_SHARE_US: u64 = if cfg!(feature = "unbounded-accepting") { 1 << 40 } else { 100 };
 /// Of what a turn has taken before, it is such a part if that is more.
 const ACCEPT_PART: u64 = 4;
 const EVENTS_PER_TURN: usize = 256;

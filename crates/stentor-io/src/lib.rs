@@ -60,8 +60,9 @@ pub use parent::{
 };
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{
-    ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
-    process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
+    ProcessMemory, Stopped, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
+    process_memory, process_memory_of, raise_open_files_limit, release_memory, stop_process,
+    unix_ns, unix_s,
 };
 pub use queue::AcceptQueue;
 pub use sim::{Client, Faults, Rng, Sim};
@@ -69,7 +70,7 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use steer::{allowed_cores, narrow_card};
-pub use thread::{lower_priority, own_file_table, pin_to_core};
+pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns};
 pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};

@@ -13,6 +13,7 @@ mod get;
 mod hold;
 mod live;
 mod page;
+mod publish;
 mod push;
 mod quantity;
 mod surge;
@@ -171,11 +172,15 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
 
 /// All that a plan connects to.
 fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
-    let publish = match plan {
-        Plan::Push(push) => Some(&push.publish.target),
-        _ => None,
+    let (beside, publish) = match plan {
+        Plan::Push(push) => (None, Some(&push.publish)),
+        Plan::Surge(surge) => {
+            (Some(&surge.beside), surge.listeners.as_ref().map(|listeners| &listeners.publish))
+        }
+        Plan::Get(_) | Plan::Hold(_) => (None, None),
     };
-    std::iter::once(&plan.setup().target).chain(publish)
+    let publish = publish.map(|publish| &publish.target);
+    std::iter::once(&plan.setup().target).chain(beside).chain(publish)
 }
 
 fn check_private(target: &Target) -> Result<(), Failure> {
@@ -321,7 +326,9 @@ Examples:
 const SURGE_EXAMPLES: &str = "\
 Examples:
   stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
-  stentor bench surge http://127.0.0.1:8080/a --as sse --bystanders 200 --rate 5000";
+  stentor bench surge http://127.0.0.1:8080/a --as sse --bystanders 200 --rate 5000
+  stentor bench surge http://127.0.0.1:8080/a --as sse --connections 16000 --queued \\
+    --pid $(pidof stentor) --publish http://127.0.0.1:8081/a";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:

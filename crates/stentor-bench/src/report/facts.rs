@@ -50,6 +50,16 @@ pub(super) fn sections(report: &Report) -> Vec<Section> {
             fact(count(bystanders.failed), "requests failed"),
         ];
         add("bystanders", facts);
+        if let Some(listeners) = &bystanders.listeners {
+            let facts = vec![
+                fact(count(listeners.readers), "connections"),
+                fact(count(listeners.dropped), "dropped"),
+                fact(count(listeners.published), "messages published"),
+                fact(count(listeners.delivered), "deliveries"),
+                fact(count(listeners.missing), "missing"),
+            ];
+            add("readers", facts);
+        }
     }
     if let Some(memory) = report.memory.as_ref().filter(|memory| memory.connections > 0) {
         add("memory each", self::memory(memory));
@@ -81,6 +91,14 @@ pub(super) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
         all.push(("before", &bystanders.before));
         all.push(("during", &bystanders.during));
         all.push(("after", &bystanders.after));
+        all.extend(bystanders.timeout.iter().map(|latency| ("timeout", latency)));
+        if let Some(listeners) = &bystanders.listeners {
+            all.push(("news before", &listeners.before));
+            all.push(("news during", &listeners.during));
+            all.push(("news after", &listeners.after));
+            all.extend(listeners.timeout.iter().map(|latency| ("news, timeout", latency)));
+        }
+        all.push(("bench itself", &bystanders.late));
     }
     all.push(("connect", &report.connections.connect));
     all.push(("first answer", &report.connections.first_answer));
@@ -119,6 +137,10 @@ pub(super) fn problems(report: &Report) -> Vec<String> {
     if let Some(b) = &report.bystanders {
         counted(b.dropped, "bystander dropped", "bystanders dropped");
         counted(b.failed, "request of a bystander failed", "requests of bystanders failed");
+        if let Some(l) = &b.listeners {
+            counted(l.dropped, "reader dropped", "readers dropped");
+            counted(l.missing, "delivery missing", "deliveries missing");
+        }
     }
     // A run in which nothing happened had no errors, but it did not go well either.
     if c.opened == 0 {

@@ -121,6 +121,12 @@ impl Report {
             figures.extend(time("bystanders_during_p99", label, &b.during, P99));
             let label = "bystanders’ p99 after";
             figures.extend(time("bystanders_after_p99", label, &b.after, P99));
+            if let Some(l) = &b.listeners {
+                let label = "readers’ p99 before";
+                figures.extend(time("listeners_before_p99", label, &l.before, P99));
+                let label = "readers’ p99 during";
+                figures.extend(time("listeners_during_p99", label, &l.during, P99));
+            }
         }
     }
 

@@ -215,6 +215,39 @@ pub struct Bystanders {
     pub during: Latency,
     /// After it.
     pub after: Latency,
+    /// While the newcomers' connections timed out, if that was waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Latency>,
+    /// How late the load generator itself was when a request came due: what is below it is not the
+    /// server's.
+    pub late: Latency,
+    /// Readers that were there before, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listeners: Option<Listeners>,
+}
+
+/// Readers who were there before a surge, and messages by when they were due to be published.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Listeners {
+    /// How many.
+    pub readers: u64,
+    /// Of these, ended by the server or the network.
+    pub dropped: u64,
+    /// Messages published and accepted.
+    pub published: u64,
+    /// Deliveries made.
+    pub delivered: u64,
+    /// Due and never seen.
+    pub missing: u64,
+    /// From when a message was due to each reader: before the surge.
+    pub before: Latency,
+    /// During it.
+    pub during: Latency,
+    /// After it.
+    pub after: Latency,
+    /// While the newcomers' connections timed out, if that was waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Latency>,
 }
 
 /// What the connections cost, in bytes, from before the first to when all were open.

@@ -4,7 +4,7 @@ use stentor_io::monotonic_us;
 
 use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{RequestWork, Work};
+use crate::orders::{Rank, RequestWork, Work};
 use crate::plan::{Closing, Get, Plan, Until};
 use crate::progress::Watch;
 use crate::report::{Connections, Report, Requests};
@@ -16,6 +16,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
         address: get.setup.target.address,
         sources: spread.sources,
         threads: spread.threads,
+        rank: Rank::Usual,
         requesters: Some(requests(get)),
         holders: None,
     };

@@ -4,7 +4,7 @@ use stentor_io::monotonic_us;
 
 use super::{LOOK, Measured, Phase, Session, held, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Work};
+use crate::orders::{HoldWork, Rank, Work};
 use crate::plan::{Hold, Plan};
 use crate::progress::Watch;
 use crate::report::Report;
@@ -16,6 +16,7 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
         address: hold.setup.target.address,
         sources: spread.sources,
         threads: spread.threads,
+        rank: Rank::Usual,
         requesters: None,
         holders: Some(HoldWork {
             role: hold.role,

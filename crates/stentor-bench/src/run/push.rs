@@ -7,14 +7,17 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use hdrhistogram::Histogram;
 use stentor_io::{monotonic_us, unix_s};
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, held, latency, seconds_since};
+use super::{
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
+    seconds_since, spawn_publisher,
+};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Work};
+use crate::orders::{HoldWork, Rank, Work};
 use crate::plan::{Plan, Push, Role};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
@@ -32,6 +35,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         address: push.setup.target.address,
         sources: spread.sources,
         threads: spread.threads,
+        rank: Rank::Usual,
         requesters: None,
         holders: Some(hold_work(push, run)),
     };
@@ -63,30 +67,6 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         report.errors.push(crate::report::ErrorCount { kind: error.to_string(), count: 1 });
     }
     Ok(report)
-}
-
-/// Publishes message 0. A server that takes its time over it can be given up.
-fn publish_first(mut publisher: Publisher, watch: &dyn Watch) -> Result<Publisher, BenchError> {
-    let thread = spawn(move || publisher.publish(0).map(|()| publisher))?;
-    while !thread.is_finished() {
-        if watch.stopped() {
-            return Err(BenchError("stopped before the first message was published".to_owned()));
-        }
-        thread::sleep(LOOK_OFTEN);
-    }
-    join(thread)?
-}
-
-/// Publishing has a thread of its own: it may have to wait for the server.
-fn spawn<T: Send + 'static>(
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, BenchError> {
-    let thread = thread::Builder::new().name("publisher".to_owned()).spawn(body);
-    thread.map_err(|error| BenchError(format!("cannot start a thread: {error}")))
-}
-
-fn join<T>(thread: JoinHandle<T>) -> Result<T, BenchError> {
-    thread.join().map_err(|_| BenchError("the publisher panicked".to_owned()))
 }
 
 fn hold_work(push: &Push, run: u32) -> HoldWork {
@@ -144,7 +124,7 @@ fn publish_all(
     session.crew.orders.stalling.store(true, Ordering::Relaxed);
     session.crew.wake();
     let began_us = monotonic_us();
-    let thread = spawn(move || publisher.publish_all(messages, rate, &shared))?;
+    let thread = spawn_publisher(move || publisher.publish_all(messages, rate, &shared))?;
     let all_us = (f64::from(messages) * 1e6 / rate) as u64;
     let phase = Phase { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
     session.look_on(&phase, |_, _| {}, |_| published.over.load(Ordering::Acquire));
@@ -155,7 +135,7 @@ fn publish_all(
         thread::sleep(LOOK_OFTEN);
     }
     let (took, error) = match thread.is_finished() {
-        true => join(thread)?,
+        true => join_publisher(thread)?,
         false => (histogram(), Some(BenchError("publishing: no answer by the end".to_owned()))),
     };
     let published = published.messages.load(Ordering::Acquire);
@@ -243,7 +223,7 @@ fn delivery(told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
         out_of_order: steady.out_of_order,
         gaps_told: steady.gaps_told,
         readers_complete: steady.complete,
-        latency: latency(&outcome.delivery),
+        latency: latency(&outcome.delivery[0]),
         messages: messages.filter(|message| message.number <= told.published).collect(),
         stalled: (stalled.readers > 0).then_some(Stalled {
             current: stalled.current,

@@ -1,81 +1,136 @@
 //! `bench surge`: connections that come all at once, beside some that were there before.
 //!
-//! The bystanders ask at a steady rate throughout: their latency before, during and after the surge
-//! is what they felt of it.
+//! Those who were there before have a thread of their own, which goes before the newcomers': some
+//! ask at a steady rate throughout, others read what is published, and both count from when
+//! something was due. Their latency before, during and after the surge is what they felt of it.
+//!
+//! However fast newcomers come, a load generator is slower than a server. So that the wave is the
+//! server's alone, its process can be stopped until all of them have connected and asked: the
+//! kernel does that for it. Meanwhile the bystanders pause, and for them there is no time. Silent
+//! connections can be made to time out together likewise.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stentor_io::monotonic_us;
+use stentor_io::{Stopped, monotonic_us, raise_priority, stop_process, unix_s};
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, held, latency, seconds_since};
-use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, RequestWork, Work};
-use crate::plan::{Closing, Plan, Surge};
+use super::{
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process,
+    publish_first, seconds_since, spawn_publisher,
+};
+use crate::crew::{BenchError, Crew, Spread};
+use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work};
+use crate::plan::{Closing, Plan, Role, Surge};
 use crate::progress::Watch;
-use crate::report::{Bystanders, Report};
+use crate::publisher::{Published, Publisher};
+use crate::report::{Bystanders, Listeners, Report};
 use crate::request::{complete, open_head};
-use crate::tally::Counts;
+use crate::tally::{Counts, Outcome};
+use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Report, BenchError> {
     let setup = &surge.setup;
     let spread = Spread::of(plan)?;
+    // New with every run, as with `bench push`.
+    let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
     let work = Work {
         address: setup.target.address,
         sources: spread.sources,
         threads: spread.threads,
-        requesters: (surge.bystanders > 0).then(|| RequestWork {
-            request: complete(&open_head(&setup.target, None, &setup.headers), &[]),
-            connections: surge.bystanders,
-            pipeline: 1,
-            closing: Closing::Keep,
-            rate: Some(surge.bystander_rate),
-            limit: None,
-        }),
-        holders: Some(HoldWork {
-            role: surge.role,
-            request: open_head(&setup.target, Some(surge.role), &setup.headers),
-            opening_max: usize::MAX,
-            run: 0,
-            stride: 1,
-            followed: 0,
-            stall_percent: 0,
-        }),
+        rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
+        requesters: None,
+        holders: Some(hold_work(surge, &setup.target, surge.role, run)),
     };
+    let publisher = surge.listeners.as_ref().map(|l| Publisher::new(&l.publish, run));
+    let publisher = publisher.map(|publisher| publish_first(publisher, watch)).transpose()?;
     let mut session = Session::start(setup, work, watch)?;
+    session.beside = bystanders(surge, run)?;
     let began_us = monotonic_us();
-    calm_before(&mut session, surge);
-    let processor = session.gauge.processor();
-    let opening_seconds = come(&mut session, surge);
+    let publishing = calm_before(&mut session, surge, publisher)?;
+    let (opening_seconds, processor) = come(&mut session, surge)?;
     let busy = session.busy_since(processor);
     let opened = session.crew.counts();
     let memory = (opened.held > 0).then(|| session.memory(setup, opened.held));
     look_on_for(&mut session, "after the surge", surge.calm);
     let counts = session.crew.counts();
+    if let Some(timeout) = surge.timeout {
+        time_out(&mut session, surge, timeout)?;
+    }
     let measured = Measured {
         seconds: seconds_since(began_us),
         connections: held(surge.connections, &opened, &counts, opening_seconds),
         memory,
         processor: busy.map(|busy| (busy, opened.opened, "connection")),
     };
-    let (mut report, outcome, _) = session.finish(plan, measured)?;
-    report.bystanders = (surge.bystanders > 0).then(|| Bystanders {
-        connections: surge.bystanders.into(),
-        dropped: counts.dropped,
-        failed: counts.lost + outcome.unanswered,
-        before: latency(&outcome.latency[0]),
-        during: latency(&outcome.latency[1]),
-        after: latency(&outcome.latency[2]),
-    });
+    let beside = end_bystanders(&mut session, publishing)?;
+    let (mut report, _, _) = session.finish(plan, measured)?;
+    if surge.timeout.is_some() {
+        // That is what they were there for.
+        report.errors.retain(|error| error.kind != CLOSED);
+    }
+    if let Some((outcome, counts, published)) = beside {
+        report.add_errors(&outcome);
+        report.bystanders = Some(what_they_felt(surge, &outcome, &counts, published));
+    }
     Ok(report)
 }
 
-/// Lets the bystanders come and ask for a while.
-fn calm_before(session: &mut Session<'_>, surge: &Surge) {
-    if surge.bystanders == 0 {
-        return;
+fn hold_work(surge: &Surge, target: &Target, role: Role, run: u32) -> HoldWork {
+    HoldWork {
+        role,
+        request: open_head(target, Some(role), &surge.setup.headers),
+        opening_max: usize::MAX,
+        run,
+        stride: 1,
+        followed: 0,
+        stall_percent: 0,
     }
-    session.crew.set_requesters(surge.bystanders);
-    let wanted = u64::from(surge.bystanders);
+}
+
+/// Those who are there before: one thread, that waits for no newcomer.
+fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
+    let Surge { setup, beside, .. } = surge;
+    if surge.bystanders == 0 && surge.listeners.is_none() {
+        return Ok(None);
+    }
+    let requesters = (surge.bystanders > 0).then(|| RequestWork {
+        request: complete(&open_head(beside, None, &setup.headers), &[]),
+        connections: surge.bystanders,
+        pipeline: 1,
+        closing: Closing::Keep,
+        rate: Some(surge.bystander_rate),
+        limit: None,
+    });
+    let work = Work {
+        address: beside.address,
+        sources: setup.sources.map_or(Sources::Any, Sources::Network),
+        threads: 1,
+        rank: Rank::First,
+        requesters,
+        holders: surge.listeners.is_some().then(|| hold_work(surge, beside, Role::Sse, run)),
+    };
+    Crew::start(work).map(Some)
+}
+
+/// Somebody who publishes, and how far that has come.
+struct Publishing {
+    published: Arc<Published>,
+    thread: JoinHandle<Option<BenchError>>,
+}
+
+/// Lets the bystanders come, and ask and read for a while.
+fn calm_before(
+    session: &mut Session<'_>,
+    surge: &Surge,
+    publisher: Option<Publisher>,
+) -> Result<Option<Publishing>, BenchError> {
+    let Some(beside) = &session.beside else { return Ok(None) };
+    let readers = surge.listeners.as_ref().map_or(0, |listeners| listeners.readers);
+    beside.raise_holders(readers);
+    beside.set_requesters(surge.bystanders);
+    let wanted = u64::from(surge.bystanders) + u64::from(readers);
     let phase = Phase {
         name: "before the surge",
         unit: "connections",
@@ -84,34 +139,176 @@ fn calm_before(session: &mut Session<'_>, surge: &Surge) {
         ends_us: Some(monotonic_us() + BYSTANDERS_US_MAX),
         every: LOOK,
     };
-    session.look_on(&phase, |_, _| {}, |counts| counts.connections >= wanted);
-    session.crew.go();
+    let readers = u64::from(readers);
+    let bystanders = u64::from(surge.bystanders);
+    session.look_on(
+        &phase,
+        |_, _| {},
+        |counts| counts.requesters_opened >= bystanders && counts.opened >= readers,
+    );
+    let Some(beside) = &session.beside else { return Ok(None) };
+    beside.go();
+    let publishing = match (publisher, &surge.listeners) {
+        (Some(publisher), Some(listeners)) => {
+            let published = Arc::new(Published::default());
+            let (shared, rate) = (published.clone(), listeners.rate);
+            let orders = beside.orders.clone();
+            let body = move || {
+                // Where that is not allowed, it is as it was.
+                let _ = raise_priority();
+                publisher.publish_on(rate, &orders, &shared)
+            };
+            Some(Publishing { published, thread: spawn_publisher(body)? })
+        }
+        _ => None,
+    };
     look_on_for(session, "before the surge", surge.calm);
+    Ok(publishing)
 }
 
-/// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds.
-fn come(session: &mut Session<'_>, surge: &Surge) -> f64 {
+/// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
+/// and the processor time of the server before.
+fn come(session: &mut Session<'_>, surge: &Surge) -> Result<(f64, Option<Duration>), BenchError> {
+    let stopped = match surge.queued && !session.interrupted {
+        true => Some(stand_still(session, surge)?),
+        false => None,
+    };
+    if stopped.is_some() {
+        fill_queue(session, surge);
+    }
+    let processor = session.gauge.processor();
     let began_us = monotonic_us();
-    session.crew.orders.surge_begins(began_us);
+    session.begin_period(DURING, began_us);
+    drop(stopped);
+    session.resume();
     if !session.interrupted {
         let wanted = surge.connections;
+        let before = session.beside.as_ref().map(Crew::counts).unwrap_or_default();
+        let all = u64::from(wanted) + before.opened + before.failed;
         let phase = Phase {
             name: "the surge",
             unit: "connections",
             wanted: wanted.into(),
             count: |counts| counts.opened,
             ends_us: Some(began_us + surge.within.as_micros() as u64 + ANSWER_US_MAX),
-            every: LOOK_OFTEN,
+            every: LOOK_SURGE,
         };
         let within_us = surge.within.as_micros();
         session.look_on(
             &phase,
             |crew, now_us| crew.raise_holders(due(wanted, within_us, now_us - began_us)),
-            |counts| counts.opened + counts.failed >= wanted.into(),
+            |counts| counts.opened + counts.failed >= all,
         );
     }
-    session.crew.orders.surge_ends(monotonic_us());
-    seconds_since(began_us)
+    session.begin_period(AFTER, monotonic_us());
+    Ok((seconds_since(began_us), processor))
+}
+
+/// Stops the server once nothing of the bystanders' is under way, until what is returned is
+/// dropped.
+fn stand_still(session: &mut Session<'_>, surge: &Surge) -> Result<Stopped, BenchError> {
+    session.pause();
+    look_on_for(session, "waiting for the bystanders", PAUSE);
+    let pid = surge.setup.pid.unwrap_or_default();
+    stop_process(pid).map_err(|error| no_process(Some(pid), &error))
+}
+
+/// All newcomers connect and ask, as far as the kernel takes them.
+fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
+    session.crew.raise_holders(surge.connections);
+    let before = session.beside.as_ref().map_or(0, |beside| beside.counts().connections);
+    let wanted = before + u64::from(surge.connections);
+    let phase = Phase {
+        name: "filling the queue",
+        unit: "connections",
+        wanted: surge.connections.into(),
+        count: |counts| counts.connections,
+        ends_us: Some(monotonic_us() + FILLING_US_MAX),
+        every: LOOK_OFTEN,
+    };
+    session.look_on(&phase, |_, _| {}, |counts| counts.connections >= wanted);
+    // Each has asked when its thread has been round once more.
+    look_on_for(session, "filling the queue", PAUSE);
+}
+
+/// Waits until the newcomers' connections time out. Just before they do, the server is stopped
+/// until they all have.
+fn time_out(session: &mut Session<'_>, surge: &Surge, timeout: Duration) -> Result<(), BenchError> {
+    let left = timeout.saturating_sub(surge.calm).saturating_sub(TIMEOUT_MARGIN);
+    look_on_for(session, "waiting for the timeout", left);
+    if session.interrupted {
+        return Ok(());
+    }
+    let stopped = stand_still(session, surge)?;
+    look_on_for(session, "waiting for the timeout", 2 * TIMEOUT_MARGIN);
+    let began_us = monotonic_us();
+    session.begin_period(TIMEOUT, began_us);
+    drop(stopped);
+    session.resume();
+    let before = session.beside.as_ref().map_or(0, |beside| beside.counts().held);
+    let phase = Phase {
+        name: "the timeout",
+        unit: "connections",
+        wanted: 0,
+        count: |counts| counts.held_dropped,
+        ends_us: Some(began_us + TIMEOUT_US_MAX),
+        every: LOOK_SURGE,
+    };
+    session.look_on(&phase, |_, _| {}, |counts| counts.held <= before);
+    Ok(())
+}
+
+/// Stops the bystanders and sums up. Returns what they found out, what was counted, and how many
+/// messages were published.
+fn end_bystanders(
+    session: &mut Session<'_>,
+    publishing: Option<Publishing>,
+) -> Result<Option<(Outcome, Counts, u32)>, BenchError> {
+    let Some(beside) = session.beside.take() else { return Ok(None) };
+    let (mut published, mut failed) = (0, None);
+    if let Some(publishing) = publishing {
+        publishing.published.stop.store(true, Ordering::Relaxed);
+        failed = join_publisher(publishing.thread)?;
+        published = publishing.published.messages.load(Ordering::Acquire);
+        beside.orders.published.store(published, Ordering::Relaxed);
+        let due = beside.counts().held * u64::from(published);
+        let given_up_us = monotonic_us() + LAST_US_MAX;
+        while beside.counts().delivered < due && monotonic_us() < given_up_us {
+            thread::sleep(LOOK_OFTEN);
+        }
+    }
+    let (mut outcome, counts) = beside.finish()?;
+    if let Some(error) = failed {
+        outcome.errors_of(error.to_string().into(), 1);
+    }
+    Ok(Some((outcome, counts, published)))
+}
+
+fn what_they_felt(surge: &Surge, outcome: &Outcome, counts: &Counts, published: u32) -> Bystanders {
+    let at = |period: usize| latency(&outcome.latency[period]);
+    let news = |period: usize| latency(&outcome.delivery[period]);
+    let times_out = surge.timeout.is_some();
+    Bystanders {
+        connections: surge.bystanders.into(),
+        dropped: counts.dropped,
+        failed: counts.lost + outcome.unanswered,
+        before: at(0),
+        during: at(DURING),
+        after: at(AFTER),
+        timeout: times_out.then(|| at(TIMEOUT)),
+        late: latency(&outcome.late),
+        listeners: surge.listeners.is_some().then(|| Listeners {
+            readers: outcome.steady.readers,
+            dropped: counts.held_dropped,
+            published: published.into(),
+            delivered: outcome.steady.delivered,
+            missing: outcome.steady.missing,
+            before: news(0),
+            during: news(DURING),
+            after: news(AFTER),
+            timeout: times_out.then(|| news(TIMEOUT)),
+        }),
+    }
 }
 
 /// How many newcomers should have come by now.
@@ -135,11 +332,37 @@ fn look_on_for(session: &mut Session<'_>, name: &'static str, time: Duration) {
     session.look_on(&phase, |_, _| {}, |_| false);
 }
 
+/// The periods of a run that are told apart, the first being the one before.
+const DURING: usize = 1;
+const AFTER: usize = 2;
+const TIMEOUT: usize = 3;
+
+/// What a connection that timed out is to its holder.
+const CLOSED: &str = "closed by the server";
+
 /// Bystanders that have not come about after this long are left out.
 const BYSTANDERS_US_MAX: u64 = 10_000_000;
 
 /// How long a newcomer is waited for: a SYN that is lost three times is sent again after 7 s.
 const ANSWER_US_MAX: u64 = 30_000_000;
+
+/// How long the end of a surge may be unnoticed, which counts to it.
+const LOOK_SURGE: Duration = Duration::from_millis(1);
+
+/// Requests under way are answered within this, if the server is not busy.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long newcomers have to fill the queue. Whoever found it full comes later.
+const FILLING_US_MAX: u64 = 10_000_000;
+
+/// The server is stopped so long before connections time out, and until so long after.
+const TIMEOUT_MARGIN: Duration = Duration::from_millis(750);
+
+/// And has so long to close them.
+const TIMEOUT_US_MAX: u64 = 10_000_000;
+
+/// How long the last message is waited for.
+const LAST_US_MAX: u64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {

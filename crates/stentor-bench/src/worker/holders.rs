@@ -351,7 +351,7 @@ impl Worker {
             return;
         }
         self.tally.delivered.add(1);
-        record(&mut self.outcome.delivery, after_us);
+        record(&mut self.outcome.delivery[self.orders.period(published_us)], after_us);
         let stride = self.work.holders.as_ref().map_or(1, |work| work.stride);
         if number.is_multiple_of(stride)
             && let Some(spread) = self.outcome.messages.get_mut((number / stride) as usize - 1)

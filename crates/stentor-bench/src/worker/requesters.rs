@@ -359,13 +359,14 @@ const RETRY_MS: u64 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::orders::Sources;
+    use crate::orders::{Rank, Sources};
 
     fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> Work {
         Work {
             address: ([127, 0, 0, 1], 80).into(),
             sources: Sources::Any,
             threads,
+            rank: Rank::Usual,
             requesters: Some(RequestWork {
                 request: b"GET".to_vec(),
                 connections,

@@ -177,6 +177,16 @@ fn while_memory_is_short_nobody_is_brought_what_was_missed() {
         assert!(!answer.contains("news 1") && answer.contains("news 2"), "{answer}");
         assert!(answer.contains("event: gap") && answer.contains("\"memory\""), "{answer}");
     }
+    // A poll is answered as ever. It would ask again without end.
+    let value_id = format!("0badcafe-{}", world.shared.hub.seq());
+    world.publish("/text", b"something else".to_vec(), ContentType::TEXT);
+    let poll = |since: &str| format!("GET /small?wait=9&since={since} HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(world.ask(PUBLIC, poll(&value_id).as_bytes()).1, "");
+    let (_, answer) = world.ask(PUBLIC, poll(&ids[0]).as_bytes());
+    assert!(answer.ends_with("news 2"), "{answer}");
+    let many = format!("GET /-/events?topic=/small&since={} HTTP/1.1\r\nHost: h\r\n\r\n", ids[0]);
+    let (_, answer) = world.ask(PUBLIC, many.as_bytes());
+    assert!(answer.contains("news 0") && !answer.contains("gap"), "{answer}");
     // Who has missed nothing hears of no gap.
     let newest = format!("0badcafe-{}", world.shared.hub.seq());
     let answer = read(&mut world, &newest);

@@ -8,6 +8,7 @@
 //! - who wants all gets all, or is told of a gap before the first message behind it, and is told so
 //!   only of what history has really lost;
 //! - once everything is quiet, everybody has the newest of whatever they read;
+//! - while memory is very short nobody new is let in, and nobody who is in is cut;
 //! - a stop ends streams in the way that is right, and when all clients have gone nothing is left.
 //!
 //! `log.rs` is the model of what was published, `view.rs` the oracle.
@@ -15,6 +16,7 @@
 mod log;
 mod meanwhile;
 mod poller;
+mod pressure;
 mod publisher;
 mod reader;
 mod view;
@@ -27,6 +29,7 @@ use crate::mailbox::Order;
 use log::{Log, TOPICS, wants};
 use meanwhile::Meanwhile;
 use poller::Poller;
+use pressure::Pressures;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
@@ -46,6 +49,7 @@ struct Stage {
     /// Topics that are published to; the last does not exist in the beginning.
     topics: usize,
     hand_overs: HandOvers,
+    pressures: Pressures,
 }
 
 /// One seed from the beginning to the end.
@@ -83,7 +87,9 @@ impl Stage {
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
         let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
-        let log = Log::attach(&world);
+        let mut log = Log::attach(&world);
+        let pressures = Pressures::new(seed, world.workers());
+        log.memory_gets_short = pressures.are_any();
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
         let pollers =
@@ -93,7 +99,19 @@ impl Stage {
         let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
         let topics = TOPICS.len() - 1;
         let hand_overs = HandOvers::new(seed);
-        Stage { world, log, rng, source, meanwhile, readers, pollers, putters, topics, hand_overs }
+        Stage {
+            world,
+            log,
+            rng,
+            source,
+            meanwhile,
+            readers,
+            pollers,
+            putters,
+            topics,
+            hand_overs,
+            pressures,
+        }
     }
 
     /// Publishes or deletes something, or nothing.
@@ -137,7 +155,10 @@ impl Stage {
 
     /// Everybody does something, then the server does. Returns whether it had anything to do.
     fn turn(&mut self, mood: Mood) -> bool {
-        let Stage { world, log, rng, readers, pollers, putters, hand_overs, .. } = self;
+        let Stage { world, log, rng, readers, pollers, putters, hand_overs, pressures, .. } = self;
+        if mood.unrest > 0 {
+            pressures.play(world);
+        }
         for (index, reader) in readers.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));
         }
@@ -159,12 +180,14 @@ impl Stage {
             _ => self.meanwhile.during(self.topics, turn),
         };
         log.absorb();
+        pressures.check(world);
         busy
     }
 
     /// Turns until everybody has everything and nothing happens any more.
     fn come_to_rest(&mut self) {
         let mut idle_turns = 0;
+        self.pressures.ease(&mut self.world);
         for turn in 0..TURNS_MAX {
             if turn == UNRESTFUL_TURNS {
                 for index in 0..self.world.workers() {
@@ -235,6 +258,8 @@ impl Stage {
             self.publish();
             self.turn(UNREST);
         }
+        // Or whoever waits to come in does so until the listeners are closed.
+        self.pressures.ease(&mut self.world);
         let workers = self.world.workers();
         for index in 0..workers {
             self.world.at(index, |world| world.worker.execute(&mut world.sim, Order::Drain));

@@ -161,6 +161,13 @@ impl Wanted {
         Ok(wanted)
     }
 
+    /// The same while memory is as short as it is. For streams: a poll would be told of a gap
+    /// instead of what it asks for, ask again, and never get any further. What it is brought in one
+    /// answer is bounded.
+    pub(crate) fn under_pressure(self, x: &Exchange<'_>) -> Wanted {
+        Wanted { start: self.start.under(x.pressure, &x.shared.hub), ..self }
+    }
+
     /// What is read once the answer has begun, or waits.
     pub(crate) fn opening(self, reader: Reader) -> Box<Opening> {
         let Wanted { filters, is_enveloped, start, mode, sight, .. } = self;
@@ -192,7 +199,6 @@ impl Wanted {
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());
         let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
-        let start = start.under(x.pressure, &x.shared.hub);
         let mode = match latest {
             None => Mode::ByRule,
             Some(true) => Mode::Latest,

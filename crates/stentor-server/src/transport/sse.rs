@@ -20,7 +20,7 @@ pub(crate) fn open(
     query: Option<&[u8]>,
 ) -> Answer {
     let wanted = match Wanted::of_some(x, request, path, query) {
-        Ok(wanted) => wanted,
+        Ok(wanted) => wanted.under_pressure(x),
         Err(refused) => return x.refuse_stream(request, refused),
     };
     let fields = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\

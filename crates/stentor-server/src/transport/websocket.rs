@@ -52,7 +52,7 @@ pub(crate) fn open(
         _ => Wanted::of_some(x, request, path, query).map(Some),
     };
     let mut wanted = match wanted {
-        Ok(wanted) => wanted,
+        Ok(wanted) => wanted.map(|wanted| wanted.under_pressure(x)),
         Err(refused) => return x.refuse_stream(request, refused),
     };
     if commands && let Err(denied) = keep_token(x, &mut wanted) {

@@ -2,11 +2,12 @@
 
 use clap::Args;
 use stentor_bench::delivery::STAMP_BYTES;
-use stentor_bench::plan::{Plan, Publish, Push, Role, Setup};
+use stentor_bench::plan::{Plan, Push, Role, Setup};
 use stentor_bench::target::Target;
 
-use super::common::{Flags, field, same_number, take_host};
+use super::common::{Flags, same_number};
 use super::hold::{Ramp, reader_role};
+use super::publish::PublishFlags;
 use super::quantity::{check_a_day, rate, share, size};
 use crate::Failure;
 use crate::args::usage;
@@ -48,20 +49,8 @@ pub(super) struct PushFlags {
     /// With several servers, give one for each, in the order of their URLs.
     #[arg(long, value_name = "URL", required = true, value_parser = Target::parse)]
     publish: Vec<Target>,
-    /// Method of publishing
-    #[arg(long, value_name = "METHOD", default_value = "POST", value_parser = ["POST", "PUT"])]
-    publish_method: String,
-    /// A header field for publishing; may be repeated
-    ///
-    /// For credentials and the like: 'Authorization: Bearer …'. Without a 'Content-Type' it is
-    /// text/plain.
-    #[arg(long, value_name = "FIELD", value_parser = field)]
-    publish_header: Vec<(String, String)>,
-    /// What is published; {message} stands for the message
-    ///
-    /// A message is letters, digits, '-' and '.', so it needs no escaping in JSON or a form.
-    #[arg(long, value_name = "TEMPLATE", default_value = "{message}", value_parser = template)]
-    publish_body: String,
+    #[command(flatten)]
+    how: PublishFlags,
 }
 
 impl Flags for PushFlags {
@@ -75,22 +64,12 @@ impl Flags for PushFlags {
 
 impl PushFlags {
     fn plan(&self, setup: Setup, publish: &Target) -> Result<Plan, Failure> {
-        let (target, mut headers) = take_host(publish, &self.publish_header)?;
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Content-Type")) {
-            headers.push(("Content-Type".to_owned(), "text/plain".to_owned()));
-        }
         Ok(Plan::Push(Push {
             setup,
             connections: self.connections,
             role: self.role,
             ramp: self.ramp.of(self.connections)?,
-            publish: Publish {
-                target,
-                method: self.publish_method.clone(),
-                headers,
-                body: self.publish_body.clone(),
-                size: self.size,
-            },
+            publish: self.how.publish(publish, self.size)?,
             rate: self.rate,
             messages: self.messages,
             stall_percent: self.stall,
@@ -104,13 +83,6 @@ fn message_size(text: &str) -> Result<usize, String> {
         return Ok(bytes);
     }
     Err(format!("{text} is out of range: from {STAMP_BYTES} B, for number and time, to 1 MiB"))
-}
-
-fn template(text: &str) -> Result<String, String> {
-    if text.contains("{message}") {
-        return Ok(text.to_owned());
-    }
-    Err("readers need to find the message: write {message} where it is to stand".to_owned())
 }
 
 /// A message that is meant to be large; bodies beyond it are no longer a matter of messages.

@@ -139,6 +139,21 @@ fn surge_and_its_flags() {
     assert_eq!((plan.connections, plan.role), (9, Role::Poll));
     assert_eq!((plan.bystanders, plan.bystander_rate), (0, 5.0));
     assert_eq!(plan.within, Duration::from_millis(200));
+    assert!(plan.listeners.is_none() && !plan.queued && plan.timeout.is_none());
+    let plan = surge("--publish http://127.0.0.1:8081/a --readers 7 --messages 5");
+    let listeners = plan.listeners.unwrap();
+    assert_eq!((listeners.readers, listeners.rate), (7, 5.0));
+    assert_eq!((listeners.publish.method.as_str(), listeners.publish.size), ("POST", 64));
+    assert_eq!(listeners.publish.target, Target::parse("http://127.0.0.1:8081/a").unwrap());
+    let plan = surge("--publish http://127.0.0.1:8081/a");
+    let listeners = plan.listeners.unwrap();
+    assert_eq!((listeners.readers, listeners.rate), (20, 100.0));
+    let plan = surge("--queued --pid 7 --timeout 9s");
+    assert!(plan.queued);
+    assert_eq!((plan.setup.pid, plan.timeout), (Some(7), Some(Duration::from_secs(9))));
+    assert_eq!(plan.beside, plan.setup.target);
+    let plan = surge("--beside http://127.0.0.1:8080/b");
+    assert_eq!((plan.beside.path.as_str(), plan.setup.target.path.as_str()), ("/b", "/a"));
 }
 
 #[test]
@@ -191,6 +206,12 @@ fn mistakes_are_told() {
         (&["surge", URL, "--within", "0s"], "out of range"),
         (&["compare", "get", URL], "2"),
         (&["compare", "get", URL, URL, "--rounds", "0"], "not in 1..="),
+        (&["surge", URL, "--queued"], "--pid"),
+        (&["surge", URL, "--timeout", "9s"], "--pid"),
+        (&["surge", URL, "--timeout", "4s", "--pid", "7"], "5s at least"),
+        (&["surge", URL, "--timeout", "9s", "--pid", "7", "--as", "sse"], "leave --as out"),
+        (&["surge", URL, "--readers", "9"], "--publish"),
+        (&["surge", URL, "--publish", URL, "--publish", URL], "1 wanted, 2 given"),
         (&["compare", "push", URL, URL, "--publish", URL], "2 wanted, 1 given"),
         (&["compare", "get", URL, URL, "--pid", "1"], "2 wanted, 1 given"),
     ] {
@@ -228,6 +249,8 @@ fn strangers_are_left_alone() {
         &["hold", stranger],
         &["surge", stranger],
         &["push", stranger, "--publish", URL],
+        &["surge", URL, "--publish", stranger],
+        &["surge", URL, "--beside", stranger],
         &["push", URL, "--publish", stranger],
         &["compare", "get", URL, stranger],
         &["compare", "push", URL, URL, "--publish", URL, "--publish", stranger],

@@ -336,3 +336,26 @@ fn a_file_that_is_no_socket_is_left_alone() {
     assert!(!started);
     assert_eq!(other.wait(), Some(1));
 }
+
+/// Where a crowd keeps all cores busy, whoever publishes does not wait for the public workers.
+#[test]
+fn the_control_worker_has_short_turns_on_its_core() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+    let kernel = (numbers.next().unwrap(), numbers.next().unwrap());
+    let server = Server::start();
+    let tasks = format!("/proc/{}/task", server.child.id());
+    let mut turns = HashMap::new();
+    for task in fs::read_dir(tasks).unwrap() {
+        let read = |name| fs::read_to_string(task.as_ref().unwrap().path().join(name));
+        let Ok(sched) = read("sched") else { continue };
+        let Some(line) = sched.lines().find(|line| line.starts_with("se.slice")) else { continue };
+        let turn: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        turns.insert(read("comm").unwrap().trim().to_owned(), turn);
+    }
+    if turns.is_empty() || kernel < (6, 12) {
+        return eprintln!("skipped: this kernel has no turns of a thread's own: {release}");
+    }
+    assert_eq!(turns["control"], 100_000, "{turns:?}");
+    assert!(turns["worker-0"] > 100_000, "{turns:?}");
+}

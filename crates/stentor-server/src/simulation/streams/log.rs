@@ -69,6 +69,8 @@ pub(super) struct Log {
     sent: Sent,
     /// The last number at which a deleted topic came back.
     pub(super) undone: u64,
+    /// Readers that come back may be told that memory is short.
+    pub(super) memory_gets_short: bool,
 }
 
 #[derive(Default)]
@@ -102,6 +104,7 @@ impl Log {
             by_data: HashMap::new(),
             sent: Sent::default(),
             undone: 0,
+            memory_gets_short: false,
         };
         for topic in ["/small", "/large", "/text"] {
             let message = hub.value(topic).unwrap();

@@ -34,6 +34,8 @@ pub(super) struct View {
     /// catch up.
     cursor: u64,
     gaps: usize,
+    /// What has a number up to this need not come: memory was short.
+    spared: u64,
     /// The gap that must come first.
     expected: Option<Gap>,
     tracks: BTreeMap<String, Track>,
@@ -86,6 +88,7 @@ impl View {
             last_seq,
             cursor: last_seq,
             gaps: 0,
+            spared: 0,
             expected: None,
             tracks: BTreeMap::new(),
             coming: None,
@@ -180,11 +183,11 @@ impl View {
         self.cursor = seq;
         let is_coming = self.coming.as_ref().is_some_and(|coming| wants(&coming.filters, topic));
         assert!(wants(&self.filters, topic) || is_coming, "{topic} is not wanted: {self:?}");
-        let (gap, conflates) = (self.gaps > 0, self.conflates(topic));
+        let (gap, conflates) = ((self.gaps > 0, self.spared), self.conflates(topic));
         let has_begun = self.coming.as_ref().is_some_and(|new| new.restarted.contains(topic));
         let continued = match self.tracks.get(topic) {
             _ if !wants(&self.filters, topic) && !has_begun => Err("not yet wanted".to_owned()),
-            Some(track) => follows(log, topic, seq, track, self.gaps, conflates),
+            Some(track) => follows(log, topic, seq, track, (self.gaps, self.spared), conflates),
             None => begins_well(log, topic, seq, (self.from, self.begun), gap, conflates),
         };
         let begun_anew = match self.coming_for(topic) {
@@ -224,6 +227,9 @@ impl View {
             self.expected = None;
             return;
         }
+        if gap.0 == "memory" {
+            return self.spare(log, &gap, epoch);
+        }
         let coming = self.coming.as_mut();
         if let Some(coming) = coming.filter(|coming| coming.expected.as_ref() == Some(&gap)) {
             coming.expected = None;
@@ -243,6 +249,30 @@ impl View {
         let is_owed = |topic: &str| wants(&filters, topic) && !self.conflates(topic);
         let has_lost = log.has_lost(since, is_owed);
         assert!(has_lost || may_be_wrong, "a gap behind {since} though nothing is lost: {self:?}");
+    }
+
+    /// What was missed is not brought to it, since memory was short: it begins with the values.
+    fn spare(&mut self, log: &Log, gap: &Gap, epoch: &str) {
+        assert!(log.memory_gets_short, "memory was not short");
+        let since = gap.1.as_deref().and_then(|since| since.strip_prefix(epoch));
+        let since: u64 = since.and_then(|seq| seq[1..].parse().ok()).expect("our own cursor");
+        assert!(since < log.seq(), "nothing was missed behind {since}");
+        let from = From::Values { asked: since };
+        let is_meant = |other: From| matches!(other, From::After(seq) if seq == since);
+        let coming = self.coming.as_mut().filter(|coming| is_meant(coming.from));
+        let is_own = is_meant(self.from);
+        assert!(is_own || coming.is_some(), "nobody asked for this gap: {gap:?}");
+        if let Some(coming) = coming {
+            coming.from = from;
+        }
+        if is_own {
+            self.from = from;
+            // What was deleted before is none of the values.
+            self.begun = Some(log.seq());
+            self.tracks.clear();
+            self.last_seq = 0;
+        }
+        self.spared = log.seq();
     }
 
     /// A reader that had nothing to see, or saw old things behind new ones, was told where it is:
@@ -289,14 +319,15 @@ fn follows(
     topic: &str,
     seq: u64,
     track: &Track,
-    gaps: usize,
+    (gaps, spared): (usize, u64),
     conflates: bool,
 ) -> Judgement {
-    let gap = gaps > track.gaps;
+    let gap = (gaps > track.gaps, spared);
     match track.last {
         Some(_)
             if let Some((from, begun)) = track.anew
-                && begins_well(log, topic, seq, (from, Some(begun)), true, conflates).is_ok() =>
+                && begins_well(log, topic, seq, (from, Some(begun)), (true, spared), conflates)
+                    .is_ok() =>
         {
             Ok(())
         }
@@ -306,13 +337,14 @@ fn follows(
     }
 }
 
-/// Whether `seq` may be the first of the topic.
+/// Whether `seq` may be the first of the topic. A gap that was told excuses what history has lost,
+/// and whatever has a number up to one.
 fn begins_well(
     log: &Log,
     topic: &str,
     seq: u64,
     (from, begun): (From, Option<u64>),
-    gap: bool,
+    gap: (bool, u64),
     conflates: bool,
 ) -> Judgement {
     match from {
@@ -336,11 +368,11 @@ fn leaves_nothing_out(
     topic: &str,
     after: u64,
     before: u64,
-    gap: bool,
+    (gap, spared): (bool, u64),
     conflates: bool,
 ) -> Judgement {
     let missing = log.between(topic, after, before);
-    let is_excused = |&seq: &u64| gap && log.entry(seq).is_lost;
+    let is_excused = |&seq: &u64| gap && (log.entry(seq).is_lost || seq <= spared);
     match missing.iter().find(|seq| !is_excused(seq)) {
         Some(seq) if !conflates => {
             let how = if gap { "though history has it" } else { "without a gap" };

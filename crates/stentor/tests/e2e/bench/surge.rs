@@ -37,6 +37,26 @@ fn newcomers_are_answered_and_bystanders_watched() {
             assert!(run.report.get("bystanders").is_none(), "{run:?}");
         });
         scope.spawn(|| {
+            let (server, url) = server_with_value("[limits]\nkeep_alive_timeout = \"6s\"\n");
+            // All of them wait before the first is served, and in the end all are silent for long.
+            let flags = "--connections 200 --queued --bystanders 3 --rate 100 --readers 4 \
+                         --messages 50 --timeout 6s";
+            let (pid, publish) = (server.child.id(), super::url(server.control, "/a"));
+            let run = bench(&format!("surge {url} {flags} --pid {pid} --publish {publish}"));
+            let run = run.fine();
+            assert_eq!(run.count("connections/opened"), 200);
+            assert_eq!(run.count("connections/dropped"), 0, "that they time out is asked for");
+            let count = |name: &str| run.count(&format!("bystanders/{name}"));
+            assert_eq!((count("dropped"), count("failed")), (0, 0));
+            assert_eq!((count("listeners/readers"), count("listeners/dropped")), (4, 0));
+            assert_eq!(count("listeners/missing"), 0, "{run:?}");
+            assert_eq!(count("listeners/delivered"), 4 * count("listeners/published"));
+            let counted = ["before", "during", "after", "timeout"]
+                .map(|period| count(&format!("listeners/{period}/count")));
+            assert_eq!(counted.iter().sum::<u64>(), count("listeners/delivered"));
+            assert!(counted[0] >= 4 * 100 && counted[2] >= 4 * 100, "{counted:?}");
+        });
+        scope.spawn(|| {
             let Some(nginx) = Nginx::plain() else { return };
             let flags = "--connections 200 --within 100ms --bystanders 3 --rate 100";
             let run = nginx.bench(&format!("surge URL/a {flags}")).fine();
