@@ -46,7 +46,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let program = Program::find();
     let predecessor = lifecycle::predecessor()?;
     let settings = args.settings().inspect_err(|failure| {
-        predecessor.iter().for_each(|predecessor| predecessor.refuse(&failure.to_string()));
+        // It has a log of one line per event.
+        let reason = failure.to_string();
+        let reason = reason.lines().next().unwrap_or_default();
+        predecessor.iter().for_each(|predecessor| predecessor.refuse(reason));
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;

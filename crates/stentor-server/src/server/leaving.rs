@@ -1,13 +1,13 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::Server;
-use super::handover::{Address, ENDED, Hello, PATIENCE, Tapping, expect, kind};
+use super::handover::{Address, ENDED, Hello, PATIENCE, SILENT, Tapping, expect, kind};
 use super::life::{Cue, Partner, Report};
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::ControlAddress;
 use std::io;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -53,9 +53,7 @@ impl Server {
         let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
         drop(leaving);
-        // If it ended by itself, how. Whichever it was, it is to be gone.
-        let _ = if reason == ENDED { Ok(()) } else { child.kill() };
-        let ended = child.wait();
+        let ended = end(&mut child, reason == ENDED);
         if let Some(closed) = store
             && let Err(error) = self.open_store_again(closed)
         {
@@ -126,8 +124,10 @@ impl Leaving<'_> {
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
         self.channel.send(kind::HELLO, &self.server.hello().to_bytes()).map_err(told)?;
-        let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
-        let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
+        let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
+        let mut answer = Unpacker::new(&answer, 0);
+        Hello::check_form(u16::unpack(&mut answer)?)?;
+        let names = Vec::<Vec<u8>>::unpack(&mut answer)?;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());
         }
@@ -144,6 +144,9 @@ impl Leaving<'_> {
         self.channel.send(kind::STANDS_STILL, &[]).map_err(told)?;
         self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
         expect(&mut self.channel, kind::COMPLETE)?;
+        if gives_up() {
+            return Err(GIVEN_UP.to_owned());
+        }
         self.channel.send(kind::GO, &since_us.to_le_bytes()).map_err(told)?;
         // From here on there is no way back.
         if let Err(reason) = expect(&mut self.channel, kind::GONE_ON) {
@@ -184,11 +187,12 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, String> {
         let until_us = after(patience);
-        while !self.channel.has_mail().map_err(|error| error.to_string())?
-            && monotonic_us() < until_us
-        {
+        while !self.channel.has_mail().map_err(|error| error.to_string())? {
             if gives_up() {
                 return Err(GIVEN_UP.to_owned());
+            }
+            if monotonic_us() > until_us {
+                return Err(SILENT.to_owned());
             }
             if expected == kind::COPIED {
                 // Its failure is told by what is received.
@@ -262,6 +266,20 @@ impl Leaving<'_> {
     }
 }
 
+/// The other process is to be gone; how, if it ends by itself.
+fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
+    let until_us = after(if by_itself { PATIENCE_FOR_END } else { Duration::ZERO });
+    while monotonic_us() < until_us {
+        if let Some(status) = other.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(LOOK);
+    }
+    // It may have ended by now.
+    let _ = other.kill();
+    other.wait()
+}
+
 /// So long from now, on the clock of [`monotonic_us`].
 fn after(patience: Duration) -> u64 {
     monotonic_us() + patience.as_micros() as u64
@@ -277,6 +295,9 @@ const PATIENCE_FROZEN: Duration = Duration::from_millis(200);
 
 /// How long it may take to say why it does not take over.
 const PATIENCE_FOR_REASON: Duration = Duration::from_millis(100);
+
+/// How long a process that says nothing any more may take to end.
+const PATIENCE_FOR_END: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether somebody gives up.
 const LOOK: Duration = Duration::from_millis(5);

@@ -247,7 +247,11 @@ impl Leaving {
                     self.tell(begun, None);
                 }
                 Cue::Freeze => return self.stand_still(worker, io),
-                _ => self.stay(io),
+                _ => {
+                    // It may have panicked while it did.
+                    worker.stand_still(false);
+                    self.stay(io);
+                }
             }
         }
         if self.is_copying {
@@ -349,4 +353,30 @@ pub(super) fn begins(
         Err(reason) => stage.report(Err(reason.to_owned())),
     }
     matches!(stage.cues.recv(), Ok(Cue::Live))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::CONTROL;
+    use crate::simulation::{World, kind};
+    use std::sync::mpsc::channel;
+    use stentor_io::Waker;
+
+    #[test]
+    fn a_worker_that_panicked_while_it_stood_still_goes_on() {
+        let mut world = World::new(1, kind(), Settings::default());
+        let (cue, cues) = channel();
+        let (reports, _) = channel();
+        let mut leaving = Leaving { stage: Stage { index: 0, cues, reports }, is_copying: false };
+        let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
+        // The loop in which it stood still was left by the panic.
+        world.worker.stand_still(true);
+        cue.send(Cue::GoOn).unwrap();
+        assert!(!leaving.go_on(&mut world.worker, &mut io));
+        let client = world.sim.connect(CONTROL);
+        world.sim.write(client, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+        world.settle_some(5);
+        assert!(world.sim.read(client).starts_with(b"HTTP/1.1 201"));
+    }
 }

@@ -14,6 +14,8 @@ use stentor_wire::pack::{Packed, Packer};
 pub struct Predecessor {
     channel: Channel,
     pub(super) hello: Hello,
+    /// In which it hands over.
+    form: u16,
     pub(super) process: u32,
 }
 
@@ -30,7 +32,7 @@ impl Predecessor {
         channel.set_patience(PATIENCE).map_err(told)?;
         let hello = expect(&mut channel, kind::HELLO)?;
         match Hello::from_bytes(&hello) {
-            Ok(hello) => Ok(Some(Predecessor { channel, hello, process })),
+            Ok((hello, form)) => Ok(Some(Predecessor { channel, hello, form, process })),
             Err(reason) => {
                 let _ = channel.send(kind::REFUSED, reason.as_bytes());
                 Err(reason)
@@ -79,6 +81,7 @@ impl Predecessor {
     pub(super) fn take_over(&mut self, server: &Server) -> Result<(), StartError> {
         let told = |error: io::Error| StartError::Handover(error.to_string());
         let mut names = Packer::new(0);
+        self.form.pack(&mut names);
         server.channels.pack(&mut names);
         server.cue(|_| Cue::TakeOver { process: self.process });
         self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;

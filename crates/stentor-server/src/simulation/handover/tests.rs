@@ -163,3 +163,28 @@ fn a_worker_that_packs_may_go_on() {
     let totals = world.totals();
     assert_eq!((totals.readers_long_poll, totals.readers_sse), (1, 3), "one poll is answered");
 }
+
+/// What a worker of this release, and of the one before, packed: [`full_world`] at 1,000 ticks. The
+/// newest is written by `STENTOR_PACK=1 cargo test -p stentor-server packed_by`.
+const PACKED: [(&str, &[u8]); 1] = [("packed-4.bin", include_bytes!("packed-4.bin"))];
+
+#[test]
+fn what_was_packed_by_a_release_is_unpacked_by_this_one() {
+    let mut world = full_world(1_000);
+    let fresh = world.worker.pack(&world.sim).unwrap();
+    let (newest, bytes) = PACKED.last().unwrap();
+    if std::env::var_os("STENTOR_PACK").is_some() {
+        let file = format!("{}/src/simulation/handover/{newest}", env!("CARGO_MANIFEST_DIR"));
+        return std::fs::write(file, fresh).unwrap();
+    }
+    assert_eq!(fresh[..HEADER_BYTES], bytes[..HEADER_BYTES], "another version: see CONTRIBUTING");
+    for (name, bytes) in PACKED {
+        let mut worker = new_worker(&world, &Arc::new(Mailbox::new().unwrap()));
+        let changed = "packed otherwise, but of the same version: see CONTRIBUTING";
+        assert_eq!(worker.unpack(&world.sim, bytes), Ok(()), "{name}: {changed}");
+        let again = worker.pack(&world.sim).unwrap();
+        // Of an older version the newest form is another.
+        let is_newest = name == *newest;
+        assert!(!is_newest || behind_counters(bytes) == behind_counters(&again), "{changed}");
+    }
+}
