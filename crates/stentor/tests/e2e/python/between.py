@@ -4,7 +4,7 @@
 
 It is started in place of the program, and starts that. What server/handover.rs and epoll/handover.rs
 call messages has names here: `hello` is the first one between the processes, `w-numbers` the first
-one between any two of their workers. `complete` stands also for what there is not always.
+one between any two of their workers. `w-end` stands also for what there is not always.
 
     kill          the next process is killed before this message is passed on
     kill-first    the process that started this one is killed
@@ -75,7 +75,7 @@ class Between:
             sink.shutdown(socket.SHUT_WR)
             return
         name = names[message[0]] if message[0] < len(names) else ""
-        if name == self.step or name == "complete" and self.step in OPTIONAL:
+        if name == self.step or name == "w-end" and self.step in OPTIONAL:
             message = self.act(message)
         if name == "ready":
             message = message[:1] + self.listen(message[1:])
@@ -84,6 +84,7 @@ class Between:
             os.close(file)
 
     def act(self, message):
+        print(f"between: {self.step} {self.deed}", file=sys.stderr, flush=True)
         name, _, value = self.deed.partition("=")
         numbers = [int(number) for number in value.split(",") if number]
         if name == "forms":
