@@ -2,9 +2,10 @@
 
     between.py STEP DEED PROGRAM [ARGUMENT...]
 
-It is started in place of the program, and starts that. What server/handover.rs and epoll/handover.rs
-call messages has names here: `hello` is the first one between the processes, `w-numbers` the first
-one between any two of their workers. `w-end` stands also for what there is not always.
+It is started in place of the program, and starts that. What server/handover.rs and
+epoll/handover.rs call messages has names here: `hello` is the first one between the processes,
+`w-numbers` the first one between any two of their workers. `w-end` stands also for what there is
+not always.
 
     kill          the next process is killed before this message is passed on
     kill-first    the process that started this one is killed
@@ -54,8 +55,11 @@ class Between:
 
     def pair(self, first, next_, names):
         """What one says the other one hears."""
-        self.selector.register(first, selectors.EVENT_READ, lambda: self.pass_on(first, next_, names))
-        self.selector.register(next_, selectors.EVENT_READ, lambda: self.pass_on(next_, first, names))
+        for source, sink in [(first, next_), (next_, first)]:
+            self.watch(source, lambda source=source, sink=sink: self.pass_on(source, sink, names))
+
+    def watch(self, source, act):
+        self.selector.register(source, selectors.EVENT_READ, act)
 
     def run(self):
         while True:
@@ -70,7 +74,7 @@ class Between:
         if not message:
             self.selector.unregister(source)
             if names is MAIN and sink is self.channel:
-                # The next process wants no more of this one: how that one ends is how this one does.
+                # The next process wants no more of this one, which ends as that one does.
                 sys.exit(self.next.wait() % 256)
             sink.shutdown(socket.SHUT_WR)
             return
@@ -122,8 +126,7 @@ class Between:
             listener.listen(1)
             own = listener.getsockname()[1:]
             told += struct.pack("<I", len(own)) + own
-            self.selector.register(listener, selectors.EVENT_READ,
-                                   lambda listener=listener, theirs=theirs: self.meet(listener, theirs))
+            self.watch(listener, lambda own=listener, name=theirs: self.meet(own, name))
         return told + names[place:]
 
     def meet(self, listener, theirs):
