@@ -155,12 +155,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends a token, of which this process keeps its own handle.
+    /// Sends a message with a token, of which this process keeps its own handle.
     ///
     /// # Errors
-    /// As [`Channel::send`].
-    pub fn send_token(&self, kind: u8, token: &Token) -> io::Result<()> {
-        Ok(self.send_parcel(kind, &[], &[token.fd.as_fd()], SendFlags::empty())?)
+    /// As [`Channel::send`], and if the bytes are more than [`Channel::BYTES_MAX`].
+    pub fn send_with_token(&self, kind: u8, bytes: &[u8], token: &Token) -> io::Result<()> {
+        Ok(self.send_parcel(kind, bytes, &[token.fd.as_fd()], SendFlags::empty())?)
     }
 
     /// Sends a message without bytes, if there is room for it. Returns whether there was.
@@ -346,18 +346,77 @@ const VARIABLE: &str = "STENTOR_HANDOVER";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
+
+    fn pair() -> (Channel, Channel) {
+        let flags = SocketFlags::CLOEXEC;
+        let (a, b) =
+            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        (Channel::new(a), Channel::new(b))
+    }
+
+    #[test]
+    fn bytes_come_as_they_were_in_messages_of_bounded_length() {
+        let (first, mut second) = pair();
+        let bytes: Vec<u8> = (0..Channel::BYTES_MAX * 2 + 3).map(|n| n as u8).collect();
+        let sent = bytes.clone();
+        let sender = thread::spawn(move || {
+            first.send(7, &sent).unwrap();
+            first.send(8, &[]).unwrap();
+        });
+        let mut received = Vec::new();
+        for length in [Channel::BYTES_MAX, Channel::BYTES_MAX, 3] {
+            let parcel = second.receive().unwrap();
+            assert_eq!((parcel.kind, parcel.bytes.len()), (7, length));
+            received.extend_from_slice(parcel.bytes);
+        }
+        assert!(received == bytes);
+        let parcel = second.receive().unwrap();
+        assert_eq!((parcel.kind, parcel.bytes.len()), (8, 0), "nothing is a message too");
+        sender.join().unwrap();
+        assert!(second.has_mail().unwrap(), "the end");
+        assert_eq!(second.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn who_says_nothing_or_takes_nothing_is_given_up() {
+        let (first, mut second) = pair();
+        first.set_patience(Duration::from_millis(1)).unwrap();
+        second.set_patience(Duration::from_millis(1)).unwrap();
+        assert!(!second.has_mail().unwrap());
+        assert_eq!(second.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let full = (0..10_000).find_map(|_| first.send(1, &[0; Channel::BYTES_MAX]).err());
+        assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
+        assert!(!first.try_send(1).unwrap());
+    }
+
+    #[test]
+    fn only_the_process_that_is_meant_gets_through() {
+        let (own, other) = (std::process::id(), parent_process());
+        let patience = Duration::from_millis(1);
+        let listener = ChannelListener::new().unwrap();
+        assert!(listener.name().len() > 2);
+        let refused = Channel::connect(listener.name(), other).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let nobody = listener.accept(other, patience).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock, "whoever else comes is turned away");
+
+        let listener = ChannelListener::new().unwrap();
+        let name = listener.name().to_vec();
+        let comes = thread::spawn(move || Channel::connect(&name, own).unwrap().send(3, b"x"));
+        let mut accepted = listener.accept(own, Duration::from_secs(30)).unwrap();
+        assert_eq!(accepted.receive().unwrap().bytes, b"x");
+        comes.join().unwrap().unwrap();
+    }
 
     #[test]
     fn a_token_is_taken_once() {
-        let flags = SocketFlags::CLOEXEC;
-        let pair = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (ours, theirs) = pair.unwrap();
-        let (ours, mut theirs) = (Channel::new(ours), Channel::new(theirs));
+        let (ours, mut theirs) = pair();
         for is_theirs in [true, false] {
             let own = Token::new().unwrap();
-            ours.send_token(5, &own).unwrap();
+            ours.send_with_token(5, b"x", &own).unwrap();
             let parcel = theirs.receive().unwrap();
-            assert_eq!(parcel.kind, 5);
+            assert_eq!((parcel.kind, parcel.bytes), (5, &b"x"[..]));
             let other = parcel.into_token().unwrap();
             let (first, second) = if is_theirs { (&other, &own) } else { (&own, &other) };
             assert!(first.take().unwrap());

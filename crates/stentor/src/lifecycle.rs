@@ -145,19 +145,20 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    /// Ends, or waits for the end of that one if this is process 1.
+    /// Passes on what this process was still asked for, and ends, or waits for the end of that one
+    /// if this is process 1.
     pub(crate) fn leave_to(
         self,
         ended: Result<(), String>,
         mut signals: Signals,
     ) -> Result<(), Failure> {
-        let Some(line) = self.line else { return ended.map_err(Failure::Failed) };
-        if let Err(reason) = ended {
-            error!("{reason}");
-        }
         stentor_server::hold_signals();
         for signal in signals.missed() {
             let _ = stentor_server::send_signal(self.process, signal);
+        }
+        let Some(line) = self.line else { return ended.map_err(Failure::Failed) };
+        if let Err(reason) = ended {
+            error!("{reason}");
         }
         parent::become_parent(line, self.process)
     }

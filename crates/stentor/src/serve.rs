@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let program = Program::find();
     let predecessor = lifecycle::predecessor()?;
     let settings = args.settings().inspect_err(|failure| {
-        predecessor.iter().for_each(|predecessor| predecessor.refuse(&failure.to_string()));
+        predecessor.iter().for_each(|predecessor| predecessor.refuse(&first_line(failure)));
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
@@ -138,6 +138,11 @@ impl ServeArgs {
             warn!("user '{user}' cannot read {file}, so a reload will be refused: {error}");
         }
     }
+}
+
+/// What fits a log of one line per event.
+fn first_line(failure: &Failure) -> String {
+    failure.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.

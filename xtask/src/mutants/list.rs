@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The tests of the file's own package must notice, or else those of the server, which has all
-//! below it in its simulator. A line `tests: PACKAGE…` behind the sentence names others.
+//! below it in its simulator. A line `tests: PACKAGE…` behind the sentence names others, or
+//! end-to-end tests: `e2e::upgrade` are all whose names contain `upgrade`.
 //!
 //! What is to be replaced must be in the file exactly once. White space does not count, and neither
 //! does a comma before a closing bracket: so a list outlives rustfmt.
@@ -44,7 +45,7 @@ impl Mutation {
         self.file.split('/').nth(1).unwrap_or_default()
     }
 
-    /// The packages whose tests may notice, the quickest first.
+    /// The packages whose tests may notice, the quickest first; or end-to-end tests.
     pub(crate) fn packages(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().map(String::as_str)
     }

@@ -71,11 +71,16 @@ impl Workshop {
             .map_err(|error| format!("{}: {error}", self.tree.display()))
     }
 
-    /// Builds the unit tests of a package, the simulator among them. Returns the program, or what
-    /// the compiler said.
-    pub(crate) fn build(&self, package: &str) -> Result<Result<PathBuf, String>, String> {
+    /// Builds the unit tests of a package, the simulator among them; or all end-to-end tests, if
+    /// `tests` names some of them. Returns the program, or what the compiler said.
+    pub(crate) fn build(&self, tests: &str) -> Result<Result<PathBuf, String>, String> {
+        let (package, kind): (_, &[&str]) = match tests.split_once("::") {
+            None => (tests, &["--lib"]),
+            Some(_) => (END_TO_END, &["--test", "e2e"]),
+        };
         let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--locked", "--lib", "--no-run", "--package", package])
+            .args(["test", "--quiet", "--locked", "--no-run", "--package", package])
+            .args(kind)
             .arg("--message-format=json-render-diagnostics")
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
@@ -87,25 +92,32 @@ impl Workshop {
             return Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
         let messages = String::from_utf8_lossy(&output.stdout);
-        let executable = messages.split_once("\"executable\":\"").map(|(_, rest)| rest);
-        match executable.and_then(|rest| rest.split_once('"')) {
+        // The command itself, which end-to-end tests run, is one of what is built.
+        let mut of_tests = messages.lines().filter(|line| line.contains("\"test\":true"));
+        let executable = of_tests.find_map(|line| line.split_once("\"executable\":\""));
+        match executable.and_then(|(_, rest)| rest.split_once('"')) {
             Some((path, _)) => Ok(Ok(PathBuf::from(path))),
-            None => Err(format!("{package} has no tests of its library")),
+            None => Err(format!("there are no tests of {tests}")),
         }
     }
 
     /// Runs the tests until the first of them fails.
     pub(crate) fn test(
         &self,
-        package: &str,
-        tests: &Path,
+        tests: &str,
+        program: &Path,
         seeds: Option<&str>,
         limit: Duration,
     ) -> Result<Outcome, String> {
+        let (package, filter) = match tests.split_once("::") {
+            None => (tests, None),
+            Some((_, filter)) => (END_TO_END, Some(filter)),
+        };
         let mut command = Command::new("sh");
         command
-            .args(["-c", &format!("ulimit -v {MEMORY_KB_MAX} && exec \"$0\"")])
-            .arg(tests)
+            .args(["-c", &format!("ulimit -v {MEMORY_KB_MAX} && exec \"$0\" \"$@\"")])
+            .arg(program)
+            .args(filter)
             .current_dir(self.tree.join("crates").join(package))
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
@@ -122,7 +134,7 @@ impl Workshop {
             // It may have ended just now.
             let _ = child.kill();
         }
-        let status = child.wait().map_err(|error| format!("{}: {error}", tests.display()))?;
+        let status = child.wait().map_err(|error| format!("{}: {error}", program.display()))?;
         Ok(match outcome {
             Some(by) => Outcome::Failed(by),
             None if status.success() => Outcome::Passed,
@@ -174,6 +186,9 @@ fn remove_others(directory: &Path, wanted: &HashSet<PathBuf>) -> std::io::Result
     }
     Ok(())
 }
+
+/// The package that has tests of the whole.
+const END_TO_END: &str = "stentor";
 
 /// A mutation that fills the memory is to fail alone.
 const MEMORY_KB_MAX: usize = 8 << 20;

@@ -88,7 +88,7 @@ impl Address {
 
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [2, 2];
+    const FORMATS: [u16; 2] = [1, 1];
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
@@ -97,9 +97,11 @@ impl Hello {
         out.into_bytes()
     }
 
+    /// What the other one is, and the newest form that both know.
+    ///
     /// # Errors
-    /// One sentence, if this program does not know the form of the other.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Hello, String> {
+    /// One sentence, if there is none.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<(Hello, u16), String> {
         let mut input = Unpacker::new(bytes, 0);
         let [oldest, newest] = <[u16; 2]>::unpack(&mut input)?;
         let [own_oldest, own_newest] = Hello::FORMATS;
@@ -109,15 +111,25 @@ impl Hello {
                  knows {own_oldest} to {own_newest}: restart the server instead"
             ));
         }
-        Ok(Hello::unpack(&mut input)?)
+        Ok((Hello::unpack(&mut input)?, newest.min(own_newest)))
+    }
+
+    /// # Errors
+    /// One sentence, if this program does not know that form.
+    pub(super) fn check_form(form: u16) -> Result<(), String> {
+        let [oldest, newest] = Hello::FORMATS;
+        match (oldest..=newest).contains(&form) {
+            true => Ok(()),
+            false => Err(format!("it takes over in form {form}, which is unknown here")),
+        }
     }
 }
 
 /// Kinds of messages between the two processes.
 pub(super) mod kind {
-    /// [`Hello`](super::Hello).
+    /// [`Hello`](super::Hello), with the token that decides who goes on.
     pub(crate) const HELLO: u8 = 1;
-    /// The names of the workers' channels.
+    /// The form of what follows, and the names of the workers' channels.
     pub(crate) const READY: u8 = 2;
     /// A sentence: why it is not to be.
     pub(crate) const REFUSED: u8 = 3;
@@ -130,13 +142,11 @@ pub(super) mod kind {
     /// How the store was closed.
     pub(crate) const STORE: u8 = 6;
     /// What the process has counted.
-    pub(crate) const COUNTERS: u8 = 13;
+    pub(crate) const COUNTERS: u8 = 8;
     /// Nothing changes in the hub any more; since when nobody is served, in microseconds.
     pub(crate) const STANDS_STILL: u8 = 7;
     /// The other one serves, and whoever supervises it knows.
     pub(crate) const GONE_ON: u8 = 10;
-    /// What decides who goes on.
-    pub(crate) const TOKEN: u8 = 12;
 }
 
 /// What changes in a hub while it is copied.
@@ -357,6 +367,9 @@ pub(super) const PATIENCE_COPYING: Duration = Duration::from_secs(120);
 /// Of the other process, when its end of the channel is gone.
 pub(super) const ENDED: &str = "it ended";
 
+/// Of the other process, when it hangs.
+pub(super) const SILENT: &str = "it said nothing for too long";
+
 /// The bytes before an entry.
 const LENGTH: usize = size_of::<u32>();
 
@@ -370,7 +383,7 @@ const TAPPED_MAX: usize = 256 << 20;
 pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, String> {
     let parcel = channel.receive().map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
-        io::ErrorKind::WouldBlock => "it said nothing for too long".to_owned(),
+        io::ErrorKind::WouldBlock => SILENT.to_owned(),
         _ => error.to_string(),
     })?;
     match parcel.kind {
@@ -383,7 +396,82 @@ pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{CONTROL, PUBLIC};
     use std::thread;
+
+    /// What a release of form 1 says first.
+    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        \x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\x07\0\0\0\0\0\0\0\
+         \x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+    fn hello() -> Hello {
+        let of = |role, at: &str| Address { role, at: at.to_owned() };
+        Hello {
+            epoch: 0x0bad_cafe,
+            workers_public: 2,
+            workers: 3,
+            store: Some("/data".to_owned()),
+            addresses: vec![of(PUBLIC, "127.0.0.1:80"), of(CONTROL, "unix:/run")],
+            started_unix_s: 7,
+            upgrades: History { done: 1, ..History::default() },
+        }
+    }
+
+    #[test]
+    fn what_a_release_says_first_is_understood() {
+        assert_eq!(hello().to_bytes(), HELLO, "it is another form: see CONTRIBUTING");
+        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 1)));
+    }
+
+    #[test]
+    fn both_go_on_in_the_newest_form_that_both_know() {
+        let of = |oldest: u16, newest: u16| {
+            let mut bytes = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
+            bytes.extend_from_slice(&HELLO[4..]);
+            Hello::from_bytes(&bytes).map(|(_, form)| form)
+        };
+        assert_eq!(of(0, 1), Ok(1));
+        assert_eq!(of(1, 2), Ok(1));
+        for (oldest, newest) in [(0, 0), (2, 3)] {
+            let refused = of(oldest, newest).unwrap_err();
+            assert!(refused.contains(&format!("in the forms {oldest} to {newest}")), "{refused}");
+        }
+        assert_eq!(Hello::check_form(1), Ok(()));
+        assert!(Hello::check_form(0).is_err() && Hello::check_form(2).is_err());
+    }
+
+    #[test]
+    fn what_is_published_faster_than_it_is_handed_over_ends_the_upgrade() {
+        let tap = Tap::default();
+        tap.tapped().bytes = vec![0; TAPPED_MAX - LENGTH];
+        tap.put(|_| {});
+        assert_eq!(tap.take().unwrap().len(), TAPPED_MAX);
+        tap.tapped().bytes = vec![0; TAPPED_MAX - LENGTH];
+        tap.put(|out| out.push(0));
+        let reason = tap.take().unwrap_err().to_string();
+        assert!(reason.contains("more was published"), "{reason}");
+        assert!(tap.tapped().bytes.capacity() == 0, "nothing is kept any more");
+    }
+
+    #[test]
+    fn entries_are_told_apart_wherever_they_are_cut() {
+        let tap = Tap::default();
+        let entries: [&[u8]; 3] = [b"one", b"", b"three"];
+        entries.iter().for_each(|entry| tap.put(|out| out.extend_from_slice(entry)));
+        let bytes = tap.take().unwrap();
+        assert!(tap.take().unwrap().is_empty(), "they are taken once");
+        for cut in 0..=bytes.len() {
+            let (mut first, mut whole) = (&bytes[..cut], Vec::new());
+            while let Some(entry) = next_entry(&mut first) {
+                whole.push(entry);
+            }
+            let mut rest = &bytes[cut - first.len()..];
+            while let Some(entry) = next_entry(&mut rest) {
+                whole.push(entry);
+            }
+            assert_eq!(whole, entries, "{cut}");
+        }
+    }
 
     #[test]
     fn the_verdict_is_given_once_and_heard_by_all() {

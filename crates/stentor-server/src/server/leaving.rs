@@ -1,7 +1,7 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Tapping, expect, kind,
+    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, Tapping, expect, kind,
 };
 use super::life::{Cue, Partner, Report};
 use super::{Server, counters};
@@ -11,7 +11,7 @@ use crate::store::Ended;
 use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -78,9 +78,7 @@ impl Server {
         let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
         drop(leaving);
-        // If it ended by itself, how. Whichever it was, it is to be gone.
-        let _ = if reason == ENDED { Ok(()) } else { child.kill() };
-        let ended = child.wait();
+        let ended = end(&mut child, reason == ENDED);
         if let Some(closed) = store
             && let Err(error) = self.open_store_again(closed)
             && let Some(store) = &self.shared.store
@@ -166,10 +164,12 @@ impl Leaving<'_> {
             _ => error.to_string(),
         };
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        self.channel.send(kind::HELLO, &hello.to_bytes()).map_err(told)?;
-        self.channel.send_token(kind::TOKEN, &self.token).map_err(told)?;
-        let names = self.await_answer(kind::READY, PATIENCE, gives_up)?;
-        let names = Vec::<Vec<u8>>::unpack(&mut Unpacker::new(&names, 0))?;
+        let hello = hello.to_bytes();
+        self.channel.send_with_token(kind::HELLO, &hello, &self.token).map_err(told)?;
+        let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
+        let mut answer = Unpacker::new(&answer, 0);
+        Hello::check_form(u16::unpack(&mut answer)?)?;
+        let names = Vec::<Vec<u8>>::unpack(&mut answer)?;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());
         }
@@ -192,8 +192,9 @@ impl Leaving<'_> {
         self.channel.send(kind::COUNTERS, &counters::pack(&self.server.shared)).map_err(told)?;
         let since_us = phases.since_us().to_le_bytes();
         self.channel.send(kind::STANDS_STILL, &since_us).map_err(told)?;
-        self.await_reports(Report::HandedOver, PATIENCE_PACKING, &|| false)?;
+        self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
         phases.end("packing and sending");
+        self.channel.set_patience(PATIENCE_FROZEN).map_err(told)?;
         expect(&mut self.channel, kind::GONE_ON)?;
         phases.end("until the other one said that it goes on");
         phases.tell();
@@ -254,11 +255,12 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, String> {
         let until_us = after(patience);
-        while !self.channel.has_mail().map_err(|error| error.to_string())?
-            && monotonic_us() < until_us
-        {
+        while !self.channel.has_mail().map_err(|error| error.to_string())? {
             if gives_up() {
                 return Err(GIVEN_UP.to_owned());
+            }
+            if monotonic_us() > until_us {
+                return Err(SILENT.to_owned());
             }
             if expected == kind::COPIED {
                 // Its failure is told by what is received.
@@ -332,6 +334,20 @@ impl Leaving<'_> {
     }
 }
 
+/// The other process is to be gone; how, if it ends by itself.
+fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
+    let until_us = after(if by_itself { PATIENCE_FOR_END } else { Duration::ZERO });
+    while monotonic_us() < until_us {
+        if let Some(status) = other.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(LOOK);
+    }
+    // It may have ended by now.
+    let _ = other.kill();
+    other.wait()
+}
+
 /// So long from now, on the clock of [`monotonic_us`].
 fn after(patience: Duration) -> u64 {
     monotonic_us() + patience.as_micros() as u64
@@ -342,11 +358,15 @@ const GIVEN_UP: &str = "it was given up";
 /// How long something that cannot be handed over may take to come to its end.
 const PATIENCE_NOT_NOW: Duration = Duration::from_millis(200);
 
-/// How long it may take a worker to pack while nobody is served.
-const PATIENCE_PACKING: Duration = Duration::from_secs(2);
+/// How long it may take workers to pack, and then the other process to go on, while nobody is
+/// served.
+const PATIENCE_FROZEN: Duration = Duration::from_secs(3);
 
 /// How long it may take to say why it does not take over.
 const PATIENCE_FOR_REASON: Duration = Duration::from_millis(100);
+
+/// How long a process that says nothing any more may take to end.
+const PATIENCE_FOR_END: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether somebody gives up.
 const LOOK: Duration = Duration::from_millis(5);

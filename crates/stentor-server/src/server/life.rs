@@ -255,7 +255,11 @@ impl Leaving {
                 Cue::Freeze { gate, packs_at_once } => {
                     return self.stand_still(worker, io, &gate, packs_at_once);
                 }
-                _ => self.stay(io),
+                _ => {
+                    // It may have panicked while it did.
+                    worker.stand_still(false);
+                    self.stay(io);
+                }
             }
         }
         if self.is_copying {
@@ -393,11 +397,14 @@ fn take_over(
     let mut unpacking = worker.begin_unpacking(io);
     let mut parts = Parts::of(&mut channel);
     let mut unpacked = Ok(());
+    // Of what cannot be unpacked the rest is received too: who still sends would hear of an end, and
+    // not of the reason.
     while parts.next(|bytes, files| {
-        unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());
-    })? {
-        unpacked.map_err(io::Error::other)?;
-    }
+        if unpacked.is_ok() {
+            unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());
+        }
+    })? {}
+    unpacked.map_err(io::Error::other)?;
     phases.end("receiving and unpacking");
     let has_hub = entrance.hub.wait();
     phases.end("until the hub was there");
@@ -412,4 +419,30 @@ fn take_over(
     phases.end("until all were there");
     phases.tell();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::CONTROL;
+    use crate::simulation::{World, kind};
+    use std::sync::mpsc::channel;
+    use stentor_io::Waker;
+
+    #[test]
+    fn a_worker_that_panicked_while_it_stood_still_goes_on() {
+        let mut world = World::new(1, kind(), Settings::default());
+        let (cue, cues) = channel();
+        let (reports, _) = channel();
+        let mut leaving = Leaving { stage: Stage { index: 0, cues, reports }, is_copying: false };
+        let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
+        // The loop in which it stood still was left by the panic.
+        world.worker.stand_still(true);
+        cue.send(Cue::GoOn).unwrap();
+        assert!(!leaving.go_on(&mut world.worker, &mut io));
+        let client = world.sim.connect(CONTROL);
+        world.sim.write(client, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
+        world.settle_some(5);
+        assert!(world.sim.read(client).starts_with(b"HTTP/1.1 201"));
+    }
 }

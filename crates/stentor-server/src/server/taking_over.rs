@@ -1,8 +1,6 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, expect, kind, next_entry, unexpected,
-};
+use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, next_entry, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
@@ -11,7 +9,7 @@ use crate::upgrades::Done;
 use std::io;
 use std::sync::Arc;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, Parcel, Token, parent_process};
+use stentor_io::{Channel, Token, parent_process};
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.
@@ -21,6 +19,8 @@ pub struct Predecessor {
     /// Until the workers have it.
     token: Option<Token>,
     pub(super) hello: Hello,
+    /// In which it hands over.
+    form: u16,
     pub(super) process: u32,
 }
 
@@ -35,14 +35,14 @@ impl Predecessor {
         let told = |error: io::Error| format!("whoever started this process: {error}");
         let Some(mut channel) = Channel::inherited().map_err(told)? else { return Ok(None) };
         channel.set_patience(PATIENCE).map_err(told)?;
-        let hello = expect(&mut channel, kind::HELLO)?;
-        match Hello::from_bytes(&hello) {
-            Ok(hello) => {
-                let parcel = channel.receive().map_err(told)?;
-                let token = Some(parcel).filter(|parcel| parcel.kind == kind::TOKEN);
-                let token = token.and_then(Parcel::into_token);
-                Ok(Some(Predecessor { channel, token, hello, process }))
-            }
+        let parcel = channel.receive().map_err(told)?;
+        let hello = match parcel.kind {
+            kind::HELLO => Hello::from_bytes(parcel.bytes),
+            other => Err(unexpected(other).to_string()),
+        };
+        let token = parcel.into_token();
+        match hello {
+            Ok((hello, form)) => Ok(Some(Predecessor { channel, token, hello, form, process })),
             Err(reason) => {
                 let _ = channel.send(kind::REFUSED, reason.as_bytes());
                 Err(reason)
@@ -89,7 +89,7 @@ impl Predecessor {
 
     /// Fills the hub, and has the workers take over. It returns when they have begun.
     pub(super) fn take_over(&mut self, server: &Server) -> Result<(), StartError> {
-        let token = self.token.take().ok_or_else(|| unexpected(kind::TOKEN))?;
+        let token = self.token.take().ok_or_else(|| unexpected(kind::HELLO))?;
         let (hub, all) = (Gate::new(0), Gate::new(server.mailboxes.len()));
         let entrance = Arc::new(Entrance { hub, all, token });
         let taken_over = self.take_over_by(server, &entrance);
@@ -111,6 +111,7 @@ impl Predecessor {
     ) -> Result<(), StartError> {
         let told = |error: io::Error| StartError::Handover(error.to_string());
         let mut names = Packer::new(0);
+        self.form.pack(&mut names);
         server.channels.pack(&mut names);
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });

@@ -107,7 +107,7 @@ pub(crate) fn full_world(ticks: u64) -> World {
         (false, PUBLIC, b"GET /small".to_vec()),
         (false, PUBLIC, get("/small", "")),
         (true, PUBLIC, get("/text", "").repeat(2)),
-        (true, PUBLIC, get("/files/worker.rs", "Range: bytes=7-\r\n")),
+        (true, PUBLIC, get("/files/worker.rs", "Range: bytes=7-9006\r\n")),
         (true, PUBLIC, get("/-/events?topic=/**&since=0badcafe-3", sse)),
         (false, PUBLIC, get("/small", sse)),
         (false, PUBLIC, get("/-/events?topic=/small&topic=/many/**", sse)),

@@ -368,7 +368,7 @@ impl World {
         self.settle_within(1_000_000);
     }
 
-    fn settle_some(&mut self, turns: usize) {
+    pub(crate) fn settle_some(&mut self, turns: usize) {
         for _ in 0..turns {
             self.turn();
         }

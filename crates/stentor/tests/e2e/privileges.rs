@@ -38,7 +38,7 @@ fn line<'s>(status: &'s str, name: &str) -> &'s str {
 /// Checks that all threads of a process are that user and can do nothing that others cannot, and
 /// returns their names.
 #[track_caller]
-fn expect_unprivileged(process: u32, user: &str) -> Vec<String> {
+pub(crate) fn expect_unprivileged(process: u32, user: &str) -> Vec<String> {
     let (uid, gid) = (id("-u", Some(user)), id("-g", Some(user)));
     let four = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
     let mut names = Vec::new();
@@ -62,7 +62,7 @@ fn expect_unprivileged(process: u32, user: &str) -> Vec<String> {
 }
 
 /// A port that takes privileges, free a moment ago; another one for each who asks.
-fn low_port() -> Url {
+pub(crate) fn low_port() -> Url {
     static NEXT: AtomicU16 = AtomicU16::new(1023);
     loop {
         let port = NEXT.fetch_sub(1, Ordering::Relaxed);

@@ -1,7 +1,9 @@
 //! A server that is handed over to another process, with everything that is open.
 
+mod failures;
+
 use crate::access;
-use crate::privileges::is_root;
+use crate::privileges::{expect_unprivileged, is_root, low_port};
 use crate::support::{
     Client, EventStream, Heard, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually,
     figure, masked, noise, run, tool,
@@ -634,4 +636,27 @@ fn where_operators_need_a_token_an_upgrade_takes_one_that_publishes_everything()
     let said = run(&["upgrade", "--server", &socket, "--token", "stentor_operator"]);
     assert!(said.out.starts_with("upgraded: process "), "{said:?}");
     server.child.taken_over(before);
+}
+
+#[test]
+fn a_port_that_takes_privileges_goes_over_to_a_process_without_any() {
+    if !is_root("a port below 1024") {
+        return;
+    }
+    let (address, user) = (low_port().0.to_string(), "user = 'nobody'\n");
+    let mut server = Server::of_copy_at(&address, "", user);
+    server.publish("/a", "0");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    assert_eq!(reader.hear().data(), "0");
+    for value in ["1", "2"] {
+        server.child.upgrade();
+        expect_unprivileged(server.child.id(), "nobody");
+        server.publish("/a", value);
+        assert_eq!(reader.hear().data(), value);
+        assert_eq!(server.reader().get("/a").expect(200).text(), value);
+    }
+    // Another one cannot be bound any more, and that is told before anything has happened.
+    let monitor = format!("{user}[monitor]\nlisten = ['{}']\n", low_port().0);
+    fs::write(server.dir.path().join("stentor.toml"), monitor).unwrap();
+    fails_for("ermission", &mut server, &mut reader);
 }

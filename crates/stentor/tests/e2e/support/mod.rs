@@ -15,7 +15,9 @@ pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
-pub(crate) use tools::{curl, event_readers, gunzip, missing, optional_tool, python, tool};
+pub(crate) use tools::{
+    between, curl, event_readers, gunzip, missing, optional_tool, python, tool,
+};
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,
     masked,

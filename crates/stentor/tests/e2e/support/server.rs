@@ -103,6 +103,11 @@ impl Child {
         eventually("the process before ends", || (!self.has_process(before)).then_some(()));
     }
 
+    /// Another process has taken over, which this one does not know of.
+    pub(crate) fn went_over_to(&mut self, process: u32) {
+        self.successor = Some(process);
+    }
+
     /// Whether this process of the server still runs.
     fn has_process(&mut self, id: u32) -> bool {
         if id == self.process.id() {
@@ -260,9 +265,20 @@ impl Server {
 
     /// Of a program that is a copy in the server's directory, which may be replaced.
     pub(crate) fn of_copy(toml: &str) -> Server {
-        let prelude = "cp \"$0\" \"$(dirname \"$3\")/stentor\"; \
-                       copy=\"$(dirname \"$3\")/stentor\"; exec \"$copy\" \"$@\"; ";
-        Server::with(prelude, toml, &["--workers", "2"])
+        Server::of_copy_behind("", toml)
+    }
+
+    /// Likewise, behind some shell.
+    pub(crate) fn of_copy_behind(prelude: &str, toml: &str) -> Server {
+        Server::of_copy_at("127.0.0.1:0", prelude, toml)
+    }
+
+    /// Likewise, with a public listener at this address.
+    pub(crate) fn of_copy_at(address: &str, prelude: &str, toml: &str) -> Server {
+        let copies = "cp \"$0\" \"$(dirname \"$3\")/stentor\"; \
+                      copy=\"$(dirname \"$3\")/stentor\"; exec \"$copy\" \"$@\"; ";
+        let prelude = format!("{prelude} {copies}");
+        Server::listening(address, &prelude, toml, &["--workers", "2"], Stdio::null())
     }
 
     fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str], stdin: Stdio) -> Server {

@@ -36,6 +36,16 @@ pub(crate) fn python(program: &str) -> Option<Command> {
     Some(program_of_debians_python(program))
 }
 
+/// What stands between the two processes of an upgrade (`python/between.py`), as shell.
+pub(crate) fn between() -> Option<String> {
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return missing("python3");
+    }
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python/between.py");
+    Some(format!("{} '{}'", python.display(), program.display()))
+}
+
 fn program_of_debians_python(program: &str) -> Command {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python").join(program);
     let mut command = Command::new("/usr/bin/python3");

@@ -1,0 +1,321 @@
+//! Upgrades that fail, by counted steps: at each message that the two processes exchange.
+//!
+//! `python/between.py` stands between them and passes on what they say until a step of it. So
+//! nothing here depends on how long anything takes.
+//!
+//! What happens, and what shows it:
+//!
+//! - the program is missing, or ends at once:
+//!   `a_program_that_does_not_take_over_changes_nothing`
+//! - its settings are wrong:
+//!   the same, `what_is_wrong_with_the_settings_is_told_in_one_line`
+//! - it has too few files:
+//!   the same
+//! - it is killed, before each message of the two:
+//!   `wherever_the_next_process_is_killed_nothing_is_lost`
+//! - likewise, with a store:
+//!   `wherever_the_next_process_is_killed_a_store_goes_on`
+//! - it cannot write to the store:
+//!   `a_store_that_the_next_process_cannot_write_to_is_gone_on_with`
+//! - it hangs, or closes the channel and stays:
+//!   `a_process_that_hangs_while_all_stand_still_is_given_up`
+//! - it refuses once everything was taken over:
+//!   `a_release_that_speaks_otherwise_is_refused…`
+//! - it is killed once it serves:
+//!   `a_process_that_is_killed_once_it_serves_is_a_crash…`
+//! - the process before is killed:
+//!   `wherever_the_process_before_is_killed_the_next_one_ends`
+//! - a worker of that panics while all stand still:
+//!   `a_worker_that_panicked_while_it_stood_still_goes_on`
+//! - SIGTERM meanwhile:
+//!   `a_program_that_hangs_is_given_up_for_a_stop`, `a_stop_in_the_last_moment…`
+//! - SIGHUP or another SIGUSR2 meanwhile:
+//!   `what_is_asked_for_during_an_upgrade_is_done_behind_it`
+//! - the supervisor ends the process before:
+//!   `a_supervisor_knows_the_next_process_before…`
+//! - a reader stalls within a message:
+//!   `a_reader_that_stalls_within_a_message_gets_the_rest…`
+
+use super::{WAYS, fails_for, replace_by, replace_program};
+use crate::support::{Client, Heard, Reader, Server, TempDir, Way, between};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// What the processes say, in the order in which it is first said, but for what only comes if there
+/// is something to tell: without that, and without a store, `w-end` is taken for it.
+const STEPS: [&str; 15] = [
+    "hello",
+    "ready",
+    "snapshot",
+    "copied",
+    "entries",
+    "w-numbers",
+    "w-mark",
+    "w-changed",
+    "w-listener",
+    "w-set",
+    "store",
+    "counters",
+    "stands-still",
+    "w-packed",
+    "w-end",
+];
+
+/// A server whose upgrades go by `python/between.py`.
+struct Hindered {
+    server: Server,
+    between: String,
+    program: PathBuf,
+}
+
+impl Hindered {
+    fn new(toml: &str) -> Option<Hindered> {
+        Hindered::behind("", toml)
+    }
+
+    /// Behind some shell.
+    fn behind(prelude: &str, toml: &str) -> Option<Hindered> {
+        let between = between()?;
+        let server = Server::of_copy_behind(prelude, toml);
+        let program = replace_program(&server, "");
+        Some(Hindered { server, between, program })
+    }
+
+    /// From now on this is done at that step of an upgrade.
+    fn hinder(&self, step: &str, deed: &str) {
+        let Hindered { between, program, .. } = self;
+        let good = "\"${0%stentor}good\"";
+        // A script that is being read is not to be written to.
+        fs::remove_file(program).unwrap();
+        replace_by(program, &format!("#!/bin/sh\nexec {between} {step} {deed} {good} \"$@\"\n"));
+    }
+
+    /// Nothing is in the way any more.
+    fn clear(&mut self) {
+        fs::rename(self.server.dir.path().join("good"), &self.program).unwrap();
+    }
+}
+
+/// Publishes 0, 1, 2, … to `/n` one by one, each on a connection of its own, until it is told to
+/// stop; then it returns how many there were.
+fn publish_on(server: &Server) -> (Arc<AtomicBool>, JoinHandle<u32>) {
+    let (ends, address) = (Arc::new(AtomicBool::new(false)), server.control.0);
+    let is_over = Arc::clone(&ends);
+    let publisher = thread::spawn(move || {
+        let mut count = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let body = count.to_string();
+            let mut client = Client::connect(address);
+            let answer = client.ask("PUT", "/n", "Content-Type: text/plain\r\n", body.as_bytes());
+            answer.expect_one_of(&[200, 201]);
+            count += 1;
+        }
+        count
+    });
+    (ends, publisher)
+}
+
+/// Sees that a reader has heard everything once and in order.
+#[track_caller]
+fn heard_all(reader: &mut Reader, count: u32) {
+    for n in 0..count {
+        match (reader.way, reader.hear()) {
+            // It takes what is newest, and says so.
+            (Way::Polls, Heard::Message { data, .. }) if data == (count - 1).to_string() => break,
+            (Way::Polls, _) => {}
+            (_, heard) => assert_eq!(heard.data(), n.to_string(), "{:?}", reader.way),
+        }
+    }
+}
+
+const LONG_HISTORY: &str = "topics = [{ match = '/**', history = 100_000 }]\n";
+
+/// Has the next process killed at each step, while much is published and read.
+fn kill_at_each_step(toml: &str) {
+    let Some(mut hindered) = Hindered::new(toml) else { return };
+    let public = hindered.server.public;
+    let mut readers: Vec<Reader> = WAYS.map(|way| Reader::open(way, public, "/n", "", "")).into();
+    let mut watcher = Reader::open(Way::Events, public, "/a", "", "");
+    let mut half = hindered.server.publisher();
+    half.send("PUT /half HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    let (ends, publisher) = publish_on(&hindered.server);
+    for step in STEPS {
+        hindered.hinder(step, "kill");
+        // Which of the two is noticed first may differ.
+        fails_for("", &mut hindered.server, &mut watcher);
+    }
+    hindered.clear();
+    hindered.server.child.upgrade();
+    ends.store(true, Ordering::Relaxed);
+    let count = publisher.join().unwrap();
+    readers.iter_mut().for_each(|reader| heard_all(reader, count));
+    half.send("lo");
+    half.response().expect(201);
+    assert_eq!(hindered.server.public.get("/half").text(), "hello");
+}
+
+#[test]
+fn wherever_the_next_process_is_killed_nothing_is_lost() {
+    kill_at_each_step(LONG_HISTORY);
+}
+
+#[test]
+fn wherever_the_next_process_is_killed_a_store_goes_on() {
+    let data = TempDir::new();
+    let path = data.path().join("data");
+    kill_at_each_step(&format!("{LONG_HISTORY}[store]\npath = '{}'\n", path.display()));
+}
+
+#[test]
+fn wherever_the_process_before_is_killed_the_next_one_ends() {
+    // Later the next one may have everything, and goes on.
+    for step in ["ready", "snapshot", "copied", "w-mark"] {
+        let Some(mut hindered) = Hindered::new("") else { return };
+        let address = hindered.server.public;
+        hindered.hinder(step, "kill-first");
+        hindered.server.child.signal("USR2");
+        hindered.server.child.wait();
+        let log = hindered.server.child.err();
+        assert!(!log.contains("taken over: the server stood still"), "{step}: {log}");
+        // Nobody has the port any more, also not a process that hangs.
+        drop(Server::again_at(address, ""));
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_once_it_serves_is_a_crash_that_a_store_outlives() {
+    let data = TempDir::new();
+    let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());
+    let Some(mut hindered) = Hindered::new(&toml) else { return };
+    let id = hindered.server.publish("/a", "kept");
+    hindered.hinder("gone-on", "kill");
+    hindered.server.child.signal("USR2");
+    hindered.server.child.wait();
+    let log = hindered.server.child.err();
+    assert!(log.contains("has not said that it goes on"), "{log}");
+    let again = Server::configured(&toml);
+    let value = again.public.get("/a").expect(200);
+    assert_eq!((value.text(), value.tag()), ("kept", format!("\"{id}\"")));
+}
+
+#[test]
+fn a_supervisor_knows_the_next_process_before_the_one_before_may_end() {
+    let dir = TempDir::new();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let prelude = format!("export NOTIFY_SOCKET='{}';", path.display());
+    let Some(mut hindered) = Hindered::behind(&prelude, "") else { return };
+    let told = || {
+        let mut bytes = [0; 1_000];
+        let mut texts = Vec::new();
+        while let Ok(length) = socket.recv(&mut bytes) {
+            texts.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        }
+        texts.concat()
+    };
+    hindered.hinder("w-end", "kill");
+    let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
+    fails_for("", &mut hindered.server, &mut reader);
+    let before = told();
+    assert!(before.contains("READY=1") && !before.contains("MAINPID="), "{before}");
+    // That it goes on is never heard.
+    hindered.hinder("gone-on", "kill");
+    hindered.server.child.signal("USR2");
+    hindered.server.child.wait();
+    let next = told();
+    let (number, log) = (next.strip_prefix("MAINPID="), hindered.server.child.err());
+    let number = number.and_then(|rest| rest.split('\n').next()?.parse::<u32>().ok());
+    assert!(number.is_some_and(|id| id != hindered.server.child.id()), "{next} {log}");
+    assert!(next.contains("READY=1"), "{next}");
+}
+
+#[test]
+fn a_process_that_hangs_while_all_stand_still_is_given_up() {
+    let Some(mut hindered) = Hindered::new(LONG_HISTORY) else { return };
+    let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
+    let (ends, publisher) = publish_on(&hindered.server);
+    hindered.hinder("w-end", "hang");
+    fails_for("it said nothing for too long", &mut hindered.server, &mut reader);
+    // One that says no more, and does not end either.
+    hindered.hinder("stands-still", "fall-silent");
+    fails_for("it ended with signal: 9", &mut hindered.server, &mut reader);
+    ends.store(true, Ordering::Relaxed);
+    publisher.join().unwrap();
+}
+
+#[test]
+fn a_stop_in_the_last_moment_is_not_forgotten() {
+    let Some(mut hindered) = Hindered::new("") else { return };
+    let address = hindered.server.public;
+    hindered.hinder("w-end", "stop-first");
+    hindered.server.child.signal("USR2");
+    hindered.server.child.logged("has taken over, and this one ends");
+    assert_eq!(hindered.server.child.wait(), Some(0), "{}", hindered.server.child.err());
+    // It is the next process that is stopped, and nobody has the port any more.
+    drop(Server::again_at(address, ""));
+}
+
+#[test]
+fn what_is_asked_for_during_an_upgrade_is_done_behind_it() {
+    let Some(mut hindered) = Hindered::new("") else { return };
+    hindered.hinder("ready", "hang");
+    hindered.server.child.signal("USR2");
+    hindered.server.child.logged("between: ready hang");
+    hindered.clear();
+    let toml = hindered.server.dir.path().join("stentor.toml");
+    fs::write(&toml, "server_header = false\n").unwrap();
+    hindered.server.child.signal("HUP");
+    hindered.server.child.signal("USR2");
+    hindered.server.publish("/a", "0");
+    let field = |server: &Server| {
+        let value = server.public.get("/a").expect(200);
+        value.field("server").map(str::to_owned)
+    };
+    assert!(field(&hindered.server).is_some());
+    hindered.server.child.logged("it said nothing for too long");
+    hindered.server.child.logged("INFO reloaded");
+    let next = hindered.server.child.logged("INFO process ");
+    hindered.server.child.went_over_to(next.split(' ').next().unwrap().parse().unwrap());
+    assert_eq!(field(&hindered.server), None);
+}
+
+#[test]
+fn what_is_wrong_with_the_settings_is_told_in_one_line() {
+    let mut server = Server::start();
+    fs::write(server.dir.path().join("stentor.toml"), "wrokers = 3\n").unwrap();
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    fails_for("unknown key 'wrokers'", &mut server, &mut reader);
+    // The next process shows where that is, this one does not.
+    assert_eq!(server.child.err().matches("wrokers = 3").count(), 1, "{}", server.child.err());
+}
+
+/// What the processes hand over has a form, and one has to know that of the other.
+#[test]
+fn a_release_that_speaks_otherwise_is_refused_before_anything_has_happened() {
+    let Some(mut hindered) = Hindered::new("") else { return };
+    let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
+    for (forms, told) in [("2,3", "in the forms 2 to 3"), ("0,0", "in the forms 0 to 0")] {
+        hindered.hinder("hello", &format!("forms={forms}"));
+        fails_for(told, &mut hindered.server, &mut reader);
+    }
+    // One that says it is of the same form, and is not, is refused at last.
+    hindered.hinder("w-packed", "version=0");
+    let reason = "The worker was packed in another version of the format.";
+    fails_for(reason, &mut hindered.server, &mut reader);
+    // An older or newer one with a form in common goes on.
+    hindered.hinder("hello", "forms=0,9");
+    hindered.server.child.signal("USR2");
+    let between = hindered.server.child.logged("INFO process ");
+    let children = {
+        let between = between.split(' ').next().unwrap();
+        fs::read_to_string(format!("/proc/{between}/task/{between}/children")).unwrap()
+    };
+    hindered.server.child.went_over_to(children.trim().parse().unwrap());
+    hindered.server.publish("/a", "new");
+    assert_eq!(reader.hear().data(), "new");
+}
