@@ -351,12 +351,14 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
     out.truncate(start + written);
 }
 
-/// After an error: what rustls has to send about it. It is given the same bytes again, however many
-/// of them it was done with, for it remembers places in them.
+/// After an error: what rustls has to send about it, and no step further. It is given the same
+/// bytes again, however many of them it was done with, for it remembers places in them.
 fn drain(connection: &mut UnbufferedServerConnection, seen: &mut [u8], out: &mut Vec<u8>) {
-    while let Ok(ConnectionState::EncodeTlsData(data)) = connection.process_tls_records(seen).state
-    {
-        encode(data, out);
+    while connection.wants_write() {
+        match connection.process_tls_records(seen).state {
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            _ => return,
+        }
     }
 }
 

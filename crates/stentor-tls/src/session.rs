@@ -16,7 +16,8 @@
 //! in a row ends the session.
 //!
 //! After a fault of the peer there is one thing left to do: [`Session::end`] with the alert that
-//! [`Failure::alert`] names. Behind a fatal alert the socket should linger: a reset may overtake it.
+//! [`Failure::alert`] names. Behind a fatal alert the socket should linger: a reset may overtake
+//! it.
 
 use std::io::IoSlice;
 use std::ops::Range;

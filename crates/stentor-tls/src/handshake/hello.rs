@@ -69,7 +69,7 @@ mod tests {
     fn a_hello_that_is_cut_prefers_nothing_until_it_can_be_seen() {
         let hello = hello(&[0x13, 0x03, 0x13, 0x01]);
         for len in 0..hello.len() {
-            assert_eq!(prefers_chacha(&hello[..len]), len >= 54, "{len}");
+            assert_eq!(prefers_chacha(&hello[..len]), len >= 52, "{len}");
         }
         let mut other = hello.clone();
         other[5] = 2;
