@@ -659,8 +659,8 @@ fn no_bit_of_a_handshake_can_be_changed() {
                         None
                     }
                 };
-                // To rustls a record's type and version mean nothing if it opens; all else does. Here
-                // records begin at every sixth byte.
+                // To rustls a record's type and version mean nothing if it opens; all else does.
+                // Here records begin at every sixth byte.
                 let is_good = established.is_some();
                 assert!(!is_good || bit / 8 % 6 < 3, "bit {bit} of {flight}");
                 bit += stride;
@@ -672,9 +672,8 @@ fn no_bit_of_a_handshake_can_be_changed() {
 #[test]
 fn an_acceptor_says_what_is_missing() {
     let mut world = World::new();
-    let auth =
-        |pem: &[u8]| Some(ClientAuth { file: "ca.pem".into(), pem: pem.to_vec(), required: true });
-    world.settings.client_auth = auth(b"nothing");
+    world.settings.client_auth =
+        Some(ClientAuth { file: "ca.pem".into(), pem: b"nothing".to_vec(), required: true });
     let error = Acceptor::new(&world.settings).unwrap_err();
     assert_eq!(error.to_string(), "ca.pem: there is no certificate in it (in PEM)");
     world.settings.client_auth = None;
