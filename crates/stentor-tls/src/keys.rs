@@ -170,13 +170,22 @@ pub(crate) fn open(
 /// In tests each key is watched: it must not seal with a nonce twice.
 #[cfg(test)]
 fn watch(key: &[u8], nonce: &[u8; IV_BYTES]) {
-    use std::cell::RefCell;
-    use std::collections::HashSet;
-    thread_local! {
-        static SEALED: RefCell<HashSet<(Vec<u8>, [u8; IV_BYTES])>> = RefCell::default();
-    }
     let is_first = SEALED.with_borrow_mut(|sealed| sealed.insert((key.to_vec(), *nonce)));
     assert!(is_first, "a nonce was used twice under a key");
+}
+
+/// Forgets what was watched, for tests that make millions of sessions.
+#[cfg(test)]
+pub(crate) fn watch_anew() {
+    SEALED.take();
+}
+
+#[cfg(test)]
+type Used = std::collections::HashSet<(Vec<u8>, [u8; IV_BYTES])>;
+
+#[cfg(test)]
+thread_local! {
+    static SEALED: std::cell::RefCell<Used> = std::cell::RefCell::default();
 }
 
 #[cfg(not(test))]

@@ -2,8 +2,10 @@
 
 #[cfg(test)]
 use std::io::IoSlice;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::handshake::testing::client_hello;
 use crate::memory::{Owned, Secrets};
 #[cfg(test)]
 use crate::suite::FRAGMENT_BYTES_MAX;
@@ -48,10 +50,12 @@ pub(crate) fn seal(session: &mut Owned, mut plaintext: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a client says first.
+/// What a client says first; in all of a process the same.
 pub(crate) fn hello(version: Version) -> Vec<u8> {
-    let mut hello = crate::handshake::testing::client_hello(version);
-    // Its random parts would make every run another one.
-    hello[11..43].fill(7);
-    hello
+    static HELLOS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    let [tls12, tls13] = HELLOS.get_or_init(|| [Version::Tls12, Version::Tls13].map(client_hello));
+    match version {
+        Version::Tls12 => tls12.clone(),
+        Version::Tls13 => tls13.clone(),
+    }
 }

@@ -414,15 +414,18 @@ fn tickets_outlive_a_restart_if_their_secret_does() {
         world.settings.tickets = tickets(1);
         assert!(resumes(&mut world, known, |world| world.settings.tickets = tickets(1)));
         assert!(!resumes(&mut world, known, |world| world.settings.tickets = tickets(2)));
-        // Who is let in without a certificate is not let in by it where one may be shown.
-        let other = |world: &mut World| {
-            world.settings.client_auth = Some(ClientAuth {
-                file: "ca".into(),
-                pem: world.authority.pem().into_bytes(),
-                required: false,
+        // Who is let in without a certificate is not let in by it where one may be shown, nor where
+        // others sign them.
+        let auth =
+            |pem: String| ClientAuth { file: "ca".into(), pem: pem.into_bytes(), required: false };
+        let ours = Some(auth(world.authority.pem()));
+        let others = Some(auth(Authority::new().pem()));
+        for (next, is_same) in [(&ours, false), (&ours, true), (&others, false), (&None, false)] {
+            let resumed = resumes(&mut world, known, |world| {
+                world.settings.client_auth.clone_from(next);
             });
-        };
-        assert!(!resumes(&mut world, known, other));
+            assert_eq!(resumed, is_same);
+        }
     }
     const { assert!(TICKET_PERIOD_S <= 7 * 24 * 60 * 60, "RFC 8446 section 4.6.1") };
 }
@@ -626,6 +629,28 @@ fn a_handshake_takes_so_many_bytes_and_no_more() {
         assert!(out.len() <= 100);
         assert!(handshake.connection.is_none() && handshake.input.capacity() == 0);
     }
+}
+
+#[test]
+fn a_message_may_come_in_many_records_and_not_in_any_number() {
+    let world = World::new();
+    let acceptor = world.acceptor();
+    let mut client = begin(world.client(&[SUITES[0].0], None));
+    let hello = said(&mut client);
+    let cut = |size: usize| -> Vec<u8> {
+        let record = |piece: &[u8]| {
+            let len = u16::try_from(piece.len()).unwrap().to_be_bytes();
+            [&[22, 3, 1], &len[..], piece].concat()
+        };
+        hello[5..].chunks(size).flat_map(record).collect()
+    };
+    let (mut handshake, mut out) = (acceptor.begin(), Vec::new());
+    let progress = handshake.receive(NOW, &cut(20), &mut out).unwrap();
+    assert!(progress.established.is_none() && out.len() > 500, "it has answered");
+    let (mut handshake, mut out) = (acceptor.begin(), Vec::new());
+    let error = handshake.receive(NOW, &cut(1), &mut out).unwrap_err();
+    assert_eq!(error.fault, HandshakeFault::TooLong);
+    assert_eq!(out, [21, 3, 3, 0, 2, 2, 50]);
 }
 
 #[test]
