@@ -85,3 +85,12 @@ fn first_bytes_of_any_kind_break_nothing() {
         fuzz_hello(&bytes);
     }
 }
+
+#[test]
+fn what_is_changed_is_good_before() {
+    for version in [Version::Tls12, Version::Tls13] {
+        let (mut handshake, mut out) = (acceptor().begin(), Vec::new());
+        handshake.receive(NOW_UNIX_S, &hello(version), &mut out).unwrap();
+        assert!(out.len() > 500, "{version} is answered");
+    }
+}
