@@ -401,8 +401,8 @@ mod tests {
 
     /// What a release of form 1 says first.
     const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
-        \x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\x07\0\0\0\0\0\0\0\
-         \x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        \x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
+        \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     fn hello() -> Hello {
         let of = |role, at: &str| Address { role, at: at.to_owned() };

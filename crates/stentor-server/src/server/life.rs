@@ -397,8 +397,8 @@ fn take_over(
     let mut unpacking = worker.begin_unpacking(io);
     let mut parts = Parts::of(&mut channel);
     let mut unpacked = Ok(());
-    // Of what cannot be unpacked the rest is received too: who still sends would hear of an end, and
-    // not of the reason.
+    // Of what cannot be unpacked the rest is received too: who still sends would hear of an end,
+    // and not of the reason.
     while parts.next(|bytes, files| {
         if unpacked.is_ok() {
             unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());

@@ -1,0 +1,417 @@
+//! Certificates and their keys: which there are, what they are called, and whether they are good.
+//!
+//! Whoever names a pair of files gets what it needs out of them: the names are read from the
+//! certificate itself (its subjectAltName; RFC 9525 section 6.1 lets nothing else count), so there
+//! is no list of names that could say something else. One that cannot be used is refused with the
+//! file and what is wrong with it, before a client finds out.
+//!
+//! All of it is data that does not change. Whoever loads new files makes a new [`Certificates`],
+//! and keeps the one of before if something is wrong with them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+use crate::handshake::{Certified, CertifiedError};
+use crate::names;
+
+/// The files of a certificate: its chain, and its private key. They may be the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PairFiles {
+    /// The certificate and, behind it, those that lead from it to a root.
+    pub certificate: PathBuf,
+    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    pub key: PathBuf,
+}
+
+/// What such files hold.
+#[derive(Clone, Copy, Debug)]
+pub struct PemPair<'a> {
+    /// The name of the file, and what is in it.
+    pub certificate: (&'a Path, &'a [u8]),
+    /// Likewise of the key.
+    pub key: (&'a Path, &'a [u8]),
+}
+
+/// The certificates of a server, to be chosen from by name.
+pub struct Certificates {
+    pairs: Vec<Pair>,
+    /// By name, the best first.
+    exact: HashMap<String, Vec<usize>>,
+    /// By what stands behind `*.`.
+    wildcard: HashMap<String, Vec<usize>>,
+    /// Who names nothing, or nothing known, is shown those of the first pair's first name.
+    fallback: Vec<usize>,
+}
+
+/// One certificate with its chain and its key.
+pub struct Pair {
+    pub(crate) certified: Certified,
+    file: PathBuf,
+    names: Vec<String>,
+    not_after_unix_s: i64,
+}
+
+/// What kind of key a certificate has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum KeyKind {
+    /// ECDSA: small, and quick to sign with.
+    Ecdsa,
+    /// Ed25519: no browser knows it.
+    Ed25519,
+    /// RSA: everybody knows it, and a signature takes ten times as long.
+    Rsa,
+}
+
+/// A file that is of no use, and why.
+#[derive(PartialEq, Eq, Debug)]
+pub struct CertificateError {
+    /// The file with which something is wrong.
+    pub file: PathBuf,
+    /// What it is.
+    pub problem: Problem,
+}
+
+/// What may be wrong with a file.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// It cannot be read; why.
+    Unreadable(String),
+    /// It holds no certificate in PEM.
+    NoCertificate,
+    /// It holds no private key in PEM.
+    NoKey,
+    /// Its private key is encrypted.
+    EncryptedKey,
+    /// The certificate in this place, counted from 1, or the key, cannot be read; why.
+    Malformed(usize, String),
+    /// Keys of this kind cannot be used; why.
+    UnsupportedKey(String),
+    /// The certificate in this place is valid from that time on.
+    NotYetValid(usize, String),
+    /// The certificate in this place was valid until that time.
+    Expired(usize, String),
+    /// The key is not the one of the certificate in that file.
+    OtherKey(PathBuf),
+    /// The certificate in this place did not sign the one before it.
+    OutOfOrder(usize),
+    /// The certificate may not be used by servers.
+    NotForServers,
+}
+
+impl Certificates {
+    /// Reads the files of all pairs.
+    ///
+    /// # Errors
+    /// What is wrong with which file; of each pair the first fault.
+    pub fn load(
+        files: &[PairFiles],
+        now_unix_s: u64,
+    ) -> Result<Certificates, Vec<CertificateError>> {
+        let read = |file: &Path| {
+            let error = |error: std::io::Error| Problem::Unreadable(error.to_string());
+            std::fs::read(file).map_err(|why| CertificateError::new(file, error(why)))
+        };
+        let pair = |files: &PairFiles| {
+            let (certificate, key) = (read(&files.certificate)?, read(&files.key)?);
+            let pem = PemPair {
+                certificate: (&files.certificate, &certificate),
+                key: (&files.key, &key),
+            };
+            Pair::read(&pem, now_unix_s)
+        };
+        Certificates::collect(files.iter().map(pair))
+    }
+
+    /// Likewise of what was read.
+    ///
+    /// # Errors
+    /// As [`Certificates::load`].
+    pub fn read(
+        pairs: &[PemPair<'_>],
+        now_unix_s: u64,
+    ) -> Result<Certificates, Vec<CertificateError>> {
+        Certificates::collect(pairs.iter().map(|pair| Pair::read(pair, now_unix_s)))
+    }
+
+    fn collect(
+        read: impl Iterator<Item = Result<Pair, CertificateError>>,
+    ) -> Result<Certificates, Vec<CertificateError>> {
+        let (mut pairs, mut errors) = (Vec::new(), Vec::new());
+        for pair in read {
+            match pair {
+                Ok(pair) => pairs.push(pair),
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.is_empty() { Ok(Certificates::of(pairs)) } else { Err(errors) }
+    }
+
+    fn of(pairs: Vec<Pair>) -> Certificates {
+        let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
+        for (place, pair) in pairs.iter().enumerate() {
+            for name in &pair.names {
+                let (table, name) = match name.strip_prefix("*.") {
+                    Some(rest) => (&mut wildcard, rest),
+                    None => (&mut exact, name.as_str()),
+                };
+                let places: &mut Vec<usize> = table.entry(name.to_owned()).or_default();
+                places.push(place);
+            }
+        }
+        // Of several of a kind the first stays in front: the sort is stable.
+        for places in exact.values_mut().chain(wildcard.values_mut()) {
+            places.sort_by_key(|place| pairs[*place].key_kind());
+        }
+        let mut fallback: Vec<usize> = (0..pairs.len()).take(1).collect();
+        if let Some(name) = pairs.first().and_then(|pair| pair.names.first()) {
+            let same = |pair: &Pair| pair.names.contains(name);
+            fallback = (0..pairs.len()).filter(|place| same(&pairs[*place])).collect();
+            fallback.sort_by_key(|place| pairs[*place].key_kind());
+        }
+        Certificates { pairs, exact, wildcard, fallback }
+    }
+
+    /// All of them, in the order in which they were named.
+    #[must_use]
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    /// Those that may be shown to who asks for this name, the best first. There is one unless there
+    /// are no certificates at all.
+    ///
+    /// A name of its own comes before a wildcard, which stands for one label (RFC 9525 section
+    /// 6.3).
+    pub fn candidates<'a>(
+        &'a self,
+        name: Option<&str>,
+    ) -> impl Iterator<Item = &'a Pair> + use<'a> {
+        let found = name.and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let by_wildcard = || {
+                let (label, rest) = name.split_once('.')?;
+                self.wildcard.get(rest).filter(|_| !label.is_empty())
+            };
+            self.exact.get(&name).or_else(by_wildcard)
+        });
+        found.unwrap_or(&self.fallback).iter().map(|place| &self.pairs[*place])
+    }
+
+    /// In how many days the first of them expires; `None` if there are none.
+    #[must_use]
+    pub fn days_left(&self, now_unix_s: u64) -> Option<i64> {
+        self.pairs.iter().map(|pair| pair.days_left(now_unix_s)).min()
+    }
+}
+
+impl Pair {
+    fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
+        let (file, text) = pem.certificate;
+        let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
+        let found =
+            inspect(&chain, now_unix_s).map_err(|problem| CertificateError::new(file, problem))?;
+        let (key_file, key_text) = pem.key;
+        let refuse = |problem| CertificateError::new(key_file, problem);
+        let key = read_key(key_text).map_err(refuse)?;
+        let certified = Certified::new(chain, key).map_err(|error| match error {
+            CertifiedError::UnsupportedKey(why) => refuse(Problem::UnsupportedKey(why)),
+            CertifiedError::OtherKey => refuse(Problem::OtherKey(file.to_owned())),
+            CertifiedError::Malformed(why) => {
+                CertificateError::new(file, Problem::Malformed(1, why))
+            }
+        })?;
+        let Found { names, not_after_unix_s } = found;
+        Ok(Pair { certified, file: file.to_owned(), names, not_after_unix_s })
+    }
+
+    /// The file of its certificate.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The names it is for, in lower case; a wildcard begins with `*.`.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What kind of key it has.
+    #[must_use]
+    pub fn key_kind(&self) -> KeyKind {
+        self.certified.key_kind()
+    }
+
+    /// When it or one of its chain expires.
+    #[must_use]
+    pub fn not_after_unix_s(&self) -> i64 {
+        self.not_after_unix_s
+    }
+
+    /// In how many whole days that is; less than nought if it is over.
+    #[must_use]
+    pub fn days_left(&self, now_unix_s: u64) -> i64 {
+        let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
+        self.not_after_unix_s.saturating_sub(now).div_euclid(24 * 60 * 60)
+    }
+}
+
+/// The certificates of a file, in order: of a chain, or of those that are trusted.
+pub(crate) fn read_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let mut chain = Vec::new();
+    for (i, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
+        chain.push(certificate.map_err(|error| Problem::Malformed(i + 1, error.to_string()))?);
+    }
+    if chain.is_empty() { Err(Problem::NoCertificate) } else { Ok(chain) }
+}
+
+fn read_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| {
+        let is_encrypted = text.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
+        match error {
+            _ if is_encrypted => Problem::EncryptedKey,
+            rustls_pki_types::pem::Error::NoItemsFound => Problem::NoKey,
+            other => Problem::Malformed(1, other.to_string()),
+        }
+    })
+}
+
+/// What is read out of a chain.
+struct Found {
+    names: Vec<String>,
+    not_after_unix_s: i64,
+}
+
+/// Sees that a chain can be used: each is valid now, and each signed the one before it, by name.
+fn inspect(chain: &[CertificateDer<'_>], now_unix_s: u64) -> Result<Found, Problem> {
+    let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
+    let mut found = Found { names: Vec::new(), not_after_unix_s: i64::MAX };
+    let mut issuer: Option<Vec<u8>> = None;
+    for (i, der) in chain.iter().enumerate() {
+        let (_, certificate) = X509Certificate::from_der(der)
+            .map_err(|error| Problem::Malformed(i + 1, error.to_string()))?;
+        if issuer.as_ref().is_some_and(|issuer| issuer != certificate.subject().as_raw()) {
+            return Err(Problem::OutOfOrder(i + 1));
+        }
+        issuer = Some(certificate.issuer().as_raw().to_vec());
+        let validity = certificate.validity();
+        if now < validity.not_before.timestamp() {
+            return Err(Problem::NotYetValid(i + 1, date(validity.not_before)));
+        }
+        if now > validity.not_after.timestamp() {
+            return Err(Problem::Expired(i + 1, date(validity.not_after)));
+        }
+        found.not_after_unix_s = found.not_after_unix_s.min(validity.not_after.timestamp());
+        if i == 0 {
+            if !is_for_servers(&certificate) {
+                return Err(Problem::NotForServers);
+            }
+            found.names = names(&certificate);
+        }
+    }
+    Ok(found)
+}
+
+fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) => usage.value.any || usage.value.server_auth,
+        _ => true,
+    }
+}
+
+/// The names a certificate is for. What a browser would not match is left out.
+fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let mut names = Vec::new();
+    for name in &extension.value.general_names {
+        if let GeneralName::DNSName(name) = name {
+            let name = name.to_ascii_lowercase();
+            if names::is_presented_name(&name) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// A date for people.
+fn date(time: ASN1Time) -> String {
+    time.to_string()
+}
+
+impl CertificateError {
+    fn new(file: &Path, problem: Problem) -> CertificateError {
+        CertificateError { file: file.to_owned(), problem }
+    }
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.problem)
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Unreadable(why) => write!(f, "it cannot be read: {why}"),
+            Problem::NoCertificate => f.write_str("there is no certificate in it (in PEM)"),
+            Problem::NoKey => f.write_str("there is no private key in it (in PEM)"),
+            Problem::EncryptedKey => {
+                f.write_str("its private key is encrypted: store it without a passphrase")
+            }
+            Problem::Malformed(place, why) => {
+                write!(f, "what is in place {place} cannot be read: {why}")
+            }
+            Problem::UnsupportedKey(why) => write!(f, "its private key cannot be used: {why}"),
+            Problem::NotYetValid(1, from) => write!(f, "the certificate is valid from {from} on"),
+            Problem::NotYetValid(place, from) => {
+                write!(f, "the certificate in place {place} is valid from {from} on")
+            }
+            Problem::Expired(1, at) => write!(f, "the certificate expired on {at}"),
+            Problem::Expired(place, at) => {
+                write!(f, "the certificate in place {place} expired on {at}")
+            }
+            Problem::OtherKey(certificate) => {
+                write!(f, "it is not the key of the certificate in {}", certificate.display())
+            }
+            Problem::OutOfOrder(place) => write!(
+                f,
+                "the certificate in place {place} is not the issuer of the one before it: the \
+                 server's own comes first, then each is followed by its issuer"
+            ),
+            Problem::NotForServers => {
+                f.write_str("the certificate may not be used by servers (extendedKeyUsage)")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.pairs).finish()
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.key_kind();
+        f.debug_struct("Pair")
+            .field("file", &self.file)
+            .field("kind", &kind)
+            .finish_non_exhaustive()
+    }
+}
+
+const ENCRYPTED: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+
+#[cfg(test)]
+mod tests;

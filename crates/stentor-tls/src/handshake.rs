@@ -1,0 +1,408 @@
+//! The handshake, which rustls makes: bytes in, bytes out, and in the end a session of its own.
+//!
+//! This module and what is beneath it are the only ones that name rustls.
+//!
+//! rustls is given one record at a time, and only when it is there as a whole. So it never reads
+//! beyond the client's Finished, and what follows (data that came in the same segment, a KeyUpdate)
+//! is the session's business and opened where it is. Its unbuffered interface is used because the
+//! other one keeps four kilobytes more for each handshake that is under way.
+//!
+//! The traffic secrets of TLS 1.3, without which there is no KeyUpdate, come by rustls' key log. It
+//! is called while a step of this handshake is made, in the thread that makes it, and what is said
+//! then is taken by that step (`step`): handshakes that run side by side cannot be mixed up. That
+//! they were not is seen at the end all the same: the keys derived here are those that rustls hands
+//! out, or there is no session.
+//!
+//! After an error rustls has an alert to send, and is asked for it with the very same bytes: it
+//! remembers places in them.
+
+use std::fmt;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
+
+use crate::alert::{Alert, FATAL, PeerAlert};
+use crate::keys::Keys;
+use crate::memory::{Owned, Secrets};
+use crate::names;
+use crate::session::{ALERT, SEAL_ROOM_MIN};
+use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, Suite, Version};
+
+mod acceptor;
+mod error;
+mod hello;
+mod signing;
+mod step;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod testing;
+
+pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
+pub use error::{HandshakeError, HandshakeFault};
+pub(crate) use hello::prefers_chacha;
+pub(crate) use signing::{Certified, CertifiedError};
+
+use step::{Secret, Taken};
+
+/// A handshake that is under way.
+pub struct Handshake {
+    acceptor: Acceptor,
+    /// Made when the first record is there, by which the suites are put in order.
+    connection: Option<Box<UnbufferedServerConnection>>,
+    taken: Taken,
+    /// What rustls has seen and still needs, and behind it a record that is not whole.
+    input: Vec<u8>,
+    /// So many bytes of `input` rustls has seen.
+    presented: usize,
+    received: usize,
+    records: usize,
+    has_sent: bool,
+    has_ended: bool,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+pub struct Progress {
+    /// So many of the bytes were used up: all, unless it is done.
+    pub used: usize,
+    /// The session, if it is done. What was not used up are its first records.
+    pub established: Option<Established>,
+}
+
+/// A handshake that succeeded.
+#[derive(Debug)]
+pub struct Established {
+    /// What seals and opens from here on.
+    pub session: Owned,
+    /// What was agreed on, and who the client is.
+    pub negotiated: Negotiated,
+}
+
+/// What was agreed on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Negotiated {
+    /// The version.
+    pub version: Version,
+    /// How records are sealed.
+    pub suite: Suite,
+    /// The protocol within (ALPN, RFC 7301), if the client asked for any.
+    pub alpn: Option<Vec<u8>>,
+    /// The name the client asked for (SNI, RFC 6066 section 3), in lower case.
+    pub server_name: Option<String>,
+    /// To whom the client's certificate was given (RFC 4514), if it showed one.
+    pub client_subject: Option<String>,
+    /// Whether it went on from an earlier session.
+    pub resumed: bool,
+}
+
+impl Handshake {
+    pub(crate) fn new(acceptor: Acceptor) -> Handshake {
+        Handshake {
+            acceptor,
+            connection: None,
+            taken: Taken::default(),
+            input: Vec::new(),
+            presented: 0,
+            received: 0,
+            records: 0,
+            has_sent: false,
+            has_ended: false,
+        }
+    }
+
+    /// Takes what has arrived, and appends what is to be sent to `out`, also if it fails: then it
+    /// is the alert. Behind that the socket should linger, or a reset overtakes it.
+    ///
+    /// It owns at most [`HANDSHAKE_BYTES_MAX`] of what arrived. How long it may take is for the
+    /// caller to say.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]: there will be no session, and nothing is taken any more.
+    pub fn receive(
+        &mut self,
+        now_unix_s: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, HandshakeError> {
+        if self.has_ended {
+            return Err(HandshakeError::new(HandshakeFault::Ended, "it has ended"));
+        }
+        let progress = self.take(now_unix_s, bytes, out);
+        if !matches!(progress, Ok(Progress { established: None, .. })) {
+            self.has_ended = true;
+            self.connection = None;
+            self.input = Vec::new();
+        }
+        progress
+    }
+
+    /// Takes one record after the other.
+    fn take(
+        &mut self,
+        now_unix_s: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, HandshakeError> {
+        let mut used = 0;
+        loop {
+            let record = &self.input[self.presented..];
+            let is_first = self.connection.is_none();
+            if is_first && record.first().is_some_and(u8::is_ascii_uppercase) {
+                return Err(HandshakeError::new(HandshakeFault::NotTls, "it is not TLS"));
+            }
+            let framing = framing(record);
+            let missing = framing.bytes().saturating_sub(record.len());
+            if missing > 0 {
+                let taken = missing.min(bytes.len() - used);
+                if taken == 0 {
+                    return Ok(Progress { used, established: None });
+                }
+                self.received += taken;
+                if self.received > HANDSHAKE_BYTES_MAX {
+                    return Err(self.refuse(HandshakeFault::TooLong, "it is too long", out));
+                }
+                self.input.extend_from_slice(&bytes[used..used + taken]);
+                used += taken;
+                continue;
+            }
+            if is_first {
+                let connection = self.acceptor.connect(prefers_chacha(&self.input))?;
+                self.connection = Some(Box::new(connection));
+            }
+            self.records += 1;
+            if self.records > HANDSHAKE_RECORDS_MAX {
+                return Err(self.refuse(HandshakeFault::TooLong, "it has too many records", out));
+            }
+            self.presented = self.input.len();
+            let established = self.advance(now_unix_s, out)?;
+            if established.is_some() {
+                return Ok(Progress { used, established });
+            }
+            if let Framing::Wrong = framing {
+                let what = "what it sent is no record";
+                return Err(self.refuse(HandshakeFault::Malformed, what, out));
+            }
+        }
+    }
+
+    /// Has rustls look at what was presented to it.
+    fn advance(
+        &mut self,
+        now_unix_s: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Established>, HandshakeError> {
+        let sent_before = out.len();
+        let (outcome, taken) = step::run(now_unix_s, || self.run(out));
+        self.taken.add(taken);
+        self.has_sent |= out.len() > sent_before;
+        match outcome {
+            Ok(false) => Ok(None),
+            Ok(true) => {
+                let established = self.establish(now_unix_s, out);
+                established.map(Some)
+            }
+            Err(error) => {
+                let error = HandshakeError::from(error);
+                if !self.has_sent && !error.is_by_peer() {
+                    error::plain_alert(&error, out);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether rustls is done.
+    fn run(&mut self, out: &mut Vec<u8>) -> Result<bool, rustls::Error> {
+        let Some(connection) = self.connection.as_mut() else {
+            return Err(rustls::Error::HandshakeNotComplete);
+        };
+        loop {
+            let seen = &mut self.input[..self.presented];
+            let UnbufferedStatus { discard, state } = connection.process_tls_records(seen);
+            let done = match state {
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    encode(data, out);
+                    None
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    None
+                }
+                Ok(ConnectionState::BlockedHandshake) => Some(false),
+                Ok(ConnectionState::WriteTraffic(_)) => Some(true),
+                // It has seen nothing that lies behind the handshake.
+                Ok(_) => return Err(rustls::Error::General("data in a handshake".to_owned())),
+                Err(error) => {
+                    drain(connection, seen, out);
+                    return Err(error);
+                }
+            };
+            self.input.drain(..discard);
+            self.presented -= discard;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Takes the session out of rustls, which is done.
+    fn establish(
+        &mut self,
+        now_unix_s: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Established, HandshakeError> {
+        let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
+        let connection = self.connection.take().ok_or_else(|| internal("there is none"))?;
+        if !self.input.is_empty() || connection.is_handshaking() {
+            return Err(internal("something is left of the handshake"));
+        }
+        let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
+        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        let version = connection.protocol_version();
+        let client = connection.peer_certificates().and_then(|chain| chain.first());
+        let client = client.map(|certificate| {
+            names::subject(certificate).ok_or_else(|| internal("the client's name cannot be read"))
+        });
+        let client = client.transpose()?;
+        let (extracted, _) = connection.dangerous_into_kernel_connection()?;
+        let ((tx_seq, tx), (rx_seq, rx)) = (&extracted.tx, &extracted.rx);
+        let suite = suite(version, tx).ok_or_else(|| internal("the suite is not known"))?;
+        let ((tx, tx_iv), (rx, rx_iv)) = (material(tx)?, material(rx)?);
+        let secrets = match suite.version() {
+            Version::Tls12 => Secrets::Keys { tx, tx_iv, rx, rx_iv },
+            Version::Tls13 => {
+                let Taken { tx: Some(tx_secret), rx: Some(rx_secret), .. } = &self.taken else {
+                    return Err(internal("the secrets are missing"));
+                };
+                for (secret, key, iv) in [(tx_secret, tx, tx_iv), (rx_secret, rx, rx_iv)] {
+                    if !is_of(suite, secret, key, iv) {
+                        return Err(internal("the secrets are those of another handshake"));
+                    }
+                }
+                Secrets::Traffic { tx: tx_secret.bytes(), rx: rx_secret.bytes() }
+            }
+        };
+        let mut session = Owned::begin(suite, &secrets, (*tx_seq, *rx_seq))
+            .map_err(|_| internal("the secrets have other lengths"))?;
+        let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
+        // rustls has looked at a certificate that was shown, and not at one out of a ticket.
+        if client.as_ref().is_some_and(|(_, not_after)| now > *not_after) {
+            let mut record = [0; SEAL_ROOM_MIN];
+            let written = session.session().end(Alert::CertificateExpired, &mut record);
+            out.extend_from_slice(&record[..written.unwrap_or(0)]);
+            let what = "the client's certificate has expired since";
+            return Err(HandshakeError::new(HandshakeFault::ClientCertificate, what));
+        }
+        let negotiated = Negotiated {
+            version: suite.version(),
+            suite,
+            alpn,
+            server_name: self.taken.server_name.take(),
+            client_subject: client.map(|(subject, _)| subject),
+            resumed,
+        };
+        Ok(Established { session, negotiated })
+    }
+
+    /// Gives up by itself. An alert is possible only while nothing is sealed.
+    fn refuse(&self, fault: HandshakeFault, what: &str, out: &mut Vec<u8>) -> HandshakeError {
+        let error = HandshakeError::new(fault, what);
+        if !self.has_sent {
+            error::plain_alert(&error, out);
+        }
+        error
+    }
+}
+
+/// How long the record is that these bytes begin.
+enum Framing {
+    Header,
+    Record(usize),
+    /// It cannot be one: rustls shall say so now, and not when so many bytes have come.
+    Wrong,
+}
+
+impl Framing {
+    fn bytes(&self) -> usize {
+        match self {
+            Framing::Header | Framing::Wrong => HEADER_BYTES,
+            Framing::Record(bytes) => *bytes,
+        }
+    }
+}
+
+fn framing(bytes: &[u8]) -> Framing {
+    let Some([kind, _, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Framing::Header;
+    };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    if !(20..=23).contains(kind) || len > FRAGMENT_BYTES_MAX + 2048 {
+        return Framing::Wrong;
+    }
+    Framing::Record(HEADER_BYTES + len)
+}
+
+/// Appends what rustls has to send.
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
+    let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) else { return };
+    let start = out.len();
+    out.resize(start + size.required_size, 0);
+    let written = data.encode(&mut out[start..]).unwrap_or(0);
+    out.truncate(start + written);
+}
+
+/// After an error: what rustls has to send about it, and no step further. It is given the same
+/// bytes again, however many of them it was done with, for it remembers places in them.
+fn drain(connection: &mut UnbufferedServerConnection, seen: &mut [u8], out: &mut Vec<u8>) {
+    while connection.wants_write() {
+        match connection.process_tls_records(seen).state {
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            _ => return,
+        }
+    }
+}
+
+fn suite(version: Option<ProtocolVersion>, secrets: &ConnectionTrafficSecrets) -> Option<Suite> {
+    use ConnectionTrafficSecrets::{Aes128Gcm, Aes256Gcm, Chacha20Poly1305};
+    match (version?, secrets) {
+        (ProtocolVersion::TLSv1_3, Aes128Gcm { .. }) => Some(Suite::Tls13Aes128),
+        (ProtocolVersion::TLSv1_3, Aes256Gcm { .. }) => Some(Suite::Tls13Aes256),
+        (ProtocolVersion::TLSv1_3, Chacha20Poly1305 { .. }) => Some(Suite::Tls13ChaCha),
+        (ProtocolVersion::TLSv1_2, Aes128Gcm { .. }) => Some(Suite::Tls12Aes128),
+        (ProtocolVersion::TLSv1_2, Aes256Gcm { .. }) => Some(Suite::Tls12Aes256),
+        (ProtocolVersion::TLSv1_2, Chacha20Poly1305 { .. }) => Some(Suite::Tls12ChaCha),
+        _ => None,
+    }
+}
+
+/// The key and the initial nonce.
+fn material(secrets: &ConnectionTrafficSecrets) -> Result<(&[u8], &[u8]), HandshakeError> {
+    match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Ok((key.as_ref(), iv.as_ref())),
+        _ => Err(HandshakeError::new(HandshakeFault::Internal, "the suite is not known")),
+    }
+}
+
+/// Whether the key and the nonce are those of the secret.
+fn is_of(suite: Suite, secret: &Secret, key: &[u8], iv: &[u8]) -> bool {
+    let derived = Keys::derive(suite, secret.bytes());
+    derived.key() == key && derived.iv == iv
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+/// How much a client may send before it is done: the longest message that rustls takes.
+pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+
+/// In how many records that may be. rustls looks at all of a message's pieces again with each that
+/// comes, so a message in thousands of them would cost more than the handshake.
+pub const HANDSHAKE_RECORDS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! One step of one handshake: what it is told, and what is taken out of it.
+//!
+//! rustls asks for the time, logs secrets and chooses a certificate by objects that all handshakes
+//! share. What is meant for one of them goes by a place that belongs to the thread and is there
+//! only while a step is made. A step is made from its beginning to its end by one thread, and none
+//! is made within another: what is in that place is of this handshake.
+
+use std::cell::RefCell;
+
+use zeroize::Zeroize;
+
+use crate::keys::SECRET_BYTES_MAX;
+
+/// What steps have brought.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// The secret of what is sent.
+    pub(crate) tx: Option<Secret>,
+    /// The secret of what comes.
+    pub(crate) rx: Option<Secret>,
+    pub(crate) server_name: Option<String>,
+}
+
+/// A traffic secret.
+pub(crate) struct Secret {
+    bytes: [u8; SECRET_BYTES_MAX],
+    len: usize,
+}
+
+/// Makes a step at this time, and says what it brought beside its own result.
+pub(crate) fn run<R>(now_unix_s: u64, step: impl FnOnce() -> R) -> (R, Taken) {
+    let place = Place::begin(now_unix_s);
+    let result = step();
+    (result, place.end())
+}
+
+/// When the step is made. `None` outside of one.
+pub(crate) fn now_unix_s() -> Option<u64> {
+    STEP.with_borrow(|step| step.as_ref().map(|step| step.now_unix_s))
+}
+
+/// Whatever is of this handshake is put down here. Outside of a step it is lost.
+pub(crate) fn put_down(put: impl FnOnce(&mut Taken)) {
+    STEP.with_borrow_mut(|step| {
+        if let Some(step) = step {
+            put(&mut step.taken);
+        }
+    });
+}
+
+impl Taken {
+    /// What later steps have brought counts.
+    pub(crate) fn add(&mut self, other: Taken) {
+        self.tx = other.tx.or(self.tx.take());
+        self.rx = other.rx.or(self.rx.take());
+        self.server_name = other.server_name.or(self.server_name.take());
+    }
+}
+
+impl Secret {
+    /// `None` if it is longer than any.
+    pub(crate) fn new(secret: &[u8]) -> Option<Secret> {
+        let mut bytes = [0; SECRET_BYTES_MAX];
+        bytes.get_mut(..secret.len())?.copy_from_slice(secret);
+        Some(Secret { bytes, len: secret.len() })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.bytes.zeroize();
+    }
+}
+
+struct Step {
+    now_unix_s: u64,
+    taken: Taken,
+}
+
+/// The thread's place while a step is made. It is cleared however that ends.
+struct Place;
+
+impl Place {
+    fn begin(now_unix_s: u64) -> Place {
+        STEP.set(Some(Step { now_unix_s, taken: Taken::default() }));
+        Place
+    }
+
+    fn end(self) -> Taken {
+        STEP.take().map(|step| step.taken).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        STEP.take();
+    }
+}
+
+thread_local! {
+    static STEP: RefCell<Option<Step>> = const { RefCell::new(None) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_down_is_of_the_step_that_is_made() {
+        let put = |byte: u8| put_down(|taken| taken.tx = Secret::new(&[byte; 32]));
+        put(1);
+        let (now, first) = run(7, || {
+            put(2);
+            now_unix_s()
+        });
+        put(3);
+        let ((), second) = run(8, || {});
+        assert_eq!(now, Some(7));
+        assert_eq!(now_unix_s(), None);
+        assert_eq!(first.tx.unwrap().bytes(), [2; 32]);
+        assert!(second.tx.is_none());
+    }
+
+    #[test]
+    fn a_step_that_panics_leaves_nothing_behind() {
+        let panicked = std::panic::catch_unwind(|| {
+            run(7, || {
+                put_down(|taken| taken.tx = Secret::new(&[1; 32]));
+                panic!("on purpose");
+            })
+        });
+        assert!(panicked.is_err());
+        assert_eq!(now_unix_s(), None);
+        assert!(run(8, || {}).1.tx.is_none());
+    }
+
+    #[test]
+    fn secrets_have_48_bytes_at_most() {
+        assert!(Secret::new(&[1; 48]).is_some());
+        assert!(Secret::new(&[1; 49]).is_none());
+    }
+}

@@ -1,0 +1,236 @@
+//! Keys out of secrets, and the AEAD under a key: all the cryptography of records.
+//!
+//! An AEAD context is built for a record and dropped behind it. Kept ones would save a tenth of a
+//! microsecond each, and take six times the memory of a whole session.
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
+use zeroize::Zeroize;
+
+use crate::suite::{HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
+
+/// A key and its initial nonce.
+pub(crate) struct Keys {
+    key: [u8; KEY_BYTES_MAX],
+    key_bytes: usize,
+    pub(crate) iv: [u8; IV_BYTES],
+}
+
+impl Keys {
+    /// The keys of a traffic secret (RFC 8446 section 7.3).
+    pub(crate) fn derive(suite: Suite, secret: &[u8]) -> Keys {
+        let mut keys =
+            Keys { key: [0; KEY_BYTES_MAX], key_bytes: suite.key_bytes(), iv: [0; IV_BYTES] };
+        let (hash, key_bytes) = (suite.hash(), keys.key_bytes);
+        expand_label(hash, secret, b"key", &mut keys.key[..key_bytes]);
+        expand_label(hash, secret, b"iv", &mut keys.iv);
+        keys
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key[..self.key_bytes]
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.key.zeroize();
+        self.iv.zeroize();
+    }
+}
+
+/// Puts the secret that follows this one into its place (RFC 8446 section 7.2).
+pub(crate) fn advance_secret(suite: Suite, secret: &mut [u8]) {
+    let mut next = [0; SECRET_BYTES_MAX];
+    let next = &mut next[..secret.len()];
+    expand_label(suite.hash(), secret, b"traffic upd", next);
+    secret.copy_from_slice(next);
+    next.zeroize();
+}
+
+/// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
+fn expand_label(hash: hkdf::Algorithm, secret: &[u8], label: &[u8], out: &mut [u8]) {
+    let length = u16::try_from(out.len()).expect("keys are short").to_be_bytes();
+    let label_bytes = [u8::try_from(6 + label.len()).expect("labels are short")];
+    let info: [&[u8]; 5] = [&length, &label_bytes, b"tls13 ", label, &[0]];
+    let prk = hkdf::Prk::new_less_safe(hash, secret);
+    let okm = prk.expand(&info, Bytes(out.len())).expect("keys are shorter than 255 hashes");
+    okm.fill(out).expect("it has the length that was asked for");
+}
+
+/// So many bytes of key material.
+pub(crate) struct Bytes(pub(crate) usize);
+
+impl hkdf::KeyType for Bytes {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+/// The AEAD did not do it: the record is not what was sealed, or the library has failed.
+pub(crate) struct Failed;
+
+/// The nonce of a record: each sequence number has another one (RFC 8446 section 5.3, RFC 7905
+/// section 2). For AES-GCM in TLS 1.2 the explicit part may be anything that does not come twice
+/// (RFC 5288 section 3), and this is what the handshake began with.
+pub(crate) fn nonce(iv: &[u8; IV_BYTES], sequence: u64) -> [u8; IV_BYTES] {
+    let mut nonce = *iv;
+    for (byte, other) in nonce[IV_BYTES - 8..].iter_mut().zip(sequence.to_be_bytes()) {
+        *byte ^= other;
+    }
+    nonce
+}
+
+/// What is authenticated beside the contents. `content_bytes` is the length of the record in TLS
+/// 1.3 (RFC 8446 section 5.2), and of what it carries in TLS 1.2 (RFC 5246 section 6.2.3.3).
+pub(crate) struct Authenticated {
+    bytes: [u8; 13],
+    len: usize,
+}
+
+impl Authenticated {
+    pub(crate) fn new(
+        version: Version,
+        sequence: u64,
+        header: &[u8; HEADER_BYTES],
+        content_bytes: usize,
+    ) -> Authenticated {
+        let mut bytes = [0; 13];
+        let length = u16::try_from(content_bytes).expect("records are short").to_be_bytes();
+        match version {
+            Version::Tls13 => {
+                bytes[..3].copy_from_slice(&header[..3]);
+                bytes[3..5].copy_from_slice(&length);
+                Authenticated { bytes, len: 5 }
+            }
+            Version::Tls12 => {
+                bytes[..8].copy_from_slice(&sequence.to_be_bytes());
+                bytes[8..11].copy_from_slice(&header[..3]);
+                bytes[11..].copy_from_slice(&length);
+                Authenticated { bytes, len: 13 }
+            }
+        }
+    }
+
+    fn aad(&self) -> Aad<&[u8]> {
+        Aad::from(&self.bytes[..self.len])
+    }
+}
+
+fn context(suite: Suite, key: &[u8]) -> Result<LessSafeKey, Failed> {
+    Ok(LessSafeKey::new(UnboundKey::new(suite.aead(), key).map_err(|_| Failed)?))
+}
+
+/// Seals `plaintext` and then `last` into `out`, which has room for both and the tag.
+pub(crate) fn seal_from(
+    (suite, key): (Suite, &[u8]),
+    nonce: [u8; IV_BYTES],
+    authenticated: &Authenticated,
+    plaintext: &[u8],
+    last: &[u8],
+    out: &mut [u8],
+) -> Result<(), Failed> {
+    let (sealed, end) = out.split_at_mut(plaintext.len());
+    watch(key, &nonce);
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    context(suite, key)?
+        .seal_out_of_place_scatter(nonce, authenticated.aad(), plaintext, sealed, last, end)
+        .map_err(|_| Failed)
+}
+
+/// Seals what stands in `out` before the end, and then `last`.
+pub(crate) fn seal_in_place(
+    (suite, key): (Suite, &[u8]),
+    nonce: [u8; IV_BYTES],
+    authenticated: &Authenticated,
+    last: &[u8],
+    out: &mut [u8],
+) -> Result<(), Failed> {
+    let content = out.len() - TAG_BYTES - last.len();
+    let (sealed, end) = out.split_at_mut(content);
+    watch(key, &nonce);
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    context(suite, key)?
+        .seal_in_place_scatter(nonce, authenticated.aad(), sealed, last, end)
+        .map_err(|_| Failed)
+}
+
+/// Opens what was sealed, where it is, and says how long it is without the tag.
+pub(crate) fn open(
+    (suite, key): (Suite, &[u8]),
+    nonce: [u8; IV_BYTES],
+    authenticated: &Authenticated,
+    sealed: &mut [u8],
+) -> Result<usize, Failed> {
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let opened = context(suite, key)?.open_in_place(nonce, authenticated.aad(), sealed);
+    opened.map(|plaintext| plaintext.len()).map_err(|_| Failed)
+}
+
+/// In tests each key is watched: it must not seal with a nonce twice.
+#[cfg(test)]
+fn watch(key: &[u8], nonce: &[u8; IV_BYTES]) {
+    let is_first = SEALED.with_borrow_mut(|sealed| sealed.insert((key.to_vec(), *nonce)));
+    assert!(is_first, "a nonce was used twice under a key");
+}
+
+/// Forgets what was watched, for tests that make millions of sessions.
+#[cfg(test)]
+pub(crate) fn watch_anew() {
+    SEALED.take();
+}
+
+#[cfg(test)]
+type Used = std::collections::HashSet<(Vec<u8>, [u8; IV_BYTES])>;
+
+#[cfg(test)]
+thread_local! {
+    static SEALED: std::cell::RefCell<Used> = std::cell::RefCell::default();
+}
+
+#[cfg(not(test))]
+fn watch(_: &[u8], _: &[u8; IV_BYTES]) {}
+
+const KEY_BYTES_MAX: usize = 32;
+pub(crate) const SECRET_BYTES_MAX: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.chars().map(|c| c.to_digit(16).unwrap().try_into().unwrap()).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    /// RFC 8448 section 3, both ends' application traffic.
+    #[test]
+    fn keys_are_those_of_the_rfc() {
+        let check = |secret: &str, key: &str, iv: &str| {
+            let keys = Keys::derive(Suite::Tls13Aes128, &hex(secret));
+            assert_eq!(keys.key(), hex(key));
+            assert_eq!(keys.iv.to_vec(), hex(iv));
+        };
+        check(
+            "a11af9f05531f856ad47116b45a950328204b4f44bfb6b3a4b4f1f3fcb631643",
+            "9f02283b6c9c07efc26bb9f2ac92e356",
+            "cf782b88dd83549aadf1e984",
+        );
+        check(
+            "9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5",
+            "17422dda596ed5d9acd890e3c63f5051",
+            "5b78923dee08579033e523d9",
+        );
+    }
+
+    #[test]
+    fn nonces_differ_as_sequence_numbers_do() {
+        let iv = [7; IV_BYTES];
+        let numbers = [0, 1, 255, 256, 1 << 23, u64::MAX - 1, u64::MAX];
+        let nonces: std::collections::HashSet<_> =
+            numbers.iter().map(|number| nonce(&iv, *number)).collect();
+        assert_eq!(nonces.len(), numbers.len());
+        assert_eq!(nonce(&iv, 0), iv);
+    }
+}
