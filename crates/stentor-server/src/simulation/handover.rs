@@ -4,8 +4,9 @@
 //! worker must count what the old one did, and be packed to the same bytes, unless readers have to
 //! look for what they miss.
 
-use super::codec::{COMMANDER, TEXT, put_frame};
-use super::{CONTROL, PUBLIC, World, kind, patient};
+use super::frames::{COMMANDER, TEXT, put_frame};
+use super::{World, kind, patient};
+use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Mount, Settings};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
@@ -125,7 +126,7 @@ pub(crate) fn full_world(ticks: u64) -> World {
         world.sim.stall(client, is_stalled);
         world.sim.write(client, &bytes);
     }
-    world.settle();
+    world.settle_within(1_000_000);
     assert_eq!(world.sim.open_sockets(), 15);
     world
 }

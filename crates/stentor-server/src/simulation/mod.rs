@@ -39,6 +39,8 @@ mod commits;
 mod endings;
 #[cfg(test)]
 mod faults;
+#[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
+mod frames;
 #[cfg(test)]
 mod guestbook;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]
