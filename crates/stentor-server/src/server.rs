@@ -196,7 +196,8 @@ fn begin(
         // That process has it, and gives it away at the end.
         Some(hello) => (None, Epoch::from_number(hello.epoch)),
     };
-    let is_filled = recovery.is_some() || hello.is_some();
+    let takes_over = hello.is_some();
+    let is_filled = recovery.is_some() || takes_over;
     check_files(&settings)?;
     let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
@@ -216,7 +217,7 @@ fn begin(
         settings,
     };
     let begun = server
-        .start_workers(&posts, &addresses, user.as_ref(), &reporter, predecessor.is_some())
+        .start_workers(&posts, &addresses, user.as_ref(), &reporter, takes_over)
         .and_then(|()| server.lay_down_privileges(user.as_ref(), jobs))
         .and_then(|()| match (recovery, predecessor) {
             (_, Some(predecessor)) => predecessor.take_over(&server),
@@ -238,7 +239,13 @@ fn begin(
     }
     // One that has died says so at the end; one that was told is told again.
     server.cue(|_| Cue::Live);
-    server.start_lookers()?;
+    match server.start_lookers() {
+        // Nobody else serves any more.
+        Err(error) if takes_over => {
+            tracing::error!("memory and the keys of tokens are not looked after: {error}");
+        }
+        result => result?,
+    }
     Ok(server)
 }
 

@@ -9,7 +9,7 @@
 //!                                <------------  the hub is there
 //!   each worker its sockets      ============>  each worker the same numbers
 //!   all stand still, and the store is closed
-//!   the last changes             ------------>
+//!   last changes, what I counted ------------>
 //!   each worker its rest         ============>  each worker unpacks what has come
 //!                                               the last one takes the token, and all serve
 //!                                <------------  gone on

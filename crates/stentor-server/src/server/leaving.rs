@@ -57,6 +57,9 @@ impl Server {
         if let Some(complaint) = self.shared.store.as_ref().and_then(|store| store.complaint()) {
             return Err(complaint);
         }
+        // What workers have said of one that failed is of no use any more.
+        self.reports().try_iter().for_each(drop);
+        let token = Token::new().map_err(|error| error.to_string())?;
         let started = Channel::start(program);
         let (channel, mut child) = started.map_err(|error| {
             format!("{} cannot be started: {error}", program.get_program().display())
@@ -66,7 +69,7 @@ impl Server {
             channel,
             changes: Tapping::begin(&self.shared.hub),
             store: None,
-            token: Token::new().map_err(|error| error.to_string())?,
+            token,
             gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
         let hello = self.hello(upgrades);
@@ -88,8 +91,6 @@ impl Server {
             store.abandon(&sentence);
         }
         self.cue(|_| Cue::GoOn);
-        // What workers have said meanwhile is of no use any more.
-        self.reports().try_iter().for_each(drop);
         Err(match ended {
             Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
             _ => reason,
@@ -182,7 +183,7 @@ impl Leaving<'_> {
         let packs_at_once = self.server.shared.store.is_none();
         let freeze = |_| Cue::Freeze { gate: Arc::clone(&self.gate), packs_at_once };
         self.server.cue(freeze);
-        self.await_reports(Report::StandsStill, PATIENCE, &|| false)?;
+        self.await_reports(Report::StandsStill, PATIENCE_FROZEN, &|| false)?;
         phases.end("until all stood still");
         if !packs_at_once {
             self.close_store()?;
@@ -202,14 +203,18 @@ impl Leaving<'_> {
     }
 
     /// Something went wrong. Returns the reason if this process may go on; the other one may have
-    /// gone on before, and then this is no more than a pity.
-    fn take_back(&self, reason: String) -> Result<(), String> {
+    /// gone on before, and then only whoever supervises it has to know of that too.
+    fn take_back(&mut self, reason: String) -> Result<(), String> {
         self.gate.decide(false);
         match self.token.take() {
             Ok(false) => {
-                tracing::error!(
-                    "the process that took over has not said that it goes on: {reason}"
-                );
+                let waits = self.channel.set_patience(PATIENCE_COPYING);
+                let told = waits.map_err(|error| error.to_string());
+                if let Err(then) = told.and_then(|()| expect(&mut self.channel, kind::GONE_ON)) {
+                    tracing::error!(
+                        "the process that took over has not said that it goes on: {reason}; {then}"
+                    );
+                }
                 Ok(())
             }
             // An error cannot be; if it is, the other one is to be ended.
@@ -231,9 +236,6 @@ impl Leaving<'_> {
     /// Nothing is published any more: whoever waits for the disk is answered, and the other process
     /// goes on with what is there.
     fn close_store(&mut self) -> Result<(), String> {
-        if self.server.shared.store.is_none() {
-            return Ok(());
-        }
         self.store = self.server.close_store()?;
         let closed = match &self.store {
             Some(Ok(closed)) => closed,
@@ -338,7 +340,7 @@ impl Leaving<'_> {
 fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
     let until_us = after(if by_itself { PATIENCE_FOR_END } else { Duration::ZERO });
     while monotonic_us() < until_us {
-        if let Some(status) = other.try_wait()? {
+        if let Ok(Some(status)) = other.try_wait() {
             return Ok(status);
         }
         thread::sleep(LOOK);
@@ -358,8 +360,8 @@ const GIVEN_UP: &str = "it was given up";
 /// How long something that cannot be handed over may take to come to its end.
 const PATIENCE_NOT_NOW: Duration = Duration::from_millis(200);
 
-/// How long it may take workers to pack, and then the other process to go on, while nobody is
-/// served.
+/// How long it may take workers to stand still, then to pack, and then the other process to go on,
+/// while nobody is served.
 const PATIENCE_FROZEN: Duration = Duration::from_secs(3);
 
 /// How long it may take to say why it does not take over.

@@ -255,6 +255,8 @@ impl Leaving {
                 Cue::Freeze { gate, packs_at_once } => {
                     return self.stand_still(worker, io, &gate, packs_at_once);
                 }
+                // It may have panicked while it stood still: the other process has everything.
+                Cue::Leave => return true,
                 _ => {
                     // It may have panicked while it did.
                     worker.stand_still(false);

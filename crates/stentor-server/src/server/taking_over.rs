@@ -94,21 +94,30 @@ impl Predecessor {
         let entrance = Arc::new(Entrance { hub, all, token });
         let taken_over = self.take_over_by(server, &entrance);
         entrance.hub.decide(false);
-        match taken_over {
+        let stood_still_us = match taken_over {
             // The workers serve, and the other process knows that it must not.
             Err(error) if entrance.all.decide(false) => {
                 tracing::error!("taken over, but for this: {error}");
-                Ok(())
+                0
             }
-            result => result,
-        }
+            result => result?,
+        };
+        let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
+        server.shared.upgrades.done(Done {
+            unix_s: stentor_io::unix_s(),
+            from_process: self.process,
+            connections,
+            stood_still_us,
+        });
+        Ok(())
     }
 
+    /// Returns for how many microseconds nobody was served.
     fn take_over_by(
         &mut self,
         server: &Server,
         entrance: &Arc<Entrance>,
-    ) -> Result<(), StartError> {
+    ) -> Result<u64, StartError> {
         let told = |error: io::Error| StartError::Handover(error.to_string());
         let mut names = Packer::new(0);
         self.form.pack(&mut names);
@@ -144,14 +153,7 @@ impl Predecessor {
         let stood_still_us = begun_us.saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
         phases.tell();
-        let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
-        server.shared.upgrades.done(Done {
-            unix_s: stentor_io::unix_s(),
-            from_process: self.process,
-            connections,
-            stood_still_us,
-        });
-        Ok(())
+        Ok(stood_still_us)
     }
 
     /// Receives the hub, and what changed in it while it was sent.
