@@ -239,13 +239,7 @@ fn begin(
     }
     // One that has died says so at the end; one that was told is told again.
     server.cue(|_| Cue::Live);
-    match server.start_lookers() {
-        // Nobody else serves any more.
-        Err(error) if takes_over => {
-            tracing::error!("memory and the keys of tokens are not looked after: {error}");
-        }
-        result => result?,
-    }
+    server.start_lookers(takes_over)?;
     Ok(server)
 }
 
@@ -600,12 +594,22 @@ impl Server {
     }
 
     /// Who looks after files, memory and keys.
-    fn start_lookers(&mut self) -> io::Result<()> {
+    fn start_lookers(&mut self, has_taken_over: bool) -> io::Result<()> {
         self.start_file_loader();
         let Server { settings, shared, mailboxes, .. } = self;
-        self._guard = Some(Guard::start(settings, shared, mailboxes)?);
-        self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
-        Ok(())
+        let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
+            self._guard = Some(guard);
+            self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
+            Ok(())
+        });
+        match started {
+            // Nobody else serves any more.
+            Err(error) if has_taken_over => {
+                tracing::error!("memory and the keys of tokens are not looked after: {error}");
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Once there are files to be kept, there is somebody who keeps them. Without, they are served
