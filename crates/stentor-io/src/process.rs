@@ -125,7 +125,8 @@ pub fn cores_allowed() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Monotonic time in microseconds: the same clock on every thread, of no meaning elsewhere.
+/// Monotonic time in microseconds: the same clock on every thread and in every process
+/// of a host, of no meaning elsewhere.
 #[must_use]
 pub fn monotonic_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

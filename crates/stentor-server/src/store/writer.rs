@@ -77,7 +77,7 @@ pub(crate) struct Stats {
     pub(crate) log_bytes: Counter,
     /// Bytes of that snapshot.
     pub(crate) snapshot_bytes: Counter,
-    /// Wall clock when it took its place, in seconds since 1970; 0: not in this process.
+    /// Wall clock when it took its place, in seconds since 1970; 0: not since the start.
     pub(crate) snapshot_unix_s: Counter,
     failure: Mutex<Option<String>>,
 }

@@ -40,7 +40,7 @@ use stentor_io::{Backend, File, Peer};
 use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 
 /// What cannot be handed over yet, and what becomes of it.
-#[allow(dead_code, reason = "it is for readers, until an upgrade tells of it")]
+#[allow(dead_code, reason = "it is for readers of the source")]
 pub(crate) const NOT_YET: &[&str] = &[
     DRAINS,
     COMMITS,
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     /// Goes on where the worker ended that was packed. To be called of a new one, which is of no
-    /// use afterwards if this fails.
+    /// use afterwards if a part does not fit.
     pub(crate) fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         Unpacking { now_ms: io.now_ms(), in_lines: None, beside: Beside::default(), last: None }
