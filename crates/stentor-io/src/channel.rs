@@ -172,6 +172,14 @@ impl Channel {
         }
     }
 
+    /// Sends nothing more. What the other end says can still be received.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub fn end(&self) -> io::Result<()> {
+        Ok(net::shutdown(&self.fd, net::Shutdown::Write)?)
+    }
+
     /// Whether a message, or the end, can be received without waiting.
     ///
     /// # Errors

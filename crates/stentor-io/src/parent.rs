@@ -91,7 +91,8 @@ pub fn tell_waiting_parent() -> io::Result<()> {
     Channel::connect(&name, 1).map(drop)
 }
 
-/// Has signals wait until [`release_signals`], also if another program takes the place of this one.
+/// Has signals wait that come to this thread, or to one that it starts, until [`release_signals`],
+/// also if another program takes the place of this one.
 pub fn hold_signals() {
     mask_signals(libc::SIG_BLOCK);
 }
@@ -106,6 +107,9 @@ fn mask_signals(how: libc::c_int) {
     // SAFETY: the set is filled before it is read, and the old mask is not asked for.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        // A fault of the thread itself is not to wait: it is told of.
+        libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV);
+        libc::sigdelset(all.as_mut_ptr(), libc::SIGBUS);
         libc::pthread_sigmask(how, all.as_ptr(), ptr::null_mut());
     }
 }

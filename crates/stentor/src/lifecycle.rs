@@ -11,7 +11,7 @@ use std::thread;
 
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::{iterator, low_level};
+use signal_hook::iterator;
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::{Inherited, Line, LogFiles, Predecessor, Server};
 use tracing::level_filters::LevelFilter;
@@ -54,6 +54,7 @@ pub(crate) fn predecessor() -> Result<Option<Predecessor>, Failure> {
 /// Starts the server, or says why it cannot be. It takes the sockets that the process was started
 /// with.
 pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
+    let _held = HeldSignals::hold();
     let inherited = Inherited::all().map_err(|error| {
         Failure::Failed(format!("the sockets given by LISTEN_FDS cannot be taken: {error}"))
     })?;
@@ -65,6 +66,7 @@ pub(crate) fn take_over(
     settings: Settings,
     mut predecessor: Predecessor,
 ) -> Result<Server, Failure> {
+    let _held = HeldSignals::hold();
     let taken = stentor_server::take_over(settings, &mut predecessor);
     let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
     // Before the other one ends: else the supervisor would take that for the end of the service.
@@ -79,6 +81,23 @@ pub(crate) fn take_over(
     }
     predecessor.release();
     Ok(server)
+}
+
+/// Signals wait while it is there, and none ever comes to a thread that is started meanwhile: what
+/// comes while process 1 becomes another program is for that one, and no thread may take it.
+struct HeldSignals;
+
+impl HeldSignals {
+    fn hold() -> HeldSignals {
+        stentor_server::hold_signals();
+        HeldSignals
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        stentor_server::release_signals();
+    }
 }
 
 /// The program that this process was started by, as it is there now: found once, at the start.
@@ -240,8 +259,9 @@ fn told(signal: i32) -> Told {
 
 /// Has the signal come that begins an upgrade.
 pub(crate) fn ask_for_upgrade() {
-    if let Err(error) = low_level::raise(SIGUSR2) {
-        error!("not upgraded: the signal cannot be raised: {error}");
+    // To the process: to the thread that asks no signal comes.
+    if let Err(error) = stentor_server::send_signal(process::id(), SIGUSR2) {
+        error!("not upgraded: the signal cannot be sent: {error}");
     }
 }
 

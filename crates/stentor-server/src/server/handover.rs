@@ -376,16 +376,23 @@ const LENGTH: usize = size_of::<u32>();
 /// What may be published faster than it is handed over, in bytes.
 const TAPPED_MAX: usize = 256 << 20;
 
+/// What an error of a channel says of the other process.
+pub(super) fn told(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => ENDED.to_owned(),
+        io::ErrorKind::WouldBlock => SILENT.to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 /// Receives the next message, which must be of this kind, and returns its bytes.
 ///
 /// # Errors
 /// The other process says no, or is gone.
 pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, String> {
-    let parcel = channel.receive().map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
-        io::ErrorKind::WouldBlock => SILENT.to_owned(),
-        _ => error.to_string(),
-    })?;
+    let parcel = channel.receive().map_err(told)?;
     match parcel.kind {
         kind if kind == expected => Ok(parcel.bytes.to_vec()),
         kind::REFUSED => Err(String::from_utf8_lossy(parcel.bytes).into_owned()),

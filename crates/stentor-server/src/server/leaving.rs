@@ -2,6 +2,7 @@
 
 use super::handover::{
     Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, Tapping, expect, kind,
+    told,
 };
 use super::life::{Cue, Partner, Report};
 use super::{Server, counters};
@@ -160,10 +161,6 @@ impl Leaving<'_> {
         hello: &Hello,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
-        let told = |error: io::Error| match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ENDED.to_owned(),
-            _ => error.to_string(),
-        };
         self.channel.set_patience(PATIENCE).map_err(told)?;
         let hello = hello.to_bytes();
         self.channel.send_with_token(kind::HELLO, &hello, &self.token).map_err(told)?;
@@ -224,11 +221,15 @@ impl Leaving<'_> {
 
     /// What the other process says of a failure, if it does: it knows more.
     fn refusal(&mut self) -> Option<String> {
+        // It may be waiting for what is not sent any more.
+        self.channel.end().ok()?;
         self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
         loop {
             let parcel = self.channel.receive().ok()?;
             if parcel.kind == kind::REFUSED {
-                return Some(String::from_utf8_lossy(parcel.bytes).into_owned());
+                let reason = String::from_utf8_lossy(parcel.bytes).into_owned();
+                // That nothing more came is no reason: this process has one.
+                return Some(reason).filter(|reason| reason != ENDED);
             }
         }
     }
@@ -245,7 +246,7 @@ impl Leaving<'_> {
             None => return Err("nobody writes to the store any more".to_owned()),
         };
         closed.disk().give_away(true).map_err(|error| error.to_string())?;
-        self.channel.send(kind::STORE, &closed.to_bytes()).map_err(|error| error.to_string())
+        self.channel.send(kind::STORE, &closed.to_bytes()).map_err(told)
     }
 
     /// Waits for a message of this kind, and sends meanwhile what changes in the hub, if that was
@@ -257,7 +258,7 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, String> {
         let until_us = after(patience);
-        while !self.channel.has_mail().map_err(|error| error.to_string())? {
+        while !self.channel.has_mail().map_err(told)? {
             if gives_up() {
                 return Err(GIVEN_UP.to_owned());
             }
@@ -330,7 +331,7 @@ impl Leaving<'_> {
                 }
                 Err(_) => {}
             }
-            self.send_changes().map_err(|error| error.to_string())?;
+            self.send_changes().map_err(told)?;
         }
         Ok(())
     }

@@ -366,7 +366,10 @@ pub(super) fn begins(
         }
         _ => return false,
     };
-    match take_over(worker, io, channel, process, numbers_kept, &entrance) {
+    let taken = panic::catch_unwind(AssertUnwindSafe(|| {
+        take_over(worker, io, channel, process, numbers_kept, &entrance)
+    }));
+    match taken.unwrap_or_else(|_| Err(io::Error::other("it panicked"))) {
         Ok(()) => {
             stage.report(Ok(Report::Begins { at_us: monotonic_us() }));
             true

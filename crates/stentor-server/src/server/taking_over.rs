@@ -1,6 +1,8 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, next_entry, unexpected};
+use super::handover::{
+    Entrance, Gate, Hello, PATIENCE, Phases, kind, next_entry, told, unexpected,
+};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
@@ -8,6 +10,7 @@ use crate::stats::Totals;
 use crate::upgrades::Done;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, Token, parent_process};
 use stentor_wire::pack::{Packed, Packer};
@@ -32,10 +35,10 @@ impl Predecessor {
     /// A sentence, if this process cannot take over from that one, which goes on then.
     pub fn find() -> Result<Option<Predecessor>, String> {
         let process = parent_process();
-        let told = |error: io::Error| format!("whoever started this process: {error}");
-        let Some(mut channel) = Channel::inherited().map_err(told)? else { return Ok(None) };
-        channel.set_patience(PATIENCE).map_err(told)?;
-        let parcel = channel.receive().map_err(told)?;
+        let named = |error| format!("whoever started this process: {}", told(error));
+        let Some(mut channel) = Channel::inherited().map_err(named)? else { return Ok(None) };
+        channel.set_patience(PATIENCE).map_err(named)?;
+        let parcel = channel.receive().map_err(named)?;
         let hello = match parcel.kind {
             kind::HELLO => Hello::from_bytes(parcel.bytes),
             other => Err(unexpected(other).to_string()),
@@ -100,7 +103,8 @@ impl Predecessor {
                 tracing::error!("taken over, but for this: {error}");
                 0
             }
-            result => result?,
+            // At once: that one serves nobody before it knows.
+            result => result.inspect_err(|error| self.refuse(&error.to_string()))?,
         };
         let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
         server.shared.upgrades.done(Done {
@@ -118,16 +122,16 @@ impl Predecessor {
         server: &Server,
         entrance: &Arc<Entrance>,
     ) -> Result<u64, StartError> {
-        let told = |error: io::Error| StartError::Handover(error.to_string());
         let mut names = Packer::new(0);
         self.form.pack(&mut names);
         server.channels.pack(&mut names);
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
-        self.channel.send(kind::READY, &names.into_bytes()).map_err(told)?;
+        let sent = self.channel.send(kind::READY, &names.into_bytes());
+        sent.map_err(|error| StartError::Handover(told(error)))?;
         let hub = &server.shared.hub;
-        let Filled { restored, store, counted, since_us, mut phases } =
-            self.fill(hub).map_err(told)?;
+        let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
+        let Filled { restored, store, counted, since_us, mut phases } = filled;
         counters::unpack(&server.shared, &counted)
             .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         match store {
@@ -190,12 +194,12 @@ impl Predecessor {
                     self.channel.send(kind::COPIED, &[])?;
                     0
                 }
-                (kind::STORE, None) if store.is_none() => {
-                    store = Some(std::mem::take(&mut rest));
+                (kind::STORE, None) => {
+                    store.get_or_insert_with(Vec::new).append(&mut rest);
                     0
                 }
-                (kind::COUNTERS, None) if counted.is_empty() => {
-                    counted = std::mem::take(&mut rest);
+                (kind::COUNTERS, None) => {
+                    counted.append(&mut rest);
                     0
                 }
                 (kind::STANDS_STILL, None) if rest.len() == size_of::<u64>() => {
@@ -210,6 +214,18 @@ impl Predecessor {
         Ok(Filled { restored, store, counted, since_us, phases })
     }
 }
+
+/// Why the rest does not come: a worker that cannot take over is given up by the one it takes over
+/// from, and says why a moment later.
+fn first_reason(server: &Server, error: io::Error) -> StartError {
+    match server.reports().recv_timeout(PATIENCE_FOR_REASON) {
+        Ok((_, Err(reason))) => StartError::Handover(reason),
+        _ => StartError::Handover(told(error)),
+    }
+}
+
+/// How long a worker that failed may take to say why.
+const PATIENCE_FOR_REASON: Duration = Duration::from_millis(50);
 
 /// A hub that was handed over, how its store was closed, if it has one, and what was counted.
 struct Filled {

@@ -287,7 +287,7 @@ fn a_program_that_does_not_take_over_changes_nothing() {
     begun.iter_mut().for_each(|client| client.send("GET /a"));
     server.settled("connections_reading", 200);
     replace_by(&program, "#!/bin/sh\nulimit -n 100\nexec \"${0%stentor}good\" \"$@\"\n");
-    fails_for("a worker", &mut server, &mut reader);
+    fails_for("a worker: Too many open files", &mut server, &mut reader);
     server.child.logged("cannot take over: Too many open files");
     fs::rename(server.dir.path().join("good"), &program).unwrap();
     let toml = server.dir.path().join("stentor.toml");
