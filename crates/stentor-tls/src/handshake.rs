@@ -201,6 +201,14 @@ impl Handshake {
                 let established = self.establish(now_unix_s, out);
                 established.map(Some)
             }
+            Err(_) if self.taken.has_no_certificate => {
+                // rustls says access_denied, which is said to clients that were verified.
+                out.truncate(sent_before);
+                let what = "the client knows no signature of a certificate for that name";
+                let error = HandshakeError::new(HandshakeFault::NothingInCommon, what);
+                error::plain_alert(&error, out);
+                Err(error)
+            }
             Err(error) => {
                 let error = HandshakeError::from(error);
                 if !self.has_sent && !error.is_by_peer() {

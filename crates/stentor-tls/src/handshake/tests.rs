@@ -7,7 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite, version,
+    AlertDescription, ClientConfig, ClientConnection, RootCertStore, SignatureScheme,
+    SupportedCipherSuite, version,
 };
 
 use super::*;
@@ -582,6 +583,34 @@ fn what_is_not_agreed_on_is_said_by_an_alert() {
     // An alert is not answered.
     let (fault, out) = refused(&acceptor, &[21, 3, 1, 0, 2, 2, 40]);
     assert_eq!((fault, out), (HandshakeFault::Peer(PeerAlert(40)), Vec::new()));
+}
+
+#[test]
+fn who_knows_no_signature_of_ours_is_told_that_nothing_is_in_common() {
+    let world = World::new();
+    for (known, _) in [SUITES[0], SUITES[3], SUITES[6]] {
+        let mut config = world.client(&[known], None);
+        let mut provider = (**config.crypto_provider()).clone();
+        // It verifies RSA, and the certificate is one of ECDSA.
+        let verified = &mut provider.signature_verification_algorithms;
+        let is_rsa = |scheme: &SignatureScheme| format!("{scheme:?}").starts_with("RSA");
+        let left = verified.mapping.iter().copied().filter(|(scheme, _)| is_rsa(scheme));
+        verified.mapping = Box::leak(left.collect());
+        let mut roots = RootCertStore::empty();
+        roots.add(world.authority.der()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[known.version()])
+            .unwrap();
+        config = builder.with_root_certificates(roots).with_no_client_auth();
+        let (mut client, mut out) = (begin(config), Vec::new());
+        let error = world.acceptor().begin().receive(NOW, &said(&mut client), &mut out);
+        let fault = error.unwrap_err().fault;
+        // A handshake_failure, and nothing in front of it.
+        assert_eq!(
+            (fault, &out[..]),
+            (HandshakeFault::NothingInCommon, &[21, 3, 3, 0, 2, 2, 40][..])
+        );
+    }
 }
 
 #[test]
