@@ -20,8 +20,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConnection};
 use stentor_tls::{
-    Acceptor, Alert, Certificates, ClientAuth, Established, FRAGMENT_BYTES_MAX, HandshakeFault,
-    Inbound, Owned, PairFiles, Record, Settings, Tickets, Version,
+    Acceptor, Alert, Certificates, ClientAuth, Contexts, Established, FRAGMENT_BYTES_MAX,
+    HandshakeFault, Inbound, Owned, PairFiles, Record, Settings, Tickets, Version,
 };
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -85,10 +85,11 @@ fn serve(acceptor: &Acceptor, mut socket: TcpStream) -> Result<(), Failed> {
     println!("{negotiated:?}");
     drop(handshake);
     let (mut inbound, mut request) = (Inbound::default(), Vec::new());
+    let mut contexts = Contexts::new(1);
     loop {
         let mut records = inbound.records(&mut arrived);
         let last = loop {
-            match records.next(&mut session.session()) {
+            match records.next_with(&mut session.session(), &mut contexts) {
                 Ok(Some(Record::Data(bytes))) => {
                     request.extend_from_slice(bytes);
                     if answer(&mut request, |bytes| seal(&mut session, &socket, bytes))? {

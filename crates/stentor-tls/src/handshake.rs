@@ -161,6 +161,10 @@ impl Handshake {
                 if self.received > HANDSHAKE_BYTES_MAX {
                     return Err(self.refuse(HandshakeFault::TooLong, "it is too long", out));
                 }
+                if self.input.capacity() - self.input.len() < taken {
+                    // Otherwise it would be twice as much as there is.
+                    self.input.reserve_exact(taken.max(self.input.len().min(INPUT_GROWTH_BYTES)));
+                }
                 self.input.extend_from_slice(&bytes[used..used + taken]);
                 used += taken;
                 continue;
@@ -407,6 +411,9 @@ impl fmt::Debug for Handshake {
 
 /// How much a client may send before it is done: the longest message that rustls takes.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+
+/// By so much at most the memory for it grows beyond what has come.
+const INPUT_GROWTH_BYTES: usize = 8 * 1024;
 
 /// In how many records that may be. rustls looks at all of a message's pieces again with each that
 /// comes, so a message in thousands of them would cost more than the handshake.
