@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use crate::alert::Alert;
     use crate::failure::Failure;
+    use crate::keys::OPENERS;
     use crate::memory::Owned;
     use crate::session::{HANDSHAKE, What};
     use crate::testing::{seal, sessions};
@@ -184,14 +185,18 @@ mod tests {
     fn a_context_is_used_again() {
         let mut contexts = Contexts::new(1);
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
-        open(&mut contexts, &mut server, &mut seal(&mut client, b"a"));
-        let at = |contexts: &Contexts| {
-            let entry = contexts.places[0].as_deref().unwrap();
-            std::ptr::from_ref(entry)
-        };
-        let before = at(&contexts);
-        open(&mut contexts, &mut server, &mut seal(&mut client, b"b"));
-        assert_eq!(at(&contexts), before);
+        let (mut other, mut client_of_other) = sessions(Suite::Tls13Aes128);
+        let before = OPENERS.get();
+        for text in [b"a", b"b", b"c"] {
+            open(&mut contexts, &mut server, &mut seal(&mut client, text));
+            assert_eq!(OPENERS.get(), before + 1);
+        }
+        // Each takes the one place of the other.
+        for _ in 0..3 {
+            open(&mut contexts, &mut other, &mut seal(&mut client_of_other, b"d"));
+            open(&mut contexts, &mut server, &mut seal(&mut client, b"e"));
+        }
+        assert_eq!(OPENERS.get(), before + 7);
     }
 
     #[test]

@@ -185,6 +185,8 @@ pub(crate) struct Opener {
 
 impl Opener {
     pub(crate) fn new(suite: Suite, secret: &[u8]) -> Result<Opener, Failed> {
+        #[cfg(test)]
+        OPENERS.set(OPENERS.get() + 1);
         let keys = Keys::derive(suite, secret);
         Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv })
     }
@@ -225,6 +227,8 @@ type Used = std::collections::HashSet<(Vec<u8>, [u8; IV_BYTES])>;
 #[cfg(test)]
 thread_local! {
     static SEALED: std::cell::RefCell<Used> = std::cell::RefCell::default();
+    /// So many were made.
+    pub(crate) static OPENERS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(not(test))]

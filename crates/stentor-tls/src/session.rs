@@ -534,7 +534,7 @@ impl<'a> Session<'a> {
                 0 if byte != CLIENT_HELLO || self.has(RENEGOTIATION_SEEN) => {
                     return Err(Failure::Unexpected);
                 }
-                0 => *self.hello_rest() = [0; 4],
+                0 => {}
                 at => self.hello_rest()[usize::from(at)] = byte,
             }
             self.header.partial += 1;
