@@ -409,8 +409,9 @@ impl fmt::Debug for Handshake {
     }
 }
 
-/// How much a client may send before it is done: the longest message that rustls takes.
-pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+/// How much a client may send before it is done: the longest message that rustls takes, in records
+/// that are not too short, and what else there is.
+pub const HANDSHAKE_BYTES_MAX: usize = 72 * 1024;
 
 /// By so much at most the memory for it grows beyond what has come.
 const INPUT_GROWTH_BYTES: usize = 8 * 1024;

@@ -663,6 +663,27 @@ fn a_handshake_takes_so_many_bytes_and_no_more() {
 }
 
 #[test]
+fn the_longest_hello_that_rustls_takes_is_taken() {
+    let world = World::new();
+    let acceptor = world.acceptor();
+    let hello = |last: usize| {
+        let mut config = world.client(&[SUITES[0].0], None);
+        config.alpn_protocols = vec![vec![b'x'; 255]; 245];
+        config.alpn_protocols.push(b"http/1.1".to_vec());
+        config.alpn_protocols.extend([vec![b'y'; 255], vec![b'y'; 255], vec![b'y'; 255]]);
+        config.alpn_protocols.extend([1, 2, 3, 4].map(|part| vec![b'z'; (last + part) / 4 - 1]));
+        begin(config)
+    };
+    let message_bytes = |sent: &[u8]| usize::from(u16::from_be_bytes([sent[7], sent[8]]));
+    let last = 100 + 0xffff - message_bytes(&said(&mut hello(100)));
+    assert_eq!(message_bytes(&said(&mut hello(last))), 0xffff);
+    for piece in [1400, 100_000] {
+        let (established, _) = shake(&acceptor, &mut hello(last), piece).unwrap();
+        assert_eq!(established.negotiated.alpn.as_deref(), Some(&b"http/1.1"[..]));
+    }
+}
+
+#[test]
 fn a_message_may_come_in_many_records_and_not_in_any_number() {
     let world = World::new();
     let acceptor = world.acceptor();
