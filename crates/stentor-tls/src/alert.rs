@@ -15,6 +15,8 @@ pub enum Alert {
     BadRecordMac = 20,
     /// A record is longer than records may be.
     RecordOverflow = 22,
+    /// Nothing is known to both ends by which they could go on.
+    HandshakeFailure = 40,
     /// A certificate has expired.
     CertificateExpired = 45,
     /// A field has a value that it must not have.

@@ -161,6 +161,10 @@ impl Handshake {
                 if self.received > HANDSHAKE_BYTES_MAX {
                     return Err(self.refuse(HandshakeFault::TooLong, "it is too long", out));
                 }
+                if self.input.capacity() - self.input.len() < taken {
+                    // Otherwise it would be twice as much as there is.
+                    self.input.reserve_exact(taken.max(self.input.len().min(INPUT_GROWTH_BYTES)));
+                }
                 self.input.extend_from_slice(&bytes[used..used + taken]);
                 used += taken;
                 continue;
@@ -200,6 +204,14 @@ impl Handshake {
             Ok(true) => {
                 let established = self.establish(now_unix_s, out);
                 established.map(Some)
+            }
+            Err(_) if self.taken.has_no_certificate => {
+                // rustls says access_denied, which is said to clients that were verified.
+                out.truncate(sent_before);
+                let what = "the client knows no signature of a certificate for that name";
+                let error = HandshakeError::new(HandshakeFault::NothingInCommon, what);
+                error::plain_alert(&error, out);
+                Err(error)
             }
             Err(error) => {
                 let error = HandshakeError::from(error);
@@ -397,8 +409,12 @@ impl fmt::Debug for Handshake {
     }
 }
 
-/// How much a client may send before it is done: the longest message that rustls takes.
-pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+/// How much a client may send before it is done: the longest message that rustls takes, in records
+/// that are not too short, and what else there is.
+pub const HANDSHAKE_BYTES_MAX: usize = 72 * 1024;
+
+/// By so much at most the memory for it grows beyond what has come.
+const INPUT_GROWTH_BYTES: usize = 8 * 1024;
 
 /// In how many records that may be. rustls looks at all of a message's pieces again with each that
 /// comes, so a message in thousands of them would cost more than the handshake.

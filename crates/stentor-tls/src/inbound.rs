@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::contexts::Contexts;
 use crate::failure::Failure;
 use crate::session::{Session, What};
 
@@ -63,7 +64,19 @@ impl Records<'_> {
     /// # Errors
     /// [`Failure`], as [`Session::open`] says.
     pub fn next(&mut self, session: &mut Session<'_>) -> Result<Option<Record<'_>>, Failure> {
-        let Some((place, range)) = self.find(session)? else { return Ok(None) };
+        self.next_with(session, &mut Contexts::default())
+    }
+
+    /// Likewise, with contexts that may be there from the last time.
+    ///
+    /// # Errors
+    /// As [`Records::next`].
+    pub fn next_with(
+        &mut self,
+        session: &mut Session<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<Option<Record<'_>>, Failure> {
+        let Some((place, range)) = self.find(session, contexts)? else { return Ok(None) };
         let bytes = match place {
             Place::Kept => &mut self.inbound.bytes[range],
             Place::Arrived => &mut self.arrived[range],
@@ -75,6 +88,7 @@ impl Records<'_> {
     fn find(
         &mut self,
         session: &mut Session<'_>,
+        contexts: &mut Contexts,
     ) -> Result<Option<(Place, Range<usize>)>, Failure> {
         loop {
             let is_kept = self.inbound.at < self.inbound.bytes.len();
@@ -88,7 +102,7 @@ impl Records<'_> {
             if bytes.len() == from && !session.peer_has_closed() {
                 return Ok(None);
             }
-            let opened = session.open(&mut bytes[from..])?;
+            let opened = session.open_with(contexts, &mut bytes[from..])?;
             match is_kept {
                 true => self.inbound.at += opened.used,
                 false => self.at += opened.used,

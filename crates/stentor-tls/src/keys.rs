@@ -1,7 +1,8 @@
 //! Keys out of secrets, and the AEAD under a key: all the cryptography of records.
 //!
 //! An AEAD context is built for a record and dropped behind it. Kept ones would save a tenth of a
-//! microsecond each, and take six times the memory of a whole session.
+//! microsecond each, and take six times the memory of a whole session. Those for what comes save
+//! more, for their keys have to be derived: `contexts` keeps some.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
@@ -162,9 +163,49 @@ pub(crate) fn open(
     authenticated: &Authenticated,
     sealed: &mut [u8],
 ) -> Result<usize, Failed> {
+    open_by(&context(suite, key)?, nonce, authenticated, sealed)
+}
+
+fn open_by(
+    context: &LessSafeKey,
+    nonce: [u8; IV_BYTES],
+    authenticated: &Authenticated,
+    sealed: &mut [u8],
+) -> Result<usize, Failed> {
     let nonce = Nonce::assume_unique_for_key(nonce);
-    let opened = context(suite, key)?.open_in_place(nonce, authenticated.aad(), sealed);
+    let opened = context.open_in_place(nonce, authenticated.aad(), sealed);
     opened.map(|plaintext| plaintext.len()).map_err(|_| Failed)
+}
+
+/// All that is derived of the secret of what comes. The library overwrites its part with zeros.
+pub(crate) struct Opener {
+    context: LessSafeKey,
+    iv: [u8; IV_BYTES],
+}
+
+impl Opener {
+    pub(crate) fn new(suite: Suite, secret: &[u8]) -> Result<Opener, Failed> {
+        #[cfg(test)]
+        OPENERS.set(OPENERS.get() + 1);
+        let keys = Keys::derive(suite, secret);
+        Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv })
+    }
+
+    /// Opens the record of this number, where it is.
+    pub(crate) fn open(
+        &self,
+        sequence: u64,
+        authenticated: &Authenticated,
+        sealed: &mut [u8],
+    ) -> Result<usize, Failed> {
+        open_by(&self.context, nonce(&self.iv, sequence), authenticated, sealed)
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.iv.zeroize();
+    }
 }
 
 /// In tests each key is watched: it must not seal with a nonce twice.
@@ -186,6 +227,8 @@ type Used = std::collections::HashSet<(Vec<u8>, [u8; IV_BYTES])>;
 #[cfg(test)]
 thread_local! {
     static SEALED: std::cell::RefCell<Used> = std::cell::RefCell::default();
+    /// So many were made.
+    pub(crate) static OPENERS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(not(test))]

@@ -27,6 +27,7 @@
 //! | `memory` | [`Owned`], [`Kept`]: what is kept of a connection |
 //! | `session` | [`Session`]: sealing and opening records |
 //! | `inbound` | [`Inbound`]: records that come in pieces |
+//! | `contexts` | [`Contexts`]: what opens records, kept for those who send many |
 //! | `keys`, `suite` | keys out of secrets, AEADs, the six suites |
 //! | `alert`, `failure` | what is said when something is wrong |
 //! | `certificates`, `names` | [`Certificates`]: files, names, who is shown which |
@@ -38,6 +39,7 @@ mod alert;
 #[cfg(test)]
 mod authority;
 mod certificates;
+mod contexts;
 mod failure;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -56,6 +58,7 @@ pub use alert::{Alert, PeerAlert};
 pub use certificates::{
     CertificateError, Certificates, KeyKind, Pair, PairFiles, PemPair, Problem,
 };
+pub use contexts::Contexts;
 pub use failure::{Failure, SealError};
 pub use handshake::{
     Acceptor, ClientAuth, Established, HANDSHAKE_BYTES_MAX, HANDSHAKE_RECORDS_MAX, Handshake,

@@ -8,7 +8,7 @@
 //! ```text
 //!   suite 1, flags 1, fruitless 1, partial 1, tx_iv 12, tx_seq 8, rx_seq 8
 //!   TLS 1.3:  tx_key K, tx_secret S, rx_secret S
-//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12
+//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12, and at the end what is still to come of a ClientHello 4
 //! ```
 //!
 //! Whoever has many sessions may keep [`Kept`] in slabs of three sizes; [`Owned`] is one by itself.
@@ -34,7 +34,7 @@ pub(crate) struct Header {
     pub(crate) flags: u8,
     /// Records in a row that brought nothing.
     pub(crate) fruitless: u8,
-    /// How much of a KeyUpdate has come.
+    /// How much of a KeyUpdate has come, or of the header of a ClientHello in TLS 1.2.
     pub(crate) partial: u8,
     pub(crate) tx_iv: [u8; IV_BYTES],
     /// The number of the next record that is sealed. It is moved in one place.

@@ -23,11 +23,12 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::alert::{Alert, CLOSE_NOTIFY, FATAL, PeerAlert, USER_CANCELED, WARNING};
+use crate::contexts::Contexts;
 use crate::failure::{Failure, SealError};
-use crate::keys::{self, Authenticated, Keys};
+use crate::keys::{self, Authenticated, Keys, Opener};
 use crate::memory::{
     CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
-    RENEGOTIATION_SEEN,
+    RENEGOTIATION_SEEN, SmallSession,
 };
 use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
 
@@ -179,13 +180,25 @@ impl<'a> Session<'a> {
     /// [`Failure`] if something is wrong with it; from then on the session is dead, and every
     /// further call says so. Bytes that were to be opened are neither what they were nor plaintext.
     pub fn open(&mut self, bytes: &mut [u8]) -> Result<Opened, Failure> {
+        self.open_with(&mut Contexts::default(), bytes)
+    }
+
+    /// Likewise, with a context that may be there from the last time.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_with(
+        &mut self,
+        contexts: &mut Contexts,
+        bytes: &mut [u8],
+    ) -> Result<Opened, Failure> {
         if self.has(DEAD | FAILED) {
             return Err(Failure::Ended);
         }
         if self.has(PEER_CLOSED) {
             return Ok(Opened { used: bytes.len(), what: What::Closed });
         }
-        let opened = self.open_record(bytes);
+        let opened = self.open_record(contexts, bytes);
         if opened.is_err() {
             self.header.flags |= FAILED;
         }
@@ -291,7 +304,11 @@ impl<'a> Session<'a> {
         Ok(HEADER_BYTES + sealed_bytes)
     }
 
-    fn open_record(&mut self, bytes: &mut [u8]) -> Result<Opened, Failure> {
+    fn open_record(
+        &mut self,
+        contexts: &mut Contexts,
+        bytes: &mut [u8],
+    ) -> Result<Opened, Failure> {
         let Some(&header) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(Opened { used: 0, what: What::Incomplete { needs: HEADER_BYTES } });
         };
@@ -300,12 +317,31 @@ impl<'a> Session<'a> {
         let Some(record) = bytes.get_mut(..used) else {
             return Ok(Opened { used: 0, what: What::Incomplete { needs: used } });
         };
-        let (kind, content) = match self.suite().version() {
-            Version::Tls13 => self.open_tls13(header, record)?,
-            Version::Tls12 => (header[0], self.open_tls12(header, record)?),
+        let what = match self.suite().version() {
+            Version::Tls13 => {
+                let suite = self.suite();
+                let failed = |_| Failure::NotAuthentic;
+                let found = contexts.find(suite, self.rx_secret()).map_err(failed)?;
+                let (kind, content) = self.open_tls13(found.opener(), header, record)?;
+                let what = self.understand(kind, content, record)?;
+                // Behind a KeyUpdate, where numbers begin anew, it opens nothing more.
+                if self.header.rx_seq > 0 && what != What::Closed {
+                    contexts.keep(found);
+                }
+                what
+            }
+            Version::Tls12 => {
+                let content = self.open_tls12(header, record)?;
+                self.understand(header[0], content, record)?
+            }
         };
-        let what = self.understand(kind, content, record)?;
         Ok(Opened { used, what })
+    }
+
+    /// The secret by which contexts are found, if there are any of it.
+    pub(crate) fn secret_of_contexts(&mut self) -> Option<(Suite, &[u8])> {
+        let suite = self.suite();
+        (suite.version() == Version::Tls13).then(|| (suite, &*self.rx_secret()))
     }
 
     /// What can be said of a record by its header: how long what follows is.
@@ -334,17 +370,15 @@ impl<'a> Session<'a> {
     /// Opens a record of TLS 1.3: its type, and where in it the contents are.
     fn open_tls13(
         &mut self,
+        opener: &Opener,
         header: [u8; HEADER_BYTES],
         record: &mut [u8],
     ) -> Result<(u8, Range<usize>), Failure> {
-        let suite = self.suite();
         let sequence = self.received_sequence()?;
-        let keys = Keys::derive(suite, self.rx_secret());
-        let nonce = keys::nonce(&keys.iv, sequence);
         let sealed = &mut record[HEADER_BYTES..];
         let authenticated = Authenticated::new(Version::Tls13, sequence, &header, sealed.len());
-        let len = keys::open((suite, keys.key()), nonce, &authenticated, sealed)
-            .map_err(|_| Failure::NotAuthentic)?;
+        let len =
+            opener.open(sequence, &authenticated, sealed).map_err(|_| Failure::NotAuthentic)?;
         // With its type and the padding.
         if len > FRAGMENT_BYTES_MAX + 1 {
             return Err(Failure::RecordTooLong);
@@ -489,17 +523,44 @@ impl<'a> Session<'a> {
     }
 
     /// A client of TLS 1.2 may ask for another handshake, and is told no (RFC 5246 section 7.2.2);
-    /// once. Its ClientHello has to be in one record.
-    fn handshake_tls12(&mut self, message: &[u8]) -> Result<What, Failure> {
-        let &[CLIENT_HELLO, a, b, c, ref body @ ..] = message else {
-            return Err(Failure::Unexpected);
-        };
-        let whole = usize::try_from(u32::from_be_bytes([0, a, b, c])) == Ok(body.len());
-        if !whole || self.has(RENEGOTIATION_SEEN) {
-            return Err(Failure::Unexpected);
+    /// once. Of its ClientHello, which may come in several records, nothing is looked at but where
+    /// it ends.
+    fn handshake_tls12(&mut self, mut message: &[u8]) -> Result<What, Failure> {
+        while let Some((&byte, rest)) = message.split_first()
+            && self.header.partial < HELLO_HEADER_BYTES
+        {
+            message = rest;
+            match self.header.partial {
+                0 if byte != CLIENT_HELLO || self.has(RENEGOTIATION_SEEN) => {
+                    return Err(Failure::Unexpected);
+                }
+                0 => {}
+                at => self.hello_rest()[usize::from(at)] = byte,
+            }
+            self.header.partial += 1;
         }
-        self.header.flags |= RENEGOTIATION_SEEN | OWES_REFUSAL;
+        if self.header.partial == HELLO_HEADER_BYTES {
+            let rest = u32::from_be_bytes(*self.hello_rest());
+            let came = u32::try_from(message.len()).expect("records are short");
+            if came > rest {
+                return Err(Failure::Unexpected);
+            }
+            if rest > HELLO_BYTES_MAX {
+                return Err(Failure::Unreadable);
+            }
+            *self.hello_rest() = (rest - came).to_be_bytes();
+            if came == rest {
+                self.header.partial = 0;
+                self.header.flags |= RENEGOTIATION_SEEN | OWES_REFUSAL;
+            }
+        }
         self.fruitless(What::Nothing)
+    }
+
+    /// How many bytes of a ClientHello are still to come: in the last bytes of the memory, of which
+    /// no suite of TLS 1.2 has need.
+    fn hello_rest(&mut self) -> &mut [u8; 4] {
+        self.keys.last_chunk_mut().expect("there are more than four")
     }
 }
 
@@ -532,6 +593,8 @@ pub(crate) const FRUITLESS_MAX: u8 = 32;
 pub const SEAL_ROOM_MIN: usize = 64;
 
 const _: () = {
+    // Both keys and the nonce of what comes leave room for what is still to come of a ClientHello.
+    assert!(2 * 32 + IV_BYTES + 4 <= size_of::<SmallSession>() - size_of::<Header>());
     let tls13 = HEADER_BYTES + 1 + TAG_BYTES;
     assert!(tls13 + KEY_UPDATE_BYTES as usize + tls13 < SEAL_ROOM_MIN);
     let tls12 = HEADER_BYTES + 8 + TAG_BYTES;
@@ -550,6 +613,10 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// Types of messages.
 const CLIENT_HELLO: u8 = 1;
+/// Its type and the three bytes of its length.
+const HELLO_HEADER_BYTES: u8 = 4;
+/// More is no ClientHello of anybody.
+const HELLO_BYTES_MAX: u32 = 1 << 16;
 const KEY_UPDATE: u8 = 24;
 
 const UPDATE_NOT_REQUESTED: u8 = 0;

@@ -202,7 +202,10 @@ impl ResolvesServerCert for ByName {
         let mut candidates = self.0.candidates(name.as_deref());
         let chosen = candidates.find(|pair| pair.certified.can_sign(schemes));
         let chosen = chosen.map(|pair| Arc::clone(&pair.certified.0));
-        step::put_down(|taken| taken.server_name = name);
+        step::put_down(|taken| {
+            taken.server_name = name;
+            taken.has_no_certificate = chosen.is_none();
+        });
         chosen
     }
 }

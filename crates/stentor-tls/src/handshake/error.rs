@@ -83,6 +83,7 @@ pub(super) fn plain_alert(error: &HandshakeError, out: &mut Vec<u8>) {
     let alert = match error.fault {
         HandshakeFault::Malformed | HandshakeFault::TooLong => Alert::DecodeError,
         HandshakeFault::Internal => Alert::InternalError,
+        HandshakeFault::NothingInCommon => Alert::HandshakeFailure,
         HandshakeFault::NotAuthentic => Alert::BadRecordMac,
         _ => Alert::UnexpectedMessage,
     };

@@ -19,6 +19,8 @@ pub(crate) struct Taken {
     /// The secret of what comes.
     pub(crate) rx: Option<Secret>,
     pub(crate) server_name: Option<String>,
+    /// No certificate is one that the client could verify.
+    pub(crate) has_no_certificate: bool,
 }
 
 /// A traffic secret.
@@ -54,6 +56,7 @@ impl Taken {
         self.tx = other.tx.or(self.tx.take());
         self.rx = other.rx.or(self.rx.take());
         self.server_name = other.server_name.or(self.server_name.take());
+        self.has_no_certificate |= other.has_no_certificate;
     }
 }
 

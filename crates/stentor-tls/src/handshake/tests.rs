@@ -7,14 +7,15 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite, version,
+    AlertDescription, ClientConfig, ClientConnection, RootCertStore, SignatureScheme,
+    SupportedCipherSuite, version,
 };
 
 use super::*;
 use crate::authority::{Authority, Issued};
 use crate::certificates::{Certificates, KeyKind};
 use crate::session::Session;
-use crate::{Failure, Inbound, Record, TICKET_PERIOD_S, Tickets};
+use crate::{Contexts, Failure, Inbound, Record, TICKET_PERIOD_S, Tickets};
 
 const NOW: u64 = 1_800_000_000;
 const NAME: &str = "a.example";
@@ -136,9 +137,11 @@ fn shake_at(
 /// What comes to the server.
 fn hear(session: &mut Owned, mut bytes: Vec<u8>, piece: usize) -> Result<Vec<u8>, Failure> {
     let (mut inbound, mut data) = (Inbound::default(), Vec::new());
+    // With a cache and without it comes to the same.
+    let mut contexts = Contexts::new(piece % 2);
     for piece in bytes.chunks_mut(piece) {
         let mut records = inbound.records(piece);
-        while let Some(record) = records.next(&mut session.session())? {
+        while let Some(record) = records.next_with(&mut session.session(), &mut contexts)? {
             match record {
                 Record::Data(bytes) => data.extend_from_slice(bytes),
                 Record::Closed => return Ok(data),
@@ -585,6 +588,34 @@ fn what_is_not_agreed_on_is_said_by_an_alert() {
 }
 
 #[test]
+fn who_knows_no_signature_of_ours_is_told_that_nothing_is_in_common() {
+    let world = World::new();
+    for (known, _) in [SUITES[0], SUITES[3], SUITES[6]] {
+        let mut config = world.client(&[known], None);
+        let mut provider = (**config.crypto_provider()).clone();
+        // It verifies RSA, and the certificate is one of ECDSA.
+        let verified = &mut provider.signature_verification_algorithms;
+        let is_rsa = |scheme: &SignatureScheme| format!("{scheme:?}").starts_with("RSA");
+        let left = verified.mapping.iter().copied().filter(|(scheme, _)| is_rsa(scheme));
+        verified.mapping = Box::leak(left.collect());
+        let mut roots = RootCertStore::empty();
+        roots.add(world.authority.der()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[known.version()])
+            .unwrap();
+        config = builder.with_root_certificates(roots).with_no_client_auth();
+        let (mut client, mut out) = (begin(config), Vec::new());
+        let error = world.acceptor().begin().receive(NOW, &said(&mut client), &mut out);
+        let fault = error.unwrap_err().fault;
+        // A handshake_failure, and nothing in front of it.
+        assert_eq!(
+            (fault, &out[..]),
+            (HandshakeFault::NothingInCommon, &[21, 3, 3, 0, 2, 2, 40][..])
+        );
+    }
+}
+
+#[test]
 fn a_client_that_does_not_trust_us_says_so() {
     let world = World::new();
     // It trusts somebody else.
@@ -623,11 +654,32 @@ fn a_handshake_takes_so_many_bytes_and_no_more() {
                 Ok(progress) => at += progress.used,
                 Err(error) => break error,
             }
-            assert!(handshake.input.capacity() <= 2 * HANDSHAKE_BYTES_MAX);
+            assert!(handshake.input.capacity() <= HANDSHAKE_BYTES_MAX + INPUT_GROWTH_BYTES);
         };
         assert!(at <= HANDSHAKE_BYTES_MAX, "{error:?}");
         assert!(out.len() <= 100);
         assert!(handshake.connection.is_none() && handshake.input.capacity() == 0);
+    }
+}
+
+#[test]
+fn the_longest_hello_that_rustls_takes_is_taken() {
+    let world = World::new();
+    let acceptor = world.acceptor();
+    let hello = |last: usize| {
+        let mut config = world.client(&[SUITES[0].0], None);
+        config.alpn_protocols = vec![vec![b'x'; 255]; 245];
+        config.alpn_protocols.push(b"http/1.1".to_vec());
+        config.alpn_protocols.extend([vec![b'y'; 255], vec![b'y'; 255], vec![b'y'; 255]]);
+        config.alpn_protocols.extend([1, 2, 3, 4].map(|part| vec![b'z'; (last + part) / 4 - 1]));
+        begin(config)
+    };
+    let message_bytes = |sent: &[u8]| usize::from(u16::from_be_bytes([sent[7], sent[8]]));
+    let last = 100 + 0xffff - message_bytes(&said(&mut hello(100)));
+    assert_eq!(message_bytes(&said(&mut hello(last))), 0xffff);
+    for piece in [1400, 100_000] {
+        let (established, _) = shake(&acceptor, &mut hello(last), piece).unwrap();
+        assert_eq!(established.negotiated.alpn.as_deref(), Some(&b"http/1.1"[..]));
     }
 }
 

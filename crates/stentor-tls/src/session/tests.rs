@@ -521,9 +521,46 @@ fn a_second_handshake_is_refused_once() {
         let mut again = client.session().seal_any(HANDSHAKE, HELLO);
         assert_eq!(open(&mut server, &mut again), Err(Failure::Unexpected));
 
-        for message in [&HELLO[..6], &[HELLO, &[0]].concat(), &[20, 0, 0, 0], &[1], &UPDATE] {
+        for message in [&[HELLO, &[0]].concat()[..], &[20, 0, 0, 0], &UPDATE] {
             assert_eq!(send(suite, &[(HANDSHAKE, message)]).1, Err(Failure::Unexpected));
         }
+    }
+}
+
+#[test]
+fn a_second_handshake_may_be_asked_for_in_several_records() {
+    let mut hello = vec![CLIENT_HELLO, 0, 1, 44];
+    hello.extend([7; 300]);
+    for suite in TLS12 {
+        for cut in [1, 2, 3, 4, 5, 100, 303] {
+            let (mut server, mut client) = sessions(suite);
+            let (first, second) = hello.split_at(cut);
+            open(&mut server, &mut client.session().seal_any(HANDSHAKE, first)).unwrap();
+            assert!(!server.session().owes(), "it is not there as a whole");
+            // Another process goes on with it.
+            let mut packed = Vec::new();
+            server.pack(&mut packed).unwrap();
+            let mut server = Owned::unpack(&mut packed).unwrap();
+            open(&mut server, &mut client.session().seal_any(HANDSHAKE, second)).unwrap();
+            assert!(server.session().owes(), "{cut}");
+            open(&mut client, &mut seal(&mut server, b"a")).unwrap();
+            assert_eq!(open(&mut server, &mut seal(&mut client, b"b")), Ok(b"b".to_vec()));
+            let mut again = client.session().seal_any(HANDSHAKE, first);
+            assert_eq!(open(&mut server, &mut again), Err(Failure::Unexpected));
+
+            let between = [(HANDSHAKE, first), (APPLICATION_DATA, &b"a"[..])];
+            assert_eq!(send(suite, &between).1, Err(Failure::Unexpected));
+            let more = [(HANDSHAKE, first), (HANDSHAKE, &[second, &[0]].concat())];
+            assert_eq!(send(suite, &more).1, Err(Failure::Unexpected));
+        }
+        let bytes: Vec<(u8, &[u8])> = hello.chunks(10).map(|part| (HANDSHAKE, part)).collect();
+        assert!(send(suite, &bytes).0.session().owes());
+        let bytes: Vec<(u8, &[u8])> = hello.chunks(9).map(|part| (HANDSHAKE, part)).collect();
+        assert_eq!(send(suite, &bytes).1, Err(Failure::Fruitless));
+        let long = [(HANDSHAKE, &[CLIENT_HELLO, 1, 0, 1][..])];
+        assert_eq!(send(suite, &long).1, Err(Failure::Unreadable));
+        let longest = [(HANDSHAKE, &[CLIENT_HELLO, 1, 0, 0][..])];
+        assert_eq!(send(suite, &longest).1, Ok(Vec::new()));
     }
 }
 

@@ -1,0 +1,253 @@
+//! Contexts for what comes, of connections that have sent something of late.
+//!
+//! To open a record of TLS 1.3 by its session alone, the key is derived out of the secret each
+//! time, which takes longer than all else. Readers send nothing, so this costs them nothing; for
+//! those who ask again and again, a worker has a cache of contexts beside its sessions. TLS 1.2
+//! keeps its key, and needs none.
+//!
+//! It is filled by what is received and was authentic, and by nothing that is sent: a message to a
+//! million readers leaves it alone. Each context has one place where it may be, and whoever comes
+//! to the same place takes it over, so the memory of all is bounded and nothing is searched.
+//!
+//! A context is found by the secret it was made of, all of it. So it cannot be another
+//! connection's, whatever numbers of sockets are used again, and behind a KeyUpdate it is not
+//! found. Contexts and secrets are overwritten with zeros when they are dropped.
+
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use zeroize::Zeroize;
+
+use crate::keys::{Failed, Opener, SECRET_BYTES_MAX};
+use crate::session::Session;
+use crate::suite::Suite;
+
+/// A cache of contexts, for [`Session::open_with`] and [`crate::Records::next_with`]. A worker has
+/// one for all its connections.
+#[derive(Default)]
+pub struct Contexts {
+    places: Vec<Option<Box<Entry>>>,
+}
+
+pub(crate) struct Entry {
+    suite: Suite,
+    secret: [u8; SECRET_BYTES_MAX],
+    opener: Opener,
+}
+
+impl Contexts {
+    /// A cache of so many places, or of the next power of two; each that is taken holds some 700
+    /// bytes. One of none keeps nothing, and owns nothing.
+    #[must_use]
+    pub fn new(places: usize) -> Contexts {
+        let places = if places == 0 { 0 } else { places.next_power_of_two() };
+        Contexts { places: (0..places).map(|_| None).collect() }
+    }
+
+    /// Drops what there is of a session: to be called before its socket is closed, while the
+    /// session is there. What is not forgotten so stays until somebody else takes its place.
+    pub fn forget(&mut self, session: &mut Session<'_>) {
+        if let Some((suite, secret)) = session.secret_of_contexts() {
+            self.take(suite, secret);
+        }
+    }
+
+    /// How many places are taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.iter().all(Option::is_none)
+    }
+
+    /// The context of a secret, out of its place or made now. Whoever has opened something
+    /// authentic with it, and will again, [keeps](Contexts::keep) it.
+    pub(crate) fn find(&mut self, suite: Suite, secret: &[u8]) -> Result<Found, Failed> {
+        let entry = match self.take(suite, secret) {
+            Some(entry) => entry,
+            None if self.places.is_empty() => {
+                return Ok(Found::Passing(Opener::new(suite, secret)?));
+            }
+            None => {
+                let opener = Opener::new(suite, secret)?;
+                let mut entry = Box::new(Entry { suite, secret: [0; SECRET_BYTES_MAX], opener });
+                entry.secret[..secret.len()].copy_from_slice(secret);
+                entry
+            }
+        };
+        Ok(Found::Kept(entry))
+    }
+
+    pub(crate) fn keep(&mut self, found: Found) {
+        if let Found::Kept(entry) = found {
+            let place = self.place(entry.secret());
+            self.places[place] = Some(entry);
+        }
+    }
+
+    fn take(&mut self, suite: Suite, secret: &[u8]) -> Option<Box<Entry>> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let place = self.place(secret);
+        let is_of = |entry: &mut Box<Entry>| {
+            entry.suite == suite && verify_slices_are_equal(entry.secret(), secret).is_ok()
+        };
+        self.places[place].take_if(is_of)
+    }
+
+    /// Which place it is says a few bits of the secret, to whoever could watch the memory; the rest
+    /// of it is as long as any key.
+    fn place(&self, secret: &[u8]) -> usize {
+        let last = secret.last_chunk().expect("a secret has more than four bytes");
+        usize::try_from(u32::from_le_bytes(*last)).expect("it fits") & (self.places.len() - 1)
+    }
+}
+
+/// A context, and whether there is a place for it.
+pub(crate) enum Found {
+    Kept(Box<Entry>),
+    Passing(Opener),
+}
+
+impl Found {
+    pub(crate) fn opener(&self) -> &Opener {
+        match self {
+            Found::Kept(entry) => &entry.opener,
+            Found::Passing(opener) => opener,
+        }
+    }
+}
+
+impl Entry {
+    fn secret(&self) -> &[u8] {
+        &self.secret[..self.suite.secret_bytes()]
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contexts").field("places", &self.places.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+    use crate::alert::Alert;
+    use crate::failure::Failure;
+    use crate::keys::OPENERS;
+    use crate::memory::Owned;
+    use crate::session::{HANDSHAKE, What};
+    use crate::testing::{seal, sessions};
+
+    fn open(contexts: &mut Contexts, server: &mut Owned, sealed: &mut [u8]) -> What {
+        server.session().open_with(contexts, sealed).unwrap().what
+    }
+
+    const TLS13: [Suite; 3] = [Suite::Tls13Aes128, Suite::Tls13Aes256, Suite::Tls13ChaCha];
+
+    #[test]
+    fn a_context_serves_its_own_connection_until_that_is_forgotten() {
+        for suite in TLS13 {
+            let mut contexts = Contexts::new(8);
+            let mut pairs: Vec<_> = (0..40).map(|_| sessions(suite)).collect();
+            for round in 0..3_u8 {
+                for (server, client) in &mut pairs {
+                    let mut sealed = seal(client, &[round; 9]);
+                    let What::Data(range) = open(&mut contexts, server, &mut sealed) else {
+                        panic!()
+                    };
+                    assert_eq!(sealed[range], [round; 9]);
+                }
+                assert!((1..=8).contains(&contexts.len()), "all have a place among these");
+            }
+            for (server, _) in &mut pairs {
+                contexts.forget(&mut server.session());
+            }
+            assert!(contexts.is_empty(), "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn a_context_is_used_again() {
+        let mut contexts = Contexts::new(1);
+        let (mut server, mut client) = sessions(Suite::Tls13Aes128);
+        let (mut other, mut client_of_other) = sessions(Suite::Tls13Aes128);
+        let before = OPENERS.get();
+        for text in [b"a", b"b", b"c"] {
+            open(&mut contexts, &mut server, &mut seal(&mut client, text));
+            assert_eq!(OPENERS.get(), before + 1);
+        }
+        // Each takes the one place of the other.
+        for _ in 0..3 {
+            open(&mut contexts, &mut other, &mut seal(&mut client_of_other, b"d"));
+            open(&mut contexts, &mut server, &mut seal(&mut client, b"e"));
+        }
+        assert_eq!(OPENERS.get(), before + 7);
+    }
+
+    #[test]
+    fn nothing_that_is_sent_and_nothing_of_tls12_takes_a_place() {
+        for suite in Suite::ALL {
+            let mut contexts = Contexts::new(4);
+            let (mut server, mut client) = sessions(suite);
+            server.session().seal(&[IoSlice::new(b"x")], 9, &mut [0; 100]).unwrap();
+            assert!(contexts.is_empty());
+            open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
+            assert_eq!(contexts.len(), usize::from(TLS13.contains(&suite)));
+        }
+    }
+
+    #[test]
+    fn without_places_nothing_is_kept() {
+        let mut contexts = Contexts::new(0);
+        let (mut server, mut client) = sessions(Suite::Tls13Aes128);
+        open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
+        contexts.forget(&mut server.session());
+        assert!(contexts.is_empty() && contexts.places.capacity() == 0);
+        assert_eq!(Contexts::new(1000).places.len(), 1024);
+    }
+
+    #[test]
+    fn behind_another_key_the_one_of_before_is_gone() {
+        let mut contexts = Contexts::new(64);
+        let (mut server, mut client) = sessions(Suite::Tls13Aes128);
+        open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
+        assert_eq!(contexts.len(), 1);
+        let mut update = client.session().seal_any(HANDSHAKE, &[24, 0, 0, 1, 0]);
+        assert_eq!(open(&mut contexts, &mut server, &mut update), What::Nothing);
+        assert!(contexts.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_authentic_or_is_over_keeps_no_place() {
+        let mut contexts = Contexts::new(64);
+        let (mut server, mut client) = sessions(Suite::Tls13Aes128);
+        open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
+        let mut sealed = seal(&mut client, b"y");
+        sealed[9] ^= 1;
+        let failure = server.session().open_with(&mut contexts, &mut sealed);
+        assert_eq!(failure, Err(Failure::NotAuthentic));
+        assert!(contexts.is_empty());
+
+        let (mut server, mut client) = sessions(Suite::Tls13Aes128);
+        open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
+        let mut out = [0; 100];
+        let written = client.session().end(Alert::CloseNotify, &mut out).unwrap();
+        assert_eq!(open(&mut contexts, &mut server, &mut out[..written]), What::Closed);
+        assert!(contexts.is_empty());
+    }
+}
