@@ -204,6 +204,7 @@ impl World {
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let shared = Arc::new(Shared {
+            acceptors: Arc::default(),
             sequencer,
             store,
             access_log,
