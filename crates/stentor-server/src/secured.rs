@@ -171,11 +171,25 @@ impl Sessions {
         stats.tls_handshakes_waiting.set(handshakes.waiting() as u64);
         stats.tls_handshakes_us.set(handshakes.spent_us);
         stats.tls_sessions.set(pools.count() as u64);
-        stats.tls_bytes.set((pools.bytes() + self.held_by_all()) as u64);
+        stats.tls_bytes.set((pools.bytes() + self.held_bytes(None)) as u64);
     }
 
-    fn held_by_all(&self) -> usize {
-        self.extra_bytes + self.handshakes.count() * HANDSHAKE_BYTES
+    /// What a connection holds here, or all do, beside their sessions.
+    pub(crate) fn held_bytes(&self, peer: Option<Peer>) -> usize {
+        let Some(peer) = peer else {
+            return self.extra_bytes + self.handshakes.count() * HANDSHAKE_BYTES;
+        };
+        match self.stage(peer) {
+            Stage::None => 0,
+            Stage::Shaking => HANDSHAKE_BYTES,
+            _ => self.extras.get(&peer).map_or(0, Extra::bytes),
+        }
+    }
+
+    /// What was sent and is not acknowledged, or has not even left.
+    pub(crate) fn unacknowledged<B: Backend>(&self, io: &B, peer: Peer) -> u32 {
+        let unsent = u32::try_from(self.unsent(peer)).unwrap_or(u32::MAX);
+        io.unacknowledged(peer).saturating_add(unsent)
     }
 
     /// After a panic: the connection that was being seen to is closed, unless its handler has done
@@ -443,8 +457,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
     }
 
     fn unacknowledged(&self, peer: Peer) -> u32 {
-        let unsent = u32::try_from(self.sessions.unsent(peer)).unwrap_or(u32::MAX);
-        self.io.unacknowledged(peer).saturating_add(unsent)
+        self.sessions.unacknowledged(self.io, peer)
     }
 
     fn resume(&mut self, peer: Peer) {
@@ -539,15 +552,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
     }
 
     fn held_bytes(&self, peer: Option<Peer>) -> usize {
-        let here = match peer {
-            None => self.sessions.held_by_all(),
-            Some(peer) => match self.sessions.stage(peer) {
-                Stage::None => 0,
-                Stage::Shaking => HANDSHAKE_BYTES,
-                _ => self.sessions.extras.get(&peer).map_or(0, Extra::bytes),
-            },
-        };
-        here + self.io.held_bytes(peer)
+        self.sessions.held_bytes(peer) + self.io.held_bytes(peer)
     }
 }
 

@@ -91,6 +91,25 @@ impl Sessions {
     }
 }
 
+#[cfg(any(test, feature = "fuzz"))]
+impl Sessions {
+    /// Has others go on where these end. Returns false if some handshake is under way.
+    pub(crate) fn hand_over_to(&mut self, next: &mut Sessions, now_ms: u64) -> bool {
+        if self.handshakes.count() > 0 {
+            return false;
+        }
+        let mut unpacking = Unpacking::begin(now_ms);
+        let packed = self.pack(now_ms, &mut |bytes| {
+            assert!(Unpacking::is_part(bytes));
+            unpacking.part(next, bytes).map_err(io::Error::other)
+        });
+        packed.expect("what was packed is unpacked");
+        assert_eq!(self.pools.count(), next.pools.count());
+        self.leave();
+        true
+    }
+}
+
 /// Sessions of another process, as they come.
 #[derive(Debug)]
 pub(crate) struct Unpacking {
