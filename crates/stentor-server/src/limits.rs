@@ -66,7 +66,7 @@ pub(crate) const EXPIRIES_US: u64 = 50;
 pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
 /// Handshakes of TLS that a worker has under way, each with some four kilobytes. Further ones wait.
-pub(crate) const HANDSHAKES_MAX: usize = if cfg!(test) { 8 } else { 1_024 };
+pub(crate) const HANDSHAKES_MAX: usize = 1_024;
 
 /// When others wait for its place, a handshake that has taken so long is given up: it ends within
 /// some round trips.

@@ -143,7 +143,8 @@ impl End for Client {
             return;
         }
         self.connection.writer().write_all(bytes).unwrap();
-        if self.rng.percent(self.refresh_percent) && !self.connection.is_handshaking() {
+        let refreshes = !bytes.is_empty() && self.rng.percent(self.refresh_percent);
+        if refreshes && !self.connection.is_handshaking() {
             // TLS 1.2 has no such thing.
             let _ = self.connection.refresh_traffic_keys();
         }
