@@ -29,6 +29,7 @@ use crate::order::Ticket;
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route;
+use crate::secured::Failed;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
@@ -477,6 +478,12 @@ impl Connection {
 
     fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
+        if is_tls(input) {
+            // It would not understand a sentence.
+            cx.stats.tls_failed.of(Failed::NotSpokenHere).add(1);
+            self.phase = Phase::Refusing;
+            return Progress::Used(0);
+        }
         match http1::scan(input, scanned) {
             Ok(Scan::Complete { len }) => {
                 if scanned != 0 {
@@ -788,6 +795,12 @@ impl Connection {
         }
         Flow::More
     }
+}
+
+/// Whether these bytes begin a handshake of TLS, and so no request.
+fn is_tls(input: &[u8]) -> bool {
+    const HANDSHAKE: u8 = 22;
+    input.starts_with(&[HANDSHAKE, 3])
 }
 
 /// What a request costs besides the bytes of its answer.

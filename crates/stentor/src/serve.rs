@@ -76,12 +76,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     for address in server.public() {
         info!("public listener at http://{address}");
     }
-    for address in server.secured() {
-        tracing::info!("public listener at https://{address}");
-    }
-    for address in server.control_secured() {
-        tracing::info!("control listener at {address}, secured");
-    }
     for address in server.control() {
         info!("control listener at {address}");
         if let ControlAddress::Tcp(tcp) = address
@@ -89,6 +83,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         {
             warn!("whoever can reach {tcp} can publish");
         }
+    }
+    for address in server.secured() {
+        info!("public listener at https://{address}");
+    }
+    for address in server.control_secured() {
+        info!("control listener with TLS at {address}");
     }
     for address in server.monitor() {
         info!("monitor listener at {address}");

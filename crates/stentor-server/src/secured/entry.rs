@@ -177,10 +177,12 @@ pub(crate) enum Failed {
     GivenUp,
     /// What came behind the handshake was not what it should be.
     Record,
+    /// It came to a listener in the clear.
+    NotSpokenHere,
 }
 
 impl Failed {
-    pub(crate) const ALL: [Failed; 13] = [
+    pub(crate) const ALL: [Failed; 14] = [
         Failed::NotTls,
         Failed::NothingInCommon,
         Failed::NoProtocol,
@@ -194,6 +196,7 @@ impl Failed {
         Failed::Unfinished,
         Failed::GivenUp,
         Failed::Record,
+        Failed::NotSpokenHere,
     ];
 
     /// What it is called where it is counted.
@@ -212,6 +215,7 @@ impl Failed {
             Failed::Unfinished => "unfinished",
             Failed::GivenUp => "given_up",
             Failed::Record => "record",
+            Failed::NotSpokenHere => "not_spoken_here",
         }
     }
 }

@@ -178,7 +178,6 @@ impl<H> Securing<'_, H> {
         records.keep();
         if let Some(failure) = failure {
             tracing::debug!("a session failed: {failure}");
-            eprintln!("DBG {failure}");
             let mut secured = Secured { io, sessions: self.sessions };
             if let Some(alert) = failure.alert() {
                 secured.say(peer, |session, out| session.end(alert, out));

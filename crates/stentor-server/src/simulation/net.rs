@@ -161,6 +161,21 @@ impl Net {
         })
     }
 
+    /// A client connects to a listener that speaks TLS, and speaks whatever the test does.
+    #[cfg(test)]
+    pub(crate) fn connect_bare(&mut self, role: Role) -> Client {
+        let ends = self.wire.ends.take();
+        let client = Client(self.wire.connect(role | LAYERED, None));
+        self.wire.ends = ends;
+        client
+    }
+
+    /// What is known of sessions.
+    #[cfg(test)]
+    pub(crate) fn secured(&mut self) -> &mut crate::secured::Sessions {
+        self.secured.as_mut().expect("there are sessions in a world with TLS")
+    }
+
     /// The same with a socket of its own, for one who is to have nothing in common with others.
     #[cfg(test)]
     pub(crate) fn connect_apart(&mut self, role: Role) -> Client {
@@ -515,7 +530,7 @@ impl Wire {
             return;
         }
         for socket in 0..self.sockets.len() {
-            let client = self.sockets[socket].client;
+            let Socket { client, end: Some(_), .. } = self.sockets[socket] else { continue };
             let bytes = self.sim.read(client);
             if bytes.is_empty() {
                 continue;
