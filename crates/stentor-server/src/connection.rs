@@ -29,7 +29,6 @@ use crate::order::Ticket;
 use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route;
-use crate::secured::Failed;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
@@ -478,10 +477,7 @@ impl Connection {
 
     fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
-        if is_tls(input) {
-            // It would not understand a sentence.
-            cx.stats.tls_failed.of(Failed::NotSpokenHere).add(1);
-            self.phase = Phase::Refusing;
+        if self.ends_for_tls(cx, input) {
             return Progress::Used(0);
         }
         match http1::scan(input, scanned) {
@@ -795,12 +791,6 @@ impl Connection {
         }
         Flow::More
     }
-}
-
-/// Whether these bytes begin a handshake of TLS, and so no request.
-fn is_tls(input: &[u8]) -> bool {
-    const HANDSHAKE: u8 = 22;
-    input.starts_with(&[HANDSHAKE, 3])
 }
 
 /// What a request costs besides the bytes of its answer.

@@ -114,6 +114,11 @@ impl Sessions {
         ending.into_iter().chain(self.handshakes.deadline_ms()).min()
     }
 
+    /// Whether some are not at their end that their handler has closed.
+    pub(crate) fn are_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
     /// The layer's own part of a turn: those whose time is up, those that go on, those that are
     /// called to their handshakes.
     pub(crate) fn serve<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
@@ -127,8 +132,12 @@ impl Sessions {
         while let Some(&(until_ms, peer)) = self.ending.first()
             && until_ms <= now_ms
         {
-            // One that does not read what it is told, or does not end.
-            io.abort(peer);
+            match self.stage(peer) {
+                // It has been told everything, and does not end.
+                Stage::Lingering => io.close(peer),
+                // It does not read what it is told.
+                _ => io.abort(peer),
+            }
             self.forget(peer);
         }
         let mut securing = Securing { sessions: self, handler };

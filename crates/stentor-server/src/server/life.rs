@@ -217,7 +217,8 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
             }
             loop {
                 let woken = turn(&mut serving, &mut io, leaving.is_copying)?;
-                if serving.worker.has_ended() {
+                let Serving { worker, sessions } = &serving;
+                if worker.has_ended() && (worker.is_out_of_time() || !sessions.are_ending()) {
                     return Ok(false);
                 }
                 if (woken || leaving.is_copying) && leaving.go_on(&mut serving, &mut io) {
