@@ -24,8 +24,8 @@ use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Listener, Pause, Peer, Refused, Role, Sent,
-    TurnAway, Waker, monotonic_us, unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, Pause, Peer, Refused,
+    Role, Sent, TurnAway, Waker, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -468,7 +468,9 @@ impl Epoll {
         if let Err(refused) = handler.accepted(self, socket, role, peer) {
             return self.turn_away(socket, refused);
         }
-        if self.read(handler, socket, false) == Flow::Closed {
+        // A layer may not have room for what it would have to do at once.
+        let reads = role & LAYERED == 0 || handler.ready(self, socket, false);
+        if reads && self.read(handler, socket, false) == Flow::Closed {
             return;
         }
         match self.add(socket, READABLE) {
@@ -530,7 +532,7 @@ impl Epoll {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         for (index, (listener, role)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() && self.resting != Some(*role) {
+            if !listener.is_left() && self.resting != Some(*role & !LAYERED) {
                 // If the kernel has no memory for this either, the next retry will.
                 let _ = epoll::add(&self.epoll, listener, data, flags);
             }

@@ -26,6 +26,7 @@
 mod channel;
 mod counter;
 mod disk;
+mod dump;
 mod epoll;
 mod file;
 mod owned;
@@ -49,6 +50,7 @@ use std::net::IpAddr;
 pub use channel::{Channel, ChannelListener, Parcel, Token, parent_process};
 pub use counter::Counter;
 pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile};
+pub use dump::leave_out_of_dumps;
 pub use epoll::{Epoll, Parts};
 pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
@@ -101,7 +103,15 @@ impl Peer {
 
 /// Which of the server's listeners a connection came in by: the handler's own number, given when
 /// the listener was made.
+///
+/// With the bit [`LAYERED`] it says that a layer between the backend and the handler has the
+/// connections of that listener first.
 pub type Role = u8;
+
+/// The bit of a listener's role that is meant for a layer and not for the handler above it. The
+/// backend itself calls [`Handler::ready`] before it reads such a connection for the first time,
+/// and rests its listener together with the others of the role.
+pub const LAYERED: Role = 1 << 7;
 
 /// What a handler wants next of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -257,6 +267,12 @@ pub trait Backend {
 
     /// Who waits to be accepted, as was found when it was last looked at.
     fn accept_queue(&self) -> AcceptQueue;
+
+    /// Memory that layers hold for a connection, or for all: bytes on their way, in either
+    /// direction. The backends themselves hold none.
+    fn held_bytes(&self, _peer: Option<Peer>) -> usize {
+        0
+    }
 }
 
 /// What becomes of whoever asks for a connection at a listener that lets none begin.

@@ -8,7 +8,8 @@
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
 use crate::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Peer, Role, Sent, TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Peer, Role, Sent,
+    TurnAway,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -237,7 +238,7 @@ impl Sim {
         let broken = pipe.reset && !pipe.end_delivered;
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
         if !pipe.accepted {
-            return !pipe.reset && self.resting != Some(pipe.role);
+            return !pipe.reset && self.resting != Some(pipe.role & !LAYERED);
         }
         !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
     }

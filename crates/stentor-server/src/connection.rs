@@ -477,6 +477,9 @@ impl Connection {
 
     fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
         let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
+        if self.ends_for_tls(cx, input) {
+            return Progress::Used(0);
+        }
         match http1::scan(input, scanned) {
             Ok(Scan::Complete { len }) => {
                 if scanned != 0 {

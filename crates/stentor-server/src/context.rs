@@ -11,6 +11,7 @@ use crate::access_log::{AccessLog, Lines, Text};
 use crate::addresses::{AddressCounts, Counted};
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
+use crate::certificates::Acceptors;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
@@ -48,6 +49,8 @@ use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
+    /// What connections are secured with.
+    pub(crate) acceptors: Arc<Acceptors>,
     pub(crate) hub: Arc<Hub>,
     /// Who gives changes their places in the order.
     pub(crate) sequencer: Box<dyn Sequencer>,

@@ -105,6 +105,7 @@ impl Desk {
         let stats = Arc::new(Stats::default());
         let unix_s = stentor_io::unix_s();
         let shared = Arc::new(Shared {
+            acceptors: Arc::default(),
             hub: Arc::clone(&hub),
             sequencer: Box::new(InMemory),
             store: None,

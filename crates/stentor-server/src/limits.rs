@@ -65,6 +65,35 @@ pub(crate) const EXPIRIES_US: u64 = 50;
 /// microseconds, if none of them is in the processor's cache.
 pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
+/// Handshakes of TLS that a worker has under way, each with some four kilobytes. Further ones wait.
+pub(crate) const HANDSHAKES_MAX: usize = 1_024;
+
+/// When others wait for its place, a handshake that has taken so long is given up: it ends within
+/// some round trips.
+pub(crate) const HANDSHAKES_GRACE_MS: u64 = 1_000;
+
+/// How long handshakes may take in one turn: for as long as a part of what else there was, but at
+/// least so long, which is two of them.
+pub(crate) const HANDSHAKES_US: u64 = 250;
+pub(crate) const HANDSHAKES_PART: u64 = 4;
+
+/// What a whole handshake takes as a rule; and what a step of it counts for at least, for the
+/// clock of the simulator stands still meanwhile.
+pub(crate) const HANDSHAKE_US_USUAL: u64 = 120;
+pub(crate) const HANDSHAKE_US_LEAST: u64 = 5;
+
+/// What one handshake takes in memory while it is under way, roughly.
+pub(crate) const HANDSHAKE_BYTES: usize = 4 * 1024;
+
+/// The most plaintext of a record: of a stream, so that little is kept if the socket takes only a
+/// part; and of anything else. What is sealed before it is known whether the socket takes it is
+/// about as much as the latter.
+pub(crate) const STREAM_RECORD_BYTES_MAX: usize = 4 * 1024;
+pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a connection that was closed waits for its last record to leave.
+pub(crate) const LAST_RECORD_MS: u64 = 10_000;
+
 /// How long a connection that was refused may go on sending before it is cut: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.
 pub(crate) const LINGER_MS: u64 = 2_000;

@@ -11,12 +11,13 @@ mod listeners;
 mod taking_over;
 
 use self::handover::Hello;
-use self::life::{Cue, Post, Report, Stage, begins, live, prepare};
+use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
 use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
+use crate::certificates::Acceptors;
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings, Store};
 use crate::context::Shared;
@@ -27,6 +28,7 @@ use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
+use crate::secured::Sessions;
 use crate::store::{Ended, Loaded, StoreState, Writer, load};
 use crate::upgrades::Upgrades;
 use crate::user::{become_user, user_named};
@@ -40,7 +42,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
-use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
+use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, LAYERED, SocketName, User};
 use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
@@ -50,7 +52,10 @@ pub struct Server {
     shared: Arc<Shared>,
     settings: Settings,
     public: Vec<SocketAddr>,
+    /// Those of the public addresses that speak TLS.
+    secured: Vec<SocketAddr>,
     control: Vec<ControlAddress>,
+    control_secured: Vec<ControlAddress>,
     monitor: Vec<ControlAddress>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Where each worker is told what to do.
@@ -95,6 +100,8 @@ pub enum StartError {
     AccessLog(String),
     /// The user to run as is not there, or this process may not become it.
     User(String),
+    /// The certificate that is to be shown, or its key, is not good.
+    Certificate(String),
     /// The keys that tokens are verified with cannot be had.
     Keys(LoadError),
     /// The store in this directory cannot be read, or not be written to.
@@ -117,6 +124,7 @@ impl fmt::Display for StartError {
             StartError::Files(error) => error.fmt(f),
             StartError::Keys(error) => error.fmt(f),
             StartError::User(reason)
+            | StartError::Certificate(reason)
             | StartError::AccessLog(reason)
             | StartError::Handover(reason) => f.write_str(reason),
             StartError::Store(path, error) => {
@@ -204,7 +212,9 @@ fn begin(
     let mut server = Server {
         shared: Arc::new(shared),
         public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
+        secured: addresses.of(PUBLIC | LAYERED).filter_map(|address| address.tcp()).collect(),
         control: addresses.of(CONTROL).collect(),
+        control_secured: addresses.of(CONTROL | LAYERED).collect(),
         monitor: addresses.of(MONITOR).collect(),
         mailboxes,
         cues: Vec::new(),
@@ -253,6 +263,7 @@ fn share(
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
+        acceptors: acceptors(settings)?,
         hub: Arc::new(hub),
         sequencer: sequencer(store.as_deref()),
         store,
@@ -274,6 +285,16 @@ fn share(
             .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
     };
     Ok((shared, jobs))
+}
+
+/// What the listeners that speak TLS show.
+fn acceptors(settings: &Settings) -> Result<Arc<Acceptors>, StartError> {
+    let acceptors = Acceptors::default();
+    if let Some(tls) = &settings.tls {
+        let acceptor = Acceptors::load(&tls.certificate, &tls.key);
+        acceptors.set(&acceptor.map_err(StartError::Certificate)?);
+    }
+    Ok(Arc::new(acceptors))
 }
 
 /// The hub, before anything is filled into it. What fills it has the rules of its time, too.
@@ -323,6 +344,18 @@ impl Server {
     #[must_use]
     pub fn public(&self) -> &[SocketAddr] {
         &self.public
+    }
+
+    /// The public addresses that speak TLS, as they were really bound.
+    #[must_use]
+    pub fn secured(&self) -> &[SocketAddr] {
+        &self.secured
+    }
+
+    /// The control addresses that speak TLS, as they were really bound.
+    #[must_use]
+    pub fn control_secured(&self) -> &[ControlAddress] {
+        &self.control_secured
     }
 
     /// The control addresses, as they were really bound.
@@ -674,13 +707,15 @@ impl Server {
             let stats = Arc::clone(&self.shared.workers[index]);
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
-            let mut worker = Worker::new(
+            let worker = Worker::new(
                 shared,
                 Arc::clone(&settings),
                 Arc::clone(&stats),
                 Arc::clone(&mailbox),
                 seed,
             );
+            let sessions = Sessions::new(Arc::clone(&self.shared.acceptors), Arc::clone(&stats));
+            let mut serving = Serving { worker, sessions };
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let (user, bound) = (user.cloned(), bound.clone());
             let thread = thread::Builder::new()
@@ -688,7 +723,8 @@ impl Server {
                 .stack_size(WORKER_STACK_BYTES)
                 .spawn(move || {
                     let user = user.as_ref();
-                    let io = prepare(post, &settings, &addresses, user, &mailbox, &mut worker);
+                    let io =
+                        prepare(post, &settings, &addresses, user, &mailbox, &mut serving.worker);
                     let channel = match takes_over {
                         true => ChannelListener::new().map(Some),
                         false => Ok(None),
@@ -706,14 +742,14 @@ impl Server {
                     // The receiver waits for every worker.
                     let _ = bound.send((index, Ok(name.unwrap_or_default())));
                     let own = io.listeners();
-                    if !begins(&mut worker, &mut io, channel, &settings, &stage) {
+                    if !begins(&mut serving, &mut io, channel, &settings, &stage) {
                         io.give_back(own);
                         return Ok(());
                     }
                     if let Some(addresses) = addresses {
                         io.keep_listeners(|name, role| addresses.has(name, role));
                     }
-                    live(post, worker, io, &mailbox, &stats, stage)
+                    live(post, serving, io, &mailbox, &stats, stage)
                 })?;
             self.threads.push(thread);
         }

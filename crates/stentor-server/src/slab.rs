@@ -41,6 +41,11 @@ impl<T: Default> Slab<T> {
         &mut records[index % CHUNK]
     }
 
+    /// Whether it has never held a record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arrays.iter().all(Vec::is_empty)
+    }
+
     /// How many records it grows by.
     pub(crate) fn chunk(&self) -> usize {
         CHUNK

@@ -5,6 +5,7 @@
 
 use crate::answers::RequestKind;
 use crate::config::Lookup;
+use crate::secured::Failed;
 use serde::ser::{SerializeMap, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
 use stentor_access::Refused;
@@ -300,6 +301,45 @@ impl Routes {
 /// The path of the page of many values.
 pub(crate) const VALUES_PATH: &str = "/-/values";
 
+/// Handshakes and sessions of TLS that came to nothing, by why, each at the place of its number.
+#[derive(Debug, Default)]
+pub(crate) struct TlsFailures([Counter; Failed::ALL.len()]);
+
+impl TlsFailures {
+    /// Where one kind is counted.
+    pub(crate) fn of(&self, why: Failed) -> &Counter {
+        &self.0[why as usize]
+    }
+
+    /// The kinds by their names.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Counter)> {
+        Failed::ALL.into_iter().map(Failed::name).zip(&self.0)
+    }
+}
+
+/// The sum of them at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TlsFailureTotals([u64; Failed::ALL.len()]);
+
+impl TlsFailureTotals {
+    fn add(&mut self, failures: &TlsFailures) {
+        for (total, counter) in self.0.iter_mut().zip(&failures.0) {
+            *total = total.wrapping_add(counter.value());
+        }
+    }
+
+    /// The kinds by their names.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Failed::ALL.into_iter().map(Failed::name).zip(self.0)
+    }
+}
+
+impl serde::Serialize for TlsFailureTotals {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.named())
+    }
+}
+
 macro_rules! stats {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// The counters of one worker, on cache lines of their own.
@@ -316,6 +356,8 @@ macro_rules! stats {
             pub(crate) heads: Heads,
             /// Requests refused since their token is not good.
             pub(crate) refused_tokens: BadTokens,
+            /// Handshakes and sessions of TLS that came to nothing.
+            pub(crate) tls_failed: TlsFailures,
             /// Look-ups by route.
             pub(crate) routes: Routes,
         }
@@ -328,7 +370,9 @@ macro_rules! stats {
                 let all = vec![$((stringify!($name).to_owned(), &self.$name),)*];
                 let tokens = self.refused_tokens.named();
                 let tokens = tokens.map(|(name, count)| (format!("refused_tokens.{name}"), count));
-                all.into_iter().chain(heads).chain(tokens).collect()
+                let failed = self.tls_failed.named();
+                let failed = failed.map(|(name, count)| (format!("tls_failed.{name}"), count));
+                all.into_iter().chain(heads).chain(tokens).chain(failed).collect()
             }
         }
 
@@ -340,6 +384,8 @@ macro_rules! stats {
             pub(crate) bytes_heads: u64,
             /// Requests refused since their token is not good, by why.
             pub(crate) refused_tokens: BadTokenTotals,
+            /// Handshakes and sessions of TLS that came to nothing, by why.
+            pub(crate) tls_failed: TlsFailureTotals,
             #[serde(skip)]
             pub(crate) fan_outs: Times,
             #[serde(skip)]
@@ -364,6 +410,7 @@ macro_rules! stats {
                     }
                     totals.heads.add(&worker.heads);
                     totals.refused_tokens.add(&worker.refused_tokens);
+                    totals.tls_failed.add(&worker.tls_failed);
                 }
                 totals.bytes_heads = totals.heads.sum();
                 // Who waits at one worker waits no longer for the others.
@@ -459,6 +506,10 @@ impl Stats {
             &self.waiting_requests,
             &self.waiting_commands,
             &self.waiting_replays,
+            &self.tls_sessions,
+            &self.tls_handshakes_under_way,
+            &self.tls_handshakes_waiting,
+            &self.tls_bytes,
         ];
         for gauge in gauges {
             gauge.set(0);
@@ -577,6 +628,24 @@ stats! {
     readers_by_token,
     /// Tokens verified, and not remembered from before.
     tokens_verified,
+    /// Connections that speak TLS, with a session.
+    tls_sessions,
+    /// Handshakes under way.
+    tls_handshakes_under_way,
+    /// Connections that wait for room to begin a handshake, or to go on with it.
+    tls_handshakes_waiting,
+    /// Handshakes that made a session of TLS 1.2.
+    tls_handshakes_12,
+    /// Handshakes that made a session of TLS 1.3.
+    tls_handshakes_13,
+    /// Of these, those that went on from an earlier session.
+    tls_resumed,
+    /// What handshakes have taken, in microseconds.
+    tls_handshakes_us,
+    /// Times a connection's key was changed since its peer asked for it.
+    tls_key_updates,
+    /// What sessions, handshakes, and records on their way take, in bytes.
+    tls_bytes,
     /// Connections ended in the middle of a request or an answer because a deadline passed.
     timeouts,
     /// Lines of the access log that were dropped, since it was not written fast enough.

@@ -259,6 +259,11 @@ impl Worker {
         }
     }
 
+    /// Whether whoever is not at its end by now is left alone.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        matches!(self.drain, Drain::Ending { until_ms } if until_ms <= self.cx.now_ms)
+    }
+
     /// Empties the mailbox.
     pub(crate) fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
         self.cx.take_mail();

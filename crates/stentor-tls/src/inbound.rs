@@ -51,6 +51,18 @@ impl Inbound {
         self.bytes.len()
     }
 
+    /// What waits, for another process to go on with.
+    #[must_use]
+    pub fn waiting(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// What waited in another process.
+    #[must_use]
+    pub fn of_waiting(bytes: Vec<u8>) -> Inbound {
+        Inbound { bytes, at: 0 }
+    }
+
     /// Opens what waits, and then what has arrived. Nothing need have arrived: then it goes on
     /// where it was left.
     pub fn records<'a>(&'a mut self, arrived: &'a mut [u8]) -> Records<'a> {

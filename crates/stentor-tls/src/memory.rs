@@ -107,6 +107,30 @@ impl<const KEYS: usize> Kept<KEYS> {
     pub fn session(&mut self) -> Session<'_> {
         Session::new(&mut self.header, &mut self.keys)
     }
+
+    /// Appends the session to `out` as [`Owned::pack`] does, and leaves it as it is, for the other
+    /// process may turn out not to go on. Until that is known neither may seal: were both to, they
+    /// would use a nonce twice.
+    ///
+    /// # Errors
+    /// [`NoSession`] if it has ended before. Nothing is appended.
+    pub fn copy_packed(&self, out: &mut Vec<u8>) -> Result<(), NoSession> {
+        self.header.pack(&self.keys, out)
+    }
+}
+
+impl Header {
+    fn pack(&self, keys: &[u8], out: &mut Vec<u8>) -> Result<(), NoSession> {
+        if self.flags & DEAD != 0 {
+            return Err(NoSession);
+        }
+        out.extend([self.suite as u8, self.flags, self.fruitless, self.partial]);
+        out.extend(self.tx_iv);
+        out.extend(self.tx_seq.to_le_bytes());
+        out.extend(self.rx_seq.to_le_bytes());
+        out.extend_from_slice(keys);
+        Ok(())
+    }
 }
 
 impl<const KEYS: usize> Drop for Kept<KEYS> {
@@ -196,14 +220,7 @@ impl Owned {
     /// [`NoSession`] if it has ended before. Nothing is appended.
     pub fn pack(&mut self, out: &mut Vec<u8>) -> Result<(), NoSession> {
         let (header, keys) = self.parts();
-        if header.flags & DEAD != 0 {
-            return Err(NoSession);
-        }
-        out.extend([header.suite as u8, header.flags, header.fruitless, header.partial]);
-        out.extend(header.tx_iv);
-        out.extend(header.tx_seq.to_le_bytes());
-        out.extend(header.rx_seq.to_le_bytes());
-        out.extend_from_slice(keys);
+        header.pack(keys, out)?;
         header.flags = DEAD;
         keys.zeroize();
         Ok(())

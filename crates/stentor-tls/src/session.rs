@@ -283,6 +283,8 @@ impl<'a> Session<'a> {
         let authenticated =
             Authenticated::new(suite.version(), sequence, &header, authenticated_bytes);
         let key = (suite, &self.keys[..suite.key_bytes()]);
+        #[cfg(any(test, feature = "check-nonces"))]
+        nonces::check(key.1, nonce);
         let body = &mut out[HEADER_BYTES + explicit..HEADER_BYTES + sealed_bytes];
         let first = parts.iter().find(|part| !part.is_empty());
         let sealed = match first {
@@ -565,6 +567,26 @@ impl<'a> Session<'a> {
 }
 
 /// Copies the first bytes of all parts together.
+/// No nonce is used twice under a key.
+#[cfg(any(test, feature = "check-nonces"))]
+mod nonces {
+    use std::cell::RefCell;
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, RandomState};
+
+    thread_local! {
+        /// Hashes of all keys with their nonces, and what makes them.
+        static USED: (RandomState, RefCell<HashSet<u64>>) = Default::default();
+    }
+
+    pub(super) fn check(key: &[u8], nonce: [u8; super::IV_BYTES]) {
+        USED.with(|(hasher, used)| {
+            let is_new = used.borrow_mut().insert(hasher.hash_one((key, nonce)));
+            assert!(is_new, "a nonce is used twice under a key");
+        });
+    }
+}
+
 fn gather(parts: &[IoSlice<'_>], mut out: &mut [u8]) {
     for part in parts {
         let len = part.len().min(out.len());

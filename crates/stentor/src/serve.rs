@@ -84,6 +84,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
+    for address in server.secured() {
+        info!("public listener at https://{address}");
+    }
+    for address in server.control_secured() {
+        info!("control listener with TLS at {address}");
+    }
     for address in server.monitor() {
         info!("monitor listener at {address}");
     }

@@ -6,6 +6,7 @@
 //! document `[limits]`, `head_timeout = "5s"` would be.
 
 use serde::Deserialize;
+use std::path::PathBuf;
 use stentor_hub::Rule;
 use stentor_io::TurnAway;
 
@@ -21,7 +22,9 @@ use super::forms::{
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use super::tokens::{self, JwtLayer, TokenLayer};
-use super::{Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
+use super::{
+    Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings, Tls,
+};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -209,6 +212,7 @@ struct Layer {
     drain_announce: Option<Millis<0, HOUR>>,
     drain_new: Option<NewConnections>,
     monitor: MonitorLayer,
+    tls: Option<TlsLayer>,
     log: LogLayer,
     limits: LimitsLayer,
     streams: StreamsLayer,
@@ -236,6 +240,17 @@ enum NewConnections {
 struct MonitorLayer {
     listen: Option<OneOrMany<ControlAddress>>,
     public_probes: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsLayer {
+    #[serde(default)]
+    listen: Option<OneOrMany<Listen>>,
+    #[serde(default)]
+    control: Option<OneOrMany<ControlAddress>>,
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 #[derive(Deserialize, Default)]
@@ -362,6 +377,11 @@ impl Layer {
             NewConnections::Drop => TurnAway::Drop,
         });
         set(&mut settings.monitor, self.monitor.listen, |many| many.0);
+        set(&mut settings.tls, self.tls, |tls| {
+            let listen = tls.listen.into_iter().flat_map(|many| many.0).map(|l| l.0).collect();
+            let control = tls.control.into_iter().flat_map(|many| many.0).collect();
+            Some(Tls { listen, control, certificate: tls.certificate, key: tls.key })
+        });
         set(&mut settings.public_probes, self.monitor.public_probes, |flag| flag);
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()

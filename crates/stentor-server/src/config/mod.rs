@@ -24,9 +24,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::access::rules::Readers;
+use crate::access::{CONTROL, PUBLIC};
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::TurnAway;
+use stentor_io::{LAYERED, Role, TurnAway};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
@@ -47,6 +48,8 @@ pub struct Settings {
     pub control: Vec<ControlAddress>,
     /// Addresses of the monitor listener: how the server is, and nothing else.
     pub monitor: Vec<ControlAddress>,
+    /// Where TLS is spoken, and what is shown there.
+    pub tls: Option<Tls>,
     /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
     pub public_probes: bool,
     /// Names that the control listener goes by, beside its addresses and `localhost`.
@@ -96,6 +99,27 @@ pub struct Settings {
     /// message a second. Only a program that brings such a page sets it: what `serve` reads,
     /// files, variables and flags, cannot.
     pub guestbook: Option<TopicName<'static>>,
+}
+
+/// Where TLS is spoken, and what is shown there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// More addresses of the public listener.
+    pub listen: Vec<SocketAddr>,
+    /// More addresses of the control listener.
+    pub control: Vec<ControlAddress>,
+    /// The file of the certificate and its chain.
+    pub certificate: PathBuf,
+    /// The file of its key.
+    pub key: PathBuf,
+}
+
+impl Tls {
+    /// The addresses, each with the role of its listener.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ControlAddress, Role)> {
+        let public = self.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC | LAYERED));
+        public.chain(self.control.iter().map(|address| (address.clone(), CONTROL | LAYERED)))
+    }
 }
 
 /// Where messages are stored, to outlive the process.
@@ -564,6 +588,7 @@ impl Default for Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
             monitor: Vec::new(),
+            tls: None,
             public_probes: false,
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),

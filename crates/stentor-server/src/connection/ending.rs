@@ -3,6 +3,7 @@
 use super::{Connection, Phase, Wait};
 use crate::config::Close;
 use crate::context::Context;
+use crate::secured::Failed;
 use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::status::{Refusal, Status};
 
@@ -46,6 +47,17 @@ impl Connection {
         let result = self.flush(cx, io, peer).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
         let _ = self.settle(cx, io, peer, result);
+    }
+
+    /// Whether what came is the beginning of a handshake of TLS, which is not spoken here: then it
+    /// ends without a word, for who says that would not understand one.
+    pub(super) fn ends_for_tls(&mut self, cx: &Context, input: &[u8]) -> bool {
+        let is_tls = input.starts_with(&[HANDSHAKE, 3]);
+        if is_tls {
+            cx.stats.tls_failed.of(Failed::NotSpokenHere).add(1);
+            self.phase = Phase::Refusing;
+        }
+        is_tls
     }
 
     /// Whether the settings have this connection reset once its last answer has arrived.
@@ -92,3 +104,6 @@ impl Connection {
         self.phase = Phase::Free;
     }
 }
+
+/// The type of the records that a handshake of TLS begins with.
+const HANDSHAKE: u8 = 22;

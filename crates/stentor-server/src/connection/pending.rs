@@ -154,7 +154,8 @@ impl Connection {
     pub(super) fn pending_deadline(&self, cx: &Context, peer: Peer) -> (Wait, u64) {
         let expires_ms = if self.is_polling() { self.expires_ms(cx, peer) } else { None };
         match self.pending_until_ms() {
-            _ if self.waits() && !cx.draining => {
+            // Who is in a line comes to it there.
+            _ if self.waits() && (!cx.draining || self.line().is_some()) => {
                 (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
             }
             // Whoever commits says so, sooner or later.

@@ -30,6 +30,34 @@ fn text(report: &Report) -> String {
     page.0
 }
 
+/// TLS.
+fn secured(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    page.gauge("tls_sessions", "Connections that have a session of TLS.", c.tls_sessions);
+    let versions = [
+        ("{version=\"1.2\"}", c.tls_handshakes_12),
+        ("{version=\"1.3\"}", c.tls_handshakes_13),
+    ];
+    let help = "Handshakes that made a session, by version.";
+    page.family("tls_handshakes_total", "counter", help, &versions);
+    let help = "Of these, those that went on from an earlier session.";
+    page.counter("tls_handshakes_resumed_total", help, c.tls_resumed);
+    let reasons = c.tls_failed.named();
+    let reasons = reasons.map(|(reason, count)| (format!("{{reason=\"{reason}\"}}"), count));
+    let help = "Handshakes and sessions that came to nothing, by reason.";
+    page.family_of("tls_failed_total", "counter", help, &reasons.collect::<Vec<_>>());
+    let help = "Handshakes under way.";
+    page.gauge("tls_handshakes_under_way", help, c.tls_handshakes_under_way);
+    let help = "Connections that wait for room to begin a handshake, or to go on with it.";
+    page.gauge("tls_handshakes_waiting", help, c.tls_handshakes_waiting);
+    let help = "What handshakes have taken, in microseconds.";
+    page.counter("tls_handshakes_us_total", help, c.tls_handshakes_us);
+    let help = "Keys that were changed since the peer asked for it.";
+    page.counter("tls_key_updates_total", help, c.tls_key_updates);
+    let help = "Memory of sessions, handshakes, and records on their way.";
+    page.gauge("tls_bytes", help, c.tls_bytes);
+}
+
 fn connections(page: &mut Page, report: &Report) {
     let c = &report.counters;
     let listeners = [
@@ -55,6 +83,7 @@ fn connections(page: &mut Page, report: &Report) {
     page.counter("requests_put_off_total", help, c.requests_put_off);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";
     page.counter("timeouts_total", help, c.timeouts);
+    secured(page, report);
     let kinds = [
         ("{kind=\"owned\"}", c.readers_bytes),
         ("{kind=\"pinned\"}", c.pinned_bytes),

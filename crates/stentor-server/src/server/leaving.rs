@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Role, Token, monotonic_us, unix_s};
+use stentor_io::{Channel, HostDisk, LAYERED, Role, Token, monotonic_us, unix_s};
 use stentor_store::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
@@ -129,12 +129,15 @@ impl Server {
         let told = |path: &Path| path.display().to_string();
         let public: Vec<_> = self.public.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
         let (control, monitor) = (of(CONTROL, &self.control), of(MONITOR, &self.monitor));
+        let secured: Vec<_> = self.secured.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let secured = of(PUBLIC | LAYERED, &secured);
+        let control_secured = of(CONTROL | LAYERED, &self.control_secured);
         Hello {
             epoch: self.shared.hub.epoch().number(),
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
             store: self.settings.store.path.as_deref().map(told),
-            addresses: [of(PUBLIC, &public), control, monitor].concat(),
+            addresses: [of(PUBLIC, &public), control, monitor, secured, control_secured].concat(),
             started_unix_s: self.shared.started_unix_s,
             upgrades,
         }

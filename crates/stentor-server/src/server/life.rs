@@ -6,6 +6,7 @@ use super::listeners::Addresses;
 use crate::config::Settings;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
 use crate::mailbox::Mailbox;
+use crate::secured::{Secured, Securing, Sessions, Unpacking};
 use crate::stats::Stats;
 use crate::user::become_user;
 use crate::worker::Worker;
@@ -29,8 +30,12 @@ pub(super) enum Post {
 impl Post {
     /// A worker for each post that the settings ask for.
     pub(super) fn all(settings: &Settings) -> Vec<Post> {
-        let public = if settings.listen.is_empty() { 0 } else { settings.workers };
-        let operators = settings.control.len() + settings.monitor.len();
+        let (listens, operates) = settings
+            .tls
+            .as_ref()
+            .map_or((false, false), |tls| (!tls.listen.is_empty(), !tls.control.is_empty()));
+        let public = if settings.listen.is_empty() && !listens { 0 } else { settings.workers };
+        let operators = settings.control.len() + settings.monitor.len() + usize::from(operates);
         let control = (operators > 0).then_some(Post::Control);
         (0..public).map(Post::Public).chain(control).collect()
     }
@@ -107,6 +112,24 @@ impl Stage {
     }
 }
 
+/// A worker, and the layer of TLS between it and its backend.
+pub(super) struct Serving {
+    pub(super) worker: Worker,
+    pub(super) sessions: Sessions,
+}
+
+impl Serving {
+    /// Has something done to the worker on the backend that it knows.
+    fn with<R>(
+        &mut self,
+        io: &mut Epoll,
+        act: impl FnOnce(&mut Worker, &mut Secured<'_, Epoll>) -> R,
+    ) -> R {
+        let Serving { worker, sessions } = self;
+        act(worker, &mut Secured { io, sessions })
+    }
+}
+
 /// What a worker does on its own thread before it may accept.
 pub(super) fn prepare(
     post: Post,
@@ -167,13 +190,13 @@ fn numbers_kept(settings: &Settings, threads: usize) -> u32 {
 /// counted whom it served.
 pub(super) fn live(
     post: Post,
-    worker: Worker,
+    serving: Serving,
     io: Epoll,
     mailbox: &Mailbox,
     stats: &Stats,
     stage: Stage,
 ) -> io::Result<()> {
-    let life = panic::catch_unwind(AssertUnwindSafe(|| run(worker, io, mailbox, stage)));
+    let life = panic::catch_unwind(AssertUnwindSafe(|| run(serving, io, mailbox, stage)));
     let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
     mailbox.close();
     stats.close(result.is_err());
@@ -181,22 +204,24 @@ pub(super) fn live(
 }
 
 /// A worker's life. A panic costs the connection that caused it, and no other.
-fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io::Result<()> {
+fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io::Result<()> {
     let mut leaving = Leaving { stage, is_copying: false };
     for panics in 0..PANICS_MAX {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             if panics > 0 {
-                worker.recover(&mut io);
+                serving.with(&mut io, |worker, io| worker.recover(io));
+                serving.sessions.recover(&mut io, &mut serving.worker);
                 // A wake-up may have gone by in the turn that broke off.
                 mailbox.waker().take();
-                worker.read_mailbox(&mut io);
+                serving.with(&mut io, |worker, io| worker.read_mailbox(io));
             }
             loop {
-                let woken = turn(&mut worker, &mut io, leaving.is_copying)?;
-                if worker.has_ended() {
+                let woken = turn(&mut serving, &mut io, leaving.is_copying)?;
+                let Serving { worker, sessions } = &serving;
+                if worker.has_ended() && (worker.is_out_of_time() || !sessions.are_ending()) {
                     return Ok(false);
                 }
-                if (woken || leaving.is_copying) && leaving.go_on(&mut worker, &mut io) {
+                if (woken || leaving.is_copying) && leaving.go_on(&mut serving, &mut io) {
                     return Ok(true);
                 }
             }
@@ -204,6 +229,7 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io
         match life {
             Ok(Ok(has_left)) => {
                 if has_left {
+                    serving.sessions.leave();
                     io.leave_all();
                 }
                 return Ok(());
@@ -218,14 +244,19 @@ fn run(mut worker: Worker, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io
 }
 
 /// Returns whether the worker was woken for what others want of it.
-fn turn(worker: &mut Worker, io: &mut Epoll, is_busy: bool) -> io::Result<bool> {
-    let deadline_ms = if is_busy { Some(0) } else { worker.next_deadline_ms() };
-    let woken = io.turn(worker, deadline_ms)?;
-    if woken {
-        worker.read_mailbox(io);
-    }
-    worker.after_turn(io);
-    if worker.releases_memory() {
+fn turn(serving: &mut Serving, io: &mut Epoll, is_busy: bool) -> io::Result<bool> {
+    let Serving { worker, sessions } = serving;
+    let deadlines = [worker.next_deadline_ms(), sessions.next_deadline_ms()];
+    let deadline_ms = if is_busy { Some(0) } else { deadlines.into_iter().flatten().min() };
+    let woken = io.turn(&mut Securing { sessions, handler: worker }, deadline_ms)?;
+    sessions.serve(io, worker);
+    serving.with(io, |worker, io| {
+        if woken {
+            worker.read_mailbox(io);
+        }
+        worker.after_turn(io);
+    });
+    if serving.worker.releases_memory() {
         // Not here: it takes some milliseconds. If there is no thread for it, it stays as it is.
         let _ = thread::Builder::new().name("release".to_owned()).spawn(release_memory);
     }
@@ -242,7 +273,7 @@ struct Leaving {
 impl Leaving {
     /// Follows the cues that have come, and sends some connections. Returns whether the other
     /// process has taken over.
-    fn go_on(&mut self, worker: &mut Worker, io: &mut Epoll) -> bool {
+    fn go_on(&mut self, serving: &mut Serving, io: &mut Epoll) -> bool {
         while let Ok(cue) = self.stage.cues.try_recv() {
             match cue {
                 Cue::HandOver(Partner { process, name }) => {
@@ -253,14 +284,14 @@ impl Leaving {
                     self.tell(begun, None);
                 }
                 Cue::Freeze { gate, packs_at_once } => {
-                    return self.stand_still(worker, io, &gate, packs_at_once);
+                    return self.stand_still(serving, io, &gate, packs_at_once);
                 }
                 // It may have panicked while it stood still: the other process has everything.
                 Cue::Leave => return true,
                 _ => {
                     // It may have panicked while it did.
-                    worker.stand_still(false);
-                    self.stay(io);
+                    serving.worker.stand_still(false);
+                    self.stay(serving, io);
                 }
             }
         }
@@ -279,14 +310,14 @@ impl Leaving {
     /// Does nothing but what it is told, until it is known who goes on.
     fn stand_still(
         &mut self,
-        worker: &mut Worker,
+        serving: &mut Serving,
         io: &mut Epoll,
         gate: &Gate,
         packs_at_once: bool,
     ) -> bool {
         let mut phases = Phases::begin("a worker that hands over, since it was told");
         io.freeze();
-        worker.stand_still(true);
+        serving.worker.stand_still(true);
         self.tell(Ok(()), Some(Report::StandsStill));
         // What nobody else can change does not have to wait for the others.
         let sent = io.hand_over_rest();
@@ -296,31 +327,35 @@ impl Leaving {
         }
         if gate.pass(|| packs_at_once.then_some(true)) {
             phases.end("until all stood still");
-            self.hand_over(worker, io);
+            self.hand_over(serving, io);
             phases.end("packing and sending");
         }
         loop {
             match self.stage.cues.recv() {
-                Ok(Cue::Pack) => self.hand_over(worker, io),
+                Ok(Cue::Pack) => self.hand_over(serving, io),
                 Ok(Cue::Leave) => {
                     phases.tell();
                     return true;
                 }
                 _ => {
-                    worker.stand_still(false);
-                    self.stay(io);
+                    serving.worker.stand_still(false);
+                    self.stay(serving, io);
                     return false;
                 }
             }
         }
     }
 
-    fn hand_over(&self, worker: &mut Worker, io: &mut Epoll) {
-        worker.read_mailbox(io);
+    fn hand_over(&self, serving: &mut Serving, io: &mut Epoll) {
+        serving.with(io, |worker, io| worker.read_mailbox(io));
+        let Serving { worker, sessions } = serving;
         match worker.can_be_packed() {
             Ok(heard_seq) => {
+                let now_ms = io.now_ms();
                 let mut send = |bytes: &[u8], files: &[Arc<File>]| io.hand_over_part(bytes, files);
-                let sent = worker.pack(heard_seq, io.now_ms(), &mut send);
+                let sent = sessions
+                    .pack(now_ms, &mut |bytes| send(bytes, &[]))
+                    .and_then(|()| worker.pack(heard_seq, now_ms, &mut send));
                 self.tell(sent.and_then(|()| io.end_hand_over()), Some(Report::HandedOver));
             }
             Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
@@ -328,7 +363,8 @@ impl Leaving {
     }
 
     /// The other process does not take over.
-    fn stay(&mut self, io: &mut Epoll) {
+    fn stay(&mut self, serving: &mut Serving, io: &mut Epoll) {
+        serving.sessions.stay();
         self.is_copying = false;
         io.keep_all();
     }
@@ -345,14 +381,14 @@ impl Leaving {
 /// Waits until the worker is to begin, and takes over from one of another process before, if that
 /// is what `channel` is for. Returns false if it is not to begin at all.
 pub(super) fn begins(
-    worker: &mut Worker,
+    serving: &mut Serving,
     io: &mut Epoll,
     channel: Option<ChannelListener>,
     settings: &Settings,
     stage: &Stage,
 ) -> bool {
     // Of the numbers that are kept, the roots have some.
-    worker.open_roots();
+    serving.worker.open_roots();
     let numbers_kept = numbers_kept(settings, Post::all(settings).len());
     let cue = stage.cues.recv();
     let (channel, process, entrance) = match (channel, cue) {
@@ -367,7 +403,7 @@ pub(super) fn begins(
         _ => return false,
     };
     let taken = panic::catch_unwind(AssertUnwindSafe(|| {
-        take_over(worker, io, channel, process, numbers_kept, &entrance)
+        take_over(serving, io, channel, process, numbers_kept, &entrance)
     }));
     match taken.unwrap_or_else(|_| Err(io::Error::other("it panicked"))) {
         Ok(()) => {
@@ -384,13 +420,14 @@ pub(super) fn begins(
 
 /// Takes over from a worker of that process, and waits until all others have.
 fn take_over(
-    worker: &mut Worker,
+    serving: &mut Serving,
     io: &mut Epoll,
     channel: ChannelListener,
     process: u32,
     numbers_kept: u32,
     entrance: &Entrance,
 ) -> io::Result<()> {
+    let Serving { worker, sessions } = serving;
     let mut phases = Phases::begin("a worker that takes over");
     let mut channel = channel.accept(process, PATIENCE)?;
     // The hub may take long.
@@ -400,12 +437,15 @@ fn take_over(
     io.take_over(&mut channel, |end| worker.make_room(end))?;
     phases.end("taking sockets");
     let mut unpacking = worker.begin_unpacking(io);
+    let mut unpacking_sessions = Unpacking::begin(io.now_ms());
     let mut parts = Parts::of(&mut channel);
     let mut unpacked = Ok(());
     // Of what cannot be unpacked the rest is received too: who still sends would hear of an end,
     // and not of the reason.
     while parts.next(|bytes, files| {
-        if unpacked.is_ok() {
+        if unpacked.is_ok() && Unpacking::is_part(bytes) {
+            unpacked = unpacking_sessions.part(sessions, bytes);
+        } else if unpacked.is_ok() {
             unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());
         }
     })? {}
@@ -444,7 +484,12 @@ mod tests {
         // The loop in which it stood still was left by the panic.
         world.worker.stand_still(true);
         cue.send(Cue::GoOn).unwrap();
-        assert!(!leaving.go_on(&mut world.worker, &mut io));
+        let World { worker: spare, .. } = World::new(2, kind(), Settings::default());
+        let worker = std::mem::replace(&mut world.worker, spare);
+        let sessions = Sessions::new(Arc::default(), Arc::default());
+        let mut serving = Serving { worker, sessions };
+        assert!(!leaving.go_on(&mut serving, &mut io));
+        world.worker = serving.worker;
         let client = world.sim.connect(CONTROL);
         world.sim.write(client, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
         world.settle_some(5);

@@ -7,7 +7,7 @@ use crate::access::{CONTROL, MONITOR, PUBLIC};
 use crate::config::{ControlAddress, Settings};
 use crate::turns::Turns;
 use std::path::PathBuf;
-use stentor_io::{BindError, Inherited, Listener, Reservation, Role, SocketName};
+use stentor_io::{BindError, Inherited, LAYERED, Listener, Reservation, Role, SocketName};
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
@@ -33,8 +33,9 @@ impl Addresses {
         let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
         let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
         let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
+        let secured = settings.tls.iter().flat_map(|tls| tls.addresses());
         let mut places = Vec::new();
-        for (address, role) in public.chain(control).chain(monitor) {
+        for (address, role) in public.chain(control).chain(monitor).chain(secured) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
             let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
             let mut same = handed_over.filter(|other| other.is_same(role, &address));
@@ -95,7 +96,7 @@ impl Addresses {
     ) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
         let places = self.0.iter().filter(|(place, role)| {
-            (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
+            (*role & !LAYERED == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
         });
         let listeners = places.filter_map(|(place, role)| {
             let listener = match place {

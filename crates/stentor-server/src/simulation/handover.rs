@@ -46,6 +46,9 @@ impl World {
     pub(crate) fn hand_over(&mut self, index: usize) -> bool {
         let published = self.shared.hub.seq();
         let Ok(packed) = packed(&mut self.worker, &self.sim) else { return false };
+        if !self.sim.hand_over() {
+            return false;
+        }
         let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();

@@ -95,7 +95,7 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 
 /// The values that every client may read and none may change.
-const SMALL: &[u8] = b"183.22 +1.2%";
+pub(crate) const SMALL: &[u8] = b"183.22 +1.2%";
 /// Enough to be sent from the message itself.
 const LARGE_BYTES: usize = 10_000;
 const TEXT_BYTES: usize = 3_000;
@@ -137,7 +137,7 @@ impl Default for Parts {
 
 #[cfg(test)]
 impl Parts {
-    fn over(layers: Layers) -> Parts {
+    pub(crate) fn over(layers: Layers) -> Parts {
         Parts { layers, ..Parts::default() }
     }
 
@@ -204,6 +204,7 @@ impl World {
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let shared = Arc::new(Shared {
+            acceptors: Arc::default(),
             sequencer,
             store,
             access_log,
@@ -366,7 +367,7 @@ impl World {
 #[cfg(test)]
 impl World {
     /// Turns until nothing happens any more.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.settle_within(1_000_000);
     }
 

@@ -2,22 +2,29 @@
 //! server.
 //!
 //! A layer is a backend around a backend and a handler around a handler, so the worker learns
-//! nothing of it: `net/masked.rs` stands for TLS, `net/multiplexed.rs` for HTTP/2. Which of them
-//! are there a test says, or its seed, or `STENTOR_CARRIER=plain`, `=masked`, `=multiplexed` or
-//! `=both`. The clients' ends of the layers are here and in `net/streams.rs`, and hold the server's
+//! nothing of it: `crate::secured` is TLS, whose clients are rustls here (`net/tls.rs`);
+//! `net/masked.rs` is unkinder than that, and `net/multiplexed.rs` stands for HTTP/2. Which of them
+//! are there a test says, or its seed, or `STENTOR_CARRIER=plain`, `=masked`, `=multiplexed`,
+//! `=both` or `=tls`. The clients' ends of the layers are here and in `net/streams.rs`, and hold the server's
 //! to what it owes them: a last record before the end, no more bytes than the window.
 
 mod masked;
 mod multiplexed;
 mod streams;
+#[cfg(test)]
+pub(crate) mod tls;
 
+use crate::certificates::Acceptors;
+use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
 use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::io::IoSlice;
 use std::net::IpAddr;
+use std::sync::Arc;
 use stentor_io::{
-    AcceptQueue, Backend, Faults, File, FileSendError, Gone, Peer, Role, Sent, Sim, TurnAway,
+    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, Peer, Role, Sent, Sim,
+    TurnAway,
 };
 use streams::Streams;
 
@@ -33,19 +40,24 @@ pub(crate) enum Layers {
     Multiplexed,
     /// Streams over masked sockets.
     Both,
+    /// TLS.
+    #[cfg(test)]
+    Tls,
 }
 
-const LAYERS: [(Layers, &str); 4] = [
+const LAYERS: &[(Layers, &str)] = &[
     (Layers::Plain, "plain"),
     (Layers::Masked, "masked"),
     (Layers::Multiplexed, "multiplexed"),
     (Layers::Both, "both"),
+    #[cfg(test)]
+    (Layers::Tls, "tls"),
 ];
 
 impl Layers {
     /// Those a seed is run over, unless the environment names others.
     pub(crate) fn of_seed(seed: u64) -> Layers {
-        Layers::asked().unwrap_or(LAYERS[(seed % 4) as usize].0)
+        Layers::asked().unwrap_or(LAYERS[seed as usize % LAYERS.len()].0)
     }
 
     /// Those the environment names.
@@ -60,6 +72,7 @@ impl Layers {
 pub(crate) struct Net {
     wire: Wire,
     sessions: Option<Sessions>,
+    secured: Option<crate::secured::Sessions>,
     carriers: Option<Carriers>,
     streams: Option<Streams>,
 }
@@ -70,11 +83,17 @@ impl Net {
         let is_multiplexed = matches!(layers, Layers::Multiplexed | Layers::Both);
         let window_bytes = faults.window_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
         // A few bytes a turn would take for ever behind heads of records and frames.
-        let below_bytes_min = if layers == Layers::Plain { 0 } else { WINDOW_BYTES_MIN };
+        let is_secured = is_tls(layers);
+        let below_bytes_min = match layers {
+            Layers::Plain => 0,
+            _ if is_secured => SECURED_WINDOW_BYTES_MIN,
+            _ => WINDOW_BYTES_MIN,
+        };
         let below_bytes = faults.window_bytes.max(below_bytes_min);
         let sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
         Net {
-            wire: Wire { sim, is_masked, sockets: Vec::new() },
+            wire: Wire { sim, is_masked, ends: ends(layers, seed), sockets: Vec::new() },
+            secured: is_secured.then(secured_sessions),
             sessions: is_masked.then(|| Sessions::new(seed)),
             carriers: is_multiplexed.then(|| Carriers::new(seed, window_bytes)),
             streams: is_multiplexed.then(|| Streams::new(seed, window_bytes)),
@@ -85,6 +104,14 @@ impl Net {
     /// passing of time.
     pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
         let Net { wire: Wire { sim, .. }, sessions, carriers, .. } = self;
+        if let Some(secured) = &mut self.secured {
+            let due_ms = secured.next_deadline_ms();
+            let waits = due_ms.is_some_and(|due_ms| due_ms <= sim.now_ms());
+            let busy = sim.turn(&mut Securing { sessions: secured, handler: worker });
+            secured.serve(sim, worker);
+            self.pump();
+            return busy || waits;
+        }
         let has_work = |sessions: &Sessions| sessions.has_work();
         let waits = sessions.as_ref().is_some_and(has_work)
             || carriers.as_ref().is_some_and(Carriers::has_work);
@@ -114,6 +141,7 @@ impl Net {
 
     /// The clients' ends of streams take in what has come.
     fn pump(&mut self) {
+        self.wire.pump();
         if let Some(streams) = &mut self.streams {
             streams.pump(&mut self.wire);
         }
@@ -131,6 +159,21 @@ impl Net {
             None => self.wire.connect(role, address),
             Some(streams) => streams.connect(&mut self.wire, role, address),
         })
+    }
+
+    /// A client connects to a listener that speaks TLS, and speaks whatever the test does.
+    #[cfg(test)]
+    pub(crate) fn connect_bare(&mut self, role: Role) -> Client {
+        let ends = self.wire.ends.take();
+        let client = Client(self.wire.connect(role | LAYERED, None));
+        self.wire.ends = ends;
+        client
+    }
+
+    /// What is known of sessions.
+    #[cfg(test)]
+    pub(crate) fn secured(&mut self) -> &mut crate::secured::Sessions {
+        self.secured.as_mut().expect("there are sessions in a world with TLS")
     }
 
     /// The same with a socket of its own, for one who is to have nothing in common with others.
@@ -219,6 +262,19 @@ impl Net {
         }
     }
 
+    /// The sessions of TLS, if there are any, go over to another process, where they are as they
+    /// were. Returns false if some handshake is under way, which would be lost.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        let Some(secured) = &mut self.secured else { return true };
+        let now_ms = self.wire.sim.now_ms();
+        let mut next = secured_sessions();
+        if !secured.hand_over_to(&mut next, now_ms) {
+            return false;
+        }
+        *secured = next;
+        true
+    }
+
     /// See [`Sim::stop_resets`].
     #[cfg(test)]
     pub(crate) fn stop_resets(&mut self) {
@@ -243,7 +299,7 @@ impl Net {
 
     /// Whether something is between the network and the server.
     pub(crate) fn has_layers(&self) -> bool {
-        self.sessions.is_some() || self.carriers.is_some()
+        self.sessions.is_some() || self.carriers.is_some() || self.secured.is_some()
     }
 
     /// Sockets the server holds, and streams on them.
@@ -254,7 +310,10 @@ impl Net {
 
     /// The backend that the worker has.
     fn with<R>(&mut self, act: impl FnOnce(&mut dyn Backend) -> R) -> R {
-        let Net { wire: Wire { sim: io, .. }, sessions, carriers, .. } = self;
+        let Net { wire: Wire { sim: io, .. }, sessions, secured, carriers, .. } = self;
+        if let Some(sessions) = secured {
+            return act(&mut Secured { io, sessions });
+        }
         match (sessions, carriers) {
             (None, None) => act(io),
             (Some(sessions), None) => act(&mut Masked { io, sessions }),
@@ -300,6 +359,9 @@ impl Backend for Net {
     }
 
     fn unacknowledged(&self, peer: Peer) -> u32 {
+        if let Some(secured) = &self.secured {
+            return secured.unacknowledged(&self.wire.sim, peer);
+        }
         match (&self.carriers, &self.sessions) {
             (Some(carriers), _) => carriers.unacknowledged(peer),
             (None, Some(sessions)) => sessions.unacknowledged(&self.wire.sim, peer),
@@ -346,12 +408,77 @@ impl Backend for Net {
     fn close_listeners(&mut self) {
         self.with(|io| io.close_listeners());
     }
+
+    fn held_bytes(&self, peer: Option<Peer>) -> usize {
+        self.secured.as_ref().map_or(0, |secured| secured.held_bytes(peer))
+    }
+}
+
+/// A client's end of a layer that is no stand-in.
+pub(crate) trait End {
+    /// It has connected.
+    fn begin(&mut self, out: &mut Vec<u8>);
+
+    /// Says something.
+    fn write(&mut self, bytes: &[u8], out: &mut Vec<u8>);
+
+    /// Ends its side. Returns false if it cannot yet.
+    fn finish(&mut self, out: &mut Vec<u8>) -> bool;
+
+    /// Hears something.
+    fn receive(&mut self, bytes: &[u8], content: &mut Vec<u8>, out: &mut Vec<u8>);
+
+    /// Whether the end of what it hears was said, or nothing could be.
+    fn has_ended(&mut self) -> bool;
+}
+
+#[cfg(test)]
+type Ends = tls::Clients;
+/// Without a library for it there are none.
+#[cfg(not(test))]
+type Ends = std::convert::Infallible;
+
+#[cfg(test)]
+fn ends(layers: Layers, seed: u64) -> Option<Ends> {
+    is_tls(layers).then(|| tls::Clients::new(seed))
+}
+
+#[cfg(not(test))]
+fn ends(_: Layers, _: u64) -> Option<Ends> {
+    None
+}
+
+#[cfg(test)]
+fn end_of(ends: &mut Ends) -> Box<dyn End> {
+    ends.connect()
+}
+
+#[cfg(not(test))]
+fn end_of(ends: &mut Ends) -> Box<dyn End> {
+    match *ends {}
+}
+
+fn is_tls(layers: Layers) -> bool {
+    match layers {
+        #[cfg(test)]
+        Layers::Tls => true,
+        _ => false,
+    }
+}
+
+/// What the layer of TLS knows at the beginning.
+fn secured_sessions() -> crate::secured::Sessions {
+    let acceptors = Arc::<Acceptors>::default();
+    #[cfg(test)]
+    acceptors.set(&tls::acceptor());
+    crate::secured::Sessions::new(acceptors, Arc::default())
 }
 
 /// Sockets, masked or not, as clients see them.
 struct Wire {
     sim: Sim,
     is_masked: bool,
+    ends: Option<Ends>,
     sockets: Vec<Socket>,
 }
 
@@ -362,17 +489,63 @@ struct Socket {
     opener: Opener,
     /// The last record has come.
     has_ended: bool,
+    end: Option<Box<dyn End>>,
+    /// What its end has heard and the client has not read.
+    content: Vec<u8>,
+    /// It has ended its side, as soon as its end can.
+    finishes: bool,
 }
 
 impl Wire {
     fn connect(&mut self, role: Role, address: Option<IpAddr>) -> usize {
+        let end = self.ends.as_mut().map(end_of);
+        let role = if end.is_some() { role | LAYERED } else { role };
         let client = self.sim.connect_from(role, address);
         let (sealer, opener) = (Sealer::default(), Opener::default());
-        self.sockets.push(Socket { client, sealer, opener, has_ended: false });
-        self.sockets.len() - 1
+        let (content, finishes, has_ended) = (Vec::new(), false, false);
+        self.sockets.push(Socket { client, sealer, opener, has_ended, end, content, finishes });
+        let socket = self.sockets.len() - 1;
+        self.with_end(socket, |end, _, out| end.begin(out));
+        socket
+    }
+
+    /// Has the end of a socket do something, and sends what it says.
+    fn with_end<R>(
+        &mut self,
+        socket: usize,
+        act: impl FnOnce(&mut dyn End, &mut Vec<u8>, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        let Socket { client, end, content, .. } = &mut self.sockets[socket];
+        let mut out = Vec::new();
+        let result = act(end.as_deref_mut()?, content, &mut out);
+        if !out.is_empty() && !self.sim.was_reset(*client) {
+            self.sim.write(*client, &out);
+        }
+        Some(result)
+    }
+
+    /// The ends take in what has come.
+    fn pump(&mut self) {
+        if self.ends.is_none() {
+            return;
+        }
+        for socket in 0..self.sockets.len() {
+            let Socket { client, end: Some(_), .. } = self.sockets[socket] else { continue };
+            let bytes = self.sim.read(client);
+            if bytes.is_empty() {
+                continue;
+            }
+            self.with_end(socket, |end, content, out| end.receive(&bytes, content, out));
+            if self.sockets[socket].finishes {
+                self.finish(socket);
+            }
+        }
     }
 
     fn write(&mut self, socket: usize, bytes: &[u8]) {
+        if self.with_end(socket, |end, _, out| end.write(bytes, out)).is_some() {
+            return;
+        }
         let Socket { client, sealer, .. } = &mut self.sockets[socket];
         if !self.is_masked {
             return self.sim.write(*client, bytes);
@@ -386,6 +559,13 @@ impl Wire {
     }
 
     fn finish(&mut self, socket: usize) {
+        if let Some(is_done) = self.with_end(socket, |end, _, out| end.finish(out)) {
+            self.sockets[socket].finishes = !is_done;
+            if is_done {
+                self.sim.finish_client(self.sockets[socket].client);
+            }
+            return;
+        }
         let Socket { client, sealer, .. } = &mut self.sockets[socket];
         if self.is_masked {
             let mut record = Vec::new();
@@ -400,7 +580,12 @@ impl Wire {
     }
 
     fn read(&mut self, socket: usize) -> Vec<u8> {
-        let Socket { client, opener, has_ended, .. } = &mut self.sockets[socket];
+        let Socket { client, opener, has_ended, end, content, .. } = &mut self.sockets[socket];
+        if let Some(end) = end {
+            let is_over = self.sim.ended(*client) && !self.sim.was_reset(*client);
+            assert!(!is_over || end.has_ended(), "the end came without a last record");
+            return std::mem::take(content);
+        }
         let mut bytes = self.sim.read(*client);
         if !self.is_masked {
             return bytes;
@@ -464,4 +649,6 @@ const PIECE_BYTES: usize = 3_000;
 /// The window of a stream is the socket's, but within these: it takes a turn of the network for
 /// each.
 const WINDOW_BYTES_MIN: usize = 100;
+/// A flight of a handshake has a thousand bytes and more.
+const SECURED_WINDOW_BYTES_MIN: usize = 300;
 const WINDOW_BYTES_MAX: usize = 64 * 1024;

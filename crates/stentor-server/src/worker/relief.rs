@@ -16,7 +16,8 @@ impl Worker {
     pub(super) fn relieve<B: Backend>(&mut self, io: &mut B) {
         let bytes_max = self.cx.readers_bytes_max();
         let usage = self.cx.memory.usage;
-        let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes();
+        let layers = io.held_bytes(None);
+        let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes() + layers;
         let owned = usage.owned + others;
         let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {
@@ -29,7 +30,7 @@ impl Worker {
             }
         }
         let total = owned + pins.bytes();
-        let holders = if total > bytes_max { self.holders(&pins) } else { Vec::new() };
+        let holders = if total > bytes_max { self.holders(io, &pins) } else { Vec::new() };
         let cut = whom_to_cut(total, bytes_max, holders);
         if cut.is_empty() {
             self.spared_until_ms = self.cx.now_ms + RELIEF_PAUSE_MS;
@@ -42,11 +43,15 @@ impl Worker {
         }
     }
 
-    fn holders(&mut self, pins: &Pins) -> Vec<Holder> {
+    fn holders<B: Backend>(&mut self, io: &B, pins: &Pins) -> Vec<Holder> {
         let mut holders = Vec::new();
         for index in self.connections.indices() {
             let Some(connection) = self.connections.at(index) else { continue };
-            let bytes = connection.weight(pins);
+            if connection.is_free() {
+                continue;
+            }
+            let layers = io.held_bytes(Some(Peer::from_index(index as u32)));
+            let bytes = connection.weight(pins) + layers;
             if bytes > 0 {
                 let deadline_tick = connection.timer().deadline_tick();
                 holders.push(Holder { bytes, deadline_tick, index });

@@ -43,6 +43,7 @@ mod publishing;
 mod readers;
 mod reading;
 mod resume;
+mod secured;
 mod side_by_side;
 mod slow;
 mod sse;

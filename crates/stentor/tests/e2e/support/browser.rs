@@ -35,7 +35,10 @@ impl Browser {
         let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
         let arguments: Vec<&str> = FLAGS.iter().copied().chain([data.as_str()]).collect();
         let options = json!({"binary": chromium, "args": arguments});
-        let capabilities = json!({"alwaysMatch": {"goog:chromeOptions": options}});
+        let capabilities = json!({"alwaysMatch": {
+            "acceptInsecureCerts": true,
+            "goog:chromeOptions": options,
+        }});
         let session = browser.post("", &json!({"capabilities": capabilities}));
         browser.session = format!("/{}", session["sessionId"].as_str().expect("a session"));
         Some(browser)

@@ -36,6 +36,14 @@ pub(crate) fn python(program: &str) -> Option<Command> {
     Some(program_of_debians_python(program))
 }
 
+/// Runs one of the programs in `python/` that needs nothing but the language, if that is there.
+pub(crate) fn python_of_host(program: &str) -> Option<Command> {
+    match Path::new("/usr/bin/python3").exists() {
+        true => Some(program_of_debians_python(program)),
+        false => missing("python3"),
+    }
+}
+
 /// What stands between the two processes of an upgrade (`python/between.py`), as shell.
 pub(crate) fn between() -> Option<String> {
     let python = Path::new("/usr/bin/python3");

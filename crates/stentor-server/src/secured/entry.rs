@@ -1,0 +1,238 @@
+//! What is kept of a connection: how far it is, and where its session stands.
+
+use super::pool::Place;
+use stentor_io::Role;
+use stentor_tls::{HandshakeFault, Inbound};
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(super) enum Stage {
+    /// It is none of this layer's, or there is none.
+    #[default]
+    None = 0,
+    /// Nothing has arrived.
+    Fresh = 1,
+    /// Its handshake is under way.
+    Shaking = 2,
+    /// It has a session.
+    Open = 3,
+    /// The handler has closed it; it is closed once all has left.
+    Closing = 4,
+    /// Our side has ended; what comes is thrown away.
+    Lingering = 5,
+    /// Its handshake was under way in another process.
+    Lost = 6,
+}
+
+impl Stage {
+    pub(super) const ALL: [Stage; 7] = [
+        Stage::None,
+        Stage::Fresh,
+        Stage::Shaking,
+        Stage::Open,
+        Stage::Closing,
+        Stage::Lingering,
+        Stage::Lost,
+    ];
+}
+
+/// A connection, in eight bytes.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    pub(super) stage: Stage,
+    pub(super) role: Role,
+    flags: u16,
+}
+
+const _: () = assert!(size_of::<Entry>() == 8);
+
+impl Entry {
+    /// The socket takes no more.
+    pub(super) const FULL: u16 = 1 << 0;
+    /// There is an [`Extra`].
+    pub(super) const HOLDS: u16 = 1 << 1;
+    /// It carries a stream: its records are short.
+    pub(super) const STREAM: u16 = 1 << 2;
+    /// The handler has ended its side: so does the layer, once all has left.
+    pub(super) const FINISHES: u16 = 1 << 3;
+    /// Our side has ended.
+    pub(super) const FINISHED: u16 = 1 << 4;
+    /// The handler has closed it.
+    pub(super) const LEFT: u16 = 1 << 5;
+    /// The last that was said is why: behind it the connection lingers.
+    pub(super) const FAILED: u16 = 1 << 6;
+    /// Its handler paused, and there is more that was received before.
+    pub(super) const HELD_BACK: u16 = 1 << 7;
+    /// It is to go on with that.
+    pub(super) const RESUMED: u16 = 1 << 8;
+    /// It waits for a handshake.
+    pub(super) const IN_LINE: u16 = 1 << 9;
+    /// It has waited, and its turn has come.
+    pub(super) const CALLED: u16 = 1 << 10;
+
+    /// What is said of it to another process: the lines are of this one.
+    const PACKED: u16 = Entry::FULL
+        | Entry::STREAM
+        | Entry::FINISHES
+        | Entry::FINISHED
+        | Entry::LEFT
+        | Entry::FAILED
+        | Entry::HELD_BACK
+        | Entry::RESUMED;
+
+    pub(super) fn begin(role: Role) -> Entry {
+        Entry { place: Place::NONE, stage: Stage::Fresh, role, flags: 0 }
+    }
+
+    pub(super) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn set(&mut self, flag: u16) {
+        self.flags |= flag;
+    }
+
+    /// Sets it or not, and returns what it was.
+    pub(super) fn put(&mut self, flag: u16, is_set: bool) -> bool {
+        let was_set = self.has(flag);
+        self.flags = if is_set { self.flags | flag } else { self.flags & !flag };
+        was_set
+    }
+
+    /// Clears it, and returns what it was.
+    pub(super) fn take(&mut self, flag: u16) -> bool {
+        self.put(flag, false)
+    }
+
+    pub(super) fn packed_flags(&self) -> u16 {
+        self.flags & Entry::PACKED
+    }
+
+    pub(super) fn of_packed(stage: Stage, role: Role, flags: u16) -> Option<Entry> {
+        (flags & !Entry::PACKED == 0).then_some(Entry { place: Place::NONE, stage, role, flags })
+    }
+}
+
+/// What only some connections hold.
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    /// Records that the socket has not taken, behind `at`.
+    unsent: Vec<u8>,
+    at: usize,
+    /// Records that have not come as a whole, or that the handler does not want yet.
+    pub(super) inbound: Inbound,
+    /// Until when the layer has it alone, if it does.
+    pub(super) until_ms: u64,
+}
+
+impl Extra {
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.unsent[self.at..]
+    }
+
+    /// So much of it has left.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+        if self.at == self.unsent.len() {
+            (self.unsent, self.at) = (Vec::new(), 0);
+        }
+    }
+
+    /// Keeps records, behind those that are kept.
+    pub(super) fn keep(&mut self, records: &[u8]) {
+        self.unsent.reserve_exact(records.len());
+        self.unsent.extend_from_slice(records);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.unsent.is_empty() && self.inbound.is_empty() && self.until_ms == 0
+    }
+
+    /// What it takes, with its place in the table.
+    pub(super) fn bytes(&self) -> usize {
+        let held = self.unsent.capacity() + self.inbound.len();
+        if self.is_empty() { 0 } else { held + size_of::<Extra>() }
+    }
+}
+
+/// Why a handshake came to nothing, or a session to its end before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failed {
+    NotTls,
+    NothingInCommon,
+    NoProtocol,
+    ClientCertificate,
+    Malformed,
+    Misbehaved,
+    NotAuthentic,
+    TooLong,
+    /// The client gave up.
+    Client,
+    Internal,
+    /// The client said nothing more, or its time was up.
+    Unfinished,
+    /// Others waited for its place.
+    GivenUp,
+    /// What came behind the handshake was not what it should be.
+    Record,
+    /// It came to a listener in the clear.
+    NotSpokenHere,
+}
+
+impl Failed {
+    pub(crate) const ALL: [Failed; 14] = [
+        Failed::NotTls,
+        Failed::NothingInCommon,
+        Failed::NoProtocol,
+        Failed::ClientCertificate,
+        Failed::Malformed,
+        Failed::Misbehaved,
+        Failed::NotAuthentic,
+        Failed::TooLong,
+        Failed::Client,
+        Failed::Internal,
+        Failed::Unfinished,
+        Failed::GivenUp,
+        Failed::Record,
+        Failed::NotSpokenHere,
+    ];
+
+    /// What it is called where it is counted.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Failed::NotTls => "not_tls",
+            Failed::NothingInCommon => "nothing_in_common",
+            Failed::NoProtocol => "no_protocol",
+            Failed::ClientCertificate => "client_certificate",
+            Failed::Malformed => "malformed",
+            Failed::Misbehaved => "misbehaved",
+            Failed::NotAuthentic => "not_authentic",
+            Failed::TooLong => "too_long",
+            Failed::Client => "client",
+            Failed::Internal => "internal",
+            Failed::Unfinished => "unfinished",
+            Failed::GivenUp => "given_up",
+            Failed::Record => "record",
+            Failed::NotSpokenHere => "not_spoken_here",
+        }
+    }
+}
+
+impl From<HandshakeFault> for Failed {
+    fn from(fault: HandshakeFault) -> Failed {
+        match fault {
+            HandshakeFault::NotTls => Failed::NotTls,
+            HandshakeFault::NothingInCommon => Failed::NothingInCommon,
+            HandshakeFault::NoProtocol => Failed::NoProtocol,
+            HandshakeFault::ClientCertificate => Failed::ClientCertificate,
+            HandshakeFault::Malformed => Failed::Malformed,
+            HandshakeFault::Misbehaved => Failed::Misbehaved,
+            HandshakeFault::NotAuthentic => Failed::NotAuthentic,
+            HandshakeFault::TooLong => Failed::TooLong,
+            HandshakeFault::Peer(_) => Failed::Client,
+            HandshakeFault::Internal | HandshakeFault::Ended => Failed::Internal,
+        }
+    }
+}

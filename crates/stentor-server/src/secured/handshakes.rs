@@ -1,0 +1,143 @@
+//! Handshakes: how many are under way, what they may cost in a turn, and who waits for one.
+//!
+//! A handshake takes a hundred times what a request does, and its memory is a hundred times that of
+//! a connection. So there are so many under way at most, and what they may take of a turn is a
+//! share, in time. Whoever finds no room is not read: what it has sent waits in the kernel, and it
+//! in a line, from which it is called in the order in which it came. A client that has begun and
+//! then says nothing makes room for those who wait, long before its time is up.
+//!
+//! How long a handshake may take in all is what a head may take: the worker sees to that.
+
+use crate::limits::{
+    HANDSHAKE_US_LEAST, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX, HANDSHAKES_PART,
+    HANDSHAKES_US,
+};
+use std::collections::{HashMap, VecDeque};
+use stentor_io::Peer;
+use stentor_tls::{Acceptor, Handshake, HandshakeError, Progress};
+
+/// Those of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    under_way: HashMap<Peer, UnderWay, foldhash::fast::RandomState>,
+    /// In the order in which they began. Some are over.
+    oldest: VecDeque<(Peer, u64)>,
+    /// What makes one of a peer different from those of its number before.
+    stamp: u64,
+    /// Connections that wait to begin one.
+    line: VecDeque<Peer>,
+    /// Those that have begun, and wait to go on.
+    going_on: VecDeque<Peer>,
+    /// What they may still take of the turn, in microseconds.
+    left_us: u64,
+    /// What they have taken since the start.
+    pub(super) spent_us: u64,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    handshake: Handshake,
+    stamp: u64,
+    began_ms: u64,
+}
+
+impl Handshakes {
+    /// Whether there is room for a step of one: for the first, or for another.
+    pub(super) fn has_room(&self, is_first: bool) -> bool {
+        let has_place = self.under_way.len() < HANDSHAKES_MAX && self.line.is_empty();
+        self.left_us > 0 && (!is_first || has_place)
+    }
+
+    /// Has a connection wait until it is called.
+    pub(super) fn wait(&mut self, peer: Peer, is_first: bool) {
+        let line = if is_first { &mut self.line } else { &mut self.going_on };
+        line.push_back(peer);
+    }
+
+    /// Begins one.
+    pub(super) fn begin(&mut self, peer: Peer, acceptor: &Acceptor, now_ms: u64) {
+        self.stamp += 1;
+        let (stamp, handshake) = (self.stamp, acceptor.begin());
+        self.oldest.push_back((peer, stamp));
+        self.under_way.insert(peer, UnderWay { handshake, stamp, began_ms: now_ms });
+    }
+
+    /// Takes what has arrived. `None` if there is none under way.
+    pub(super) fn receive(
+        &mut self,
+        peer: Peer,
+        now_unix_s: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Result<Progress, HandshakeError>> {
+        let UnderWay { handshake, .. } = self.under_way.get_mut(&peer)?;
+        Some(handshake.receive(now_unix_s, bytes, out))
+    }
+
+    /// Takes note of what a step has taken.
+    pub(super) fn charge(&mut self, us: u64) {
+        let us = us.max(HANDSHAKE_US_LEAST);
+        self.spent_us += us;
+        self.left_us = self.left_us.saturating_sub(us);
+    }
+
+    /// It is over, one way or the other. Returns whether it was under way.
+    pub(super) fn end(&mut self, peer: Peer) -> bool {
+        let was_under_way = self.under_way.remove(&peer).is_some();
+        while let Some(&(peer, stamp)) = self.oldest.front()
+            && !self.is_under_way(peer, stamp)
+        {
+            self.oldest.pop_front();
+        }
+        was_under_way
+    }
+
+    fn is_under_way(&self, peer: Peer, stamp: u64) -> bool {
+        self.under_way.get(&peer).is_some_and(|under_way| under_way.stamp == stamp)
+    }
+
+    /// One that has had its time, and a place that others wait for.
+    pub(super) fn to_evict(&self, now_ms: u64) -> Option<Peer> {
+        self.evict_at_ms().filter(|&at_ms| at_ms <= now_ms)?;
+        self.oldest.front().map(|&(peer, _)| peer)
+    }
+
+    fn evict_at_ms(&self) -> Option<u64> {
+        let is_full = self.under_way.len() >= HANDSHAKES_MAX && !self.line.is_empty();
+        let (oldest, _) = self.oldest.front().filter(|_| is_full)?;
+        Some(self.under_way.get(oldest)?.began_ms + HANDSHAKES_GRACE_MS)
+    }
+
+    /// A turn has taken so long: what the next one has for handshakes.
+    pub(super) fn begin_turn(&mut self, turn_us: u64) {
+        self.left_us = HANDSHAKES_US.max(turn_us / HANDSHAKES_PART);
+    }
+
+    /// Calls those out of the lines for whom there will be room. Some of them may have gone.
+    pub(super) fn call(&mut self, called: &mut Vec<Peer>) {
+        let count = (self.left_us / HANDSHAKE_US_USUAL).max(1) as usize;
+        let going_on = self.going_on.len().min(count);
+        called.extend(self.going_on.drain(..going_on));
+        let places = HANDSHAKES_MAX.saturating_sub(self.under_way.len());
+        let first = self.line.len().min(count - going_on).min(places);
+        called.extend(self.line.drain(..first));
+    }
+
+    /// When to look again.
+    pub(super) fn deadline_ms(&self) -> Option<u64> {
+        match self.line.is_empty() && self.going_on.is_empty() {
+            true => None,
+            false => Some(self.evict_at_ms().filter(|_| self.going_on.is_empty()).unwrap_or(0)),
+        }
+    }
+
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.line.len() + self.going_on.len()
+    }
+}

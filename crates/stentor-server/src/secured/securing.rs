@@ -1,0 +1,364 @@
+//! The handler that the layer is for the backend below it.
+
+use super::entry::{Entry, Failed, Stage};
+use super::{Secured, Sessions};
+use crate::access::CONTROL;
+use std::net::IpAddr;
+use stentor_io::{Backend, Flow, Handler, LAYERED, Pause, Peer, Refused, Role};
+use stentor_tls::{Alert, Established, HandshakeError, HandshakeFault, Inbound, Record, Version};
+
+pub(crate) struct Securing<'h, H> {
+    pub(crate) sessions: &'h mut Sessions,
+    pub(crate) handler: &'h mut H,
+}
+
+impl<H> Securing<'_, H> {
+    /// Those whose handshake another process had begun: nobody can go on with it.
+    pub(super) fn end_lost<B: Backend>(&mut self, io: &mut B)
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        while let Some(peer) = self.sessions.lost.pop() {
+            if self.sessions.stage(peer) == Stage::Lost {
+                self.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
+                self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+            }
+        }
+    }
+
+    /// A connection whose handler reads again goes on with what was received before.
+    pub(super) fn go_on<B: Backend>(&mut self, io: &mut B)
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        let Some(peer) = self.sessions.resumed.pop() else { return };
+        let Some(entry) = self.sessions.entry(peer) else { return };
+        if !entry.take(Entry::RESUMED) || entry.stage != Stage::Open || entry.has(Entry::LEFT) {
+            return;
+        }
+        let has_room = !entry.has(Entry::FULL);
+        let reads =
+            self.handler.ready(&mut Secured { io, sessions: self.sessions }, peer, has_room);
+        if self.is_open(peer) && reads && self.open(io, peer, &mut []) == Flow::More {
+            io.resume(peer);
+        }
+    }
+
+    /// The connection has a session, and a handler.
+    fn is_open(&self, peer: Peer) -> bool {
+        let entry = self.sessions.entries.get(peer.index());
+        entry.is_some_and(|entry| entry.stage == Stage::Open && !entry.has(Entry::LEFT))
+    }
+
+    /// What is wanted of a connection that the handler may have closed.
+    fn flow(&self, peer: Peer) -> Flow {
+        match self.sessions.stage(peer) {
+            Stage::None => Flow::Closed,
+            _ => Flow::More,
+        }
+    }
+
+    /// Something was wrong, and the peer has been told what, if it can be.
+    fn fail<B: Backend>(&mut self, io: &mut B, peer: Peer, why: Failed) -> Flow
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        self.sessions.handshakes.end(peer);
+        self.sessions.stats.tls_failed.of(why).add(1);
+        if let Some(entry) = self.sessions.entry(peer) {
+            entry.set(Entry::FAILED);
+        }
+        self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+        self.flow(peer)
+    }
+
+    /// The same, without a word.
+    pub(super) fn give_up<B: Backend>(&mut self, io: &mut B, peer: Peer, why: Failed)
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        self.sessions.handshakes.end(peer);
+        self.sessions.stats.tls_failed.of(why).add(1);
+        self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+    }
+
+    /// Whether a connection may take a step of its handshake now. If not, it waits in line.
+    fn may_shake(&mut self, peer: Peer) -> bool {
+        let Sessions { entries, handshakes, .. } = &mut *self.sessions;
+        let Some(entry) = entries.at(peer.index()) else { return false };
+        if entry.take(Entry::CALLED) {
+            return true;
+        }
+        let is_first = entry.stage == Stage::Fresh;
+        if !entry.has(Entry::IN_LINE) && handshakes.has_room(is_first) {
+            return true;
+        }
+        if !entry.put(Entry::IN_LINE, true) {
+            handshakes.wait(peer, is_first);
+        }
+        false
+    }
+
+    /// A step of a handshake.
+    fn shake<B: Backend>(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        let sessions = &mut *self.sessions;
+        if !sessions.begin_handshake(peer, io.now_ms()) {
+            // The certificates were taken away from a listener that has asked for them.
+            return self.fail(io, peer, Failed::Internal);
+        }
+        let began_us = io.now_us();
+        let mut flight = std::mem::take(&mut sessions.flight);
+        flight.clear();
+        let outcome = sessions.handshakes.receive(peer, io.unix_s(), bytes, &mut flight);
+        sessions.handshakes.charge(io.now_us().saturating_sub(began_us));
+        if let Some(Err(HandshakeError { fault: HandshakeFault::NotTls, .. })) = &outcome {
+            flight.extend_from_slice(NOT_TLS);
+        }
+        let pushed = Secured { io, sessions }.push(peer, &flight);
+        flight.shrink_to(FLIGHT_BYTES);
+        sessions.flight = flight;
+        match outcome {
+            Some(Ok(_)) if pushed.is_err() => {
+                self.give_up(io, peer, Failed::Unfinished);
+                self.flow(peer)
+            }
+            Some(Ok(progress)) => match progress.established {
+                None => Flow::More,
+                Some(established) => {
+                    self.sessions.establish(peer, established);
+                    self.open(io, peer, &mut bytes[progress.used..])
+                }
+            },
+            Some(Err(error)) => {
+                tracing::debug!("a handshake failed: {error}");
+                self.fail(io, peer, error.fault.into())
+            }
+            None => self.fail(io, peer, Failed::Internal),
+        }
+    }
+
+    /// Opens what was held back and what has arrived, and brings it to the handler.
+    fn open<B: Backend>(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        let mut inbound = self.sessions.take_inbound(peer);
+        let mut records = inbound.records(bytes);
+        let mut failure = None;
+        let flow = loop {
+            let Some(mut session) = self.sessions.session(peer) else { break self.flow(peer) };
+            let record = match records.next(&mut session) {
+                Ok(Some(record)) => record,
+                Ok(None) => break Flow::More,
+                Err(why) => {
+                    failure = Some(why);
+                    break Flow::More;
+                }
+            };
+            let mut secured = Secured { io, sessions: self.sessions };
+            match record {
+                Record::Data(data) => {
+                    let flow = self.handler.received(&mut secured, peer, data);
+                    if !self.is_open(peer) {
+                        break self.flow(peer);
+                    }
+                    if flow == Flow::Pause {
+                        break Flow::Pause;
+                    }
+                }
+                Record::Closed => {
+                    self.handler.ended(&mut secured, peer);
+                    break self.flow(peer);
+                }
+            }
+        };
+        records.keep();
+        if let Some(failure) = failure {
+            tracing::debug!("a session failed: {failure}");
+            let mut secured = Secured { io, sessions: self.sessions };
+            if let Some(alert) = failure.alert() {
+                secured.say(peer, |session, out| session.end(alert, out));
+            }
+            return self.fail(io, peer, Failed::Record);
+        }
+        if !self.is_open(peer) {
+            return self.flow(peer);
+        }
+        self.sessions.keep_inbound(peer, inbound, flow == Flow::Pause);
+        self.settle(io, peer);
+        flow
+    }
+
+    /// Says what is owed to the peer, if the socket has room: else it goes with what is sealed
+    /// next.
+    fn settle<B: Backend>(&mut self, io: &mut B, peer: Peer) {
+        let owes = self.sessions.session(peer).is_some_and(|session| session.owes());
+        if owes && self.sessions.unsent(peer) == 0 {
+            self.sessions.stats.tls_key_updates.add(1);
+            Secured { io, sessions: self.sessions }.say(peer, |session, out| session.settle(out));
+        }
+    }
+}
+
+impl Sessions {
+    /// Begins a handshake, unless it has begun. Returns false if it cannot.
+    fn begin_handshake(&mut self, peer: Peer, now_ms: u64) -> bool {
+        let Some(entry) = self.entry(peer) else { return false };
+        if entry.stage != Stage::Fresh {
+            return true;
+        }
+        let role = entry.role;
+        let acceptor = match role {
+            CONTROL => self.acceptors.control(),
+            _ => self.acceptors.public(),
+        };
+        let Some(acceptor) = acceptor else { return false };
+        self.handshakes.begin(peer, &acceptor, now_ms);
+        if let Some(entry) = self.entry(peer) {
+            entry.stage = Stage::Shaking;
+        }
+        true
+    }
+
+    /// A handshake has succeeded.
+    fn establish(&mut self, peer: Peer, established: Established) {
+        let Established { session, negotiated } = established;
+        self.handshakes.end(peer);
+        let place = self.pools.insert(session);
+        if let Some(entry) = self.entry(peer) {
+            entry.place = place;
+            entry.stage = Stage::Open;
+        }
+        let stats = &self.stats;
+        match negotiated.version {
+            Version::Tls12 => stats.tls_handshakes_12.add(1),
+            Version::Tls13 => stats.tls_handshakes_13.add(1),
+        }
+        stats.tls_resumed.add(u64::from(negotiated.resumed));
+    }
+
+    fn take_inbound(&mut self, peer: Peer) -> Inbound {
+        let Some(entry) = self.entry(peer) else { return Inbound::default() };
+        entry.take(Entry::HELD_BACK);
+        if !entry.has(Entry::HOLDS) {
+            return Inbound::default();
+        }
+        self.with_extra(peer, |extra| std::mem::take(&mut extra.inbound))
+    }
+
+    /// Keeps what was not opened. `is_paused` says that the handler wants nothing more for now.
+    fn keep_inbound(&mut self, peer: Peer, inbound: Inbound, is_paused: bool) {
+        if inbound.is_empty() {
+            return;
+        }
+        self.with_extra(peer, |extra| extra.inbound = inbound);
+        let Some(entry) = self.entry(peer) else { return };
+        // It may have resumed before it returned.
+        entry.put(Entry::HELD_BACK, is_paused);
+    }
+}
+
+impl<B: Backend, H> Handler<B> for Securing<'_, H>
+where
+    H: for<'a> Handler<Secured<'a, B>>,
+{
+    fn accepted(
+        &mut self,
+        io: &mut B,
+        peer: Peer,
+        role: Role,
+        address: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        let plain_role = role & !LAYERED;
+        if role == plain_role {
+            let mut secured = Secured { io, sessions: self.sessions };
+            return self.handler.accepted(&mut secured, peer, role, address);
+        }
+        *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
+        let mut secured = Secured { io, sessions: self.sessions };
+        let accepted = self.handler.accepted(&mut secured, peer, plain_role, address);
+        accepted.map_err(|_| {
+            // A handshake for a refusal would be more than whoever is not let in may cost.
+            self.sessions.forget(peer);
+            Refused(|_, _| REFUSAL.to_vec(), 0)
+        })
+    }
+
+    fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool {
+        let stage = self.sessions.stage(peer);
+        if stage == Stage::None {
+            let mut secured = Secured { io, sessions: self.sessions };
+            return self.handler.ready(&mut secured, peer, writable);
+        }
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        if writable && entry.take(Entry::FULL) {
+            Secured { io, sessions: self.sessions }.go_on_ending(peer);
+        }
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        let has_room = writable && !entry.has(Entry::FULL);
+        match stage {
+            Stage::Fresh | Stage::Shaking => return self.may_shake(peer),
+            _ if entry.has(Entry::LEFT) => return true,
+            Stage::Lost => return false,
+            _ => {}
+        }
+        let mut secured = Secured { io, sessions: self.sessions };
+        let reads = self.handler.ready(&mut secured, peer, has_room);
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        entry.has(Entry::LEFT) || reads && !entry.has(Entry::HELD_BACK)
+    }
+
+    fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
+        let stage = self.sessions.stage(peer);
+        if stage == Stage::None {
+            let mut secured = Secured { io, sessions: self.sessions };
+            return self.handler.received(&mut secured, peer, bytes);
+        }
+        self.sessions.current = Some(peer);
+        let flow = match stage {
+            Stage::Fresh | Stage::Shaking => self.shake(io, peer, bytes),
+            Stage::Open => self.open(io, peer, bytes),
+            _ => Flow::More,
+        };
+        self.sessions.current = None;
+        flow
+    }
+
+    fn ended(&mut self, io: &mut B, peer: Peer) {
+        let is_ours = self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::LEFT));
+        if is_ours {
+            io.close(peer);
+            return self.sessions.forget(peer);
+        }
+        if self.sessions.stage(peer) == Stage::Shaking {
+            self.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
+            self.sessions.handshakes.end(peer);
+        }
+        self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+    }
+
+    fn finished(&mut self, io: &mut B, peer: Peer) {
+        let is_ours = self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::LEFT));
+        if !is_ours {
+            self.handler.finished(&mut Secured { io, sessions: self.sessions }, peer);
+        }
+    }
+
+    fn accept_paused(&mut self, why: Pause) {
+        self.handler.accept_paused(why);
+    }
+}
+
+/// What somebody hears who asks in the clear where TLS is spoken.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 55\r\nConnection: close\r\n\r\n\
+    This port speaks TLS: ask with https:// and not http://";
+
+/// What somebody hears who is not let in: an alert in the clear.
+const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, Alert::InternalError as u8];
+
+/// What a handshake says as a rule.
+const FLIGHT_BYTES: usize = 8 * 1024;

@@ -1,0 +1,230 @@
+use super::*;
+use crate::access::{CONTROL, PUBLIC};
+use crate::limits::{HANDSHAKES_GRACE_MS, HANDSHAKES_MAX};
+use crate::simulation::net::{Client, Layers, tls};
+use crate::simulation::{Parts, SMALL, World, kind, patient};
+use rustls::ClientConnection;
+use rustls::crypto::aws_lc_rs::cipher_suite;
+use std::io::{Read, Write};
+
+const GET: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// As much of a handshake as begins one.
+const HALF: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+fn world() -> World {
+    World::of(Parts::over(Layers::Tls), 1, kind(), patient())
+}
+
+/// A client whose records a test has in its hands.
+struct Raw {
+    client: Client,
+    connection: ClientConnection,
+}
+
+impl Raw {
+    fn connect(world: &mut World) -> Raw {
+        let config = Arc::new(tls::config(cipher_suite::TLS13_AES_128_GCM_SHA256, None));
+        let (client, connection) = (world.sim.connect_bare(PUBLIC), tls::connection(&config));
+        let mut raw = Raw { client, connection };
+        while raw.connection.is_handshaking() {
+            let records = raw.records();
+            world.sim.write(client, &records);
+            raw.hear(world).unwrap();
+        }
+        let records = raw.records();
+        world.sim.write(client, &records);
+        raw.hear(world).unwrap();
+        raw
+    }
+
+    /// What it has to say.
+    fn records(&mut self) -> Vec<u8> {
+        let mut records = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut records).unwrap();
+        }
+        records
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.connection.writer().write_all(bytes).unwrap();
+        self.records()
+    }
+
+    fn hear(&mut self, world: &mut World) -> Result<Vec<u8>, rustls::Error> {
+        world.settle();
+        let records = world.sim.read(self.client);
+        let (mut rest, mut content) = (&records[..], Vec::new());
+        while !rest.is_empty() {
+            self.connection.read_tls(&mut rest).unwrap();
+            let state = self.connection.process_new_packets()?;
+            let mut part = vec![0; state.plaintext_bytes_to_read()];
+            self.connection.reader().read_exact(&mut part).unwrap();
+            content.extend(part);
+        }
+        Ok(content)
+    }
+}
+
+#[test]
+fn who_asks_in_the_clear_is_told_so_in_the_clear() {
+    let mut world = world();
+    let client = world.sim.connect_bare(PUBLIC);
+    world.sim.write(client, GET);
+    world.settle();
+    let answer = String::from_utf8(world.sim.read(client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{answer}");
+    assert!(world.sim.ended(client) && !world.sim.was_reset(client));
+    world.sim.finish_client(client);
+    world.settle();
+    world.check_nothing_is_left();
+}
+
+#[test]
+fn tls_is_not_answered_in_the_clear() {
+    let mut world = World::of(Parts::over(Layers::Plain), 1, kind(), patient());
+    let client = world.sim.connect(CONTROL);
+    world.sim.write(client, HALF);
+    world.settle();
+    assert_eq!(world.sim.read(client), b"");
+    assert!(world.sim.ended(client) && !world.sim.was_reset(client));
+    assert_eq!(world.totals().requests, 0);
+    world.sim.finish_client(client);
+    world.settle();
+    world.check_nothing_is_left();
+}
+
+#[test]
+fn what_is_not_authentic_is_told_and_never_taken() {
+    for place in [5, 20, 40] {
+        let mut world = world();
+        let mut raw = Raw::connect(&mut world);
+        let mut records = raw.say(GET);
+        records[place] ^= 1;
+        records.extend(raw.say(GET));
+        world.sim.write(raw.client, &records);
+        let heard = raw.hear(&mut world);
+        let alert = rustls::AlertDescription::BadRecordMac;
+        assert_eq!(heard, Err(rustls::Error::AlertReceived(alert)));
+        assert!(world.sim.ended(raw.client) && !world.sim.was_reset(raw.client));
+        assert_eq!(world.totals().requests, 0);
+        world.sim.finish_client(raw.client);
+        world.settle();
+        world.check_nothing_is_left();
+    }
+}
+
+#[test]
+fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
+    let mut world = world();
+    let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
+    for &client in &slow {
+        world.sim.write(client, HALF);
+    }
+    world.settle_within(1_000_000);
+    assert_eq!(world.sim.secured().handshakes.count(), HANDSHAKES_MAX);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, GET);
+    for _ in 0..1_000 {
+        world.turn();
+    }
+    assert_eq!(world.sim.secured().handshakes.waiting(), 1);
+    assert_eq!(world.sim.read(client), b"");
+    world.sim.sleep(HANDSHAKES_GRACE_MS);
+    world.settle_within(1_000_000);
+    assert!(world.sim.read(client).ends_with(SMALL));
+    assert_eq!(slow.iter().filter(|&&client| world.sim.ended(client)).count(), 1);
+    assert_eq!(world.sim.secured().stats.tls_failed.of(Failed::GivenUp).value(), 1);
+}
+
+#[test]
+fn a_turn_has_a_share_for_handshakes() {
+    let mut handshakes = Handshakes::default();
+    handshakes.begin_turn(0);
+    assert!(handshakes.has_room(true));
+    handshakes.charge(crate::limits::HANDSHAKES_US);
+    assert!(!handshakes.has_room(true) && !handshakes.has_room(false));
+    let peers = [0, 1, 2, 3, 4, 5].map(Peer::from_index);
+    for (index, peer) in peers.into_iter().enumerate() {
+        handshakes.wait(peer, index != 4);
+    }
+    handshakes.begin_turn(0);
+    assert!(handshakes.has_room(false) && !handshakes.has_room(true), "nobody goes past");
+    let mut called = Vec::new();
+    handshakes.call(&mut called);
+    assert_eq!(called, [peers[4], peers[0]], "who has begun comes first, and not all are called");
+    assert_eq!(handshakes.deadline_ms(), Some(0));
+}
+
+#[test]
+fn what_is_packed_is_sealed_by_one_process_alone() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    let peer = Peer::from_index(0);
+    let text = [IoSlice::new(b"text")];
+    world.sim.secured().pack(0, &mut |_| Ok(())).unwrap();
+    assert_eq!(world.sim.send(peer, &text), Err(Gone));
+    world.sim.secured().stay();
+    assert_eq!(world.sim.send(peer, &text), Ok(Sent { bytes: 4, full: false }));
+    assert_eq!(raw.hear(&mut world).unwrap(), b"text");
+}
+
+#[test]
+fn sessions_go_over_and_handshakes_do_not() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    let half = world.sim.connect_bare(PUBLIC);
+    world.sim.write(half, HALF);
+    let fresh = world.sim.connect(PUBLIC);
+    world.settle();
+    let mut next = Sessions::new(Arc::clone(&world.sim.secured().acceptors), Arc::default());
+    let mut unpacking = Unpacking::begin(0);
+    let mut parts = Vec::new();
+    let packed = world.sim.secured().pack(0, &mut |bytes| {
+        parts.push(bytes.to_vec());
+        unpacking.part(&mut next, bytes).map_err(std::io::Error::other)
+    });
+    packed.unwrap();
+    *world.sim.secured() = next;
+    world.settle();
+    assert!(world.sim.ended(half));
+    let request = raw.say(GET);
+    world.sim.write(raw.client, &request);
+    assert!(raw.hear(&mut world).unwrap().ends_with(SMALL));
+    world.sim.write(fresh, GET);
+    world.settle();
+    assert!(world.sim.read(fresh).ends_with(SMALL));
+
+    // Whatever else comes is judged, and nothing of it is believed.
+    let good = parts.concat();
+    for length in 0..good.len() {
+        let mut sessions = Sessions::new(Arc::default(), Arc::default());
+        let _ = Unpacking::begin(0).part(&mut sessions, &good[..length]);
+    }
+    for at in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x40;
+        let mut sessions = Sessions::new(Arc::default(), Arc::default());
+        let _ = Unpacking::begin(0).part(&mut sessions, &bytes);
+    }
+}
+
+#[test]
+fn a_session_has_few_bytes_and_what_it_had_is_used_again() {
+    let mut world = world();
+    for _ in 0..3 {
+        let raws: Vec<_> = (0..20).map(|_| Raw::connect(&mut world)).collect();
+        let sessions = world.sim.secured();
+        assert_eq!((sessions.pools.count(), sessions.extras.len()), (20, 0));
+        assert_eq!(sessions.held_bytes(None), 0);
+        assert!(sessions.pools.bytes() <= 512 * 112 + 512);
+        for raw in raws {
+            world.sim.reset_client(raw.client);
+        }
+        world.settle();
+        assert_eq!(world.sim.secured().pools.count(), 0);
+    }
+}

@@ -1,0 +1,219 @@
+//! TLS, by clients that nobody here has written.
+
+use crate::support::{Browser, Child, Server, TempDir, curl, eventually, python_of_host, tool};
+use rcgen::{CertificateParams, KeyPair};
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A server with TLS beside its listeners in the clear.
+struct Secured {
+    server: Server,
+    public: SocketAddr,
+    control: SocketAddr,
+    certificate: PathBuf,
+    _dir: TempDir,
+}
+
+impl Secured {
+    fn start() -> Secured {
+        Secured::of(Server::configured, "")
+    }
+
+    fn of(start: impl Fn(&str) -> Server, toml: &str) -> Secured {
+        let dir = TempDir::new();
+        let (certificate, key_file) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+        let key = KeyPair::generate().unwrap();
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let signed = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        fs::write(&certificate, signed.pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        let (shown, key) = (certificate.display(), key_file.display());
+        let mut server = start(&format!(
+            "{toml}\n[tls]\nlisten = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n\
+             certificate = '{shown}'\nkey = '{key}'\n"
+        ));
+        let public = server.child.logged("public listener at https://").parse().unwrap();
+        let control = server.child.logged("control listener with TLS at ").parse().unwrap();
+        Secured { server, public, control, certificate, _dir: dir }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.public.port())
+    }
+
+    fn curl(&self, args: &[&str]) -> Option<(bool, String)> {
+        let trusted = ["--cacert", self.certificate.to_str().unwrap()];
+        let output = curl(&[&trusted, args].concat())?;
+        let said = [output.stdout, output.stderr].concat();
+        Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    /// A curl that goes on reading a stream.
+    fn streaming(&self, path: &str) -> Option<Child> {
+        let mut command = Command::new(tool("curl")?);
+        command.args(["-q", "-sS", "-N", "--noproxy", "*", "--max-time", "120", "--cacert"]);
+        command.arg(&self.certificate).args(["-H", "Accept: text/event-stream"]);
+        Some(Child::spawn(command.arg(self.url(path))))
+    }
+}
+
+#[test]
+fn curl_reads_publishes_and_downloads() {
+    let files = TempDir::new();
+    let large: Vec<u8> = (0..3_000_000_u32).flat_map(|n| n.to_le_bytes()).collect();
+    fs::write(files.path().join("large"), &large).unwrap();
+    let root = files.path().display();
+    let toml = format!("[[static]]\npath = '/files/'\nroot = '{root}'\n");
+    let secured = Secured::of(Server::configured, &toml);
+    let control = format!("https://localhost:{}/a", secured.control.port());
+    let text = ["-H", "Content-Type: text/plain", "-X", "PUT", "-d", "hello"];
+    let Some((true, said)) = secured.curl(&[&text[..], &[&control]].concat()) else { return };
+    assert!(said.contains("\"id\":"), "{said}");
+    for version in ["1.2", "1.3"] {
+        let said = secured.curl(&["--tls-max", version, &secured.url("/a")]);
+        assert_eq!(said.unwrap(), (true, "hello".to_owned()));
+    }
+    let out = files.path().join("out");
+    let args = ["-o", out.to_str().unwrap(), &secured.url("/files/large")];
+    assert!(secured.curl(&args).unwrap().0);
+    assert!(fs::read(&out).unwrap() == large);
+    let failures = secured.server.figure("counters/tls_failed/client");
+    assert!(!curl(&[&secured.url("/a")]).unwrap().status.success(), "it is not to be trusted");
+    secured.server.settled("tls_failed/client", failures + 1);
+    assert_eq!(secured.server.figure("counters/tls_handshakes_12"), 1);
+    assert_eq!(secured.server.figure("counters/tls_handshakes_13"), 3);
+    secured.server.settled("tls_sessions", 0);
+}
+
+#[test]
+fn whoever_mixes_up_the_ports_is_told_or_left_alone() {
+    let secured = Secured::start();
+    let port = secured.public.port();
+    let Some((true, said)) = secured.curl(&["-i", &format!("http://localhost:{port}/a")]) else {
+        return;
+    };
+    assert!(said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{said}");
+    let plain = format!("https://localhost:{}/a", secured.server.public.0.port());
+    let (is_answered, said) = secured.curl(&[&plain]).unwrap();
+    assert!(!is_answered && !said.contains("wrong version number"), "{said}");
+    secured.server.settled("tls_failed/not_tls", 1);
+    secured.server.settled("tls_failed/not_spoken_here", 1);
+}
+
+#[test]
+fn python_reads_values_streams_and_websockets_and_resumes() {
+    let secured = Secured::start();
+    for version in ["1.2", "1.3"] {
+        secured.server.publish("/a", "one");
+        let Some(mut command) = python_of_host("tls_client.py") else { return };
+        command.arg(secured.public.port().to_string()).arg(&secured.certificate).arg(version);
+        let client = Child::spawn(&mut command);
+        eventually("the stream has begun", || {
+            client.out().contains("stream\n").then_some(()).or_else(|| {
+                assert_eq!(client.err(), "");
+                None
+            })
+        });
+        secured.server.publish("/a", "two");
+        let said = client.said();
+        let values = "value one\n".repeat(3);
+        let rest = "resumed True\nstream\nstream two\nsocket\nclosed\n";
+        assert_eq!(said.out, values + rest, "{}", said.err);
+    }
+    assert!(secured.server.figure("counters/tls_resumed") >= 2);
+}
+
+#[test]
+fn openssl_changes_keys_and_is_answered_under_others() {
+    let secured = Secured::start();
+    secured.server.publish("/a", "one");
+    let Some(openssl) = tool("openssl") else { return };
+    let mut command = Command::new(openssl);
+    command.args(["s_client", "-partial_chain", "-verify_return_error", "-alpn", "http/1.1", "-CAfile"]);
+    command.arg(&secured.certificate).args(["-servername", "localhost", "-connect"]);
+    command.arg(secured.public.to_string()).stdin(Stdio::piped());
+    let mut client = Child::spawn(&mut command);
+    let mut input = client.input();
+    for round in 1..=3 {
+        // It takes a letter for a command where one comes by itself.
+        input.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        eventually("openssl is answered", || {
+            (client.out().matches("\r\none").count() == round).then_some(())
+        });
+        input.write_all(b"K\n").unwrap();
+        secured.server.settled("tls_key_updates", round as u64);
+    }
+    assert!(client.out().contains("ALPN protocol: http/1.1"), "{}", client.out());
+    assert!(!client.err().contains("verify error"), "{}", client.err());
+}
+
+#[test]
+fn node_reads_a_stream() {
+    let secured = Secured::start();
+    secured.server.publish("/a", "one");
+    let Some(node) = tool("node") else { return };
+    let script = "
+        const fs = require('fs'), https = require('https');
+        const [url, ca] = process.argv.slice(1);
+        const options = {ca: fs.readFileSync(ca), headers: {accept: 'text/event-stream'}};
+        https.get(url, options, answer => {
+            answer.setEncoding('utf8');
+            answer.on('data', text => process.stdout.write(text));
+        });";
+    let mut command = Command::new(node);
+    command.args(["-e", script, &secured.url("/a")]).arg(&secured.certificate);
+    let client = Child::spawn(&mut command);
+    for text in ["one", "two"] {
+        eventually("node reads it", || {
+            client.out().contains(&format!("data: {text}\n\n")).then_some(())
+        });
+        secured.server.publish("/a", "two");
+    }
+}
+
+#[test]
+fn a_browser_reads_streams_and_websockets() {
+    let Some(mut browser) = Browser::start() else { return };
+    let secured = Secured::start();
+    let page = b"<!doctype html><title>streams</title><script>var heard = [];</script>";
+    secured.server.control.put("/page", "text/html", page).expect_one_of(&[200, 201]);
+    secured.server.publish("/a", "one");
+    browser.open(&secured.url("/page"));
+    browser.run(
+        "window.source = new EventSource('/a');
+         source.onmessage = e => heard.push('event ' + e.data);
+         window.socket = new WebSocket(location.origin.replace('https', 'wss') + '/a');
+         socket.onmessage = e => heard.push('frame ' + e.data);",
+    );
+    for text in ["one", "two"] {
+        for way in ["event", "frame"] {
+            eventually(&format!("the page hears the {way} {text}"), || {
+                let heard = browser.run("return heard.join()");
+                heard.as_str().unwrap().contains(&format!("{way} {text}")).then_some(())
+            });
+        }
+        secured.server.publish("/a", "two");
+    }
+}
+
+#[test]
+fn streams_go_on_in_the_next_process() {
+    let mut secured = Secured::of(Server::of_copy, "");
+    secured.server.publish("/a", "text 0");
+    let Some(mut reader) = secured.streaming("/a") else { return };
+    for upgrades in 0..4 {
+        let text = format!("data: text {upgrades}\n");
+        eventually("curl hears it", || reader.out().contains(&text).then_some(()));
+        assert_eq!(secured.server.figure("counters/tls_sessions"), 1);
+        secured.server.child.upgrade();
+        assert!(reader.is_running(), "{}", reader.err());
+        secured.server.publish("/a", &format!("text {}", upgrades + 1));
+        // New ones come in as well.
+        let (is_answered, said) = secured.curl(&[&secured.url("/a")]).unwrap();
+        assert!(is_answered, "{said}");
+    }
+    assert_eq!(reader.out().matches("retry:").count(), 1, "{}", reader.out());
+}
