@@ -16,6 +16,7 @@ mod layer;
 mod leave_out;
 mod quantity;
 mod show;
+mod tls;
 mod tokens;
 
 use std::fmt;
@@ -36,6 +37,7 @@ pub use access::Access;
 pub use error::ConfigError;
 pub use quantity::parse_period_s;
 pub use show::token_table;
+pub use tls::{Listening, Tls};
 pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
@@ -47,6 +49,12 @@ pub struct Settings {
     pub control: Vec<ControlAddress>,
     /// Addresses of the monitor listener: how the server is, and nothing else.
     pub monitor: Vec<ControlAddress>,
+    /// Addresses that only lead to the same by TLS.
+    pub redirect: Vec<SocketAddr>,
+    /// The port that they lead to; 0: that of the first public address with TLS.
+    pub redirect_port: u16,
+    /// Which addresses speak TLS, and what is shown there.
+    pub tls: Tls,
     /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
     pub public_probes: bool,
     /// Names that the control listener goes by, beside its addresses and `localhost`.
@@ -475,6 +483,7 @@ impl Settings {
     /// Which settings contradict each other, and why that matters.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
+        self.check_tls()?;
         self.check_access()?;
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
@@ -508,7 +517,13 @@ impl Settings {
     /// kernel would not refuse the second one: it would deal the connections out between the two.
     fn check_listeners(&self) -> Result<(), ConfigError> {
         let public: Vec<_> = self.listen.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
-        let kinds = [("listen", &public), ("control", &self.control), ("monitor", &self.monitor)];
+        let redirect = self.redirect.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let kinds = [
+            ("listen", &public),
+            ("control", &self.control),
+            ("monitor", &self.monitor),
+            ("redirect", &redirect),
+        ];
         for (i, (kind, addresses)) in kinds.iter().enumerate() {
             for (at, address) in addresses.iter().enumerate() {
                 if addresses[..at].iter().any(|other| other == address && !other.is_any_port()) {
@@ -564,6 +579,9 @@ impl Default for Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
             monitor: Vec::new(),
+            redirect: Vec::new(),
+            redirect_port: 0,
+            tls: Tls::default(),
             public_probes: false,
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
