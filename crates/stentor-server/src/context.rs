@@ -5,12 +5,14 @@ use crate::access::denials::Denials;
 use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
 use crate::access::{
-    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, Visitor, counts, listener, needs_token,
+    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, REDIRECT, Visitor, counts, listener,
+    needs_token,
 };
 use crate::access_log::{AccessLog, Lines, Text};
 use crate::addresses::{AddressCounts, Counted};
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
+use crate::certificates::Acceptors;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) access_log: Option<Arc<AccessLog>>,
     /// The browser client, as `/-/stentor.js` is answered.
     pub(crate) client: Arc<Message>,
+    /// What begins handshakes.
+    pub(crate) acceptors: Arc<Acceptors>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
     /// How short memory is that is not counted here.
@@ -307,6 +311,9 @@ impl Context {
         let Some(address) = address.filter(|_| listener(role).counts_addresses) else {
             return Some(Counted::default());
         };
+        if role == REDIRECT && self.pressure == Pressure::Critical {
+            return None;
+        }
         let rule = self.settings.limits.connections_per_address;
         match rule.bound(address, self.connections_max) {
             Some(most) => self.shared.addresses.enter(address, most),

@@ -112,6 +112,7 @@ impl Desk {
             compressor: Compressor::new().0,
             file_cache: Arc::new(FileCache::new()?),
             client: endpoint::client::module(unix_s),
+            acceptors: Arc::default(),
             addresses: AddressCounts::new(),
             memory: MemoryState::default(),
             keys: Mutex::new(Arc::new(Keys::none())),

@@ -11,6 +11,7 @@ mod access_log;
 mod addresses;
 mod answers;
 mod budget;
+pub mod certificates;
 mod compressor;
 pub mod config;
 mod connection;

@@ -5,11 +5,12 @@ use super::handover::{
 };
 use super::life::{Cue, Partner, Report};
 use super::{Server, counters};
-use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::config::ControlAddress;
 use crate::store::Ended;
 use crate::upgrades::{Failed, History};
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -126,14 +127,17 @@ impl Server {
             addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
         };
         let told = |path: &Path| path.display().to_string();
-        let public: Vec<_> = self.public.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let tcp = |addresses: &[SocketAddr]| -> Vec<_> {
+            addresses.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect()
+        };
+        let (public, redirect) = (tcp(&self.public), tcp(&self.redirect));
         let (control, monitor) = (of(CONTROL, &self.control), of(MONITOR, &self.monitor));
         Hello {
             epoch: self.shared.hub.epoch().number(),
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
             store: self.settings.store.path.as_deref().map(told),
-            addresses: [of(PUBLIC, &public), control, monitor].concat(),
+            addresses: [of(PUBLIC, &public), control, monitor, of(REDIRECT, &redirect)].concat(),
             started_unix_s: self.shared.started_unix_s,
             upgrades,
         }

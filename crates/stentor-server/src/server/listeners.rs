@@ -3,7 +3,7 @@
 use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
-use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT, listener};
 use crate::config::{ControlAddress, Settings};
 use crate::turns::Turns;
 use std::path::PathBuf;
@@ -33,8 +33,9 @@ impl Addresses {
         let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
         let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
         let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
+        let redirect = settings.redirect.iter().map(|&tcp| (ControlAddress::Tcp(tcp), REDIRECT));
         let mut places = Vec::new();
-        for (address, role) in public.chain(control).chain(monitor) {
+        for (address, role) in public.chain(control).chain(monitor).chain(redirect) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
             let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
             let mut same = handed_over.filter(|other| other.is_same(role, &address));
@@ -95,7 +96,7 @@ impl Addresses {
     ) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
         let places = self.0.iter().filter(|(place, role)| {
-            (*role == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
+            listener(*role).is_public == is_public && matches!(place, Place::Unix(_)) == on_files
         });
         let listeners = places.filter_map(|(place, role)| {
             let listener = match place {

@@ -211,6 +211,7 @@ impl World {
             compressor,
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
+            acceptors: Arc::default(),
             addresses: AddressCounts::new(),
             memory: MemoryState::default(),
             keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
