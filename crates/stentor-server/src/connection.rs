@@ -681,6 +681,7 @@ impl Connection {
             takes_cookies: cx.settings.access.cookie.is_some(),
             is_private: false,
             is_sandboxed: false,
+            is_secured: false,
         };
         cx.exchange_of(shape, self.ticket(peer))
     }

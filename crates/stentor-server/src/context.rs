@@ -630,6 +630,7 @@ impl Context {
             takes_cookies,
             is_private: false,
             is_sandboxed: false,
+            is_secured: false,
         };
         self.exchange_of(shape, ticket)
     }
@@ -673,6 +674,7 @@ impl Context {
     pub(crate) fn connections(&self, role: Role) -> &Counter {
         match role {
             MONITOR => &self.stats.connections_monitor,
+            REDIRECT => &self.stats.connections_redirect,
             CONTROL => &self.stats.connections_control,
             _ => &self.stats.connections_public,
         }

@@ -368,6 +368,15 @@ impl Server {
         bound.map(|(address, bound)| format!("{}://{bound}", scheme(*address))).collect()
     }
 
+    /// Whether nobody comes in at this control address who shows no certificate.
+    #[must_use]
+    pub fn asks_for_certificates(&self, address: &ControlAddress) -> bool {
+        let bound = self.settings.control.iter().zip(&self.control);
+        let mut same = bound.filter(|(_, bound)| *bound == address);
+        self.settings.tls.control_client_ca.is_some()
+            && same.any(|(written, _)| self.settings.is_tls_control(written))
+    }
+
     /// How many workers there are for the public addresses; one more has the control addresses.
     #[must_use]
     pub fn workers(&self) -> usize {
