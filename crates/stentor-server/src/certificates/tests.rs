@@ -144,7 +144,7 @@ fn a_file_that_may_not_be_read_is_told_apart() {
     }
     let place = Place::new();
     place.write_pair("a.example", 80);
-    fs::set_permissions(place.path("k.pem"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.path("k.pem"), fs::Permissions::from_mode(0o000)).unwrap();
     let expected = "k.pem: whoever runs the server must be able to read it, and may not";
     assert_eq!(place.read(&place.tls()).unwrap_err(), expected);
 }

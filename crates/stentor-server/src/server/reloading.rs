@@ -96,3 +96,35 @@ fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
     settings.limits.connections_max = running.limits.connections_max;
     settings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        let settings = Settings::from_toml(text, "f").unwrap();
+        settings.validate().unwrap();
+        settings
+    }
+
+    const PAIR: &str = "tls_cert = 'c'\ntls_key = 'k'\n";
+
+    #[test]
+    fn who_speaks_tls_goes_on_with_what_it_began_with_until_a_restart() {
+        let plain = settings("listen = '0.0.0.0:1'");
+        let secure = settings(&format!("listen = '0.0.0.0:1'\n{PAIR}"));
+        let other = settings(&format!("listen = '0.0.0.0:1'\n{PAIR}hsts = 1"));
+        for (running, next, expected, tls) in [
+            (&plain, &secure, &["listen"][..], &plain.tls),
+            (&secure, &plain, &["listen"], &secure.tls),
+            (&secure, &other, &[], &other.tls),
+        ] {
+            assert_eq!(differences(running, next), expected);
+            assert_eq!(&with_what_is_fixed(running, next.clone()).tls, tls);
+        }
+        let control = settings(&format!("control = 'tls:0.0.0.0:2'\n{PAIR}"));
+        let redirect = settings(&format!("{PAIR}redirect = '0.0.0.0:80'"));
+        assert_eq!(differences(&settings("control = '0.0.0.0:2'"), &control), ["control"]);
+        assert_eq!(differences(&settings(PAIR), &redirect), ["redirect"]);
+    }
+}
