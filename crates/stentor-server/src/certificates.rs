@@ -46,6 +46,8 @@ pub struct Prepared {
     public: Option<Acceptor>,
     control: Option<Acceptor>,
     certificates: Option<Arc<Certificates>>,
+    /// What they were read for.
+    tls: Tls,
     /// The files, and what they were like before they were read.
     files: Vec<(PathBuf, FileState)>,
     warnings: Vec<String>,
@@ -148,6 +150,7 @@ impl Prepared {
             public: made(&public)?,
             control: made(&control)?,
             warnings: warnings(&pairs, &certificates),
+            tls: tls.clone(),
             certificates: Some(certificates),
             files,
         })
@@ -229,6 +232,23 @@ impl Acceptors {
     pub(crate) fn set(&self, prepared: Prepared, now_unix_s: u64) {
         prepared.tell(now_unix_s);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = prepared;
+        self.is_set();
+    }
+
+    /// The same, by whoever looks after the files, unless other settings count by now.
+    fn renew(&self, prepared: Prepared, now_unix_s: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.tls != prepared.tls {
+            return;
+        }
+        tracing::info!("certificates were read again");
+        prepared.tell(now_unix_s);
+        *current = prepared;
+        drop(current);
+        self.is_set();
+    }
+
+    fn is_set(&self) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
@@ -355,9 +375,8 @@ impl Looker {
         self.failed_unix_s = None;
         match Prepared::read(&self.tls, now_unix_s, Missing::Made(None)) {
             Ok(prepared) => {
-                tracing::info!("certificates were read again");
                 self.told_days = None;
-                acceptors.set(prepared, now_unix_s);
+                acceptors.renew(prepared, now_unix_s);
             }
             Err(unusable) => {
                 self.failed_unix_s = Some(now_unix_s);

@@ -119,8 +119,8 @@ impl fmt::Display for StartError {
             StartError::Inherited(name) => write!(
                 f,
                 "the process was given a socket that listens on {name} (LISTEN_FDS), which is none \
-                 of the addresses it is to listen on: name it in listen, control, monitor.listen or \
-                 redirect"
+                 of the addresses it is to listen on: name it in listen, control, monitor.listen \
+                 or redirect"
             ),
             StartError::Files(error) => error.fmt(f),
             StartError::Keys(error) => error.fmt(f),
@@ -208,9 +208,7 @@ fn begin(
     let takes_over = hello.is_some();
     let is_filled = recovery.is_some() || takes_over;
     check_files(&settings)?;
-    let certificates =
-        Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user.as_ref()))
-            .map_err(StartError::Certificates)?;
+    let certificates = read_certificates(&settings, user.as_ref())?;
     let hub = empty_hub(&settings, epoch, is_filled);
     let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
@@ -256,6 +254,12 @@ fn begin(
     server.cue(|_| Cue::Live);
     server.start_lookers(takes_over)?;
     Ok(server)
+}
+
+/// Reads the certificates that are to be shown, while all files can be read.
+fn read_certificates(settings: &Settings, user: Option<&User>) -> Result<Prepared, StartError> {
+    Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user))
+        .map_err(StartError::Certificates)
 }
 
 /// What all workers share, and what is to be done for them elsewhere.
@@ -368,13 +372,18 @@ impl Server {
         bound.map(|(address, bound)| format!("{}://{bound}", scheme(*address))).collect()
     }
 
-    /// Whether nobody comes in at this control address who shows no certificate.
+    /// Whether this control address speaks TLS.
     #[must_use]
-    pub fn asks_for_certificates(&self, address: &ControlAddress) -> bool {
+    pub fn is_tls_control(&self, address: &ControlAddress) -> bool {
         let bound = self.settings.control.iter().zip(&self.control);
         let mut same = bound.filter(|(_, bound)| *bound == address);
-        self.settings.tls.control_client_ca.is_some()
-            && same.any(|(written, _)| self.settings.is_tls_control(written))
+        same.any(|(written, _)| self.settings.is_tls_control(written))
+    }
+
+    /// Whether nobody comes in there who shows no certificate.
+    #[must_use]
+    pub fn asks_for_certificates(&self, address: &ControlAddress) -> bool {
+        self.settings.tls.control_client_ca.is_some() && self.is_tls_control(address)
     }
 
     /// How many workers there are for the public addresses; one more has the control addresses.

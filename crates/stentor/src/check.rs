@@ -15,9 +15,10 @@ use crate::args::usage;
 /// Check a configuration file without starting anything
 ///
 /// Prints what the file comes to, with the defaults for what it leaves out. The environment is
-/// not looked at. Exit code 2 if the file is wrong; the error names the line and column. Certificates
-/// are read, as a start would, with the names they are for and the days they have left; what is
-/// wrong with one is said, and is exit code 2 too.
+/// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
+///
+/// Certificates are read, as a start would, with the names they are for and the days they have
+/// left; one that cannot be used is exit code 2 too.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.

@@ -334,6 +334,19 @@ fn other_settings_whose_files_are_no_good_are_refused_and_the_same_ones_are_not(
     assert_eq!(names(&acceptors), ["a.example"]);
 }
 
+/// A thread that is on its way out may be in the middle of a look.
+#[test]
+fn who_looks_after_files_that_do_not_count_any_more_changes_nothing() {
+    let (place, other) = (Place::new(), Place::new());
+    place.write_pair("a.example", 80);
+    other.write_pair("b.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    acceptors.set(other.read(&other.tls()).unwrap(), NOW);
+    place.write_pair("c.example", 80);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["b.example"]);
+}
+
 #[test]
 fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
     let place = Place::new();

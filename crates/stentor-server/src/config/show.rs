@@ -61,10 +61,6 @@ impl Settings {
     fn value_of(&self, table: &str, key: &str) -> Option<Value> {
         let (limits, streams) = (&self.limits, &self.streams);
         Some(match (table, key) {
-            ("", "listen") => one_or_many(&self.listening()),
-            ("", "control") => one_or_many(&self.listening_control()),
-            ("", "redirect") => one_or_many(&self.redirect),
-            ("", "redirect_port") => number(self.redirect_port),
             ("", "control_hosts") => one_or_many(&self.control_hosts),
             ("", "control_token") => self.access.control_token.into(),
             ("", "workers") => number(self.workers),
@@ -126,7 +122,7 @@ impl Settings {
             ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
             ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
-            ("", key) => return tls::value_of(&self.tls, key),
+            ("", key) => return tls::value_of(self, key),
             _ => return None,
         })
     }
@@ -238,7 +234,7 @@ pub(super) fn one_or_many<T: ToString>(items: &[T]) -> Value {
 }
 
 /// Numbers in TOML end at 2^63; no setting comes near.
-fn number<N: TryInto<i64>>(number: N) -> Value {
+pub(super) fn number<N: TryInto<i64>>(number: N) -> Value {
     number.try_into().unwrap_or(i64::MAX).into()
 }
 

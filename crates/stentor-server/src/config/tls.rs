@@ -15,7 +15,7 @@ use toml::Value;
 
 use super::forms::{OneOrMany, PemPath, Repeated, Tables, Text, VersionName, WholePath};
 use super::layer::set;
-use super::show::Table;
+use super::show::{Table, number, one_or_many};
 use super::{ConfigError, ControlAddress, Settings, parse_address};
 
 /// What is configured of TLS. The files are read at the start.
@@ -284,15 +284,20 @@ impl TlsLayer {
 }
 
 /// The value of a setting at the top, as a document would say it.
-pub(super) fn value_of(tls: &Tls, key: &str) -> Option<Value> {
+pub(super) fn value_of(settings: &Settings, key: &str) -> Option<Value> {
+    let tls = &settings.tls;
     let path = |file: &Option<PathBuf>| {
         file.as_ref().map(|file| file.display().to_string()).unwrap_or_default().into()
     };
     let paths = |files: &[PathBuf]| {
         let files: Vec<_> = files.iter().map(|file| file.display()).collect();
-        super::show::one_or_many(&files)
+        one_or_many(&files)
     };
     Some(match key {
+        "listen" => one_or_many(&settings.listening()),
+        "control" => one_or_many(&settings.listening_control()),
+        "redirect" => one_or_many(&settings.redirect),
+        "redirect_port" => number(settings.redirect_port),
         "tls_cert" => path(&tls.cert),
         "tls_key" => path(&tls.key),
         "tls_min_version" => version_name(tls.min_version).into(),

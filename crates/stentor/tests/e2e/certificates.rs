@@ -94,6 +94,12 @@ fn reads_are_led_to_https() {
     let answer = curl(&["-H", "Host: a.example", &format!("http://{at}/-/status")]);
     assert!(answer.starts_with("HTTP/1.1 301 "), "{answer}");
     server.settled("connections_redirect", 0);
+    // Another process goes on with both.
+    server.child.upgrade();
+    let answer = curl(&["-H", "Host: a.example", &format!("http://{at}/scores/x")]);
+    assert!(answer.starts_with("HTTP/1.1 301 "), "{answer}");
+    let status = server.control.get("/-/status").expect(200).json();
+    assert_eq!(status["tls"]["certificates"][0]["names"][0], "a.example");
 }
 
 #[test]
