@@ -221,7 +221,7 @@ impl Acceptors {
         match Prepared::read(next, now_unix_s, Missing::Made(None)) {
             Ok(prepared) => Ok(Some(prepared)),
             Err(unusable) if running == next => {
-                self.fail(&unusable);
+                self.fail(&unusable, true);
                 Ok(None)
             }
             Err(unusable) => Err(unusable),
@@ -253,12 +253,16 @@ impl Acceptors {
         self.reloads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note that the files are no good. It is said in the log, but not again and again.
-    fn fail(&self, unusable: &Unusable) {
+    /// Takes note that the files are no good. It is said in the log, but not again and again unless
+    /// somebody has asked for it.
+    fn fail(&self, unusable: &Unusable, is_asked_for: bool) {
         let reason = unusable.to_string();
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.as_ref() != Some(&reason) {
+        let is_other = failure.as_ref() != Some(&reason);
+        if is_other || is_asked_for {
             tracing::error!("the certificates stay as they are: {reason}");
+        }
+        if is_other {
             self.failures.fetch_add(1, Ordering::Relaxed);
             *failure = Some(reason);
         }
@@ -380,7 +384,7 @@ impl Looker {
             }
             Err(unusable) => {
                 self.failed_unix_s = Some(now_unix_s);
-                acceptors.fail(&unusable);
+                acceptors.fail(&unusable, false);
             }
         }
     }

@@ -130,6 +130,8 @@ fn other_files_are_read_and_status_and_metrics_say_so() {
     assert!(log.ends_with("c.pem: it is empty"), "{log}");
     server.child.signal("HUP");
     server.child.logged("reloaded");
+    let said = server.child.err();
+    assert_eq!(said.matches("the certificates stay as they are: ").count(), 2, "{said}");
     let status = server.control.get("/-/status").expect(200).json();
     assert!(status["tls"]["failure"].as_str().unwrap().ends_with("c.pem: it is empty"));
     assert_eq!(first(&server)["names"][0], "b.example");
