@@ -128,8 +128,8 @@ fn introduction(base: &str, written_at: SystemTime, scene: &Scene<'_>) -> String
     let (curl, note) = match trust {
         Some(file) => (
             format!("curl --cacert {}", file.display()),
-            "         its certificate was made for this demo: a browser warns of it, and curl\n         \
-             is told to trust it by --cacert\n",
+            "         its certificate was made for this demo: a browser warns of it, and\n         \
+             curl is told to trust it by --cacert\n",
         ),
         None => ("curl".to_owned(), ""),
     };
