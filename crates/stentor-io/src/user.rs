@@ -4,6 +4,8 @@
 //! makes it look otherwise. So each thread lays down its own, once it has done what takes them; a
 //! thread that is started afterwards has what the one that started it still has, which is nothing.
 
+use rustix::fd::AsFd;
+use rustix::fs::fchown;
 use rustix::process::{
     DumpableBehavior, Gid, Uid, getegid, geteuid, getgid, getuid, set_dumpable_behavior,
 };
@@ -43,6 +45,14 @@ impl User {
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.id.is_root()
+    }
+
+    /// Gives it a file that this process has made.
+    ///
+    /// # Errors
+    /// This process may not give files away.
+    pub fn own(&self, file: &impl AsFd) -> io::Result<()> {
+        Ok(fchown(file, Some(self.id), Some(self.group))?)
     }
 
     /// Its number, and that of the group that its files have.

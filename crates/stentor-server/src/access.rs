@@ -36,6 +36,9 @@ pub(crate) const CONTROL: Role = 1;
 /// Connections of the monitor listeners: they are told how the server is, and nothing else.
 pub(crate) const MONITOR: Role = 2;
 
+/// Connections of the redirect listeners: they are told to come by TLS, and nothing else.
+pub(crate) const REDIRECT: Role = 3;
+
 /// A kind of listener, and what it grants to whoever comes in by it.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -43,6 +46,10 @@ pub(crate) struct Listener {
     pub(crate) role: Role,
     /// What operators call it.
     pub(crate) name: &'static str,
+    /// Anyone may come, and the public workers serve them.
+    pub(crate) is_public: bool,
+    /// All that is read there is to be found by TLS.
+    pub(crate) redirects: bool,
     /// Values, streams and files are read.
     pub(crate) reads: bool,
     /// What is private is read as all else is, unless `control_token` says otherwise.
@@ -62,10 +69,12 @@ pub(crate) struct Listener {
 }
 
 /// All kinds of listeners, each at the place of its number.
-pub(crate) static LISTENERS: [Listener; 3] = [
+pub(crate) static LISTENERS: [Listener; 4] = [
     Listener {
         role: PUBLIC,
         name: "public",
+        is_public: true,
+        redirects: false,
         reads: true,
         reads_private: false,
         publishes: false,
@@ -78,6 +87,8 @@ pub(crate) static LISTENERS: [Listener; 3] = [
     Listener {
         role: CONTROL,
         name: "control",
+        is_public: false,
+        redirects: false,
         reads: true,
         reads_private: true,
         publishes: true,
@@ -90,6 +101,8 @@ pub(crate) static LISTENERS: [Listener; 3] = [
     Listener {
         role: MONITOR,
         name: "monitor",
+        is_public: false,
+        redirects: false,
         reads: false,
         reads_private: false,
         publishes: false,
@@ -99,6 +112,20 @@ pub(crate) static LISTENERS: [Listener; 3] = [
         // Whoever scrapes it does so under any name, and nothing there can be changed.
         checks_host: false,
         counts_addresses: false,
+    },
+    Listener {
+        role: REDIRECT,
+        name: "redirect",
+        is_public: true,
+        redirects: true,
+        reads: false,
+        reads_private: false,
+        publishes: false,
+        operates: false,
+        monitors: false,
+        has_cors: false,
+        checks_host: false,
+        counts_addresses: true,
     },
 ];
 

@@ -1,55 +1,626 @@
-//! What connections are secured with.
+//! The certificates that are shown where TLS is spoken: read, looked after, and told of before they
+//! expire.
+//!
+//! What workers need of them is an [`Acceptor`], which does not change: new files make another
+//! one, and all are exchanged at once ([`Acceptors`]). Handshakes that are under way end as they
+//! began. Files that are no good change nothing: the certificates of before are shown on, whatever
+//! has become of the files, expired ones too; the log says so, and so do status and metrics.
+//!
+//! One thread looks once a second whether the files are others. It asks for each file by its name,
+//! as the start does, so it does not matter how it comes to be another one: written over, moved
+//! there, or by a link that leads elsewhere, somewhere on the way to it (certbot, Kubernetes). No
+//! watch on a directory sees all of these. Renewal writes two files, one after the other: what
+//! has changed is read when it was the same for two looks. What is no good is tried again now and
+//! then, for some reasons are no change of a file.
 
-use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
-use stentor_tls::{Acceptor, Certificates, PairFiles, Settings, Tickets, Version};
+use crate::config::{Settings, Tls};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+use std::{fmt, thread};
+use stentor_io::{User, unix_s};
+use stentor_tls::{
+    Acceptor, Certificates, ClientAuth, KeyKind, Pair, PairFiles, PemPair, Settings as Handshakes,
+    TICKET_SECRET_BYTES_MIN, Tickets,
+};
+use zeroize::Zeroizing;
 
-/// What begins handshakes, by kind of listener. The workers ask for it with each that begins.
+/// What begins handshakes, for all workers.
 #[derive(Debug, Default)]
-pub(crate) struct Acceptors {
-    public: RwLock<Option<Acceptor>>,
-    control: RwLock<Option<Acceptor>>,
+pub struct Acceptors {
+    current: RwLock<Prepared>,
+    /// Why the files as they are now are no good, if they are not.
+    failure: Mutex<Option<String>>,
+    reloads: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// What was made of the files of some settings.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    public: Option<Acceptor>,
+    control: Option<Acceptor>,
+    certificates: Option<Arc<Certificates>>,
+    /// What they were read for.
+    tls: Tls,
+    /// The files, and what they were like before they were read.
+    files: Vec<(PathBuf, FileState)>,
+    warnings: Vec<String>,
+}
+
+/// Files that cannot be used, a sentence each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unusable(Vec<String>);
+
+/// A certificate, for those who ask.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Shown {
+    /// Its file.
+    pub file: String,
+    /// The names it is for.
+    pub names: Vec<String>,
+    /// `ecdsa`, `ed25519` or `rsa`.
+    pub key: &'static str,
+    /// When it or one of its chain expires, in seconds since 1970.
+    pub expires_unix_s: i64,
+    /// In how many whole days that is; less than nought if it is over.
+    pub days_left: i64,
+}
+
+/// How it is with all of them.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub(crate) struct Report {
+    pub(crate) certificates: Vec<Shown>,
+    /// Days until the first of them expires.
+    pub(crate) days_left: i64,
+    /// How often other ones were read.
+    pub(crate) reloads: u64,
+    /// How often that failed.
+    pub(crate) reload_failures: u64,
+    /// Why the files as they are now are not used; `null`: they are.
+    pub(crate) failure: Option<String>,
+}
+
+/// What becomes of a file of tickets that is not there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Missing<'a> {
+    /// It is made, and belongs to that user if there is one.
+    Made(Option<&'a User>),
+    /// It would be.
+    Left,
+}
+
+impl Prepared {
+    /// Reads what the settings name. Nothing is read where there is no certificate.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub(crate) fn read(
+        tls: &Tls,
+        now_unix_s: u64,
+        missing: Missing<'_>,
+    ) -> Result<Prepared, Unusable> {
+        let pairs = tls.pairs();
+        if pairs.is_empty() {
+            return Ok(Prepared::default());
+        }
+        let mut wrong = Vec::new();
+        let secrets = secrets(tls, missing).unwrap_or_else(|reason| {
+            wrong.push(reason);
+            None
+        });
+        // Before they are read: what changes meanwhile is read again.
+        let files = files_of(tls).into_iter().map(|file| {
+            let state = state_of(&file);
+            (file, state)
+        });
+        let files = files.collect();
+        let certificates = read_pairs(&pairs, now_unix_s, &mut wrong);
+        let client_auth = tls.control_client_ca.as_ref().map(|file| {
+            let pem = read(file).map(|pem| pem.to_vec()).unwrap_or_else(|reason| {
+                wrong.push(reason);
+                Vec::new()
+            });
+            ClientAuth { file: file.clone(), pem, required: true }
+        });
+        let tickets = match secrets {
+            Some(secrets) => {
+                let named: Vec<(&Path, &[u8])> =
+                    secrets.iter().map(|(file, bytes)| (&**file, &***bytes)).collect();
+                Tickets::new(&named)
+            }
+            None => Tickets::random(),
+        };
+        let tickets = tickets.map_err(|error| wrong.push(error.to_string())).ok();
+        let (Some(certificates), Some(tickets), true) = (certificates, tickets, wrong.is_empty())
+        else {
+            return Err(Unusable(wrong));
+        };
+        let certificates = Arc::new(certificates);
+        let [public, control] = handshakes(tls, &certificates, tickets, client_auth);
+        let made = |of: &Handshakes| {
+            Acceptor::new(of).map(Some).map_err(|error| Unusable(vec![error.to_string()]))
+        };
+        Ok(Prepared {
+            public: made(&public)?,
+            control: made(&control)?,
+            warnings: warnings(&pairs, &certificates),
+            tls: tls.clone(),
+            certificates: Some(certificates),
+            files,
+        })
+    }
+
+    /// What can be said of each certificate.
+    #[must_use]
+    pub fn shown(&self, now_unix_s: u64) -> Vec<Shown> {
+        let pairs = self.certificates.iter().flat_map(|certificates| certificates.pairs());
+        pairs.map(|pair| Shown::of(pair, now_unix_s)).collect()
+    }
+
+    /// What is not as it should be, and works all the same.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Says in the log what there is.
+    fn tell(&self, now_unix_s: u64) {
+        for shown in self.shown(now_unix_s) {
+            tracing::info!("the certificate in {shown}");
+        }
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
+/// Reads the files that settings name, as a start would, and makes nothing.
+///
+/// # Errors
+/// What is wrong with which file.
+pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Prepared, Unusable> {
+    Prepared::read(&settings.tls, now_unix_s, Missing::Left)
 }
 
 impl Acceptors {
-    /// Those of the public listeners.
-    pub(crate) fn public(&self) -> Option<Acceptor> {
-        self.public.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Goes by what was read.
+    pub(crate) fn new(prepared: Prepared) -> Acceptors {
+        prepared.tell(unix_s());
+        Acceptors { current: RwLock::new(prepared), ..Acceptors::default() }
     }
 
-    /// Those of the control listeners.
-    pub(crate) fn control(&self) -> Option<Acceptor> {
-        self.control.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Of one that was made elsewhere.
+    #[cfg(test)]
+    pub(crate) fn of(acceptor: &Acceptor) -> Acceptors {
+        let (public, control) = (Some(acceptor.clone()), Some(acceptor.clone()));
+        let current = RwLock::new(Prepared { public, control, ..Prepared::default() });
+        Acceptors { current, ..Acceptors::default() }
     }
 
-    /// Begins handshakes with this from now on.
-    pub(crate) fn set(&self, acceptor: &Acceptor) {
-        for place in [&self.public, &self.control] {
-            *place.write().unwrap_or_else(PoisonError::into_inner) = Some(acceptor.clone());
+    /// What begins handshakes of the public listeners. `None`: there is no certificate.
+    #[must_use]
+    pub fn public(&self) -> Option<Acceptor> {
+        self.current(|prepared| prepared.public.clone())
+    }
+
+    /// Likewise of the control listeners.
+    #[must_use]
+    pub fn control(&self) -> Option<Acceptor> {
+        self.current(|prepared| prepared.control.clone())
+    }
+
+    /// Reads the files of other settings. `None` if they are those of the settings that count now
+    /// and are no good any more, which is said in the log: then all stays as it is.
+    ///
+    /// # Errors
+    /// They are others, and no good.
+    pub(crate) fn reread(
+        &self,
+        running: &Tls,
+        next: &Tls,
+        now_unix_s: u64,
+    ) -> Result<Option<Prepared>, Unusable> {
+        match Prepared::read(next, now_unix_s, Missing::Made(None)) {
+            Ok(prepared) => Ok(Some(prepared)),
+            Err(unusable) if running == next => {
+                self.fail(&unusable, true);
+                Ok(None)
+            }
+            Err(unusable) => Err(unusable),
         }
     }
 
-    /// Reads a certificate and its key.
-    ///
-    /// # Errors
-    /// What is wrong with which of the files.
-    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Acceptor, String> {
-        let files = PairFiles { certificate: certificate.to_owned(), key: key.to_owned() };
-        let certificates = Certificates::load(&[files], stentor_io::unix_s())
-            .map_err(|errors| errors.first().map_or_else(String::new, |error| error.to_string()))?;
-        acceptor(certificates)
+    /// Has handshakes begun by this from now on.
+    pub(crate) fn set(&self, prepared: Prepared, now_unix_s: u64) {
+        prepared.tell(now_unix_s);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = prepared;
+        self.is_set();
+    }
+
+    /// The same, by whoever looks after the files, unless other settings count by now.
+    fn renew(&self, prepared: Prepared, now_unix_s: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.tls != prepared.tls {
+            return;
+        }
+        tracing::info!("certificates were read again");
+        prepared.tell(now_unix_s);
+        *current = prepared;
+        drop(current);
+        self.is_set();
+    }
+
+    fn is_set(&self) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes note that the files are no good. It is said in the log, but not again and again unless
+    /// somebody has asked for it.
+    fn fail(&self, unusable: &Unusable, is_asked_for: bool) {
+        let reason = unusable.to_string();
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = failure.as_ref() != Some(&reason);
+        if is_other || is_asked_for {
+            tracing::error!("the certificates stay as they are: {reason}");
+        }
+        if is_other {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            *failure = Some(reason);
+        }
+    }
+
+    /// How it is with them; `None`: there are none.
+    pub(crate) fn report(&self, now_unix_s: u64) -> Option<Report> {
+        let certificates = self.current(|prepared| prepared.shown(now_unix_s));
+        let days_left = certificates.iter().map(|shown| shown.days_left).min()?;
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Report {
+            certificates,
+            days_left,
+            reloads: self.reloads.load(Ordering::Relaxed),
+            reload_failures: self.failures.load(Ordering::Relaxed),
+            failure,
+        })
+    }
+
+    fn current<T>(&self, of: impl FnOnce(&Prepared) -> T) -> T {
+        of(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What shows these certificates.
-pub(crate) fn acceptor(certificates: Certificates) -> Result<Acceptor, String> {
-    let tickets = Tickets::random().map_err(|error| error.to_string())?;
-    Acceptor::new(&Settings {
-        certificates: Arc::new(certificates),
+/// Looks after the files for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct CertificateThread {
+    /// Nothing is ever said: that it is dropped is what ends the thread.
+    _ends: Sender<()>,
+}
+
+impl CertificateThread {
+    /// Begins to, if there are any.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(
+        tls: &Tls,
+        acceptors: &Arc<Acceptors>,
+    ) -> io::Result<Option<CertificateThread>> {
+        if tls.pairs().is_empty() {
+            return Ok(None);
+        }
+        let mut looker = Looker::new(tls.clone(), acceptors);
+        let (ends, ended) = channel();
+        let look = move || looker.run(&ended);
+        thread::Builder::new().name("certificates".to_owned()).spawn(look)?;
+        Ok(Some(CertificateThread { _ends: ends }))
+    }
+}
+
+/// The thread.
+struct Looker {
+    tls: Tls,
+    acceptors: Weak<Acceptors>,
+    /// What the files were like when they were read last.
+    tried: Vec<(PathBuf, FileState)>,
+    /// What they were like at the last look.
+    seen: Vec<(PathBuf, FileState)>,
+    /// When they were read last and were no good.
+    failed_unix_s: Option<u64>,
+    /// How many days were left when that was last said.
+    told_days: Option<i64>,
+}
+
+impl Looker {
+    fn new(tls: Tls, acceptors: &Arc<Acceptors>) -> Looker {
+        let files = acceptors.current(|prepared| prepared.files.clone());
+        Looker {
+            tls,
+            acceptors: Arc::downgrade(acceptors),
+            tried: files.clone(),
+            seen: files,
+            failed_unix_s: None,
+            told_days: None,
+        }
+    }
+
+    fn run(&mut self, ended: &Receiver<()>) {
+        self.check_readable();
+        loop {
+            self.look(unix_s());
+            if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    /// What root could read at the start, its successor must be able to read when it is renewed.
+    fn check_readable(&self) {
+        for (file, _) in &self.tried {
+            if let Err(error) = File::open(file) {
+                tracing::warn!(
+                    "{}: it cannot be read any more by whom the server runs as, so a new one will \
+                     not be taken without a restart: {error}",
+                    file.display()
+                );
+            }
+        }
+    }
+
+    fn look(&mut self, now_unix_s: u64) {
+        let Some(acceptors) = self.acceptors.upgrade() else { return };
+        self.tell_days(&acceptors, now_unix_s);
+        let now: Vec<_> =
+            self.tried.iter().map(|(file, _)| (file.clone(), state_of(file))).collect();
+        let is_settled = now == self.seen;
+        self.seen.clone_from(&now);
+        let is_due = self.failed_unix_s.is_some_and(|at| now_unix_s >= at + RETRY_S);
+        if !is_settled || now == self.tried && !is_due {
+            return;
+        }
+        self.tried = now;
+        self.failed_unix_s = None;
+        match Prepared::read(&self.tls, now_unix_s, Missing::Made(None)) {
+            Ok(prepared) => {
+                self.told_days = None;
+                acceptors.renew(prepared, now_unix_s);
+            }
+            Err(unusable) => {
+                self.failed_unix_s = Some(now_unix_s);
+                acceptors.fail(&unusable, false);
+            }
+        }
+    }
+
+    /// Says once a day that one is about to expire, or has.
+    fn tell_days(&mut self, acceptors: &Acceptors, now_unix_s: u64) {
+        let all = acceptors.current(|prepared| prepared.shown(now_unix_s));
+        let Some(first) = all.iter().min_by_key(|shown| shown.days_left) else { return };
+        let days = first.days_left;
+        if days >= WARN_DAYS || self.told_days == Some(days) {
+            return;
+        }
+        self.told_days = Some(days);
+        let all = all.iter().filter(|shown| shown.days_left < WARN_DAYS);
+        for shown in all {
+            match shown.days_left {
+                0.. => tracing::warn!("it is time for another certificate: {shown}"),
+                _ => tracing::error!("clients refuse an expired certificate: {shown}"),
+            }
+        }
+    }
+}
+
+/// What is asked for at the public listeners, and at those of operators.
+fn handshakes(
+    tls: &Tls,
+    certificates: &Arc<Certificates>,
+    tickets: Tickets,
+    client_auth: Option<ClientAuth>,
+) -> [Handshakes; 2] {
+    let public = Handshakes {
+        certificates: Arc::clone(certificates),
         tickets: Some(Arc::new(tickets)),
-        oldest: Version::Tls12,
+        oldest: tls.min_version,
         alpn: vec![b"http/1.1".to_vec()],
         client_auth: None,
-    })
-    .map_err(|error| error.to_string())
+    };
+    let mut control = Handshakes { client_auth, ..public.clone() };
+    if control.client_auth.is_some() {
+        // Who resumes does not show a certificate again, though it may have expired by now.
+        control.tickets = None;
+    }
+    [public, control]
 }
+
+/// All files that the settings name.
+fn files_of(tls: &Tls) -> Vec<PathBuf> {
+    let pairs = tls.pairs().into_iter().flat_map(|pair| [pair.certificate, pair.key]);
+    let others = tls.ticket_secrets.iter().chain(&tls.control_client_ca).cloned();
+    pairs.chain(others).collect()
+}
+
+/// Tells a file from another one of its name, and from itself as it was.
+type FileState = Option<[i64; 7]>;
+
+fn state_of(path: &Path) -> FileState {
+    let data = fs::metadata(path).ok()?;
+    Some([
+        data.dev() as i64,
+        data.ino() as i64,
+        data.size() as i64,
+        data.mtime(),
+        data.mtime_nsec(),
+        // Permissions.
+        data.ctime(),
+        data.ctime_nsec(),
+    ])
+}
+
+fn read_pairs(
+    pairs: &[PairFiles],
+    now_unix_s: u64,
+    wrong: &mut Vec<String>,
+) -> Option<Certificates> {
+    let mut texts = Vec::new();
+    for pair in pairs {
+        let mut text = |file| read(file).map_err(|reason| wrong.push(reason)).ok();
+        let (certificate, key) = (text(&pair.certificate), text(&pair.key));
+        texts.extend(certificate.zip(key).map(|texts| (pair, texts)));
+    }
+    let pems = texts.iter().map(|(pair, (certificate, key))| PemPair {
+        certificate: (&pair.certificate, certificate),
+        key: (&pair.key, key),
+    });
+    let pems: Vec<_> = pems.collect();
+    match Certificates::read(&pems, now_unix_s) {
+        Ok(certificates) => Some(certificates),
+        Err(errors) => {
+            wrong.extend(errors.iter().map(ToString::to_string));
+            None
+        }
+    }
+}
+
+/// All of a small file.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let said = |reason: &dyn fmt::Display| format!("{}: {reason}", path.display());
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => said(&"there is no such file"),
+        io::ErrorKind::PermissionDenied => {
+            said(&"whoever runs the server must be able to read it, and may not")
+        }
+        _ => said(&format!("it cannot be read: {error}")),
+    };
+    // Not opened before: of a pipe that would wait for somebody who writes.
+    let data = fs::metadata(path).map_err(failed)?;
+    if !data.is_file() {
+        return Err(said(&"it is not a file"));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX + 1));
+    let file = File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    match bytes.len() {
+        0 => Err(said(&"it is empty")),
+        1..=FILE_BYTES_MAX => Ok(bytes),
+        _ => Err(said(&"it is larger than any certificate: at most 1 MiB")),
+    }
+}
+
+/// The secrets of tickets with their files; `None`: there is no file.
+type Secrets = Option<Vec<(PathBuf, Zeroizing<Vec<u8>>)>>;
+
+fn secrets(tls: &Tls, missing: Missing<'_>) -> Result<Secrets, String> {
+    let Some(first) = tls.ticket_secrets.first() else { return Ok(None) };
+    if !first.try_exists().unwrap_or(true) {
+        match missing {
+            Missing::Made(user) => make_secret(first, user)
+                .map_err(|error| format!("{}: it cannot be made: {error}", first.display()))?,
+            // It would be made.
+            Missing::Left => return Ok(None),
+        }
+    }
+    let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read(file)?)));
+    all.collect::<Result<_, _>>().map(Some)
+}
+
+/// Makes a secret for tickets, which is its owner's alone.
+fn make_secret(path: &Path, user: Option<&User>) -> io::Result<()> {
+    let mut secret = Zeroizing::new([0; TICKET_SECRET_BYTES_MIN]);
+    getrandom::fill(&mut *secret).map_err(io::Error::other)?;
+    // Not in its place: half of it would be a secret too.
+    let made = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+    let done = user.map_or(Ok(()), |user| user.own(&file)).and_then(|()| {
+        file.write_all(&*secret)?;
+        file.sync_all()?;
+        // Not over one that another process has made meanwhile.
+        match fs::hard_link(&made, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    });
+    fs::remove_file(&made)?;
+    done
+}
+
+/// What is not as it should be, and works all the same.
+fn warnings(pairs: &[PairFiles], certificates: &Certificates) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (files, pair) in pairs.iter().zip(certificates.pairs()) {
+        let mode = fs::metadata(&files.key).map_or(0, |data| data.mode());
+        if mode & 0o004 != 0 {
+            warnings.push(format!(
+                "{}: everybody on this host can read this private key (mode {:04o})",
+                files.key.display(),
+                mode & 0o7777
+            ));
+        }
+        if pair.names().is_empty() {
+            warnings.push(format!(
+                "{}: the certificate has no name that a client would look for (subjectAltName)",
+                files.certificate.display()
+            ));
+        }
+    }
+    warnings
+}
+
+impl Shown {
+    fn of(pair: &Pair, now_unix_s: u64) -> Shown {
+        let key = match pair.key_kind() {
+            KeyKind::Ecdsa => "ecdsa",
+            KeyKind::Ed25519 => "ed25519",
+            KeyKind::Rsa => "rsa",
+        };
+        Shown {
+            file: pair.file().display().to_string(),
+            names: pair.names().to_vec(),
+            key,
+            expires_unix_s: pair.not_after_unix_s(),
+            days_left: pair.days_left(now_unix_s),
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown { file, names, key, days_left, .. } = self;
+        let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
+        write!(f, "{file} for {names} ({key}): ")?;
+        match days_left {
+            ..0 => f.write_str("it has expired"),
+            0 => f.write_str("less than a day left"),
+            1 => f.write_str("1 day left"),
+            days => write!(f, "{days} days left"),
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// How often it is looked whether a file is another one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// When files that are no good are read again, though they are the same.
+const RETRY_S: u64 = 60;
+
+/// From when on it is said that a certificate is about to expire. Those that are valid for 90 days
+/// are renewed when 30 are left, so something is wrong by then.
+const WARN_DAYS: i64 = 14;
+
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ use crate::route;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
-use stentor_io::{Backend, Flow, Gone, Peer, Role};
+use stentor_io::{Backend, Flow, Gone, LAYERED, Peer, Role};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use stentor_wire::status::Refusal;
 use work::{Incoming, Work};
@@ -45,7 +45,8 @@ pub(crate) struct Connection {
     reader: Reader,
     timer: Timer,
     counted: Counted,
-    pub(crate) role: Role,
+    /// With [`LAYERED`] if it speaks TLS.
+    role: Role,
     /// It came over TCP, and not by a socket file.
     is_tcp: bool,
     phase: Phase,
@@ -131,6 +132,15 @@ impl Timed for Connection {
 }
 
 impl Connection {
+    /// Which listener it came in by.
+    pub(crate) fn role(&self) -> Role {
+        self.role & !LAYERED
+    }
+
+    fn is_secured(&self) -> bool {
+        self.role & LAYERED != 0
+    }
+
     pub(crate) fn open(&mut self, role: Role, is_tcp: bool, counted: Counted) {
         self.role = role;
         self.is_tcp = is_tcp;
@@ -519,7 +529,7 @@ impl Connection {
             }
         };
         let is_meant = match self.is_tcp {
-            true => cx.may(self.role, Act::Ask(&request)).map_err(|denied| denied.refusal),
+            true => cx.may(self.role(), Act::Ask(&request)).map_err(|denied| denied.refusal),
             false => Ok(()),
         };
         if let Err(refusal) = is_meant {
@@ -535,7 +545,7 @@ impl Connection {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
-        let Some((bearer, token)) = cx.bearer(self.role, &request, true) else {
+        let Some((bearer, token)) = cx.bearer(self.role(), &request, true) else {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         };
@@ -632,7 +642,7 @@ impl Connection {
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
                 let ticket = self.ticket(peer);
-                let (bearer, token) = cx.bearer(self.role, &request, false).unwrap_or_default();
+                let (bearer, token) = cx.bearer(self.role(), &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
                 (x.bearer, x.token) = (bearer, token);
                 route::answer(&mut x, &request)
@@ -675,7 +685,7 @@ impl Connection {
         peer: Peer,
         persistence: Persistence,
     ) -> Exchange<'a> {
-        let listener = listener(self.role);
+        let listener = listener(self.role());
         let shape = Shape {
             listener,
             head_only: false,
@@ -684,6 +694,7 @@ impl Connection {
             takes_cookies: cx.settings.access.cookie.is_some(),
             is_private: false,
             is_sandboxed: false,
+            is_secured: self.is_secured(),
         };
         cx.exchange_of(shape, self.ticket(peer))
     }
@@ -753,7 +764,7 @@ impl Connection {
         result: Result<(), Gone>,
     ) -> Flow {
         let since_us = cx.answers.since_us();
-        cx.settle_answers(io, self.role, peer);
+        cx.settle_answers(io, self.role(), peer);
         if result == Err(Gone) {
             cx.out.clear();
             self.close(cx, io, peer);

@@ -5,7 +5,8 @@ use crate::access::denials::Denials;
 use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
 use crate::access::{
-    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, Visitor, counts, listener, needs_token,
+    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, REDIRECT, Visitor, counts, listener,
+    needs_token,
 };
 use crate::access_log::{AccessLog, Lines, Text};
 use crate::addresses::{AddressCounts, Counted};
@@ -41,7 +42,7 @@ use stentor_access::{Cache, Keys, Refused};
 use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
-use stentor_io::{Backend, Counter, Peer, Rng, Role};
+use stentor_io::{Backend, Counter, LAYERED, Peer, Rng, Role};
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
@@ -49,8 +50,6 @@ use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// What all workers share. None of it is written on the path of a read.
 pub(crate) struct Shared {
-    /// What connections are secured with.
-    pub(crate) acceptors: Arc<Acceptors>,
     pub(crate) hub: Arc<Hub>,
     /// Who gives changes their places in the order.
     pub(crate) sequencer: Box<dyn Sequencer>,
@@ -62,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) access_log: Option<Arc<AccessLog>>,
     /// The browser client, as `/-/stentor.js` is answered.
     pub(crate) client: Arc<Message>,
+    /// What begins handshakes.
+    pub(crate) acceptors: Arc<Acceptors>,
     /// Connections of the public listeners by their addresses.
     pub(crate) addresses: AddressCounts,
     /// How short memory is that is not counted here.
@@ -310,6 +311,9 @@ impl Context {
         let Some(address) = address.filter(|_| listener(role).counts_addresses) else {
             return Some(Counted::default());
         };
+        if role == REDIRECT && self.pressure == Pressure::Critical {
+            return None;
+        }
         let rule = self.settings.limits.connections_per_address;
         match rule.bound(address, self.connections_max) {
             Some(most) => self.shared.addresses.enter(address, most),
@@ -614,7 +618,7 @@ impl Context {
         persistence: Persistence,
         ticket: Ticket,
     ) -> Exchange<'a> {
-        let listener = listener(role);
+        let listener = listener(role & !LAYERED);
         let origin = listener.listed_origin(request, &self.settings.cors);
         let head_only = request.method == Method::Head;
         let takes_cookies = self.settings.access.cookie.is_some();
@@ -626,6 +630,7 @@ impl Context {
             takes_cookies,
             is_private: false,
             is_sandboxed: false,
+            is_secured: role & LAYERED != 0,
         };
         self.exchange_of(shape, ticket)
     }
@@ -669,6 +674,7 @@ impl Context {
     pub(crate) fn connections(&self, role: Role) -> &Counter {
         match role {
             MONITOR => &self.stats.connections_monitor,
+            REDIRECT => &self.stats.connections_redirect,
             CONTROL => &self.stats.connections_control,
             _ => &self.stats.connections_public,
         }

@@ -11,7 +11,7 @@ mod access_log;
 mod addresses;
 mod answers;
 mod budget;
-mod certificates;
+pub mod certificates;
 mod compressor;
 pub mod config;
 mod connection;

@@ -1,6 +1,6 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
-use crate::access::{LISTENERS, Listener};
+use crate::access::{LISTENERS, Listener, PUBLIC};
 use crate::answers::Answers;
 use crate::config::{Cors, Settings};
 use crate::exchange::Persistence;
@@ -24,6 +24,8 @@ pub(crate) struct Preamble {
     ok: Vec<u8>,
     /// `Server`, `Date` and, on the public listener, what the CORS protocol has to say always.
     fields: Vec<u8>,
+    /// What is said beside them by TLS.
+    secured: Vec<u8>,
     /// What these fields are.
     shares: HeadShares,
 }
@@ -35,6 +37,7 @@ impl Preamble {
             listener,
             ok: Vec::new(),
             fields: Vec::new(),
+            secured: Vec::new(),
             shares: HeadShares::default(),
         })
     }
@@ -50,6 +53,15 @@ impl Preamble {
         let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
         if self.listener.has_cors {
             self.fields.extend_from_slice(settings.cors.constant_fields());
+        }
+        self.secured.clear();
+        // Of the other listeners it would be said of the same host, where they are for few.
+        if self.listener.role == PUBLIC && settings.tls.hsts_s > 0 {
+            let _ = write!(
+                self.secured,
+                "Strict-Transport-Security: max-age={}\r\n",
+                settings.tls.hsts_s
+            );
         }
         self.shares = HeadShares::of(&self.fields);
         self.ok.clear();
@@ -94,6 +106,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) is_private: bool,
     /// A browser must not run what is in it in the name of this origin.
     pub(crate) is_sandboxed: bool,
+    /// It goes by TLS.
+    pub(crate) is_secured: bool,
 }
 
 /// Some bytes of a file's answer.
@@ -310,6 +324,9 @@ impl Reply<'_> {
         if self.shape.is_sandboxed {
             out.extend_from_slice(b"Content-Security-Policy: sandbox\r\n");
         }
+        if self.shape.is_secured {
+            out.extend_from_slice(&self.preamble.secured);
+        }
         heads.add_lines(&out[more..]);
         let answers = match status.0 {
             301 => &self.stats.answers_301,
@@ -340,13 +357,40 @@ pub(crate) fn decimal(out: &mut Vec<u8>, mut n: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{CONTROL, PUBLIC};
-    use crate::config::Settings;
+    use crate::access::CONTROL;
     use crate::order::Ticket;
     use crate::route;
     use crate::simulation::{World, kind, patient};
     use crate::stats::{HeadTotals, Totals};
     use stentor_wire::http1::{FieldSlots, parse};
+
+    #[test]
+    fn browsers_are_told_to_come_by_tls_where_they_did_and_the_public_may() {
+        let world = World::new(1, kind(), patient());
+        let says = |hsts_s, role, is_secured| {
+            let mut settings = patient();
+            settings.tls.hsts_s = hsts_s;
+            let mut cx = world.context(settings);
+            cx.configure(Arc::clone(&cx.settings));
+            let mut slots = FieldSlots::new();
+            let request = parse(b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n", &mut slots).unwrap();
+            let persistence = Persistence { keep_alive: true, http10: false };
+            let ticket = Ticket::of_nobody();
+            let mut x = cx.exchange(role, &request.request, persistence, ticket);
+            x.reply.shape.is_secured = is_secured;
+            drop(route::answer(&mut x, &request.request));
+            let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
+            cx.out.clear();
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            answer.contains("\r\nStrict-Transport-Security: max-age=31536000\r\n")
+        };
+        assert!(says(31_536_000, PUBLIC, true));
+        for (hsts_s, role, is_secured) in
+            [(0, PUBLIC, true), (31_536_000, PUBLIC, false), (31_536_000, CONTROL, true)]
+        {
+            assert!(!says(hsts_s, role, is_secured), "{hsts_s} {role} {is_secured}");
+        }
+    }
 
     #[test]
     fn every_byte_of_every_head_counts_as_what_it_is() {

@@ -14,6 +14,9 @@ use stentor_wire::target;
 
 /// Begins one request, behind which comes a body of that length.
 pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
+    if x.listener().redirects {
+        return endpoint::redirect::begin(x, request, body);
+    }
     let bodyless = matches!(body, BodyLength::None | BodyLength::Length(0));
     let upgrades = asks_for_upgrade(x, request);
     if matches!(request.method, Method::Put | Method::Post) && x.publishes() && !upgrades {

@@ -8,18 +8,19 @@ mod handover;
 mod leaving;
 mod life;
 mod listeners;
+mod reloading;
 mod taking_over;
 
 use self::handover::Hello;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
-use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::certificates::Acceptors;
+use crate::certificates::{Acceptors, CertificateThread, Missing, Prepared, Unusable};
 use crate::compressor::{Compressor, Jobs};
-use crate::config::{ControlAddress, Settings, Store};
+use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
@@ -42,7 +43,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
-use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, LAYERED, SocketName, User};
+use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
 use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
 
@@ -52,11 +53,9 @@ pub struct Server {
     shared: Arc<Shared>,
     settings: Settings,
     public: Vec<SocketAddr>,
-    /// Those of the public addresses that speak TLS.
-    secured: Vec<SocketAddr>,
     control: Vec<ControlAddress>,
-    control_secured: Vec<ControlAddress>,
     monitor: Vec<ControlAddress>,
+    redirect: Vec<SocketAddr>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Where each worker is told what to do.
     cues: Vec<mpsc::Sender<Cue>>,
@@ -67,6 +66,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
+    /// Who looks after certificates, if there are any.
+    certificates: Option<CertificateThread>,
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
@@ -100,10 +101,10 @@ pub enum StartError {
     AccessLog(String),
     /// The user to run as is not there, or this process may not become it.
     User(String),
-    /// The certificate that is to be shown, or its key, is not good.
-    Certificate(String),
     /// The keys that tokens are verified with cannot be had.
     Keys(LoadError),
+    /// The certificates to be shown cannot be used.
+    Certificates(Unusable),
     /// The store in this directory cannot be read, or not be written to.
     Store(PathBuf, OpenError),
     /// Another process hands over to this one, and it cannot be.
@@ -119,12 +120,13 @@ impl fmt::Display for StartError {
             StartError::Inherited(name) => write!(
                 f,
                 "the process was given a socket that listens on {name} (LISTEN_FDS), which is none \
-                 of the addresses it is to listen on: name it in listen, control or monitor.listen"
+                 of the addresses it is to listen on: name it in listen, control, monitor.listen \
+                 or redirect"
             ),
             StartError::Files(error) => error.fmt(f),
             StartError::Keys(error) => error.fmt(f),
+            StartError::Certificates(error) => error.fmt(f),
             StartError::User(reason)
-            | StartError::Certificate(reason)
             | StartError::AccessLog(reason)
             | StartError::Handover(reason) => f.write_str(reason),
             StartError::Store(path, error) => {
@@ -207,15 +209,16 @@ fn begin(
     let takes_over = hello.is_some();
     let is_filled = recovery.is_some() || takes_over;
     check_files(&settings)?;
-    let (shared, jobs) = share(&settings, empty_hub(&settings, epoch, is_filled), &posts, hello)?;
+    let certificates = read_certificates(&settings, user.as_ref())?;
+    let hub = empty_hub(&settings, epoch, is_filled);
+    let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         shared: Arc::new(shared),
         public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
-        secured: addresses.of(PUBLIC | LAYERED).filter_map(|address| address.tcp()).collect(),
         control: addresses.of(CONTROL).collect(),
-        control_secured: addresses.of(CONTROL | LAYERED).collect(),
         monitor: addresses.of(MONITOR).collect(),
+        redirect: addresses.of(REDIRECT).filter_map(|address| address.tcp()).collect(),
         mailboxes,
         cues: Vec::new(),
         reports: Mutex::new(reports),
@@ -223,6 +226,7 @@ fn begin(
         threads: Vec::new(),
         writer: Mutex::default(),
         keys: None,
+        certificates: None,
         _guard: None,
         settings,
     };
@@ -253,17 +257,23 @@ fn begin(
     Ok(server)
 }
 
+/// Reads the certificates that are to be shown, while all files can be read.
+fn read_certificates(settings: &Settings, user: Option<&User>) -> Result<Prepared, StartError> {
+    Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user))
+        .map_err(StartError::Certificates)
+}
+
 /// What all workers share, and what is to be done for them elsewhere.
 fn share(
     settings: &Settings,
     hub: Hub,
+    certificates: Prepared,
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
-        acceptors: acceptors(settings)?,
         hub: Arc::new(hub),
         sequencer: sequencer(store.as_deref()),
         store,
@@ -271,6 +281,7 @@ fn share(
         file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
+        acceptors: Arc::new(Acceptors::new(certificates)),
         addresses: AddressCounts::new(),
         memory: MemoryState::default(),
         keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
@@ -285,16 +296,6 @@ fn share(
             .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
     };
     Ok((shared, jobs))
-}
-
-/// What the listeners that speak TLS show.
-fn acceptors(settings: &Settings) -> Result<Arc<Acceptors>, StartError> {
-    let acceptors = Acceptors::default();
-    if let Some(tls) = &settings.tls {
-        let acceptor = Acceptors::load(&tls.certificate, &tls.key);
-        acceptors.set(&acceptor.map_err(StartError::Certificate)?);
-    }
-    Ok(Arc::new(acceptors))
 }
 
 /// The hub, before anything is filled into it. What fills it has the rules of its time, too.
@@ -346,18 +347,6 @@ impl Server {
         &self.public
     }
 
-    /// The public addresses that speak TLS, as they were really bound.
-    #[must_use]
-    pub fn secured(&self) -> &[SocketAddr] {
-        &self.secured
-    }
-
-    /// The control addresses that speak TLS, as they were really bound.
-    #[must_use]
-    pub fn control_secured(&self) -> &[ControlAddress] {
-        &self.control_secured
-    }
-
     /// The control addresses, as they were really bound.
     #[must_use]
     pub fn control(&self) -> &[ControlAddress] {
@@ -368,6 +357,34 @@ impl Server {
     #[must_use]
     pub fn monitor(&self) -> &[ControlAddress] {
         &self.monitor
+    }
+
+    /// The addresses that lead to TLS, as they were really bound.
+    #[must_use]
+    pub fn redirect(&self) -> &[SocketAddr] {
+        &self.redirect
+    }
+
+    /// The URLs of the public addresses.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = |address| if self.settings.is_tls(address) { "https" } else { "http" };
+        let bound = self.settings.listen.iter().zip(&self.public);
+        bound.map(|(address, bound)| format!("{}://{bound}", scheme(*address))).collect()
+    }
+
+    /// Whether this control address speaks TLS.
+    #[must_use]
+    pub fn is_tls_control(&self, address: &ControlAddress) -> bool {
+        let bound = self.settings.control.iter().zip(&self.control);
+        let mut same = bound.filter(|(_, bound)| *bound == address);
+        same.any(|(written, _)| self.settings.is_tls_control(written))
+    }
+
+    /// Whether nobody comes in there who shows no certificate.
+    #[must_use]
+    pub fn asks_for_certificates(&self, address: &ControlAddress) -> bool {
+        self.settings.tls.control_client_ca.is_some() && self.is_tls_control(address)
     }
 
     /// How many workers there are for the public addresses; one more has the control addresses.
@@ -407,72 +424,6 @@ impl Server {
         let back = || ReturnAddress::Thread(sender.clone());
         let now = self.shared.commit(op, Precondition::None, stentor_io::unix_s(), &back);
         now.unwrap_or_else(|| outcome.recv().unwrap_or(Err(CommitError::Failed)))
-    }
-
-    /// Goes by other settings from now on, on every worker. Returns the names of the settings that
-    /// differ but only count from the next start.
-    ///
-    /// # Errors
-    /// A directory whose files are to be served cannot be opened: nothing has changed.
-    pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
-        let running = &self.settings;
-        let user = running.user.clone();
-        let fixed = [
-            ("listen", running.listen != settings.listen),
-            ("control", running.control != settings.control),
-            ("monitor.listen", running.monitor != settings.monitor),
-            ("workers", running.workers != settings.workers),
-            ("pin", running.pin != settings.pin),
-            ("user", user != settings.user),
-            ("store.path", running.store.path != settings.store.path),
-            ("log.format", running.log.format != settings.log.format),
-            ("log.access", running.log.access != settings.log.access),
-            ("log.access_format", running.log.access_format != settings.log.access_format),
-            (
-                "limits.message_bytes_max",
-                running.limits.message_bytes_max != settings.limits.message_bytes_max,
-            ),
-            (
-                "limits.connections_max",
-                running.limits.connections_max != settings.limits.connections_max,
-            ),
-            ("limits.topics_max", running.limits.topics_max != settings.limits.topics_max),
-        ];
-        let mut settings = Settings {
-            listen: running.listen.clone(),
-            control: running.control.clone(),
-            monitor: running.monitor.clone(),
-            workers: running.workers,
-            pin: running.pin,
-            user,
-            store: Store { path: running.store.path.clone(), ..settings.store },
-            ..settings
-        };
-        check_files(&settings)?;
-        let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
-        let keys = keys.map_err(StartError::Keys)?;
-        settings.log.format = running.log.format;
-        settings.log.access.clone_from(&running.log.access);
-        settings.log.access_format = running.log.access_format;
-        settings.limits.message_bytes_max = running.limits.message_bytes_max;
-        settings.limits.topics_max = running.limits.topics_max;
-        settings.limits.connections_max = running.limits.connections_max;
-        self.commit(Op::Rules(settings.rules())).map_err(|error| {
-            StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
-        })?;
-        self.shared.memory.configure(&settings);
-        self.shared.file_cache.reload(&settings.mounts, &settings.files);
-        let before = self.keys.take();
-        self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
-        self.settings = settings;
-        self.start_file_loader();
-        let settings = Arc::new(self.settings.clone());
-        keys::tell(&self.shared, &self.mailboxes, &keys);
-        for mailbox in &self.mailboxes {
-            mailbox.put(Order::Reload(Arc::clone(&settings)));
-        }
-        let differ = fixed.iter().filter(|(_, differs)| *differs);
-        Ok(differ.map(|(name, _)| (*name).to_owned()).collect())
     }
 
     /// What opens log files anew, once they were renamed. `None`: there are none.
@@ -626,19 +577,22 @@ impl Server {
         Ok(())
     }
 
-    /// Who looks after files, memory and keys.
+    /// Who looks after files, memory, keys and certificates.
     fn start_lookers(&mut self, has_taken_over: bool) -> io::Result<()> {
         self.start_file_loader();
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
+            self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
             Ok(())
         });
         match started {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {
-                tracing::error!("memory and the keys of tokens are not looked after: {error}");
+                tracing::error!(
+                    "memory, keys of tokens and certificates are not looked after: {error}"
+                );
                 Ok(())
             }
             result => result,

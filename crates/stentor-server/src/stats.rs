@@ -424,7 +424,10 @@ macro_rules! stats {
 impl Totals {
     /// Open connections of all listeners.
     pub(crate) fn open(&self) -> u64 {
-        self.connections_public + self.connections_control + self.connections_monitor
+        self.connections_public
+            + self.connections_control
+            + self.connections_monitor
+            + self.connections_redirect
     }
 }
 
@@ -490,6 +493,7 @@ impl Stats {
             &self.connections_public,
             &self.connections_control,
             &self.connections_monitor,
+            &self.connections_redirect,
             &self.connections_reading,
             &self.connections_writing,
             &self.readers_sse,
@@ -525,6 +529,8 @@ stats! {
     connections_control,
     /// Connections open on the monitor listeners.
     connections_monitor,
+    /// Connections open on the redirect listeners.
+    connections_redirect,
     /// Of the open connections, those with a request that is not complete.
     connections_reading,
     /// Of the open connections, those with an answer that waits for the peer to read.

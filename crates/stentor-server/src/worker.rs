@@ -26,7 +26,7 @@ use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_io::{Backend, Flow, Handler, Pause, Peer, Refused, Role};
+use stentor_io::{Backend, Flow, Handler, LAYERED, Pause, Peer, Refused, Role};
 
 /// The connections of one thread.
 pub(crate) struct Worker {
@@ -383,11 +383,12 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
-        let Some(counted) = self.cx.count_in(role, address) else {
+        let listener = role & !LAYERED;
+        let Some(counted) = self.cx.count_in(listener, address) else {
             self.refuse_connection(address);
             return Err(Refused(put_off::farewell, self.cx.rng.next_u64()));
         };
-        self.cx.connections(role).add(1);
+        self.cx.connections(listener).add(1);
         self.open += 1;
         self.cx.begin_connection(peer, address);
         self.connections.grow(peer.index()).open(role, address.is_some(), counted);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use stentor_server::config::{ControlAddress, Settings, parse_address};
+use stentor_server::config::{ControlAddress, Listening, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, parent, publish, serve, status, store,
@@ -56,17 +56,27 @@ pub(crate) enum Command {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
-    /// Address of the public listener, which only reads; may be repeated [default: 0.0.0.0:8080]
-    #[arg(long, value_name = "IP:PORT", value_parser = parse_address)]
-    listen: Vec<SocketAddr>,
-    /// Address of the control listener, which publishes: IP:PORT or unix:PATH; may be repeated
-    /// [default: 127.0.0.1:8081]
+    /// Address of the public listener, which only reads: IP:PORT, or tls:IP:PORT beside others that
+    /// are not for TLS; may be repeated [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS")]
-    control: Vec<ControlAddress>,
+    listen: Vec<Listening<SocketAddr>>,
+    /// Address of the control listener, which publishes: IP:PORT, tls:IP:PORT or unix:PATH; may be
+    /// repeated [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    control: Vec<Listening<ControlAddress>>,
     /// Address of the monitor listener, which says how the server is: IP:PORT or unix:PATH; may be
     /// repeated
     #[arg(long, value_name = "ADDRESS")]
     monitor: Vec<ControlAddress>,
+    /// Certificate with its chain, in PEM: the public listener then speaks TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Address that leads everybody to https; may be repeated
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_address)]
+    redirect: Vec<SocketAddr>,
     /// Directory of the store, by which values and history outlive the process
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -84,13 +94,21 @@ impl ServerFlags {
         });
         let mut settings = Settings::load(file, environment).map_err(usage)?;
         if !self.listen.is_empty() {
-            settings.listen.clone_from(&self.listen);
+            settings.set_listen(&self.listen);
         }
         if !self.control.is_empty() {
-            settings.control.clone_from(&self.control);
+            settings.set_control(&self.control);
         }
         if !self.monitor.is_empty() {
             settings.monitor.clone_from(&self.monitor);
+        }
+        if self.tls_cert.is_some() {
+            settings.tls.cert.clone_from(&self.tls_cert);
+            settings.tls.key.clone_from(&self.tls_key);
+            settings.tls.more.clear();
+        }
+        if !self.redirect.is_empty() {
+            settings.redirect.clone_from(&self.redirect);
         }
         if self.data.is_some() {
             settings.store.path.clone_from(&self.data);
@@ -144,6 +162,10 @@ mod tests {
         assert_eq!(settings.workers, 7);
         for bad in [
             "--listen 1",
+            "--listen tls:1",
+            "--control tls:unix:/s",
+            "--tls-cert c.pem",
+            "--tls-key k.pem",
             "--control unix:",
             "--workers 0",
             "--workers 4097",
@@ -154,6 +176,25 @@ mod tests {
             let error = parse(&format!("stentor serve {bad}")).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_certificate_has_all_public_addresses_speak_tls_and_replaces_others() {
+        let of = |flags: &str| {
+            let line = format!("stentor serve {flags} --tls-cert c --tls-key k");
+            let Command::Serve(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+                panic!("not serve")
+            };
+            args.server.settings(None).unwrap()
+        };
+        let settings = of("--listen 0.0.0.0:443 --listen 0.0.0.0:444 --redirect 0.0.0.0:80");
+        assert!(settings.listen.iter().all(|address| settings.is_tls(*address)));
+        assert_eq!(settings.tls.pairs().len(), 1);
+        assert_eq!(settings.redirect, ["0.0.0.0:80".parse().unwrap()]);
+        let settings = of("--listen tls:0.0.0.0:443 --listen 127.0.0.1:8080");
+        let speak: Vec<_> =
+            settings.listen.iter().map(|address| settings.is_tls(*address)).collect();
+        assert_eq!(speak, [true, false]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use stentor_server::certificates::{Shown, inspect};
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::cost::{Account, accounts};
 use tracing::Level;
@@ -15,6 +16,9 @@ use crate::args::usage;
 ///
 /// Prints what the file comes to, with the defaults for what it leaves out. The environment is
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
+///
+/// Certificates are read, as a start would, with the names they are for and the days they have
+/// left; one that cannot be used is exit code 2 too.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.
@@ -40,7 +44,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     settings
         .validate()
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
-    let mut text = summary(&settings);
+    let certificates = inspect(&settings, stentor_server::unix_s()).map_err(usage)?;
+    for warning in certificates.warnings() {
+        eprintln!("stentor: {warning}");
+    }
+    let mut text = summary(&settings, &certificates.shown(stentor_server::unix_s()));
     if args.cost {
         let bytes = usize::try_from(args.bytes).unwrap_or(usize::MAX);
         let accounts = accounts(&settings, bytes)
@@ -100,14 +108,27 @@ const SECONDS_A_MONTH: f64 = 30.0 * 86_400.0;
 const MIB: u64 = 1 << 20;
 
 /// "ok", and a line for each thing of note.
-fn summary(settings: &Settings) -> String {
+fn summary(settings: &Settings, certificates: &[Shown]) -> String {
     let mut text = String::from("ok\n");
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {name:<9} {value}");
     };
-    line("listen", join(&settings.listen));
-    line("control", join(&settings.control));
+    let secure = |is_tls| if is_tls { "tls:" } else { "" };
+    let listen = settings.listen.iter();
+    let listen: Vec<_> =
+        listen.map(|one| format!("{}{one}", secure(settings.is_tls(*one)))).collect();
+    line("listen", join(&listen));
+    let control = settings.control.iter();
+    let control: Vec<_> =
+        control.map(|one| format!("{}{one}", secure(settings.is_tls_control(one)))).collect();
+    line("control", join(&control));
+    for shown in certificates {
+        line("tls", shown.to_string());
+    }
+    if !settings.redirect.is_empty() {
+        line("redirect", join(&settings.redirect));
+    }
     line("workers", settings.workers.to_string());
     // Whether there is one is asked at the start: a file is often checked elsewhere.
     if let Some(user) = &settings.user {
@@ -163,11 +184,31 @@ mod tests {
                     [[static]]\nroot = '/srv/www'\n[[static]]\npath = '/docs'\nroot = 'docs'";
         let settings = Settings::from_toml(text, "f").unwrap();
         assert_eq!(
-            summary(&settings),
+            summary(&settings, &[]),
             "ok\n  listen    127.0.0.1:80\n  control   127.0.0.1:8081\n  workers   2\n  \
              user      www\n  log       debug in text\n  \
              access    to ./access.log, combined, 1 of 9\n  topics    1 rule\n  \
              lookup    /list= in lines\n  static    / from /srv/www\n  static    /docs/ from docs\n"
+        );
+    }
+
+    #[test]
+    fn a_summary_with_certificates() {
+        let text = "listen = ['tls:0.0.0.0:443', '127.0.0.1:80']\nredirect = '0.0.0.0:80'\n\
+                    control = 'tls:127.0.0.1:8081'\ntls_cert = 'c'\ntls_key = 'k'\nworkers = 1";
+        let shown = Shown {
+            file: "c".to_owned(),
+            names: vec!["a.example".to_owned(), "*.b.example".to_owned()],
+            key: "ecdsa",
+            expires_unix_s: 0,
+            days_left: 83,
+        };
+        let settings = Settings::from_toml(text, "f").unwrap();
+        assert_eq!(
+            summary(&settings, &[shown]),
+            "ok\n  listen    tls:0.0.0.0:443, 127.0.0.1:80\n  control   tls:127.0.0.1:8081\n  \
+             tls       c for a.example, *.b.example (ecdsa): 83 days left\n  \
+             redirect  0.0.0.0:80\n  workers   1\n  topics    default rule\n"
         );
     }
 

@@ -73,26 +73,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);
     }
-    for address in server.public() {
-        info!("public listener at http://{address}");
-    }
-    for address in server.control() {
-        info!("control listener at {address}");
-        if let ControlAddress::Tcp(tcp) = address
-            && !(asks_operators || tcp.ip().is_loopback())
-        {
-            warn!("whoever can reach {tcp} can publish");
-        }
-    }
-    for address in server.secured() {
-        info!("public listener at https://{address}");
-    }
-    for address in server.control_secured() {
-        info!("control listener with TLS at {address}");
-    }
-    for address in server.monitor() {
-        info!("monitor listener at {address}");
-    }
+    tell_listeners(&server, asks_operators);
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     if !takes_over {
@@ -116,6 +97,28 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                 lifecycle::notify(&[NotifyState::Ready]);
             }
         }
+    }
+}
+
+/// Says in the log where it listens.
+fn tell_listeners(server: &Server, asks_operators: bool) {
+    for url in server.urls() {
+        info!("public listener at {url}");
+    }
+    for address in server.redirect() {
+        info!("redirect listener at http://{address}");
+    }
+    for address in server.control() {
+        let tls = if server.is_tls_control(address) { "tls:" } else { "" };
+        info!("control listener at {tls}{address}");
+        if let ControlAddress::Tcp(tcp) = address
+            && !(asks_operators || tcp.ip().is_loopback() || server.asks_for_certificates(address))
+        {
+            warn!("whoever can reach {tcp} can publish");
+        }
+    }
+    for address in server.monitor() {
+        info!("monitor listener at {address}");
     }
 }
 
@@ -175,6 +178,7 @@ const EXAMPLES: &str = "\
 Examples:
   stentor serve
   stentor serve -c /etc/stentor/stentor.toml --listen 0.0.0.0:80 --control unix:/run/stentor.sock
+  stentor serve --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem
   stentor serve --listen 0.0.0.0:80 --user www  bind as root, then run as another user
   stentor serve --root /srv/www                 files too, where no topic answers
   stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million

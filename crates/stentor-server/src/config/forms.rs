@@ -10,14 +10,16 @@ use crate::access::rules::{Publishers, Readers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
+use stentor_tls::Version;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 use tracing::Level;
 
 use super::{
-    AccessTarget, Immutable, LogFormat, PerAddress, parse_access, parse_address, parse_user,
+    AccessTarget, ControlAddress, Immutable, Listening, LogFormat, PerAddress, parse_access,
+    parse_address, parse_user,
 };
-use super::{access, leave_out};
+use super::{access, leave_out, tls};
 
 /// A value written as text; what is wrong with it is found while its place is still known.
 pub(super) struct Text<T>(pub(super) T);
@@ -200,8 +202,33 @@ macro_rules! text_kind {
 
 text_kind!(
     /// An address of the public listener.
-    Listen(SocketAddr),
+    Listen(Listening<SocketAddr>),
+    Listening::from_str
+);
+text_kind!(
+    /// An address of the control listener.
+    Control(Listening<ControlAddress>),
+    Listening::from_str
+);
+text_kind!(
+    /// An address and a port.
+    Address(SocketAddr),
     parse_address
+);
+text_kind!(
+    /// A file; empty: none.
+    WholePath(Option<PathBuf>),
+    whole_path
+);
+text_kind!(
+    /// A file.
+    PemPath(PathBuf),
+    |text| whole_path(text)?.ok_or_else(|| "'' is not a file".to_owned())
+);
+text_kind!(
+    /// A version of TLS.
+    VersionName(Version),
+    tls::version
 );
 text_kind!(
     /// A name that the control listener goes by.
@@ -337,6 +364,14 @@ fn level(text: &str) -> Result<Level, String> {
         "debug" => Ok(Level::DEBUG),
         _ => Err(format!("'{text}' is not a level: write 'error', 'warn', 'info' or 'debug'")),
     }
+}
+
+/// Nothing is no file.
+fn whole_path(text: &str) -> Result<Option<PathBuf>, String> {
+    if text.contains('\0') || text.ends_with('/') {
+        return Err(format!("'{}' is not a file", text.escape_debug()));
+    }
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
 /// Nothing is no store.

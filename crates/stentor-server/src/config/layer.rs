@@ -6,7 +6,6 @@
 //! document `[limits]`, `head_timeout = "5s"` would be.
 
 use serde::Deserialize;
-use std::path::PathBuf;
 use stentor_hub::Rule;
 use stentor_io::TurnAway;
 
@@ -14,17 +13,16 @@ use crate::access::rules::{TopicAccess, TopicRules};
 
 use super::error::nearest;
 use super::forms::{
-    AccessName, AutoOrCount, BoolOrBundled, Caching, CookieName, Directory, FilePath, FormatName,
-    HostName, Keeping, LevelName, LineTemplate, Listen, LookupField, MediaType, MountPath,
-    OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath, Tables, Text,
-    TopicPattern, TopicTemplate, UserName, ValueField,
+    AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,
+    FilePath, FormatName, HostName, Keeping, LevelName, LineTemplate, Listen, LookupField,
+    MediaType, MountPath, OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath,
+    Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName, WholePath,
 };
 use super::leave_out;
-use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, YEAR};
+use super::tls::{PairLayer, TlsLayer};
 use super::tokens::{self, JwtLayer, TokenLayer};
-use super::{
-    Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings, Tls,
-};
+use super::{Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
@@ -81,6 +79,14 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "control", true),
     ("", "control_hosts", true),
     ("", "control_token", false),
+    ("", "control_client_ca", false),
+    ("", "tls_cert", false),
+    ("", "tls_key", false),
+    ("", "tls_min_version", false),
+    ("", "tls_ticket_secret", true),
+    ("", "redirect", true),
+    ("", "redirect_port", false),
+    ("", "hsts", false),
     ("", "workers", false),
     ("", "pin", false),
     ("", "user", false),
@@ -201,9 +207,18 @@ fn explain(message: &str) -> String {
 #[serde(deny_unknown_fields, default)]
 struct Layer {
     listen: Option<OneOrMany<Listen>>,
-    control: Option<OneOrMany<ControlAddress>>,
+    control: Option<OneOrMany<Control>>,
     control_hosts: Option<OneOrMany<HostName>>,
     control_token: Option<bool>,
+    control_client_ca: Option<Text<WholePath>>,
+    tls_cert: Option<Text<WholePath>>,
+    tls_key: Option<Text<WholePath>>,
+    tls_min_version: Option<Text<VersionName>>,
+    tls_ticket_secret: Option<OneOrMany<WholePath>>,
+    redirect: Option<OneOrMany<Address>>,
+    redirect_port: Option<Count<0, 65_535>>,
+    hsts: Option<Millis<0, { 10 * YEAR }>>,
+    tls: Option<Tables<PairLayer>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
     user: Option<Text<UserName>>,
@@ -212,7 +227,6 @@ struct Layer {
     drain_announce: Option<Millis<0, HOUR>>,
     drain_new: Option<NewConnections>,
     monitor: MonitorLayer,
-    tls: Option<TlsLayer>,
     log: LogLayer,
     limits: LimitsLayer,
     streams: StreamsLayer,
@@ -240,17 +254,6 @@ enum NewConnections {
 struct MonitorLayer {
     listen: Option<OneOrMany<ControlAddress>>,
     public_probes: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TlsLayer {
-    #[serde(default)]
-    listen: Option<OneOrMany<Listen>>,
-    #[serde(default)]
-    control: Option<OneOrMany<ControlAddress>>,
-    certificate: PathBuf,
-    key: PathBuf,
 }
 
 #[derive(Deserialize, Default)]
@@ -359,9 +362,8 @@ struct MountLayer {
 
 impl Layer {
     /// Overrides what this layer speaks of.
-    fn apply(self, settings: &mut Settings) {
-        set(&mut settings.listen, self.listen, |many| many.0.into_iter().map(|l| l.0).collect());
-        set(&mut settings.control, self.control, |many| many.0);
+    fn apply(mut self, settings: &mut Settings) {
+        self.apply_listeners(settings);
         set(&mut settings.control_hosts, self.control_hosts, |many| {
             many.0.into_iter().map(|name| name.0).collect()
         });
@@ -377,11 +379,6 @@ impl Layer {
             NewConnections::Drop => TurnAway::Drop,
         });
         set(&mut settings.monitor, self.monitor.listen, |many| many.0);
-        set(&mut settings.tls, self.tls, |tls| {
-            let listen = tls.listen.into_iter().flat_map(|many| many.0).map(|l| l.0).collect();
-            let control = tls.control.into_iter().flat_map(|many| many.0).collect();
-            Some(Tls { listen, control, certificate: tls.certificate, key: tls.key })
-        });
         set(&mut settings.public_probes, self.monitor.public_probes, |flag| flag);
         set(&mut settings.cors.origins, self.cors.origins, |many| {
             many.0.into_iter().map(|origin| origin.0).collect()
@@ -422,6 +419,34 @@ impl Layer {
         let (files, from) = (&mut settings.files, self.files);
         set(&mut files.cache_bytes_max, from.cache_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut files.small_bytes_max, from.small_bytes_max, |bytes| to_usize(bytes.0));
+    }
+}
+
+impl Layer {
+    /// Likewise of the addresses, and of TLS there.
+    fn apply_listeners(&mut self, settings: &mut Settings) {
+        if let Some(OneOrMany(all)) = self.listen.take() {
+            settings.set_listen(&all.into_iter().map(|listen| listen.0).collect::<Vec<_>>());
+        }
+        if let Some(OneOrMany(all)) = self.control.take() {
+            settings.set_control(&all.into_iter().map(|control| control.0).collect::<Vec<_>>());
+        }
+        set(&mut settings.redirect, self.redirect.take(), |many| {
+            many.0.into_iter().map(|address| address.0).collect()
+        });
+        set(&mut settings.redirect_port, self.redirect_port.take(), |port| {
+            u16::try_from(port.0).unwrap_or_default()
+        });
+        let tls = TlsLayer {
+            cert: self.tls_cert.take(),
+            key: self.tls_key.take(),
+            more: self.tls.take(),
+            min_version: self.tls_min_version.take(),
+            ticket_secrets: self.tls_ticket_secret.take(),
+            control_client_ca: self.control_client_ca.take(),
+            hsts_ms: self.hsts.take().map(|time| time.0),
+        };
+        tls.apply(&mut settings.tls);
     }
 }
 

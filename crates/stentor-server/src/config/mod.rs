@@ -16,6 +16,7 @@ mod layer;
 mod leave_out;
 mod quantity;
 mod show;
+mod tls;
 mod tokens;
 
 use std::fmt;
@@ -24,10 +25,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::access::rules::Readers;
-use crate::access::{CONTROL, PUBLIC};
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::{LAYERED, Role, TurnAway};
+use stentor_io::TurnAway;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
@@ -37,6 +37,7 @@ pub use access::Access;
 pub use error::ConfigError;
 pub use quantity::parse_period_s;
 pub use show::token_table;
+pub use tls::{Listening, Tls};
 pub use tokens::{date_of, parse_moment};
 
 /// Everything that can be configured, complete and checked.
@@ -48,8 +49,12 @@ pub struct Settings {
     pub control: Vec<ControlAddress>,
     /// Addresses of the monitor listener: how the server is, and nothing else.
     pub monitor: Vec<ControlAddress>,
-    /// Where TLS is spoken, and what is shown there.
-    pub tls: Option<Tls>,
+    /// Addresses that only lead to the same by TLS.
+    pub redirect: Vec<SocketAddr>,
+    /// The port that they lead to; 0: that of the first public address with TLS.
+    pub redirect_port: u16,
+    /// Which addresses speak TLS, and what is shown there.
+    pub tls: Tls,
     /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
     pub public_probes: bool,
     /// Names that the control listener goes by, beside its addresses and `localhost`.
@@ -99,27 +104,6 @@ pub struct Settings {
     /// message a second. Only a program that brings such a page sets it: what `serve` reads,
     /// files, variables and flags, cannot.
     pub guestbook: Option<TopicName<'static>>,
-}
-
-/// Where TLS is spoken, and what is shown there.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tls {
-    /// More addresses of the public listener.
-    pub listen: Vec<SocketAddr>,
-    /// More addresses of the control listener.
-    pub control: Vec<ControlAddress>,
-    /// The file of the certificate and its chain.
-    pub certificate: PathBuf,
-    /// The file of its key.
-    pub key: PathBuf,
-}
-
-impl Tls {
-    /// The addresses, each with the role of its listener.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ControlAddress, Role)> {
-        let public = self.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC | LAYERED));
-        public.chain(self.control.iter().map(|address| (address.clone(), CONTROL | LAYERED)))
-    }
 }
 
 /// Where messages are stored, to outlive the process.
@@ -499,6 +483,7 @@ impl Settings {
     /// Which settings contradict each other, and why that matters.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
+        self.check_tls()?;
         self.check_access()?;
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
@@ -532,7 +517,13 @@ impl Settings {
     /// kernel would not refuse the second one: it would deal the connections out between the two.
     fn check_listeners(&self) -> Result<(), ConfigError> {
         let public: Vec<_> = self.listen.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
-        let kinds = [("listen", &public), ("control", &self.control), ("monitor", &self.monitor)];
+        let redirect = self.redirect.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let kinds = [
+            ("listen", &public),
+            ("control", &self.control),
+            ("monitor", &self.monitor),
+            ("redirect", &redirect),
+        ];
         for (i, (kind, addresses)) in kinds.iter().enumerate() {
             for (at, address) in addresses.iter().enumerate() {
                 if addresses[..at].iter().any(|other| other == address && !other.is_any_port()) {
@@ -588,7 +579,9 @@ impl Default for Settings {
             listen: vec![LISTEN_DEFAULT],
             control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
             monitor: Vec::new(),
-            tls: None,
+            redirect: Vec::new(),
+            redirect_port: 0,
+            tls: Tls::default(),
             public_probes: false,
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),

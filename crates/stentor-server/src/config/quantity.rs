@@ -24,6 +24,7 @@ pub(super) const GIB: u64 = 1 << 30;
 pub(super) const SECOND: u64 = 1_000;
 pub(super) const HOUR: u64 = 3_600 * SECOND;
 pub(super) const DAY: u64 = 24 * HOUR;
+pub(super) const YEAR: u64 = 365 * DAY;
 
 /// What a family of units has in common: its name in errors, its units (the first multiplies a
 /// plain number), and how a value is shown.
@@ -52,7 +53,7 @@ const SIZE: Kind = Kind {
 const DURATION: Kind = Kind {
     example: "a duration such as \"15s\" or \"500ms\" or a number of seconds",
     plain: SECOND,
-    units: &[("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", HOUR), ("d", DAY)],
+    units: &[("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", HOUR), ("d", DAY), ("y", YEAR)],
     show: |ms| largest(ms, &[("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1)], ""),
 };
 
@@ -195,6 +196,7 @@ mod tests {
             ("2m", Some(120_000)),
             ("1h", Some(HOUR)),
             ("1d", Some(DAY)),
+            ("1y", Some(365 * DAY)),
             ("1m30s", None),
             ("0.5s", None),
             ("s", None),

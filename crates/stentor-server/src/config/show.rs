@@ -15,8 +15,8 @@ use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
-use super::tokens;
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
+use super::{tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
@@ -49,6 +49,7 @@ impl Settings {
         let types = types.chain(std::iter::repeat(None));
         let accesses = self.access.topics.iter().map(Some).chain(std::iter::repeat(None));
         let rules = self.topics.iter().zip(types.zip(accesses));
+        array(&mut text, "tls", self.tls.more.iter().map(tls::table));
         array(&mut text, "topics", rules.map(rule));
         array(&mut text, "lookup", self.lookups.iter().map(lookup));
         array(&mut text, "token", self.tokens.tokens.iter().map(tokens::table));
@@ -60,8 +61,6 @@ impl Settings {
     fn value_of(&self, table: &str, key: &str) -> Option<Value> {
         let (limits, streams) = (&self.limits, &self.streams);
         Some(match (table, key) {
-            ("", "listen") => one_or_many(&self.listen),
-            ("", "control") => one_or_many(&self.control),
             ("", "control_hosts") => one_or_many(&self.control_hosts),
             ("", "control_token") => self.access.control_token.into(),
             ("", "workers") => number(self.workers),
@@ -123,6 +122,7 @@ impl Settings {
             ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
             ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
             ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
+            ("", key) => return tls::value_of(self, key),
             _ => return None,
         })
     }
@@ -234,7 +234,7 @@ pub(super) fn one_or_many<T: ToString>(items: &[T]) -> Value {
 }
 
 /// Numbers in TOML end at 2^63; no setting comes near.
-fn number<N: TryInto<i64>>(number: N) -> Value {
+pub(super) fn number<N: TryInto<i64>>(number: N) -> Value {
     number.try_into().unwrap_or(i64::MAX).into()
 }
 

@@ -31,7 +31,7 @@ impl Connection {
         let Connection { work, extra, reader, phase, wait, .. } = self;
         let (work, extra) = (work.as_deref(), extra.as_deref());
         let waits = self.waits();
-        ensure(usize::from(self.role) < LISTENERS.len(), "No listener has this number.")?;
+        ensure(usize::from(self.role()) < LISTENERS.len(), "No listener has this number.")?;
         ensure(work.is_none_or(|work| work.is_needed(*phase)), "Unused work is kept.")?;
         ensure(extra.is_none_or(|extra| !extra.is_empty()), "An empty box is kept.")?;
         let is_streaming = *phase == Phase::Streaming;

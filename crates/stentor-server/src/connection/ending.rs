@@ -96,7 +96,7 @@ impl Connection {
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context, peer: Peer) {
-        cx.connections(self.role).sub(1);
+        cx.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
         self.leave_stream(cx, peer);
         self.extra = None;

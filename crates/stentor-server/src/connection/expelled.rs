@@ -54,7 +54,7 @@ impl Connection {
             None => Bearer::Nobody,
         };
         let settings = &cx.settings;
-        let visitor = Visitor { listener: listener(self.role), settings, bearer: &bearer };
+        let visitor = Visitor { listener: listener(self.role()), settings, bearer: &bearer };
         let mut cost = 0;
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
@@ -104,7 +104,7 @@ impl Connection {
         let access = &cx.settings.access;
         if self.reader.transport == Transport::Echo
             || !access.topics.has_private()
-            || listener(self.role).reads_private && !access.control_token
+            || listener(self.role()).reads_private && !access.control_token
         {
             return (true, 0);
         }

@@ -1,6 +1,7 @@
 //! `/-/metrics`: the Prometheus text format (version 0.0.4), written by hand from the counters.
 
 use crate::answers::RequestKind;
+use crate::certificates;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
@@ -25,6 +26,9 @@ fn text(report: &Report) -> String {
     if let Some(store) = &report.store {
         stored(&mut page, store);
     }
+    if let Some(tls) = &report.tls {
+        certificates(&mut page, tls);
+    }
     process(&mut page, report);
     standard(&mut page, report);
     page.0
@@ -34,10 +38,8 @@ fn text(report: &Report) -> String {
 fn secured(page: &mut Page, report: &Report) {
     let c = &report.counters;
     page.gauge("tls_sessions", "Connections that have a session of TLS.", c.tls_sessions);
-    let versions = [
-        ("{version=\"1.2\"}", c.tls_handshakes_12),
-        ("{version=\"1.3\"}", c.tls_handshakes_13),
-    ];
+    let versions =
+        [("{version=\"1.2\"}", c.tls_handshakes_12), ("{version=\"1.3\"}", c.tls_handshakes_13)];
     let help = "Handshakes that made a session, by version.";
     page.family("tls_handshakes_total", "counter", help, &versions);
     let help = "Of these, those that went on from an earlier session.";
@@ -64,6 +66,7 @@ fn connections(page: &mut Page, report: &Report) {
         ("{listener=\"public\"}", c.connections_public),
         ("{listener=\"control\"}", c.connections_control),
         ("{listener=\"monitor\"}", c.connections_monitor),
+        ("{listener=\"redirect\"}", c.connections_redirect),
     ];
     page.family("connections", "gauge", "Open connections by listener.", &listeners);
     let doing = [
@@ -258,6 +261,26 @@ fn stored(page: &mut Page, store: &StoreReport) {
     page.histograms("store_sync_seconds", help, &[(String::new(), &store.sync_times)]);
 }
 
+/// Only where there are any.
+fn certificates(page: &mut Page, tls: &certificates::Report) {
+    let help = "Days until the first certificate expires; less than 0: it has.";
+    page.signed("tls_certificate_days_left", help, &[(String::new(), tls.days_left)]);
+    let sample = |shown: &certificates::Shown| {
+        let name = shown.names.first().map_or("", String::as_str);
+        let labels = format!("{{file=\"{}\",name=\"{}\"}}", escaped(&shown.file), escaped(name));
+        (labels, shown.expires_unix_s)
+    };
+    let help = "When a certificate expires, in seconds since 1970.";
+    let expire: Vec<_> = tls.certificates.iter().map(sample).collect();
+    page.signed("tls_certificate_expires_timestamp_seconds", help, &expire);
+    let help = "Times the files of certificates were read again.";
+    page.counter("tls_reloads_total", help, tls.reloads);
+    let help = "Times they were no good, and the certificates of before are shown on.";
+    page.counter("tls_reload_failures_total", help, tls.reload_failures);
+    let help = "Whether the files of certificates can be used as they are now.";
+    page.gauge("tls_files_good", help, u64::from(tls.failure.is_none()));
+}
+
 fn process(page: &mut Page, report: &Report) {
     let labels = format!("{{version=\"{}\",epoch=\"{}\"}}", report.version, report.epoch);
     page.family("build_info", "gauge", "The running version.", &[(&labels, 1)]);
@@ -377,6 +400,15 @@ impl Page {
             self.0,
             "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}"
         );
+    }
+
+    /// A gauge that may be below nought.
+    fn signed(&mut self, name: &str, help: &str, samples: &[(String, i64)]) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge");
+        for (labels, value) in samples {
+            let _ = writeln!(self.0, "stentor_{name}{labels} {value}");
+        }
     }
 
     /// The same with labels that were made for it.

@@ -1,5 +1,6 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
+use crate::certificates;
 use crate::exchange::Exchange;
 use crate::guard::Pressure;
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
@@ -55,6 +56,8 @@ pub(crate) struct Report {
     pub(crate) lookups: Vec<RouteTotals>,
     /// What came of upgrades.
     pub(crate) upgrades: upgrades::Report,
+    /// Certificates; `null`: there are none.
+    pub(crate) tls: Option<certificates::Report>,
     /// `null`: there is none.
     pub(crate) store: Option<StoreReport>,
 }
@@ -137,6 +140,7 @@ impl Report {
             heads: counters.heads,
             lookups: Routes::sum(workers()),
             upgrades: x.shared.upgrades.report(),
+            tls: x.shared.acceptors.report(x.unix_s),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
         }
     }
@@ -199,6 +203,12 @@ impl Report {
         );
         self.write_shares(&mut text);
         self.write_upgrades(&mut text);
+        for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
+            let _ = writeln!(text, "Certificate: {shown}");
+        }
+        if let Some(why) = self.tls.as_ref().and_then(|tls| tls.failure.as_ref()) {
+            let _ = writeln!(text, "Certificates are not those of the files: {why}");
+        }
         if let Some(store) = &self.store {
             let _ = writeln!(
                 text,

@@ -279,7 +279,7 @@ where
         }
         *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
         let mut secured = Secured { io, sessions: self.sessions };
-        let accepted = self.handler.accepted(&mut secured, peer, plain_role, address);
+        let accepted = self.handler.accepted(&mut secured, peer, role, address);
         accepted.map_err(|_| {
             // A handshake for a refusal would be more than whoever is not let in may cost.
             self.sessions.forget(peer);

@@ -5,9 +5,9 @@ use super::handover::{
     told,
 };
 use super::life::{Cue, Partner, Report};
+use super::listeners::layered;
 use super::{Server, counters};
-use crate::access::{CONTROL, MONITOR, PUBLIC};
-use crate::config::ControlAddress;
+use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::store::Ended;
 use crate::upgrades::{Failed, History};
 use std::io;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, LAYERED, Role, Token, monotonic_us, unix_s};
+use stentor_io::{Channel, HostDisk, Token, monotonic_us, unix_s};
 use stentor_store::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
@@ -123,21 +123,25 @@ impl Server {
 
     /// What the next process is to be.
     fn hello(&self, upgrades: History) -> Hello {
-        let of = |role: Role, addresses: &[ControlAddress]| -> Vec<Address> {
-            addresses.iter().map(|at| Address { role, at: at.to_string() }).collect()
-        };
         let told = |path: &Path| path.display().to_string();
-        let public: Vec<_> = self.public.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
-        let (control, monitor) = (of(CONTROL, &self.control), of(MONITOR, &self.monitor));
-        let secured: Vec<_> = self.secured.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
-        let secured = of(PUBLIC | LAYERED, &secured);
-        let control_secured = of(CONTROL | LAYERED, &self.control_secured);
+        let settings = &self.settings;
+        let public = settings.listen.iter().zip(&self.public).map(|(written, bound)| Address {
+            role: layered(PUBLIC, settings.is_tls(*written)),
+            at: bound.to_string(),
+        });
+        let control = settings.control.iter().zip(&self.control).map(|(written, bound)| Address {
+            role: layered(CONTROL, settings.is_tls_control(written)),
+            at: bound.to_string(),
+        });
+        let monitor = self.monitor.iter().map(|at| Address { role: MONITOR, at: at.to_string() });
+        let redirect =
+            self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
         Hello {
             epoch: self.shared.hub.epoch().number(),
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
             store: self.settings.store.path.as_deref().map(told),
-            addresses: [of(PUBLIC, &public), control, monitor, secured, control_secured].concat(),
+            addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.started_unix_s,
             upgrades,
         }

@@ -30,12 +30,8 @@ pub(super) enum Post {
 impl Post {
     /// A worker for each post that the settings ask for.
     pub(super) fn all(settings: &Settings) -> Vec<Post> {
-        let (listens, operates) = settings
-            .tls
-            .as_ref()
-            .map_or((false, false), |tls| (!tls.listen.is_empty(), !tls.control.is_empty()));
-        let public = if settings.listen.is_empty() && !listens { 0 } else { settings.workers };
-        let operators = settings.control.len() + settings.monitor.len() + usize::from(operates);
+        let public = if settings.listen.is_empty() { 0 } else { settings.workers };
+        let operators = settings.control.len() + settings.monitor.len();
         let control = (operators > 0).then_some(Post::Control);
         (0..public).map(Post::Public).chain(control).collect()
     }

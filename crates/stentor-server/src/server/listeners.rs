@@ -3,7 +3,7 @@
 use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
-use crate::access::{CONTROL, MONITOR, PUBLIC};
+use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT, listener};
 use crate::config::{ControlAddress, Settings};
 use crate::turns::Turns;
 use std::path::PathBuf;
@@ -30,12 +30,18 @@ impl Addresses {
         mut inherited: Vec<Inherited>,
         hello: Option<&Hello>,
     ) -> Result<Addresses, StartError> {
-        let public = settings.listen.iter().map(|&tcp| (ControlAddress::Tcp(tcp), PUBLIC));
-        let control = settings.control.iter().map(|address| (address.clone(), CONTROL));
+        let public = settings
+            .listen
+            .iter()
+            .map(|&tcp| (ControlAddress::Tcp(tcp), layered(PUBLIC, settings.is_tls(tcp))));
+        let control = settings
+            .control
+            .iter()
+            .map(|address| (address.clone(), layered(CONTROL, settings.is_tls_control(address))));
         let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
-        let secured = settings.tls.iter().flat_map(|tls| tls.addresses());
+        let redirect = settings.redirect.iter().map(|&tcp| (ControlAddress::Tcp(tcp), REDIRECT));
         let mut places = Vec::new();
-        for (address, role) in public.chain(control).chain(monitor).chain(secured) {
+        for (address, role) in public.chain(control).chain(monitor).chain(redirect) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
             let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
             let mut same = handed_over.filter(|other| other.is_same(role, &address));
@@ -60,13 +66,8 @@ impl Addresses {
 
     /// The addresses of a role, as they were really bound.
     pub(super) fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
-        let places = self.0.iter().filter(move |(_, other)| *other == role);
-        places.map(|(place, _)| match place {
-            Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
-            Place::Unix(path) => ControlAddress::Unix(path.clone()),
-            Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
-            Place::HandedOver(address) => address.clone(),
-        })
+        let places = self.0.iter().filter(move |(_, other)| *other & !LAYERED == role);
+        places.map(|(place, _)| place.address())
     }
 
     /// One worker's listeners but for those on socket files; of public workers one after the other,
@@ -85,7 +86,8 @@ impl Addresses {
 
     /// Whether there is one of this name.
     pub(super) fn has(&self, name: &SocketName, role: Role) -> bool {
-        self.of(role).any(|address| address == ControlAddress::from(name))
+        let mut same = self.0.iter().filter(|(_, other)| *other == role);
+        same.any(|(place, _)| place.address() == ControlAddress::from(name))
     }
 
     /// One worker's listeners: those on socket files, or all others.
@@ -96,7 +98,8 @@ impl Addresses {
     ) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
         let places = self.0.iter().filter(|(place, role)| {
-            (*role & !LAYERED == PUBLIC) == is_public && matches!(place, Place::Unix(_)) == on_files
+            listener(*role & !LAYERED).is_public == is_public
+                && matches!(place, Place::Unix(_)) == on_files
         });
         let listeners = places.filter_map(|(place, role)| {
             let listener = match place {
@@ -108,6 +111,23 @@ impl Addresses {
             Some(listener.map(|listener| (listener, *role)))
         });
         listeners.collect()
+    }
+}
+
+/// A listener's role, and whether its connections speak TLS.
+pub(super) fn layered(role: Role, is_tls: bool) -> Role {
+    if is_tls { role | LAYERED } else { role }
+}
+
+impl Place {
+    /// As it was really bound.
+    fn address(&self) -> ControlAddress {
+        match self {
+            Place::Tcp(reserved) => ControlAddress::Tcp(reserved.address()),
+            Place::Unix(path) => ControlAddress::Unix(path.clone()),
+            Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
+            Place::HandedOver(address) => address.clone(),
+        }
     }
 }
 

@@ -468,10 +468,11 @@ fn is_tls(layers: Layers) -> bool {
 
 /// What the layer of TLS knows at the beginning.
 fn secured_sessions() -> crate::secured::Sessions {
-    let acceptors = Arc::<Acceptors>::default();
     #[cfg(test)]
-    acceptors.set(&tls::acceptor());
-    crate::secured::Sessions::new(acceptors, Arc::default())
+    let acceptors = Acceptors::of(&tls::acceptor());
+    #[cfg(not(test))]
+    let acceptors = Acceptors::default();
+    crate::secured::Sessions::new(Arc::new(acceptors), Arc::default())
 }
 
 /// Sockets, masked or not, as clients see them.

@@ -45,7 +45,7 @@ impl Worker {
             open += 1;
             usage.owned += connection.usage().owned;
             usage.pinned += connection.usage().pinned;
-            by_role[usize::from(connection.role)] += 1;
+            by_role[usize::from(connection.role())] += 1;
             by_activity[connection.activity() as usize] += 1;
             if let Some(transport) = connection.transport() {
                 by_transport[transport as usize] += 1;

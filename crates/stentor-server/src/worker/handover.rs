@@ -162,7 +162,7 @@ impl Worker {
     /// Takes a connection in that another worker had.
     fn adopt(&mut self, peer: Peer, connection: Connection, deadline_ms: u64) {
         self.open += 1;
-        self.cx.connections(connection.role).add(1);
+        self.cx.connections(connection.role()).add(1);
         connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
         self.cx.note(Activity::Waiting, connection.activity());
         self.cx.memory.note(Usage::default(), connection.usage());

@@ -5,12 +5,14 @@
 //! publish too, to one topic: the control listener refuses pages, and rightly, so the demo has the
 //! public one take texts for a guestbook, from this page alone.
 
+mod certificate;
 mod prices;
 mod replay;
 mod site;
 
 use std::io::{Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -43,6 +45,9 @@ pub(crate) struct DemoArgs {
     /// The day to begin with; from 2012-05-18 on all five trade
     #[arg(long, value_name = "YYYY-MM-DD", default_value = "2012-05-18", value_parser = parse_date)]
     from: String,
+    /// Speak TLS, with a certificate that is made for this demo
+    #[arg(long, conflicts_with = "tls_cert")]
+    tls: bool,
     #[command(flatten)]
     server: ServerFlags,
 }
@@ -60,7 +65,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         Failure::Failed(format!("the demo's page cannot be written to {directory}: {error}"))
     })?;
     let server = lifecycle::start(settings(args, &site)?)?;
-    let scene = Scene { days: days.len(), first, last, speed: args.speed };
+    let trust = args.tls.then(|| site.certificate());
+    let scene = Scene { days: days.len(), first, last, speed: args.speed, trust };
     greet(&introduction(&base_url(&server), site.written_at(), &scene));
 
     let (stop, stopped) = mpsc::channel();
@@ -88,6 +94,15 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 /// What the flags say, and what the page needs.
 fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
     let mut settings = args.server.settings(None)?;
+    if args.tls {
+        let made = certificate::write(&site.certificate(), &site.key(), stentor_server::unix_s());
+        made.map_err(|reason| {
+            Failure::Failed(format!("no certificate can be made for the demo: {reason}"))
+        })?;
+        settings.tls.cert = Some(site.certificate());
+        settings.tls.key = Some(site.key());
+        settings.validate().map_err(usage)?;
+    }
     settings.mounts.push(Mount::new("/demo", site.root()));
     let quotes = Pattern::parse("/quotes/*").map_err(Failure::Failed)?;
     // As many as a chart has room for.
@@ -103,11 +118,21 @@ struct Scene<'a> {
     first: &'a Day,
     last: &'a Day,
     speed: f64,
+    /// The certificate that curl has to be told of.
+    trust: Option<PathBuf>,
 }
 
 /// What is printed at the start: where to look, and what to try. `*` marks what stands out.
 fn introduction(base: &str, written_at: SystemTime, scene: &Scene<'_>) -> String {
-    let Scene { days, first, last, speed } = scene;
+    let Scene { days, first, last, speed, trust } = scene;
+    let (curl, note) = match trust {
+        Some(file) => (
+            format!("curl --cacert {}", file.display()),
+            "         its certificate was made for this demo: a browser warns of it, and\n         \
+             curl is told to trust it by --cacert\n",
+        ),
+        None => ("curl".to_owned(), ""),
+    };
     let (first, last) = (&first.date, &last.date);
     let written_at = httpdate::fmt_http_date(written_at);
     format!(
@@ -116,20 +141,20 @@ fn introduction(base: &str, written_at: SystemTime, scene: &Scene<'_>) -> String
 
   *Watch*  {base}/demo/
          in two windows: what you publish on the page in one, both hear
-
+{note}
 Try, in another terminal:
 
   *A value*: a quote as it is now, with its entity tag.
-    curl -i {base}/quotes/aapl
+    {curl} -i {base}/quotes/aapl
 
   *A stream*: every quote as it comes; Ctrl-C ends it.
-    curl -N -H 'Accept: text/event-stream' {base}/quotes/aapl
+    {curl} -N -H 'Accept: text/event-stream' {base}/quotes/aapl
 
   *A conditional poll*: this page has not changed, so expect 304 and no body.
-    curl -i -H 'If-Modified-Since: {written_at}' {base}/demo/
+    {curl} -i -H 'If-Modified-Since: {written_at}' {base}/demo/
 
   *Many values* in one request: expect one JSON object, name by name.
-    curl '{base}/-/values?prefix=/quotes/&names=aapl,msft'
+    {curl} '{base}/-/values?prefix=/quotes/&names=aapl,msft'
 
 Ctrl-C ends it.
 "
@@ -155,7 +180,10 @@ fn greet(text: &str) {
 /// The URL under which this host reaches the public listener.
 fn base_url(server: &Server) -> String {
     let address = server.public().first().copied();
-    format!("http://{}", reachable(address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 80)))))
+    let address = reachable(address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 80))));
+    let urls = server.urls();
+    let scheme = urls.first().and_then(|url| url.split_once(':')).map_or("http", |url| url.0);
+    format!("{scheme}://{address}")
 }
 
 /// "Every address" is none a browser can open: loopback is one of them.
@@ -190,6 +218,7 @@ Examples:
   stentor demo
   stentor demo --speed 20 --from 2008-09-01     the autumn of 2008, quickly
   stentor demo --data /tmp/stentor-demo         end it, even by kill -9, and start it again
+  stentor demo --tls                            by https, with a certificate made for it
   stentor demo --listen 127.0.0.1:9000          if another program has the port";
 
 #[cfg(test)]
@@ -232,13 +261,19 @@ mod tests {
     #[test]
     fn the_introduction_names_what_can_be_tried() {
         let days = prices::days("2012-05-18").unwrap();
-        let scene = Scene { days: days.len(), first: &days[0], last: &days[1], speed: 2.0 };
+        let mut scene =
+            Scene { days: days.len(), first: &days[0], last: &days[1], speed: 2.0, trust: None };
         let text = introduction("http://127.0.0.1:8080", UNIX_EPOCH, &scene);
         assert!(text.contains("(2012-05-18 to 2012-05-21), 2 a second."), "{text}");
         assert!(text.contains("1970 00:00:00 GMT' http://127.0.0.1:8080/demo/"), "{text}");
         assert_eq!(text.matches("    curl ").count(), 4);
         assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(!text.contains("cert"), "{text}");
+        scene.trust = Some("/tmp/c.pem".into());
+        let text = introduction("https://127.0.0.1:8080", UNIX_EPOCH, &scene);
+        assert_eq!(text.matches("    curl --cacert /tmp/c.pem ").count(), 4, "{text}");
+        assert_eq!(text.matches('*').count() % 2, 0, "every mark has its end");
     }
 
     #[test]

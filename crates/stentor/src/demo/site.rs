@@ -3,14 +3,14 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 use std::time::SystemTime;
 
 /// A directory of the demo's own, which goes when the demo does.
 #[derive(Debug)]
 pub(super) struct Site {
-    root: PathBuf,
+    directory: PathBuf,
     written_at: SystemTime,
 }
 
@@ -25,15 +25,27 @@ impl Site {
         // the way; one of somebody else's cannot be removed, and is an error.
         let _ = fs::remove_dir_all(&directory);
         DirBuilder::new().mode(0o700).create(&directory)?;
-        let mut site = Site { root: directory, written_at: SystemTime::UNIX_EPOCH };
-        let page = site.root.join("index.html");
+        let mut site = Site { directory, written_at: SystemTime::UNIX_EPOCH };
+        fs::create_dir(site.root())?;
+        let page = site.root().join("index.html");
         fs::write(&page, PAGE)?;
         site.written_at = fs::metadata(page)?.modified()?;
         Ok(site)
     }
 
-    pub(super) fn root(&self) -> &Path {
-        &self.root
+    /// What is served.
+    pub(super) fn root(&self) -> PathBuf {
+        self.directory.join("site")
+    }
+
+    /// Where a certificate of the demo's own goes.
+    pub(super) fn certificate(&self) -> PathBuf {
+        self.directory.join("certificate.pem")
+    }
+
+    /// Its key, which is not beneath the root.
+    pub(super) fn key(&self) -> PathBuf {
+        self.directory.join("key.pem")
     }
 
     /// When the page was written: its `Last-Modified`.
@@ -44,7 +56,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -21,6 +21,7 @@ mod access_log;
 mod bench;
 mod bodies;
 mod browser;
+mod certificates;
 mod commands;
 mod connections;
 mod control;

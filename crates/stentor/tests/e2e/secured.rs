@@ -19,24 +19,21 @@ struct Secured {
 
 impl Secured {
     fn start() -> Secured {
-        Secured::of(Server::configured, "")
+        Secured::of(Server::beside_tls, "")
     }
 
     fn of(start: impl Fn(&str) -> Server, toml: &str) -> Secured {
         let dir = TempDir::new();
         let (certificate, key_file) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
         let key = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names = ["localhost", "127.0.0.1", "127.0.0.2"].map(str::to_owned);
         let signed = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
         fs::write(&certificate, signed.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
         let (shown, key) = (certificate.display(), key_file.display());
-        let mut server = start(&format!(
-            "{toml}\n[tls]\nlisten = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n\
-             certificate = '{shown}'\nkey = '{key}'\n"
-        ));
+        let mut server = start(&format!("tls_cert = '{shown}'\ntls_key = '{key}'\n{toml}"));
         let public = server.child.logged("public listener at https://").parse().unwrap();
-        let control = server.child.logged("control listener with TLS at ").parse().unwrap();
+        let control = server.child.logged("control listener at tls:").parse().unwrap();
         Secured { server, public, control, certificate, _dir: dir }
     }
 
@@ -67,8 +64,8 @@ fn curl_reads_publishes_and_downloads() {
     fs::write(files.path().join("large"), &large).unwrap();
     let root = files.path().display();
     let toml = format!("[[static]]\npath = '/files/'\nroot = '{root}'\n");
-    let secured = Secured::of(Server::configured, &toml);
-    let control = format!("https://localhost:{}/a", secured.control.port());
+    let secured = Secured::of(Server::beside_tls, &toml);
+    let control = format!("https://{}/a", secured.control);
     let text = ["-H", "Content-Type: text/plain", "-X", "PUT", "-d", "hello"];
     let Some((true, said)) = secured.curl(&[&text[..], &[&control]].concat()) else { return };
     assert!(said.contains("\"id\":"), "{said}");
@@ -96,7 +93,7 @@ fn whoever_mixes_up_the_ports_is_told_or_left_alone() {
         return;
     };
     assert!(said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{said}");
-    let plain = format!("https://localhost:{}/a", secured.server.public.0.port());
+    let plain = format!("https://{}/a", secured.server.public.0);
     let (is_answered, said) = secured.curl(&[&plain]).unwrap();
     assert!(!is_answered && !said.contains("wrong version number"), "{said}");
     secured.server.settled("tls_failed/not_tls", 1);
@@ -132,7 +129,14 @@ fn openssl_changes_keys_and_is_answered_under_others() {
     secured.server.publish("/a", "one");
     let Some(openssl) = tool("openssl") else { return };
     let mut command = Command::new(openssl);
-    command.args(["s_client", "-partial_chain", "-verify_return_error", "-alpn", "http/1.1", "-CAfile"]);
+    command.args([
+        "s_client",
+        "-partial_chain",
+        "-verify_return_error",
+        "-alpn",
+        "http/1.1",
+        "-CAfile",
+    ]);
     command.arg(&secured.certificate).args(["-servername", "localhost", "-connect"]);
     command.arg(secured.public.to_string()).stdin(Stdio::piped());
     let mut client = Child::spawn(&mut command);
@@ -201,7 +205,7 @@ fn a_browser_reads_streams_and_websockets() {
 
 #[test]
 fn streams_go_on_in_the_next_process() {
-    let mut secured = Secured::of(Server::of_copy, "");
+    let mut secured = Secured::of(Server::of_copy_beside_tls, "");
     secured.server.publish("/a", "text 0");
     let Some(mut reader) = secured.streaming("/a") else { return };
     for upgrades in 0..4 {

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use stentor_io::Rng;
-use stentor_tls::{Acceptor, Certificates, PemPair};
+use stentor_tls::{Acceptor, Certificates, PemPair, Settings, Tickets, Version};
 
 /// Somebody's certificate, in the certificates of clients and of the server.
 struct Identity {
@@ -32,7 +32,14 @@ static IDENTITY: LazyLock<Identity> = LazyLock::new(|| {
         key: (Path::new("key.pem"), key_pem.as_bytes()),
     };
     let certificates = Certificates::read(&[pair], stentor_io::unix_s()).unwrap();
-    let acceptor = crate::certificates::acceptor(certificates).unwrap();
+    let acceptor = Acceptor::new(&Settings {
+        certificates: Arc::new(certificates),
+        tickets: Some(Arc::new(Tickets::random().unwrap())),
+        oldest: Version::Tls12,
+        alpn: vec![b"http/1.1".to_vec()],
+        client_auth: None,
+    })
+    .unwrap();
     Identity { acceptor, certificate: certificate.der().clone() }
 });
 

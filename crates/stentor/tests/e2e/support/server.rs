@@ -31,6 +31,10 @@ fn without_settings(command: &mut Command) {
     command.stdin(Stdio::null());
 }
 
+/// Listeners that speak TLS. An address is written once, with `tls:` or without.
+const TLS: [&str; 6] =
+    ["--workers", "2", "--listen", "tls:127.0.0.1:0", "--control", "tls:127.0.0.2:0"];
+
 /// A process that was started here; it is killed when the handle goes. What it prints is kept.
 pub(crate) struct Child {
     process: process::Child,
@@ -275,10 +279,24 @@ impl Server {
 
     /// Likewise, with a public listener at this address.
     pub(crate) fn of_copy_at(address: &str, prelude: &str, toml: &str) -> Server {
+        Server::of_copy_with(address, prelude, toml, &["--workers", "2"])
+    }
+
+    /// Beside its listeners in the clear it has those of [`TLS`].
+    pub(crate) fn beside_tls(toml: &str) -> Server {
+        Server::listening("127.0.0.2:0", "", toml, &TLS, Stdio::null())
+    }
+
+    /// Likewise, of a copy.
+    pub(crate) fn of_copy_beside_tls(toml: &str) -> Server {
+        Server::of_copy_with("127.0.0.2:0", "", toml, &TLS)
+    }
+
+    fn of_copy_with(address: &str, prelude: &str, toml: &str, flags: &[&str]) -> Server {
         let copies = "cp \"$0\" \"$(dirname \"$3\")/stentor\"; \
                       copy=\"$(dirname \"$3\")/stentor\"; exec \"$copy\" \"$@\"; ";
         let prelude = format!("{prelude} {copies}");
-        Server::listening(address, &prelude, toml, &["--workers", "2"], Stdio::null())
+        Server::listening(address, &prelude, toml, flags, Stdio::null())
     }
 
     fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str], stdin: Stdio) -> Server {

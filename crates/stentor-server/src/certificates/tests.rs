@@ -1,0 +1,394 @@
+//! Real files: what is wrong with them, and what becomes of those that change.
+
+use super::*;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_RSA_SHA256,
+    date_time_ymd,
+};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::AtomicU32;
+
+/// The 15th of January 2027.
+const NOW: u64 = 1_800_000_000;
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("stentor-certificates-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Place(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file that is its owner's alone.
+    fn write(&self, name: &str, text: &str) {
+        let _ = fs::remove_file(self.path(name));
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Writes a certificate and its key.
+    fn write_pair(&self, name: &str, days: u64) {
+        let (certificate, key) = pair(name, days);
+        self.write("c.pem", &certificate);
+        self.write("k.pem", &key);
+    }
+
+    fn tls(&self) -> Tls {
+        Tls { cert: Some(self.path("c.pem")), key: Some(self.path("k.pem")), ..Tls::default() }
+    }
+
+    /// Reads them; errors without the name of the directory.
+    fn read(&self, tls: &Tls) -> Result<Prepared, String> {
+        let own = format!("{}/", self.0.display());
+        Prepared::read(tls, NOW, Missing::Left).map_err(|error| error.to_string().replace(&own, ""))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A certificate for that name with so many days left, and its key.
+fn pair(name: &str, days: u64) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = date_time_ymd(2020, 1, 1);
+    let not_after = Duration::from_secs(NOW + days * DAY_S);
+    params.not_after = date_time_ymd(1970, 1, 1) + not_after;
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+fn names(acceptors: &Acceptors) -> Vec<String> {
+    let acceptor = acceptors.public().unwrap();
+    acceptor.certificates().pairs().iter().flat_map(|pair| pair.names().to_vec()).collect()
+}
+
+/// Acceptors of a pair, and whoever looks after it.
+fn looked_after(place: &Place) -> (Arc<Acceptors>, Looker) {
+    let tls = place.tls();
+    let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
+    let looker = Looker::new(tls, &acceptors);
+    (acceptors, looker)
+}
+
+/// Two looks: what changed is read when it was the same for both.
+fn look(looker: &mut Looker, now_unix_s: u64) {
+    looker.look(now_unix_s);
+    looker.look(now_unix_s);
+}
+
+#[test]
+fn without_certificates_nothing_is_read() {
+    let prepared = Prepared::read(&Tls::default(), NOW, Missing::Left).unwrap();
+    let acceptors = Acceptors::new(prepared);
+    assert!(acceptors.public().is_none() && acceptors.control().is_none());
+    assert_eq!(acceptors.report(NOW), None);
+    assert!(CertificateThread::start(&Tls::default(), &Arc::default()).unwrap().is_none());
+}
+
+#[test]
+fn what_is_wrong_is_said_of_its_file() {
+    let place = Place::new();
+    let tls = place.tls();
+    let error = || place.read(&tls).unwrap_err();
+    assert_eq!(error(), "c.pem: there is no such file; k.pem: there is no such file");
+    place.write("c.pem", "");
+    fs::create_dir(place.path("k.pem")).unwrap();
+    assert_eq!(error(), "c.pem: it is empty; k.pem: it is not a file");
+    fs::remove_dir(place.path("k.pem")).unwrap();
+    let (certificate, key) = pair("a.example", 80);
+    place.write("c.pem", &key);
+    place.write("k.pem", &key);
+    assert_eq!(error(), "c.pem: there is no certificate in it (in PEM)");
+    place.write("c.pem", &certificate);
+    place.write("k.pem", &certificate);
+    assert_eq!(error(), "k.pem: there is no private key in it (in PEM)");
+    place.write("k.pem", &pair("a.example", 80).1);
+    assert_eq!(error(), "k.pem: it is not the key of the certificate in c.pem");
+    place.write("k.pem", &" ".repeat(FILE_BYTES_MAX + 1));
+    assert_eq!(error(), "k.pem: it is larger than any certificate: at most 1 MiB");
+    let (other, _) = pair("b.example", 80);
+    place.write("c.pem", &(certificate.clone() + &other));
+    place.write("k.pem", &key);
+    assert!(
+        error().starts_with("c.pem: the certificate in place 2 is not the issuer"),
+        "{}",
+        error()
+    );
+    place.write("c.pem", &certificate);
+    let late = Prepared::read(&tls, NOW + 81 * DAY_S, Missing::Left).unwrap_err().to_string();
+    assert!(late.contains("c.pem: the certificate expired on Apr  5"), "{late}");
+    assert!(place.read(&tls).is_ok());
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_told_apart() {
+    if stentor_io::is_root() {
+        // Root may read everything.
+        return;
+    }
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    fs::set_permissions(place.path("k.pem"), fs::Permissions::from_mode(0o000)).unwrap();
+    let expected = "k.pem: whoever runs the server must be able to read it, and may not";
+    assert_eq!(place.read(&place.tls()).unwrap_err(), expected);
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    place.write("short", "too short");
+    place.write("ca.pem", "nothing");
+    let gone = PairFiles { certificate: place.path("gone"), key: place.path("k.pem") };
+    let tls = Tls { more: vec![gone], ..place.tls() };
+    assert_eq!(place.read(&tls).unwrap_err(), "gone: there is no such file");
+    let tls = Tls { ticket_secrets: vec![place.path("short")], ..place.tls() };
+    let expected = "short: a secret of tickets has at least 32 bytes";
+    assert_eq!(place.read(&tls).unwrap_err(), expected);
+    let tls = Tls { control_client_ca: Some(place.path("ca.pem")), ..place.tls() };
+    assert_eq!(place.read(&tls).unwrap_err(), "ca.pem: there is no certificate in it (in PEM)");
+}
+
+#[test]
+fn several_certificates_are_shown_by_their_names() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let rsa = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+    params.not_after = date_time_ymd(2027, 2, 1);
+    place.write("rsa.pem", &(params.self_signed(&rsa).unwrap().pem() + &rsa.serialize_pem()));
+    let file = place.path("rsa.pem");
+    let both = PairFiles { certificate: file.clone(), key: file };
+    let tls = Tls { more: vec![both], ..place.tls() };
+    let prepared = place.read(&tls).unwrap();
+    let shown = prepared.shown(NOW);
+    let kinds: Vec<_> = shown.iter().map(|one| (one.key, one.days_left)).collect();
+    assert_eq!(kinds, [("ecdsa", 80), ("rsa", 16)]);
+    assert!(shown[1].to_string().ends_with("rsa.pem for a.example (rsa): 16 days left"));
+    let report = Acceptors::new(prepared).report(NOW).unwrap();
+    assert_eq!((report.days_left, report.certificates.len()), (16, 2));
+}
+
+#[test]
+fn what_works_but_should_not_be_so_is_told() {
+    let place = Place::new();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    place.write("c.pem", &params.self_signed(&key).unwrap().pem());
+    place.write("k.pem", &key.serialize_pem());
+    fs::set_permissions(place.path("k.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    let prepared = place.read(&place.tls()).unwrap();
+    let [readable, nameless] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
+    assert!(readable.ends_with("can read this private key (mode 0644)"), "{readable}");
+    assert!(nameless.contains("c.pem: the certificate has no name"), "{nameless}");
+    fs::set_permissions(place.path("k.pem"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(place.read(&place.tls()).unwrap().warnings().len(), 1);
+}
+
+#[test]
+fn what_changes_is_shown_from_then_on_whichever_way_it_changed() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    let before = acceptors.public().unwrap();
+    look(&mut looker, NOW);
+    assert_eq!(
+        (names(&acceptors), acceptors.report(NOW).unwrap().reloads),
+        (vec!["a.example".to_owned()], 0)
+    );
+    place.write_pair("b.example", 70);
+    looker.look(NOW);
+    assert_eq!(names(&acceptors), ["a.example"], "it may still be written to");
+    looker.look(NOW);
+    assert_eq!(names(&acceptors), ["b.example"]);
+    assert_eq!(before.certificates().pairs()[0].names(), ["a.example"], "it does not change");
+    assert_eq!(acceptors.report(NOW).unwrap().reloads, 1);
+    look(&mut looker, NOW);
+    assert_eq!(acceptors.report(NOW).unwrap().reloads, 1, "nothing has changed since");
+}
+
+/// As certbot does it: files of the name are links into an archive, and so do volumes of
+/// Kubernetes, where a link on the way is exchanged.
+#[test]
+fn links_that_lead_elsewhere_are_followed() {
+    let place = Place::new();
+    for (number, name) in [(1, "a.example"), (2, "b.example")] {
+        place.write_pair(name, 80);
+        let archive = place.path(&format!("archive-{number}"));
+        fs::create_dir(&archive).unwrap();
+        for file in ["c.pem", "k.pem"] {
+            fs::rename(place.path(file), archive.join(file)).unwrap();
+        }
+    }
+    symlink("archive-1", place.path("live")).unwrap();
+    for file in ["c.pem", "k.pem"] {
+        symlink(format!("live/{file}"), place.path(file)).unwrap();
+    }
+    let (acceptors, mut looker) = looked_after(&place);
+    assert_eq!(names(&acceptors), ["a.example"]);
+    symlink("archive-2", place.path("new")).unwrap();
+    fs::rename(place.path("new"), place.path("live")).unwrap();
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["b.example"]);
+}
+
+#[test]
+fn what_is_no_good_changes_nothing_and_is_tried_again() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    let (certificate, key) = pair("b.example", 70);
+    place.write("c.pem", &certificate);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["a.example"]);
+    let report = acceptors.report(NOW).unwrap();
+    assert!(report.failure.unwrap().contains("it is not the key of the certificate"));
+    assert_eq!((report.reloads, report.reload_failures), (0, 1));
+    // The same again is not told again.
+    look(&mut looker, NOW + RETRY_S);
+    assert_eq!(acceptors.report(NOW).unwrap().reload_failures, 1);
+    fs::remove_file(place.path("k.pem")).unwrap();
+    look(&mut looker, NOW + RETRY_S);
+    assert_eq!(acceptors.report(NOW).unwrap().reload_failures, 2);
+    assert_eq!(names(&acceptors), ["a.example"]);
+    place.write("k.pem", &key);
+    look(&mut looker, NOW + RETRY_S);
+    assert_eq!(names(&acceptors), ["b.example"]);
+    let report = acceptors.report(NOW).unwrap();
+    assert_eq!((report.reloads, report.failure), (1, None));
+}
+
+/// What was no good may be so without any change of a file.
+#[test]
+fn what_becomes_good_by_itself_is_taken() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["b.example".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2027, 1, 16);
+    place.write("c.pem", &params.self_signed(&key).unwrap().pem());
+    place.write("k.pem", &key.serialize_pem());
+    look(&mut looker, NOW);
+    assert!(acceptors.report(NOW).unwrap().failure.unwrap().contains("is valid from Jan 16"));
+    look(&mut looker, NOW + RETRY_S - 1);
+    assert_eq!(names(&acceptors), ["a.example"]);
+    look(&mut looker, NOW + DAY_S);
+    assert_eq!(names(&acceptors), ["b.example"]);
+}
+
+#[test]
+fn one_that_expires_is_shown_on_and_told_of_once_a_day() {
+    let place = Place::new();
+    place.write_pair("a.example", 16);
+    let (acceptors, mut looker) = looked_after(&place);
+    let mut told = Vec::new();
+    for hour in 0..20 * 24 {
+        let before = looker.told_days;
+        looker.look(NOW + hour * 60 * 60);
+        if looker.told_days != before {
+            told.push(looker.told_days.unwrap());
+        }
+    }
+    assert_eq!(told, (-4..WARN_DAYS).rev().collect::<Vec<_>>());
+    assert_eq!(names(&acceptors), ["a.example"]);
+    let report = acceptors.report(NOW + 17 * DAY_S).unwrap();
+    assert_eq!((report.days_left, report.failure), (-1, None));
+    assert!(report.certificates[0].to_string().ends_with("(ecdsa): it has expired"));
+    let left =
+        |hours: u64| acceptors.report(NOW + hours * 60 * 60).unwrap().certificates[0].to_string();
+    assert!(left(16 * 24 - 1).ends_with(": less than a day left"));
+    assert!(left(15 * 24 - 1).ends_with(": 1 day left"));
+}
+
+#[test]
+fn other_settings_whose_files_are_no_good_are_refused_and_the_same_ones_are_not() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let (acceptors, _) = looked_after(&place);
+    let running = place.tls();
+    let next = Tls { min_version: stentor_tls::Version::Tls13, ..place.tls() };
+    assert!(acceptors.reread(&running, &next, NOW).unwrap().is_some());
+    fs::remove_file(place.path("k.pem")).unwrap();
+    let error = acceptors.reread(&running, &next, NOW).unwrap_err();
+    assert!(error.to_string().ends_with("k.pem: there is no such file"), "{error}");
+    assert_eq!(acceptors.report(NOW).unwrap().failure, None);
+    assert!(acceptors.reread(&running, &running, NOW).unwrap().is_none());
+    assert!(acceptors.report(NOW).unwrap().failure.is_some());
+    assert_eq!(names(&acceptors), ["a.example"]);
+}
+
+/// A thread that is on its way out may be in the middle of a look.
+#[test]
+fn who_looks_after_files_that_do_not_count_any_more_changes_nothing() {
+    let (place, other) = (Place::new(), Place::new());
+    place.write_pair("a.example", 80);
+    other.write_pair("b.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    acceptors.set(other.read(&other.tls()).unwrap(), NOW);
+    place.write_pair("c.example", 80);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["b.example"]);
+}
+
+#[test]
+fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let secret = place.path("tickets");
+    let tls = Tls { ticket_secrets: vec![secret.clone()], ..place.tls() };
+    Prepared::read(&tls, NOW, Missing::Left).unwrap();
+    assert!(!secret.exists(), "whoever only looks makes nothing");
+    Prepared::read(&tls, NOW, Missing::Made(None)).unwrap();
+    let first = fs::read(&secret).unwrap();
+    assert_eq!(first.len(), TICKET_SECRET_BYTES_MIN);
+    assert_ne!(first, vec![0; first.len()]);
+    assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
+    Prepared::read(&tls, NOW, Missing::Made(None)).unwrap();
+    assert_eq!(fs::read(&secret).unwrap(), first);
+    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 3, "nothing else is left there");
+    let tls = Tls { ticket_secrets: vec![place.path("not/there")], ..place.tls() };
+    let error = Prepared::read(&tls, NOW, Missing::Made(None)).unwrap_err().to_string();
+    assert!(error.contains("not/there: it cannot be made: "), "{error}");
+}
+
+#[test]
+fn whoever_signs_operators_is_asked_at_the_control_listener_only() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    place.write("ca.pem", &issuer.pem());
+    let tls = Tls { control_client_ca: Some(place.path("ca.pem")), ..place.tls() };
+    let acceptors = Acceptors::new(place.read(&tls).unwrap());
+    assert!(acceptors.control().is_some() && acceptors.public().is_some());
+
+    let certificates = Arc::new(Certificates::read(&[], NOW).unwrap());
+    let of = |client_auth: Option<ClientAuth>| {
+        let oldest = stentor_tls::Version::Tls13;
+        let tls = Tls { min_version: oldest, ..Tls::default() };
+        let both = handshakes(&tls, &certificates, Tickets::random().unwrap(), client_auth);
+        assert!(both.iter().all(|one| one.oldest == oldest));
+        both.map(|one| (one.client_auth, one.tickets.is_some()))
+    };
+    assert_eq!(of(None), [(None, true), (None, true)]);
+    let auth = ClientAuth { file: "ca".into(), pem: b"pem".to_vec(), required: true };
+    assert_eq!(of(Some(auth.clone())), [(None, true), (Some(auth), false)]);
+}

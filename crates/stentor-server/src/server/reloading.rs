@@ -1,0 +1,130 @@
+//! Other settings for a server that runs.
+
+use super::{Server, StartError, check_files};
+use crate::certificates::CertificateThread;
+use crate::config::{Settings, Store};
+use crate::keys::{self, KeyThread};
+use crate::mailbox::Order;
+use std::io;
+use std::sync::Arc;
+use stentor_hub::Op;
+
+impl Server {
+    /// Goes by other settings from now on, on every worker. Returns the names of the settings that
+    /// differ but only count from the next start.
+    ///
+    /// # Errors
+    /// A directory whose files are to be served cannot be opened, or keys or certificates are no
+    /// good: nothing has changed.
+    pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
+        let differ = differences(&self.settings, &settings);
+        let settings = with_what_is_fixed(&self.settings, settings);
+        check_files(&settings)?;
+        let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
+        let keys = keys.map_err(StartError::Keys)?;
+        let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
+        let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
+        let certificates = certificates.map_err(StartError::Certificates)?;
+        self.commit(Op::Rules(settings.rules())).map_err(|error| {
+            StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
+        })?;
+        if let Some(certificates) = certificates {
+            self.shared.acceptors.set(certificates, unix_s);
+        }
+        self.certificates = CertificateThread::start(&settings.tls, &self.shared.acceptors)?;
+        self.shared.memory.configure(&settings);
+        self.shared.file_cache.reload(&settings.mounts, &settings.files);
+        let before = self.keys.take();
+        self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
+        self.settings = settings;
+        self.start_file_loader();
+        let settings = Arc::new(self.settings.clone());
+        keys::tell(&self.shared, &self.mailboxes, &keys);
+        for mailbox in &self.mailboxes {
+            mailbox.put(Order::Reload(Arc::clone(&settings)));
+        }
+        Ok(differ)
+    }
+}
+
+/// The settings in which they differ, of those that only count from the next start.
+fn differences(running: &Settings, settings: &Settings) -> Vec<String> {
+    let (limits, others) = (&running.limits, &settings.limits);
+    let fixed = [
+        ("listen", !running.has_same_listeners(settings)),
+        ("control", !running.has_same_control(settings)),
+        ("monitor.listen", running.monitor != settings.monitor),
+        ("redirect", running.redirect != settings.redirect),
+        ("workers", running.workers != settings.workers),
+        ("pin", running.pin != settings.pin),
+        ("user", running.user != settings.user),
+        ("store.path", running.store.path != settings.store.path),
+        ("log.format", running.log.format != settings.log.format),
+        ("log.access", running.log.access != settings.log.access),
+        ("log.access_format", running.log.access_format != settings.log.access_format),
+        ("limits.message_bytes_max", limits.message_bytes_max != others.message_bytes_max),
+        ("limits.connections_max", limits.connections_max != others.connections_max),
+        ("limits.topics_max", limits.topics_max != others.topics_max),
+    ];
+    let differ = fixed.iter().filter(|(_, differs)| *differs);
+    differ.map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// Other settings, with those of the running server that cannot change.
+fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
+    // Listeners that speak TLS need what they began with.
+    let speaks_otherwise =
+        !running.has_same_listeners(&settings) || !running.has_same_control(&settings);
+    let tls = if speaks_otherwise { &running.tls } else { &settings.tls };
+    let mut settings = Settings {
+        listen: running.listen.clone(),
+        control: running.control.clone(),
+        monitor: running.monitor.clone(),
+        redirect: running.redirect.clone(),
+        tls: tls.clone(),
+        workers: running.workers,
+        pin: running.pin,
+        user: running.user.clone(),
+        store: Store { path: running.store.path.clone(), ..settings.store },
+        ..settings
+    };
+    settings.log.format = running.log.format;
+    settings.log.access.clone_from(&running.log.access);
+    settings.log.access_format = running.log.access_format;
+    settings.limits.message_bytes_max = running.limits.message_bytes_max;
+    settings.limits.topics_max = running.limits.topics_max;
+    settings.limits.connections_max = running.limits.connections_max;
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        let settings = Settings::from_toml(text, "f").unwrap();
+        settings.validate().unwrap();
+        settings
+    }
+
+    const PAIR: &str = "tls_cert = 'c'\ntls_key = 'k'\n";
+
+    #[test]
+    fn who_speaks_tls_goes_on_with_what_it_began_with_until_a_restart() {
+        let plain = settings("listen = '0.0.0.0:1'");
+        let secure = settings(&format!("listen = '0.0.0.0:1'\n{PAIR}"));
+        let other = settings(&format!("listen = '0.0.0.0:1'\n{PAIR}hsts = 1"));
+        for (running, next, expected, tls) in [
+            (&plain, &secure, &["listen"][..], &plain.tls),
+            (&secure, &plain, &["listen"], &secure.tls),
+            (&secure, &other, &[], &other.tls),
+        ] {
+            assert_eq!(differences(running, next), expected);
+            assert_eq!(&with_what_is_fixed(running, next.clone()).tls, tls);
+        }
+        let control = settings(&format!("control = 'tls:0.0.0.0:2'\n{PAIR}"));
+        let redirect = settings(&format!("{PAIR}redirect = '0.0.0.0:80'"));
+        assert_eq!(differences(&settings("control = '0.0.0.0:2'"), &control), ["control"]);
+        assert_eq!(differences(&settings(PAIR), &redirect), ["redirect"]);
+    }
+}
