@@ -26,10 +26,12 @@ use crate::alert::{Alert, CLOSE_NOTIFY, FATAL, PeerAlert, USER_CANCELED, WARNING
 use crate::failure::{Failure, SealError};
 use crate::keys::{self, Authenticated, Keys};
 use crate::memory::{
-    CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
+    CLIENT, CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
     RENEGOTIATION_SEEN,
 };
 use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
+
+mod client;
 
 /// A session at work, in the memory that is kept of it.
 pub struct Session<'a> {
@@ -456,6 +458,7 @@ impl<'a> Session<'a> {
     /// known beforehand, so of one that comes in parts there is nothing to keep but how many bytes
     /// of it have come.
     fn handshake_tls13(&mut self, message: &[u8]) -> Result<What, Failure> {
+        let message = if self.has(CLIENT) { self.without_tickets(message)? } else { message };
         let expected = [KEY_UPDATE, 0, 0, 1];
         for (i, &byte) in message.iter().enumerate() {
             let at = usize::from(self.header.partial);
@@ -491,6 +494,9 @@ impl<'a> Session<'a> {
     /// A client of TLS 1.2 may ask for another handshake, and is told no (RFC 5246 section 7.2.2);
     /// once. Its ClientHello has to be in one record.
     fn handshake_tls12(&mut self, message: &[u8]) -> Result<What, Failure> {
+        if self.has(CLIENT) {
+            return self.asked_anew(message);
+        }
         let &[CLIENT_HELLO, a, b, c, ref body @ ..] = message else {
             return Err(Failure::Unexpected);
         };
@@ -549,7 +555,9 @@ pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// Types of messages.
+const HELLO_REQUEST: u8 = 0;
 const CLIENT_HELLO: u8 = 1;
+const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
 const UPDATE_NOT_REQUESTED: u8 = 0;
