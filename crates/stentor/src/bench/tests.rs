@@ -151,7 +151,7 @@ fn surge_and_its_flags() {
     let plan = surge("--queued --pid 7 --timeout 9s");
     assert!(plan.queued);
     assert_eq!((plan.setup.pid, plan.timeout), (Some(7), Some(Duration::from_secs(9))));
-    assert_eq!(plan.beside, plan.setup.target);
+    assert_eq!(*plan.beside, plan.setup.target);
     let plan = surge("--beside http://127.0.0.1:8080/b");
     assert_eq!((plan.beside.path.as_str(), plan.setup.target.path.as_str()), ("/b", "/a"));
 }
