@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(parse(&["/a", "-"]).unwrap().data.as_deref(), Some("-"));
         assert_eq!(parse(&["/a"]).unwrap().data, None);
         assert!(parse(&["/a", "--lines"]).unwrap().lines);
-        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "https://x"]] {
+        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "wss://x"]] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad:?}");
         }
     }

@@ -34,7 +34,7 @@ use crate::memory::{Owned, Secrets};
 use crate::suite::Version;
 
 /// Who is believed to be the server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Trust {
     /// Whoever answers: for a server whose certificate was made to try things out.
     Anybody,
@@ -395,6 +395,15 @@ fn fault_of(error: &CertificateError) -> String {
 fn bare(name: &str) -> String {
     let within = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     within.unwrap_or(name).trim_matches('"').to_owned()
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trust::Anybody => f.write_str("Anybody"),
+            Trust::Roots(roots) => write!(f, "Roots({})", roots.len()),
+        }
+    }
 }
 
 impl fmt::Debug for Connector {
