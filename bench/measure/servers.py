@@ -192,8 +192,8 @@ class Nginx(NginxProcess):
 
     def __init__(self, body: bytes, secured: bool = False) -> None:
         digits = random.Random(20240602).randbytes(1_500).hex()
-        super().__init__("nginx", "default_type text/plain;",
-                         NGINX_VALUE.format(body=body.decode("ascii"), digits=digits), secured=secured)
+        value = NGINX_VALUE.format(body=body.decode("ascii"), digits=digits)
+        super().__init__("nginx", "default_type text/plain;", value, secured=secured)
 
 
 class NginxFiles(NginxProcess):

@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `handshake` | [`Acceptor`], [`Handshake`], and a client's [`Connector`]: the only place that names rustls |
+//! | `handshake` | [`Acceptor`], [`Handshake`], [`Connector`]: the only place that names rustls |
 //! | `memory` | [`Owned`], [`Kept`]: what is kept of a connection |
 //! | `session` | [`Session`]: sealing and opening records |
 //! | `inbound` | [`Inbound`]: records that come in pieces |

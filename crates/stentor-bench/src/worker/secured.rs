@@ -1,9 +1,9 @@
 //! TLS beneath a worker: what it sends is sealed, and what comes is opened before it sees it.
 //!
 //! The worker goes on as without: it is told of a connection when its handshake is over, and of
-//! data in the clear. A handshake under way takes some kilobytes; what stays of a connection are the
-//! 112 to 160 bytes of its session, and for few of them what a socket did not take, or a record that
-//! has come in part.
+//! data in the clear. A handshake under way takes some kilobytes; what stays of a connection are
+//! the 112 to 160 bytes of its session, and for few of them what a socket did not take, or a record
+//! that has come in part.
 //!
 //! How long connecting took is with the handshake, for only then is anybody connected.
 
@@ -292,7 +292,7 @@ impl Layer<'_> {
         self.push(io, peer)
     }
 
-    /// Takes what belongs to the handshake. Says where the session's records begin, if there is one.
+    /// Takes what belongs to the handshake. Says where the session's records begin, if they do.
     fn shake(&mut self, io: &mut Epoll, peer: Peer, bytes: &[u8]) -> Option<usize> {
         let secured = self.secured.as_mut()?;
         let link = secured.links.get_mut(peer.index())?;

@@ -19,8 +19,8 @@ impl Session<'_> {
         Ok(rest)
     }
 
-    /// A server of TLS 1.2 may ask for another handshake (RFC 5246 section 7.4.1.1), and is told no;
-    /// once.
+    /// A server of TLS 1.2 may ask for another handshake (RFC 5246 section 7.4.1.1), and is told
+    /// no; once.
     pub(super) fn asked_anew(&mut self, message: &[u8]) -> Result<What, Failure> {
         if message != [HELLO_REQUEST, 0, 0, 0] {
             return Err(Failure::Unexpected);

@@ -1,7 +1,7 @@
 //! Processor time of TLS handshakes: what a network that comes back costs, or a restart.
 //!
-//! Readers spread their coming back over some seconds by themselves; whoever waits much longer gives
-//! up and comes again, and then the work was for nothing.
+//! Readers spread their coming back over some seconds by themselves; whoever waits much longer
+//! gives up and comes again, and then the work was for nothing.
 
 use super::commas;
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};

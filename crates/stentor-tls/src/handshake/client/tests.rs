@@ -1,3 +1,5 @@
+//! A client on servers of rustls and on ours, and what is said of servers that are no good.
+
 use std::io::{IoSlice, Read, Write};
 use std::sync::Arc;
 
