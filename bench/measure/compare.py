@@ -27,6 +27,10 @@ class Contestant:
     path: str
     publish: str | None = None
 
+    @property
+    def url(self) -> str:
+        return f"{self.server.scheme}://127.0.0.1:{self.server.port}{self.path}"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -49,11 +53,14 @@ def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options
     several = len(contestants) > 1
     command = [str(bench.stentor), "bench", *(["compare"] if several else []), kind]
     for contestant in contestants:
-        command.append(f"http://127.0.0.1:{contestant.server.port}{contestant.path}")
+        command.append(contestant.url)
     for contestant in contestants:
         command += ["--pid", str(contestant.server.process.pid)]
         if contestant.publish:
             command += ["--publish", contestant.publish]
+    if any(contestant.server.scheme == "https" for contestant in contestants):
+        # Whether it is the right one is not what is measured.
+        command.append("--insecure")
     command += [*options, "--json", *(["--rounds", str(rounds)] if several else [])]
     table.progress(shlex.join(command))
     servers = [contestant.server for contestant in contestants]

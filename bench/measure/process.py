@@ -29,6 +29,9 @@ class Memory:
 class Server(AbstractContextManager["Server"]):
     """Runs while the `with` block does; leaving the block for any reason stops it."""
 
+    scheme = "http"
+    """How its first port is asked."""
+
     def __init__(self, name: str, command: list[str], *ports: int,
                  environment: dict[str, str] | None = None,
                  cores: str = str(SERVER_CORE)) -> None:

@@ -4,6 +4,8 @@ import http.client
 import json
 import random
 import socket
+import ssl
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,10 +51,17 @@ http {{
     scgi_temp_path {out}/nginx-scgi;
 {http}
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} {how} backlog=4096;
 {server}
     }}
 }}
+"""
+
+# Version 1.22 does not speak TLS 1.3 unless it is told to; the rest is as nginx has it.
+NGINX_TLS = """
+ssl_certificate {certificate};
+ssl_certificate_key {key};
+ssl_protocols TLSv1.2 TLSv1.3;
 """
 
 NGINX_VALUE = """\
@@ -99,24 +108,31 @@ location /pub {
 class Stentor(Server):
     """One worker by default, with the look-up route of the finance pages or another `config`.
 
-    With a `root` it serves the files beneath it. A `prefix` is a command that runs it.
+    With a `root` it serves the files beneath it. A `prefix` is a command that runs it. One that is
+    `secured` is asked by TLS, and has a `plain_port` beside.
     """
 
     def __init__(self, bench: Bench, environment: dict[str, str] | None = None,
                  config: str = LOOKUP_CONFIG, workers: int = 1,
                  cores: str = str(SERVER_CORE), root: Path | None = None,
-                 prefix: tuple[str, ...] = ()) -> None:
+                 prefix: tuple[str, ...] = (), secured: bool = False) -> None:
         self.control_port = free_port()
-        port = free_port()
+        port = self.plain_port = free_port()
+        ports, listen = [port], [f"127.0.0.1:{port}"]
+        if secured:
+            port = free_port()
+            ports, listen = [port, *ports], [f"tls:127.0.0.1:{port}", *listen]
+            self.scheme = "https"
         file = OUT_DIR / "stentor.toml"
         file.write_text(config)
         super().__init__("stentor", [
             *prefix, str(bench.stentor), "serve", "-c", str(file),
-            "--listen", f"127.0.0.1:{port}",
+            *(word for address in listen for word in ("--listen", address)),
+            *(tls_flags() if secured else []),
             "--control", f"127.0.0.1:{self.control_port}",
             "--workers", str(workers),
             *(["--root", str(root)] if root else []),
-        ], port, self.control_port, environment=environment, cores=cores)
+        ], *ports, self.control_port, environment=environment, cores=cores)
 
     def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=10)
@@ -153,11 +169,17 @@ class Stentor(Server):
 class NginxProcess(Server):
     """nginx as one process without logs, with what goes into its `http` and `server` blocks."""
 
-    def __init__(self, name: str, http: str, server: str, modules: str = "") -> None:
+    def __init__(self, name: str, http: str, server: str, modules: str = "",
+                 secured: bool = False) -> None:
         port = free_port()
+        if secured:
+            self.scheme = "https"
+            certificate, key = pair()
+            server += NGINX_TLS.format(certificate=certificate, key=key)
         config = OUT_DIR / f"{name}.conf"
         config.write_text(NGINX_CONFIG.format(out=OUT_DIR, name=name, port=port, http=http,
-                                              server=server, modules=modules))
+                                              server=server, modules=modules,
+                                              how="ssl" if secured else ""))
         super().__init__(name, ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c", str(config)],
                          port)
 
@@ -168,10 +190,10 @@ class Nginx(NginxProcess):
     /compressed is as much work as a request can be made here: digits, compressed for each.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, secured: bool = False) -> None:
         digits = random.Random(20240602).randbytes(1_500).hex()
-        super().__init__("nginx", "default_type text/plain;",
-                         NGINX_VALUE.format(body=body.decode("ascii"), digits=digits))
+        value = NGINX_VALUE.format(body=body.decode("ascii"), digits=digits)
+        super().__init__("nginx", "default_type text/plain;", value, secured=secured)
 
 
 class NginxFiles(NginxProcess):
@@ -194,9 +216,28 @@ class Floor(Server):
 class Nchan(NginxProcess):
     """nginx with the nchan module: one channel, one process; publishing is POST /pub."""
 
-    def __init__(self) -> None:
+    def __init__(self, secured: bool = False) -> None:
         require_package(NCHAN_MODULE, "libnginx-mod-nchan")
-        super().__init__("nchan", "", NCHAN_SERVER, f"load_module {NCHAN_MODULE};")
+        super().__init__("nchan", "", NCHAN_SERVER, f"load_module {NCHAN_MODULE};", secured)
+
+
+def pair() -> tuple[Path, Path]:
+    """A certificate of this host that nobody but itself has signed, and its key. All show the same:
+    a signature by ECDSA costs a server a fraction of one by RSA."""
+    certificate, key = OUT_DIR / "tls.crt", OUT_DIR / "tls.key"
+    if not (certificate.exists() and key.exists()):
+        subprocess.run([
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+            "-noenc", "-days", "3650", "-subj", "/CN=localhost", "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext",
+            "basicConstraints=critical,CA:FALSE", "-keyout", str(key), "-out", str(certificate),
+        ], check=True, capture_output=True)
+    return certificate, key
+
+
+def tls_flags() -> list[str]:
+    certificate, key = pair()
+    return ["--tls-cert", str(certificate), "--tls-key", str(key)]
 
 
 class FloorPush(Server):
@@ -248,7 +289,12 @@ def get(server: Server, path: str, *fields: str) -> bytes:
     """One GET on a connection of its own; the whole response. Anything but 200 is an error."""
     try:
         with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-            response = exchange(connection, path, *fields)
+            if server.scheme == "https":
+                context = ssl.create_default_context(cafile=str(pair()[0]))
+                with context.wrap_socket(connection, server_hostname="127.0.0.1") as secured:
+                    response = exchange(secured, path, *fields)
+            else:
+                response = exchange(connection, path, *fields)
     except OSError as error:
         raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
     if not response.startswith(b"HTTP/1.1 200 "):

@@ -224,6 +224,7 @@ mod tests {
             threads,
             sources: None,
             pid: None,
+            trust: None,
         };
         let cores = cores_allowed();
         let own = |connections, files| threads(&setup(None), connections, files);

@@ -6,6 +6,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use stentor_tls::Connector;
+
 use crate::network::Network;
 use crate::plan::{Closing, Role};
 use crate::tally::PERIODS;
@@ -14,6 +16,8 @@ use crate::tally::PERIODS;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) address: SocketAddr,
+    /// How it is connected to by TLS, if it is.
+    pub(crate) secure: Option<Connector>,
     pub(crate) sources: Sources,
     pub(crate) threads: usize,
     pub(crate) rank: Rank,

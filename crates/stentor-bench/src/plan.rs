@@ -3,9 +3,12 @@
 //! Nothing here is optional in the sense of "decide later": who makes a plan has decided, and the
 //! engine does what it says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use stentor_tls::Trust;
+use ureq::tls::TlsConfig;
 
 use crate::network::Network;
 use crate::target::Target;
@@ -37,6 +40,9 @@ pub struct Setup {
     pub sources: Option<Network>,
     /// A process on this machine whose memory and processor time are watched.
     pub pid: Option<u32>,
+    /// Who is believed to be a server that is asked by TLS; the system's roots are not looked up
+    /// here. None: nobody, and nobody is asked so.
+    pub trust: Option<Arc<Trust>>,
 }
 
 /// What a connection is for.
@@ -140,6 +146,8 @@ pub struct Publish {
     pub body: String,
     /// Bytes of the message; at least [`crate::delivery::STAMP_BYTES`].
     pub size: usize,
+    /// Who is believed to be that server, if it is asked by TLS.
+    pub tls: Option<TlsConfig>,
 }
 
 /// `bench surge`.
@@ -154,7 +162,7 @@ pub struct Surge {
     /// Within how long they come.
     pub within: Duration,
     /// What those who were there before ask for and read.
-    pub beside: Target,
+    pub beside: Box<Target>,
     /// Keep-alive connections that were there before.
     pub bystanders: u32,
     /// Requests per second among all bystanders.
@@ -191,6 +199,24 @@ impl Plan {
             Plan::Hold(plan) => &plan.setup,
             Plan::Push(plan) => &plan.setup,
             Plan::Surge(plan) => &plan.setup,
+        }
+    }
+
+    /// Says who is believed to be whom, for all servers of the plan. The same is said twice, since
+    /// publishing is left to a client library.
+    pub fn trust(&mut self, trust: &Arc<Trust>, tls: &TlsConfig) {
+        let (setup, publish) = match self {
+            Plan::Get(plan) => (&mut plan.setup, None),
+            Plan::Hold(plan) => (&mut plan.setup, None),
+            Plan::Push(plan) => (&mut plan.setup, Some(&mut plan.publish)),
+            Plan::Surge(plan) => {
+                let listeners = plan.listeners.as_mut();
+                (&mut plan.setup, listeners.map(|listeners| &mut listeners.publish))
+            }
+        };
+        setup.trust = Some(Arc::clone(trust));
+        if let Some(publish) = publish {
+            publish.tls = Some(tls.clone());
         }
     }
 

@@ -41,14 +41,16 @@ pub(crate) struct Published {
 
 impl Publisher {
     pub(crate) fn new(publish: &Publish, run: u32) -> Publisher {
-        let agent = Agent::config_builder()
+        let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .timeout_global(Some(ANSWER_TIMEOUT))
-            .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .new_agent();
+            .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
+        if let Some(tls) = &publish.tls {
+            config = config.tls_config(tls.clone());
+        }
+        let agent = config.build().new_agent();
         Publisher { agent, publish: publish.clone(), run, text: Vec::new() }
     }
 
@@ -74,7 +76,7 @@ impl Publisher {
             request = request.header(name, value);
         }
         let request = request.body(body).map_err(|error| cannot(error.to_string()))?;
-        let mut answer = self.agent.run(request).map_err(|error| cannot(error.to_string()))?;
+        let mut answer = self.agent.run(request).map_err(|error| cannot(why(&error)))?;
         // Read to its end in any case, or the connection could not be used again.
         let mut said = Vec::new();
         let mut reader = answer.body_mut().as_reader().take(ANSWER_BYTES_MAX);
@@ -148,6 +150,16 @@ impl Publisher {
         }
         None
     }
+}
+
+/// What is wrong, in plain words if it is a matter of TLS.
+fn why(error: &ureq::Error) -> String {
+    let of_tls = match error {
+        ureq::Error::Io(error) => stentor_tls::explain(error),
+        ureq::Error::Rustls(error) => stentor_tls::explain(error),
+        _ => None,
+    };
+    of_tls.map_or_else(|| error.to_string(), |what| format!("TLS: {what}"))
 }
 
 fn sleep_us(us: u64) {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use stentor_io::{monotonic_us, unix_s};
+use stentor_tls::{Connector, Trust};
 
 use crate::crew::{BenchError, Crew};
 use crate::gauge::{Gauge, MemoryNow, machine};
@@ -26,6 +27,7 @@ use crate::progress::{Progress, Watch};
 use crate::publisher::Publisher;
 use crate::report::{Bytes, Connections, ErrorCount, Latency, Memory, Point, Processor, Report};
 use crate::tally::{Counts, Outcome};
+use crate::target::Target;
 
 /// Does what the plan says.
 ///
@@ -62,6 +64,15 @@ pub(crate) fn process_bytes(plan: &Plan) -> Result<Option<u64>, BenchError> {
     let pid = plan.setup().pid;
     let gauge = Gauge::new(pid).map_err(|error| no_process(pid, &error))?;
     Ok(gauge.process_bytes())
+}
+
+/// How a target is connected to by TLS, if it is.
+fn connector(target: &Target, setup: &Setup) -> Result<Option<Connector>, BenchError> {
+    let Some(name) = &target.tls_name else { return Ok(None) };
+    let nobody = Trust::Roots(Vec::new());
+    let trust = setup.trust.as_deref().unwrap_or(&nobody);
+    let connector = Connector::new(name, trust);
+    connector.map(Some).map_err(|what| BenchError(format!("{}: {what}", target.url)))
 }
 
 /// A run under way.

@@ -1,4 +1,4 @@
-//! What to connect to, and what to ask for: an `http://` URL, resolved.
+//! What to connect to, and what to ask for: an `http://` or `https://` URL, resolved.
 //!
 //! A name is resolved once, here, and what was found is both judged and connected to: nobody can
 //! be led to another address later. A load test of a stranger's server is an attack on it, so a
@@ -14,6 +14,8 @@ pub struct Target {
     /// Where to connect. Of several addresses of a name, the first of IPv4, since that is what
     /// most servers listen on and what has source addresses to spare on loopback.
     pub address: SocketAddr,
+    /// Whom to expect there, if it is asked by TLS: the host's name or address.
+    pub tls_name: Option<String>,
     /// For the `Host` field.
     pub host: String,
     /// Path and query, as sent.
@@ -23,13 +25,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `http://HOST[:PORT][/PATH][?QUERY]` (RFC 9110 section 4.2.1), and resolves the host.
-    /// The scheme may be left out. An IPv6 address stands in brackets.
+    /// Reads `http://HOST[:PORT][/PATH][?QUERY]` (RFC 9110 section 4.2.1) or the same with `https`,
+    /// and resolves the host. Without a scheme it is `http`. An IPv6 address stands in brackets.
     ///
     /// # Errors
     /// A sentence on what is wrong with the URL, or that the host is not known.
     pub fn parse(url: &str) -> Result<Target, String> {
-        let rest = without_scheme(url)?;
+        let (is_secure, rest) = scheme(url)?;
         if let Some(c) = rest.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(format!("'{}' cannot stand in a URL: write it as %XX", c.escape_debug()));
         }
@@ -37,7 +39,8 @@ impl Target {
             return Err("the part from '#' on is never sent to a server: leave it out".to_owned());
         }
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let (name, port) = host_and_port(authority)?;
+        let (name, port) =
+            host_and_port(authority, if is_secure { HTTPS_PORT } else { HTTP_PORT })?;
         let addresses = resolve(name, port)?;
         let Some(address) = preferred(&addresses) else {
             return Err(format!("'{name}' has no address"));
@@ -47,8 +50,9 @@ impl Target {
             return Err(format!("{name} {reason}: write 127.0.0.1 or [::1]"));
         }
         Ok(Target {
-            url: format!("http://{rest}"),
+            url: format!("{}://{rest}", if is_secure { "https" } else { "http" }),
             address,
+            tls_name: is_secure.then(|| name.trim_matches(['[', ']']).to_owned()),
             host: authority.to_owned(),
             path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
             public: first_public(&addresses),
@@ -69,25 +73,24 @@ impl Target {
     }
 }
 
-/// What stands behind `http://`, which may be left out.
-fn without_scheme(url: &str) -> Result<&str, String> {
-    let Some((scheme, rest)) = url.split_once("://") else { return Ok(url) };
+/// Whether it is by TLS, and what stands behind the scheme, which may be left out.
+fn scheme(url: &str) -> Result<(bool, &str), String> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok((false, url)) };
     if scheme.contains(['/', '?', '#']) {
         // It is in the path: there is no scheme.
-        return Ok(url);
+        return Ok((false, url));
     }
     match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok(rest),
-        "https" | "wss" => Err(format!(
-            "{scheme} is not supported yet: measure the server's plain HTTP port, with http://"
-        )),
+        "http" => Ok((false, rest)),
+        "https" => Ok((true, rest)),
         "ws" => Err("write http:// here; --as ws makes WebSockets of it".to_owned()),
-        _ => Err(format!("'{scheme}' is not supported, only http")),
+        "wss" => Err("write https:// here; --as ws makes WebSockets of it".to_owned()),
+        _ => Err(format!("'{scheme}' is not supported, only http and https")),
     }
 }
 
 /// Takes `HOST[:PORT]` apart. The brackets of an IPv6 address stay.
-fn host_and_port(authority: &str) -> Result<(&str, u16), String> {
+fn host_and_port(authority: &str, usual: u16) -> Result<(&str, u16), String> {
     if authority.contains('@') {
         return Err(
             "names and passwords go into --header 'Authorization: …', not into the URL".to_owned()
@@ -105,7 +108,7 @@ fn host_and_port(authority: &str) -> Result<(&str, u16), String> {
         return Err("there is no host: write http://HOST:PORT/PATH".to_owned());
     }
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => HTTP_PORT,
+        None if port.is_empty() => usual,
         // `u16` takes a sign, ports do not.
         Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
             digits.parse().ok().filter(|port| *port > 0).ok_or_else(|| bad_port(digits))?
@@ -157,6 +160,7 @@ fn is_shared(address: Ipv4Addr) -> bool {
 }
 
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 #[cfg(test)]
 mod tests {
@@ -183,11 +187,28 @@ mod tests {
     }
 
     #[test]
+    fn urls_by_tls() {
+        for (url, address, host, name) in [
+            ("https://127.0.0.1:8443/a", "127.0.0.1:8443", "127.0.0.1:8443", "127.0.0.1"),
+            ("HTTPS://127.0.0.1/a", "127.0.0.1:443", "127.0.0.1", "127.0.0.1"),
+            ("https://[::1]:81/a", "[::1]:81", "[::1]:81", "::1"),
+            ("https://localhost:81/a", "127.0.0.1:81", "localhost:81", "localhost"),
+        ] {
+            let target = Target::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!(target.address, address.parse().unwrap(), "{url}");
+            assert_eq!((target.host.as_str(), target.path.as_str()), (host, "/a"), "{url}");
+            assert_eq!(target.tls_name.as_deref(), Some(name), "{url}");
+            assert!(target.url.starts_with("https://"), "{url}");
+        }
+        assert_eq!(Target::parse("http://127.0.0.1/").unwrap().tls_name, None);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         for (url, part) in [
-            ("https://127.0.0.1/", "https is not supported yet"),
-            ("wss://127.0.0.1/", "wss is not supported yet"),
-            ("ws://127.0.0.1/", "--as ws"),
+            ("wss://127.0.0.1/", "write https:// here; --as ws"),
+            ("ws://127.0.0.1/", "write http:// here; --as ws"),
+            ("https://:443/", "no host"),
             ("unix://x", "only http"),
             ("", "no host"),
             ("http://", "no host"),

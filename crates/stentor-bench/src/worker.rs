@@ -10,13 +10,14 @@
 
 mod holders;
 mod requesters;
+mod secured;
 
 use std::borrow::Cow;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_io::{Backend, Dial, Epoll, Flow, Gone, Handler, Peer, monotonic_us};
+use stentor_io::{Dial, Epoll, Flow, Gone, Peer, monotonic_us};
 
 use crate::delivery::Ledger;
 use crate::exchange::{Exchange, Seen};
@@ -24,6 +25,7 @@ use crate::orders::{Orders, Rank, Work};
 use crate::tally::{Outcome, Tally, record};
 use holders::{Ask, Holders};
 use requesters::Requesters;
+use secured::{Layer, Secured, Wire};
 
 /// One thread's part of a run.
 pub(crate) struct Worker {
@@ -118,16 +120,18 @@ impl Worker {
     /// # Errors
     /// Only if the epoll instance is broken.
     pub(crate) fn run(mut self, mut io: Epoll) -> io::Result<Outcome> {
+        let mut secured = self.work.secure.clone().map(Secured::new);
         loop {
             self.now_us = monotonic_us();
-            let deadline_ms = self.tend(&mut io);
+            let deadline_ms = self.tend(&mut Wire::new(&mut io, secured.as_mut()));
             let wake_us = self.next_due_us().map(|due_us| due_us.max(self.now_us + WAKE_US_MIN));
             if let Some(wake_us) = wake_us {
                 io.wake_by(wake_us)?;
             }
             self.events = 0;
-            if io.turn(&mut self, deadline_ms)? {
-                self.holders_obey(&mut io);
+            let mut layer = Layer { worker: &mut self, secured: secured.as_mut() };
+            if io.turn(&mut layer, deadline_ms)? {
+                self.holders_obey(&mut Wire::new(&mut io, secured.as_mut()));
             }
             if let Some(wake_us) = wake_us.filter(|_| self.events == 0) {
                 let late_us = monotonic_us().checked_sub(wake_us);
@@ -147,7 +151,7 @@ impl Worker {
 
     /// Opens connections and sends requests that are due. Says when, on the backend's clock, that
     /// should be done again even if nothing happens.
-    fn tend(&mut self, io: &mut Epoll) -> Option<u64> {
+    fn tend(&mut self, io: &mut Wire<'_>) -> Option<u64> {
         let requesters = self.tend_requesters(io);
         let holders = self.tend_holders(io);
         requesters.into_iter().chain(holders).min()
@@ -175,7 +179,7 @@ impl Worker {
     /// Begins a connection.
     fn dial(
         &mut self,
-        io: &mut Epoll,
+        io: &mut Wire<'_>,
         receive_bytes: Option<u32>,
         connection: Connection,
     ) -> io::Result<Peer> {
@@ -194,7 +198,7 @@ impl Worker {
     ///
     /// # Errors
     /// What is wrong with the connection.
-    fn send(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Result<(), &'static str> {
+    fn send(&mut self, io: &mut Wire<'_>, socket: Peer, bytes: &[u8]) -> Result<(), &'static str> {
         let rest = &mut self.connections[socket.index()].rest;
         if let Some(rest) = rest
             && !rest.output.is_empty()
@@ -206,8 +210,8 @@ impl Worker {
             rest.output.extend_from_slice(bytes);
             return Ok(());
         }
-        let sent = io.send(socket, &[IoSlice::new(bytes)]).map_err(|Gone| RESET)?;
-        self.tally.sent.add(sent.bytes as u64);
+        let (sent, went) = io.send(socket, bytes).map_err(|Gone| RESET)?;
+        self.tally.sent.add(went as u64);
         if sent.bytes < bytes.len() {
             rest.get_or_insert_default().output = bytes[sent.bytes..].to_vec();
         }
@@ -215,7 +219,7 @@ impl Worker {
     }
 
     /// Sends a request, or ends a connection that takes none.
-    fn request(&mut self, io: &mut Epoll, socket: Peer, bytes: &[u8]) -> Flow {
+    fn request(&mut self, io: &mut Wire<'_>, socket: Peer, bytes: &[u8]) -> Flow {
         match self.send(io, socket, bytes) {
             Ok(()) => Flow::More,
             Err(reason) => {
@@ -226,14 +230,14 @@ impl Worker {
     }
 
     /// Sends what was kept, now that there is room.
-    fn flush(&mut self, io: &mut Epoll, socket: Peer) -> Result<(), &'static str> {
+    fn flush(&mut self, io: &mut Wire<'_>, socket: Peer) -> Result<(), &'static str> {
         let Some(rest) = &mut self.at(socket).rest else { return Ok(()) };
         let output = std::mem::take(&mut rest.output);
         if output.is_empty() { Ok(()) } else { self.send(io, socket, &output) }
     }
 
     /// Takes apart what came in. Returns how much of it is done with; None if the connection is.
-    fn consume(&mut self, io: &mut Epoll, socket: Peer, input: &[u8]) -> Option<usize> {
+    fn consume(&mut self, io: &mut Wire<'_>, socket: Peer, input: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
             let connection = self.at(socket);
@@ -261,7 +265,7 @@ impl Worker {
     }
 
     /// A connection has come to a bad end, on either side; it is closed.
-    fn broken(&mut self, io: &mut Epoll, socket: Peer, kind: Cow<'static, str>) {
+    fn broken(&mut self, io: &mut Wire<'_>, socket: Peer, kind: Cow<'static, str>) {
         let connection = std::mem::take(self.at(socket));
         if connection.stage == Stage::Open {
             self.tally.connections.sub(1);
@@ -280,12 +284,8 @@ impl Worker {
         self.outcome.errors_of(kind, 1);
     }
 
-    /// The connection is established, or could not be. Says whether it was.
-    fn connected(&mut self, io: &mut Epoll, socket: Peer) -> bool {
-        if let Some(error) = io.connect_error(socket) {
-            self.broken(io, socket, connect_error(&error));
-            return false;
-        }
+    /// The connection is established. Says whether it still is.
+    fn connected(&mut self, io: &mut Wire<'_>, socket: Peer) -> bool {
         self.tally.connections.add(1);
         let now_us = self.now_us;
         let connection = self.at(socket);
@@ -302,43 +302,44 @@ impl Worker {
     }
 }
 
-impl Handler<Epoll> for Worker {
-    /// There are no listeners.
-    fn accepted(
-        &mut self,
-        _io: &mut Epoll,
-        _socket: Peer,
-        _role: stentor_io::Role,
-        _peer: Option<std::net::IpAddr>,
-    ) -> Result<(), stentor_io::Refused> {
-        Err(stentor_io::Refused(|_, _| Vec::new(), 0))
+/// What the backend tells, as it comes through the layer that is beneath: `secured`.
+impl Worker {
+    /// Something has happened on a connection.
+    fn see(&mut self) {
+        self.now_us = monotonic_us();
     }
 
-    fn ready(&mut self, io: &mut Epoll, socket: Peer, writable: bool) -> bool {
+    fn stage(&self, socket: Peer) -> Stage {
+        self.connections.get(socket.index()).map_or(Stage::Empty, |connection| connection.stage)
+    }
+
+    fn ready(&mut self, io: &mut Wire<'_>, socket: Peer, writable: bool) -> bool {
         self.events += 1;
-        match self.connections.get(socket.index()).map(|connection| connection.stage) {
-            Some(Stage::Connecting) => {
-                self.now_us = monotonic_us();
+        match self.stage(socket) {
+            Stage::Connecting => {
+                self.see();
+                if let Some(error) = io.connect_error(socket) {
+                    self.broken(io, socket, connect_error(&error));
+                    return false;
+                }
                 if !self.connected(io, socket) {
                     return false;
                 }
             }
-            Some(Stage::Open) if writable => {
+            Stage::Open if writable => {
                 if let Err(reason) = self.flush(io, socket) {
                     self.broken(io, socket, reason.into());
                     return false;
                 }
             }
-            Some(Stage::Open) => {}
+            Stage::Open => {}
             // Closed earlier in this turn.
-            Some(Stage::Empty) | None => return false,
+            Stage::Empty => return false,
         }
         !(self.at(socket).stalls && self.stalling())
     }
 
-    fn received(&mut self, io: &mut Epoll, socket: Peer, bytes: &mut [u8]) -> Flow {
-        self.now_us = monotonic_us();
-        self.tally.received.add(bytes.len() as u64);
+    fn received(&mut self, io: &mut Wire<'_>, socket: Peer, bytes: &[u8]) -> Flow {
         let mut kept = match &mut self.at(socket).rest {
             Some(rest) => std::mem::take(&mut rest.input),
             None => Vec::new(),
@@ -364,17 +365,21 @@ impl Handler<Epoll> for Worker {
         Flow::More
     }
 
-    fn ended(&mut self, io: &mut Epoll, socket: Peer) {
-        self.now_us = monotonic_us();
-        let error = io.ended_by();
-        let is_holder = self.at(socket).is_holder;
-        match error {
+    fn ended(&mut self, io: &mut Wire<'_>, socket: Peer) {
+        match io.ended_by() {
             Some(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 self.broken(io, socket, RESET.into());
             }
             Some(error) => self.broken(io, socket, error.to_string().into()),
-            None if is_holder => self.broken(io, socket, "closed by the server".into()),
-            None => self.requester_ended(io, socket),
+            None => self.ended_in_order(io, socket),
+        }
+    }
+
+    /// The server has said its last.
+    fn ended_in_order(&mut self, io: &mut Wire<'_>, socket: Peer) {
+        match self.at(socket).is_holder {
+            true => self.broken(io, socket, "closed by the server".into()),
+            false => self.requester_ended(io, socket),
         }
     }
 }

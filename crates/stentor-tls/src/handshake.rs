@@ -30,6 +30,7 @@ use crate::session::{ALERT, SEAL_ROOM_MIN};
 use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, Suite, Version};
 
 mod acceptor;
+mod client;
 mod error;
 mod hello;
 mod signing;
@@ -38,6 +39,7 @@ mod step;
 pub(crate) mod testing;
 
 pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
+pub use client::{ClientHandshake, Connector, Trust, explain};
 pub use error::{HandshakeError, HandshakeFault};
 pub(crate) use hello::prefers_chacha;
 pub(crate) use signing::{Certified, CertifiedError};

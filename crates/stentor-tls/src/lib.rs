@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `handshake` | [`Acceptor`], [`Handshake`]: the only place that names rustls |
+//! | `handshake` | [`Acceptor`], [`Handshake`], [`Connector`]: the only place that names rustls |
 //! | `memory` | [`Owned`], [`Kept`]: what is kept of a connection |
 //! | `session` | [`Session`]: sealing and opening records |
 //! | `inbound` | [`Inbound`]: records that come in pieces |
@@ -61,8 +61,9 @@ pub use certificates::{
 pub use contexts::Contexts;
 pub use failure::{Failure, SealError};
 pub use handshake::{
-    Acceptor, ClientAuth, Established, HANDSHAKE_BYTES_MAX, HANDSHAKE_RECORDS_MAX, Handshake,
-    HandshakeError, HandshakeFault, Negotiated, Progress, Settings, SettingsError,
+    Acceptor, ClientAuth, ClientHandshake, Connector, Established, HANDSHAKE_BYTES_MAX,
+    HANDSHAKE_RECORDS_MAX, Handshake, HandshakeError, HandshakeFault, Negotiated, Progress,
+    Settings, SettingsError, Trust, explain,
 };
 pub use inbound::{Inbound, Record, Records};
 pub use memory::{Kept, LargeSession, MediumSession, NoSession, Owned, SmallSession};

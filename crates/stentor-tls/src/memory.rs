@@ -181,6 +181,12 @@ impl Owned {
         Ok(owned)
     }
 
+    /// The same, at the client's end: other messages may come behind the handshake.
+    pub(crate) fn of_client(mut self) -> Owned {
+        self.parts().0.flags |= CLIENT;
+        self
+    }
+
     fn vacant(suite: Suite) -> Owned {
         match suite {
             Suite::Tls13ChaCha => Owned::Medium(Box::new(Kept::vacant())),
@@ -277,6 +283,8 @@ pub(crate) const OWES_UPDATE: u8 = 1 << 4;
 pub(crate) const OWES_REFUSAL: u8 = 1 << 5;
 /// A second handshake has been asked for.
 pub(crate) const RENEGOTIATION_SEEN: u8 = 1 << 6;
+/// It is the client's end. Such a session is not handed to another process.
+pub(crate) const CLIENT: u8 = 1 << 7;
 const FLAGS: u8 = PEER_CLOSED | CLOSED | FAILED | OWES_UPDATE | OWES_REFUSAL | RENEGOTIATION_SEEN;
 
 /// A KeyUpdate: its type, three bytes of length, and whether one is asked for.

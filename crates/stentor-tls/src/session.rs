@@ -27,10 +27,12 @@ use crate::contexts::Contexts;
 use crate::failure::{Failure, SealError};
 use crate::keys::{self, Authenticated, Keys, Opener};
 use crate::memory::{
-    CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
+    CLIENT, CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
     RENEGOTIATION_SEEN, SmallSession,
 };
 use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
+
+mod client;
 
 /// A session at work, in the memory that is kept of it.
 pub struct Session<'a> {
@@ -492,6 +494,7 @@ impl<'a> Session<'a> {
     /// known beforehand, so of one that comes in parts there is nothing to keep but how many bytes
     /// of it have come.
     fn handshake_tls13(&mut self, message: &[u8]) -> Result<What, Failure> {
+        let message = if self.has(CLIENT) { self.without_tickets(message)? } else { message };
         let expected = [KEY_UPDATE, 0, 0, 1];
         for (i, &byte) in message.iter().enumerate() {
             let at = usize::from(self.header.partial);
@@ -528,6 +531,9 @@ impl<'a> Session<'a> {
     /// once. Of its ClientHello, which may come in several records, nothing is looked at but where
     /// it ends.
     fn handshake_tls12(&mut self, mut message: &[u8]) -> Result<What, Failure> {
+        if self.has(CLIENT) {
+            return self.asked_anew(message);
+        }
         while let Some((&byte, rest)) = message.split_first()
             && self.header.partial < HELLO_HEADER_BYTES
         {
@@ -634,11 +640,13 @@ pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// Types of messages.
+const HELLO_REQUEST: u8 = 0;
 const CLIENT_HELLO: u8 = 1;
 /// Its type and the three bytes of its length.
 const HELLO_HEADER_BYTES: u8 = 4;
 /// More is no ClientHello of anybody.
 const HELLO_BYTES_MAX: u32 = 1 << 16;
+const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
 const UPDATE_NOT_REQUESTED: u8 = 0;

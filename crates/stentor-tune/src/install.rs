@@ -100,8 +100,8 @@ mod tests {
     }
 
     fn report(facts: &Facts, connections: u64) -> Report {
-        let (kind, rate, client, workers) = (Kind::Sse, 1.0, false, None);
-        judge(facts, &Plan { connections, kind, rate, client, workers })
+        let (kind, rate, client, tls, workers) = (Kind::Sse, 1.0, false, false, None);
+        judge(facts, &Plan { connections, kind, rate, client, tls, workers })
     }
 
     #[test]

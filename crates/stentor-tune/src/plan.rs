@@ -15,6 +15,8 @@ pub struct Plan {
     pub rate: f64,
     /// The host opens the connections, instead of taking them.
     pub client: bool,
+    /// They are secured by TLS, in the process itself.
+    pub tls: bool,
     /// The workers of the server, where that is settled; none: as many as it takes.
     pub workers: Option<u32>,
 }
@@ -53,6 +55,8 @@ pub struct Need {
     pub packets_per_second: f64,
     /// Processor time, in cores.
     pub cores: f64,
+    /// Processor time of all handshakes, once; none without TLS.
+    pub handshake_seconds: f64,
 }
 
 impl Need {
@@ -70,6 +74,10 @@ impl Need {
             (false, Kind::Idle) => (IDLE_BYTES, SERVER_BYTES),
             (false, _) => (READER_BYTES, SERVER_BYTES),
         };
+        let (each, send_s, handshake_s) = match plan.tls {
+            true => (each + SESSION_BYTES, SEND_S + SEAL_S, HANDSHAKE_S),
+            false => (each, SEND_S, 0.0),
+        };
         // If no number suffices the limit must be raised, and then one for each core does.
         let threads = workers.unwrap_or_else(|| settled_workers(facts, plan));
         let of_workers = u64::from(threads).saturating_mul(WORKER_BYTES);
@@ -84,7 +92,8 @@ impl Need {
                 _ => n.saturating_mul(PAGES_PER_READER),
             },
             packets_per_second: sends,
-            cores: sends * SEND_S,
+            cores: sends * send_s,
+            handshake_seconds: n as f64 * handshake_s,
         }
     }
 
@@ -173,13 +182,22 @@ const HEARTBEAT_S: f64 = 15.0;
 /// measures, where both ends are on one host.
 const SEND_S: f64 = 7e-6;
 
+/// What TLS adds: the session of a connection (112 bytes with AES-128, 160 with AES-256) in what
+/// the allocator makes of it, and the time to seal a small message.
+const SESSION_BYTES: u64 = 130;
+const SEAL_S: f64 = 0.5e-6;
+
+/// Processor time of a connection with its handshake: X25519, and a signature of ECDSA.
+const HANDSHAKE_S: f64 = 170e-6;
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::FileLimits;
 
     fn plan(connections: u64) -> Plan {
-        Plan { connections, kind: Kind::Sse, rate: 1.0, client: false, workers: None }
+        let (kind, rate, client, tls, workers) = (Kind::Sse, 1.0, false, false, None);
+        Plan { connections, kind, rate, client, tls, workers }
     }
 
     fn facts(hard: u64) -> Facts {
@@ -194,6 +212,16 @@ mod tests {
         assert!((76_000_000..110_000_000).contains(&need.process_bytes), "{need:?}");
         assert_eq!(need.kernel_bytes, 4_800_000_000);
         assert_eq!(need.tcp_pages, 2_000_000);
+    }
+
+    #[test]
+    fn tls_costs_a_session_each_and_a_handshake_once() {
+        let of = |tls| Need::of(&Facts::default(), &Plan { tls, ..plan(1_000_000) });
+        let (plain, secured) = (of(false), of(true));
+        assert_eq!(secured.process_bytes - plain.process_bytes, 130_000_000);
+        assert!(secured.cores > plain.cores && secured.cores < 1.15 * plain.cores);
+        assert_eq!((plain.handshake_seconds, secured.handshake_seconds), (0.0, 170.0));
+        assert_eq!(plain.kernel_bytes, secured.kernel_bytes);
     }
 
     #[test]

@@ -88,7 +88,8 @@ impl Report {
             Kind::Ws => "WebSocket readers",
             Kind::Poll => "long-polls",
         };
-        let mut text = format!("{} {what}", commas(plan.connections));
+        let by = if plan.tls { " over TLS" } else { "" };
+        let mut text = format!("{} {what}{by}", commas(plan.connections));
         if plan.client {
             text += ", opened by this host,";
         } else if plan.kind != Kind::Idle {

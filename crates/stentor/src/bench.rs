@@ -18,6 +18,8 @@ mod push;
 mod quantity;
 mod surge;
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use stentor_bench::BenchError;
@@ -28,6 +30,7 @@ use stentor_bench::target::Target;
 
 use crate::Failure;
 use crate::args::usage;
+use crate::trust::tls_config;
 use common::{Common, Flags};
 use get::GetFlags;
 use hold::HoldFlags;
@@ -97,7 +100,7 @@ enum CompareTask {
 /// A run on one server.
 #[derive(Args, Debug)]
 struct One<F: Args> {
-    /// What to ask for: http://HOST:PORT/PATH; the scheme may be left out
+    /// What to ask for: http://HOST:PORT/PATH or https://…; without a scheme it is http
     #[arg(value_name = "URL", value_parser = Target::parse)]
     target: Target,
     #[command(flatten)]
@@ -109,7 +112,7 @@ struct One<F: Args> {
 /// Rounds of a run on several servers.
 #[derive(Args, Debug)]
 struct Several<F: Args> {
-    /// What to ask for, of each server: http://HOST:PORT/PATH
+    /// What to ask for, of each server: http://HOST:PORT/PATH or https://…
     #[arg(value_name = "URL", required = true, num_args = 2..=16, value_parser = Target::parse)]
     targets: Vec<Target>,
     /// Rounds of each server
@@ -163,9 +166,14 @@ impl<F: Flags> Several<F> {
 
 /// A plan for each target.
 fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<Plan>, Failure> {
-    let plans = flags.plans(common.setups(targets)?)?;
+    let mut plans = flags.plans(common.setups(targets)?)?;
     if !common.i_own_this_server {
         plans.iter().flat_map(servers).try_for_each(check_private)?;
+    }
+    if plans.iter().flat_map(servers).any(|target| target.tls_name.is_some()) {
+        let trust = Arc::new(common.trust.trust()?);
+        let tls = tls_config(&trust);
+        plans.iter_mut().for_each(|plan| plan.trust(&trust, &tls));
     }
     Ok(plans)
 }
@@ -175,7 +183,7 @@ fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
     let (beside, publish) = match plan {
         Plan::Push(push) => (None, Some(&push.publish)),
         Plan::Surge(surge) => {
-            (Some(&surge.beside), surge.listeners.as_ref().map(|listeners| &listeners.publish))
+            (Some(&*surge.beside), surge.listeners.as_ref().map(|listeners| &listeners.publish))
         }
         Plan::Get(_) | Plan::Hold(_) => (None, None),
     };
@@ -288,6 +296,7 @@ const EXAMPLES: &str = "\
 Examples:
   stentor bench get http://127.0.0.1:8080/scores/lal-bos
   stentor bench hold http://127.0.0.1:8080/a --connections 100000 --as sse
+  stentor bench get https://127.0.0.1:8443/a --ca ca.pem
   stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
   stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
   stentor bench compare get http://127.0.0.1:8080/a http://127.0.0.1:80/a

@@ -19,6 +19,7 @@ use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use crate::Failure;
+use crate::trust::{TrustFlags, explain, tls_config};
 use socket_file::{NoNames, SocketFile};
 
 /// A server, and how it is reached.
@@ -38,17 +39,31 @@ impl BaseUrl {
             // A name that control goes by, as it does on every socket file.
             return Ok(BaseUrl { base: "http://localhost".to_owned(), socket: Some(path) });
         }
+        let mut scheme = "http";
         let bare = match text.split_once("://") {
             None => text,
             Some(("http", bare)) => bare,
-            Some((scheme, _)) => return Err(format!("'{scheme}' is not supported, only http")),
+            Some(("https", bare)) => {
+                scheme = "https";
+                bare
+            }
+            Some((other, _)) => {
+                return Err(format!("'{other}' is not supported, only http and https"));
+            }
         };
         let host = bare.strip_suffix('/').unwrap_or(bare);
         let outside = |b: u8| !b.is_ascii_graphic() || matches!(b, b'/' | b'?' | b'#' | b'@');
         if host.is_empty() || host.bytes().any(outside) {
-            return Err(format!("'{text}' is not a server: write http://HOST:PORT, or unix:PATH"));
+            return Err(format!(
+                "'{text}' is not a server: write http://HOST:PORT, https://HOST:PORT, or unix:PATH"
+            ));
         }
-        Ok(BaseUrl { base: format!("http://{host}"), socket: None })
+        Ok(BaseUrl { base: format!("{scheme}://{host}"), socket: None })
+    }
+
+    /// Whether it is asked by TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.base.starts_with("https://")
     }
 
     /// The URL of a path that needs no escaping.
@@ -109,22 +124,37 @@ pub(crate) fn parse_topic(text: &str) -> Result<String, String> {
 }
 
 /// A client of `server` that keeps its connections. `answer_timeout` is for all of an exchange.
-pub(crate) fn agent(server: &BaseUrl, answer_timeout: Option<Duration>) -> Agent {
-    agent_of(server, config().timeout_global(answer_timeout))
+pub(crate) fn agent(
+    server: &BaseUrl,
+    trust: &TrustFlags,
+    answer_timeout: Option<Duration>,
+) -> Result<Agent, Failure> {
+    agent_of(server, trust, config().timeout_global(answer_timeout))
 }
 
 /// A client for answers that never end. The head has to come soon; after it, only a silence of
 /// `silence_max` is an error.
-pub(crate) fn stream_agent(server: &BaseUrl, silence_max: Duration) -> Agent {
+pub(crate) fn stream_agent(
+    server: &BaseUrl,
+    trust: &TrustFlags,
+    silence_max: Duration,
+) -> Result<Agent, Failure> {
     let config = config().timeout_recv_response(Some(HEAD_TIMEOUT));
-    agent_of(server, config.timeout_per_read(Some(silence_max)))
+    agent_of(server, trust, config.timeout_per_read(Some(silence_max)))
 }
 
-fn agent_of(server: &BaseUrl, config: ConfigBuilder<AgentScope>) -> Agent {
-    match &server.socket {
+fn agent_of(
+    server: &BaseUrl,
+    trust: &TrustFlags,
+    config: ConfigBuilder<AgentScope>,
+) -> Result<Agent, Failure> {
+    Ok(match &server.socket {
         Some(path) => Agent::with_parts(config.build(), SocketFile(path.clone()), NoNames),
+        None if server.is_secure() => {
+            config.tls_config(tls_config(&trust.trust()?)).build().new_agent()
+        }
         None => config.build().new_agent(),
-    }
+    })
 }
 
 /// What all clients have in common: they go straight to the server they were told, and every
@@ -164,7 +194,8 @@ pub(crate) fn refusal(what: &str, answer: &mut Response<Body>) -> Failure {
 
 /// What a request without an answer says.
 pub(crate) fn unreachable(server: &BaseUrl, error: &ureq::Error) -> Failure {
-    Failure::Failed(format!("no answer from {server}: {error}"))
+    let why = explain(error).unwrap_or_else(|| error.to_string());
+    Failure::Failed(format!("no answer from {server}: {why}"))
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -186,7 +217,10 @@ mod tests {
             ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
             ("http://[::1]:8081/", Some("http://[::1]:8081")),
             ("localhost:8081", Some("http://localhost:8081")),
-            ("https://example.com", None),
+            ("https://example.com", Some("https://example.com")),
+            ("https://[::1]:8443/", Some("https://[::1]:8443")),
+            ("https://", None),
+            ("wss://a", None),
             ("unix:", None),
             ("http://", None),
             ("http://a/b", None),

@@ -25,6 +25,7 @@ mod status;
 mod store;
 mod subscribe;
 mod token;
+mod trust;
 mod tune;
 mod upgrade;
 

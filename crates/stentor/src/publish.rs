@@ -16,6 +16,7 @@ use ureq::SendBody;
 
 use crate::Failure;
 use crate::client::{self, BaseUrl, parse_topic};
+use crate::trust::TrustFlags;
 
 /// Publish a message, or one for every line of standard input
 ///
@@ -42,6 +43,8 @@ pub(crate) struct PubArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8081")]
     control: BaseUrl,
+    #[command(flatten)]
+    trust: TrustFlags,
 }
 
 pub(crate) fn run(args: &PubArgs) -> Result<(), Failure> {
@@ -63,7 +66,7 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
             data
         }
     };
-    let agent = client::agent(&args.control, Some(ANSWER_TIMEOUT));
+    let agent = client::agent(&args.control, &args.trust, Some(ANSWER_TIMEOUT))?;
     let mut request = agent.put(args.control.topic(&args.topic));
     request = request.header("Content-Type", &args.content_type);
     if let Some(event) = &args.event {
@@ -111,7 +114,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
         }
         Ok(())
     });
-    let agent = client::agent(&args.control, None);
+    let agent = client::agent(&args.control, &args.trust, None)?;
     let request = agent.post(args.control.page("/-/publish"));
     let stream = SendBody::from_owned_reader(Stream::new(receiver, QUIET_MAX));
     let mut answer = request
@@ -247,7 +250,7 @@ mod tests {
         assert_eq!(parse(&["/a", "-"]).unwrap().data.as_deref(), Some("-"));
         assert_eq!(parse(&["/a"]).unwrap().data, None);
         assert!(parse(&["/a", "--lines"]).unwrap().lines);
-        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "https://x"]] {
+        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "wss://x"]] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad:?}");
         }
     }

@@ -7,6 +7,7 @@ use ureq::http::header::ACCEPT;
 
 use crate::Failure;
 use crate::client::{self, BaseUrl};
+use crate::trust::TrustFlags;
 
 /// Print how a running server is: connections, topics, readers, bytes, memory
 ///
@@ -19,10 +20,12 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8081")]
     server: BaseUrl,
+    #[command(flatten)]
+    trust: TrustFlags,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let agent = client::agent(&args.server, Some(ANSWER_TIMEOUT));
+    let agent = client::agent(&args.server, &args.trust, Some(ANSWER_TIMEOUT))?;
     let request = agent.get(args.server.page("/-/status")).header(ACCEPT, "text/plain");
     let unanswered = |error: ureq::Error| client::unreachable(&args.server, &error);
     let mut answer = request.call().map_err(unanswered)?;

@@ -25,6 +25,7 @@ use ureq::{Agent, Body};
 
 use crate::Failure;
 use crate::client::{self, BaseUrl, parse_topic};
+use crate::trust::{TrustFlags, explain};
 use output::Output;
 
 /// Print the messages of topics as they come
@@ -53,10 +54,12 @@ pub(crate) struct SubArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8080")]
     server: BaseUrl,
+    #[command(flatten)]
+    trust: TrustFlags,
 }
 
 pub(crate) fn run(args: &SubArgs) -> Result<(), Failure> {
-    Follower::new(args, PATIENCE, BufWriter::new(stdout().lock()), stderr()).run()
+    Follower::new(args, PATIENCE, BufWriter::new(stdout().lock()), stderr())?.run()
 }
 
 /// Why a stream is not followed any further.
@@ -101,22 +104,30 @@ struct Follower<'a, O, N> {
     attempts: u32,
     /// The user was told that the server is away.
     away: bool,
+    /// It has sent a stream once.
+    was_there: bool,
 }
 
 impl<'a, O: Write, N: Write> Follower<'a, O, N> {
-    fn new(args: &'a SubArgs, patience: Patience, out: O, notices: N) -> Follower<'a, O, N> {
+    fn new(
+        args: &'a SubArgs,
+        patience: Patience,
+        out: O,
+        notices: N,
+    ) -> Result<Follower<'a, O, N>, Failure> {
         let pattern = |topic: &String| topic.split('/').any(|part| matches!(part, "*" | "**"));
         let with_topic = args.topics.len() > 1 || args.topics.iter().any(pattern);
-        Follower {
+        Ok(Follower {
             args,
             patience,
-            agent: client::stream_agent(&args.server, patience.silence_max),
+            agent: client::stream_agent(&args.server, &args.trust, patience.silence_max)?,
             output: Output::new(out, notices, args.json, with_topic),
             cursor: args.since.clone(),
             pause_min: patience.pause_min,
             attempts: 0,
             away: false,
-        }
+            was_there: false,
+        })
     }
 
     /// Follows until the output is closed, or there is no use in trying again.
@@ -145,6 +156,7 @@ impl<'a, O: Write, N: Write> Follower<'a, O, N> {
         let request = self.agent.get(self.url()).header(ACCEPT, EVENT_STREAM);
         let mut answer = request.call().map_err(|error| self.unanswered(&error))?;
         check(&mut answer)?;
+        self.was_there = true;
         if self.away {
             self.away = false;
             self.output.notice("the server is back");
@@ -200,6 +212,10 @@ impl<'a, O: Write, N: Write> Follower<'a, O, N> {
             // A URL no client would send: there are too many topics for one.
             ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
                 Interruption::Final(Failure::Failed(format!("these topics make no URL: {error}")))
+            }
+            // A certificate that is not good now will not be soon. One that was may be again.
+            _ if !self.was_there && explain(error).is_some() => {
+                Interruption::Final(client::unreachable(&self.args.server, error))
             }
             _ => Interruption::Away(client::unreachable(&self.args.server, error)),
         }

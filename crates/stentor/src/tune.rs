@@ -34,6 +34,9 @@ pub(crate) struct TuneArgs {
     /// Judge a host that opens the connections, such as one that runs a load generator
     #[arg(long)]
     client: bool,
+    /// They are secured by TLS: memory for each session, and time for its handshake
+    #[arg(long)]
+    tls: bool,
     /// Mention also what is fine, and what cannot be read here
     #[arg(long)]
     all: bool,
@@ -101,7 +104,8 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
 /// can. Nothing is measured for it, so it takes no time to speak of.
 pub(crate) fn warning(connections: u64, workers: usize) -> Option<String> {
     let workers = Some(u32::try_from(workers).unwrap_or(u32::MAX));
-    let plan = Plan { connections, kind: Kind::Sse, rate: 0.0, client: false, workers };
+    let (kind, rate, client, tls) = (Kind::Sse, 0.0, false, false);
+    let plan = Plan { connections, kind, rate, client, tls, workers };
     judge(&Facts::of_this_host(), &plan).warning()
 }
 
@@ -113,8 +117,8 @@ impl TuneArgs {
             As::Ws => Kind::Ws,
             As::Poll => Kind::Poll,
         };
-        let (connections, rate, client) = (self.connections, self.rate, self.client);
-        Plan { connections, kind, rate, client, workers: None }
+        let TuneArgs { connections, rate, client, tls, .. } = *self;
+        Plan { connections, kind, rate, client, tls, workers: None }
     }
 }
 

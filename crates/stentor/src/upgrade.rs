@@ -11,6 +11,7 @@ use ureq::http::header::AUTHORIZATION;
 
 use crate::Failure;
 use crate::client::{self, BaseUrl};
+use crate::trust::TrustFlags;
 
 /// Upgrade a running server, and drop nobody
 ///
@@ -27,6 +28,8 @@ pub(crate) struct UpgradeArgs {
     /// A token that publishes everything, where the control listener asks for one
     #[arg(long, value_name = "TOKEN", env = "STENTOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustFlags,
 }
 
 /// The answer to the request: what was before.
@@ -65,9 +68,9 @@ struct Failed {
 }
 
 pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
-    let agent = client::agent(&args.server, Some(ANSWER_TIMEOUT));
+    let agent = client::agent(&args.server, &args.trust, Some(ANSWER_TIMEOUT))?;
     let begun = begin(args, &agent)?;
-    let agent = client::agent(&args.server, Some(LOOK_TIMEOUT));
+    let agent = client::agent(&args.server, &args.trust, Some(LOOK_TIMEOUT))?;
     let mut silent = 0;
     loop {
         thread::sleep(LOOK);

@@ -2,7 +2,7 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{Rank, RequestWork, Work};
 use crate::plan::{Closing, Get, Plan, Until};
@@ -14,6 +14,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
     let spread = Spread::of(plan)?;
     let work = Work {
         address: get.setup.target.address,
+        secure: connector(&get.setup.target, &get.setup)?,
         sources: spread.sources,
         threads: spread.threads,
         rank: Rank::Usual,

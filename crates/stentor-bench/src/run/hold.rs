@@ -2,7 +2,7 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, Measured, Phase, Session, held, seconds_since};
+use super::{LOOK, Measured, Phase, Session, connector, held, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Rank, Work};
 use crate::plan::{Hold, Plan};
@@ -14,6 +14,7 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let spread = Spread::of(plan)?;
     let work = Work {
         address: hold.setup.target.address,
+        secure: connector(&hold.setup.target, &hold.setup)?,
         sources: spread.sources,
         threads: spread.threads,
         rank: Rank::Usual,

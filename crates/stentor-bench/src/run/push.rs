@@ -13,8 +13,8 @@ use hdrhistogram::Histogram;
 use stentor_io::{monotonic_us, unix_s};
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
-    seconds_since, spawn_publisher,
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, held, join_publisher, latency,
+    publish_first, seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Rank, Work};
@@ -33,6 +33,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
     let publisher = publish_first(Publisher::new(&push.publish, run), watch)?;
     let work = Work {
         address: push.setup.target.address,
+        secure: connector(&push.setup.target, &push.setup)?,
         sources: spread.sources,
         threads: spread.threads,
         rank: Rank::Usual,

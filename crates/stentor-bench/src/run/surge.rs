@@ -17,8 +17,8 @@ use std::time::Duration;
 use stentor_io::{Stopped, monotonic_us, raise_priority, stop_process, unix_s};
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process,
-    publish_first, seconds_since, spawn_publisher,
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, held, join_publisher, latency,
+    no_process, publish_first, seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Crew, Spread};
 use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work};
@@ -37,6 +37,7 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
     let work = Work {
         address: setup.target.address,
+        secure: connector(&setup.target, setup)?,
         sources: spread.sources,
         threads: spread.threads,
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
@@ -105,6 +106,7 @@ fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
     });
     let work = Work {
         address: beside.address,
+        secure: connector(beside, setup)?,
         sources: setup.sources.map_or(Sources::Any, Sources::Network),
         threads: 1,
         rank: Rank::First,

@@ -7,14 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stentor_io::{Backend, Epoll, Flow, Peer};
+use stentor_io::{Flow, Peer};
 use stentor_wire::http1::response::ResponseHead;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
 use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
-use super::{Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Worker, connect_error};
+use super::{
+    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Wire, Worker, connect_error,
+};
 use crate::delivery::{Finder, Note};
 use crate::exchange::Seen;
 use crate::orders::{HoldWork, Work, share};
@@ -72,7 +74,7 @@ impl Worker {
     }
 
     /// Opens what should have been opened by now.
-    pub(super) fn tend_holders(&mut self, io: &mut Epoll) -> Option<u64> {
+    pub(super) fn tend_holders(&mut self, io: &mut Wire<'_>) -> Option<u64> {
         let own = self.hold_work()?;
         let (opening_max, stall_percent) = (own.opening_max, own.stall_percent);
         let total = self.orders.holders.load(Ordering::Relaxed);
@@ -101,7 +103,7 @@ impl Worker {
         Some(io.now_ms())
     }
 
-    pub(super) fn holder_connected(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
+    pub(super) fn holder_connected(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         self.at(socket).answers_due = 1;
         let request = std::mem::take(&mut self.holders.request);
         let flow = self.request(io, socket, &request);
@@ -128,7 +130,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn holder_saw(&mut self, io: &mut Epoll, socket: Peer, seen: Seen<'_>) -> Flow {
+    pub(super) fn holder_saw(&mut self, io: &mut Wire<'_>, socket: Peer, seen: Seen<'_>) -> Flow {
         let role = self.role();
         let trouble = match seen {
             Seen::More => None,
@@ -259,7 +261,7 @@ impl Worker {
 
     fn read_frame(
         &mut self,
-        io: &mut Epoll,
+        io: &mut Wire<'_>,
         socket: Peer,
         frame: &ServerFrame<'_>,
     ) -> Option<String> {
@@ -292,7 +294,7 @@ impl Worker {
     }
 
     /// A long-poll is answered: looks through the answer, and asks for what is newer.
-    fn poll_again(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
+    fn poll_again(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         let content = self.gathered(socket);
         let found = self.find_stamps(socket, &content);
         let now_us = self.now_us;
@@ -376,7 +378,7 @@ impl Worker {
     }
 
     /// Lets the readers that stall do so, or read again.
-    pub(super) fn holders_obey(&mut self, io: &mut Epoll) {
+    pub(super) fn holders_obey(&mut self, io: &mut Wire<'_>) {
         let stalling = self.orders.stalling.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.holders.stalling, stalling) && !stalling {
             for (index, connection) in self.connections.iter().enumerate() {

@@ -8,9 +8,11 @@
 
 use std::collections::VecDeque;
 
-use stentor_io::{Backend, Epoll, Flow, Peer, monotonic_us};
+use stentor_io::{Flow, Peer, monotonic_us};
 
-use super::{Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Worker, connect_error};
+use super::{
+    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Wire, Worker, connect_error,
+};
 use crate::exchange::{Exchange, Seen};
 use crate::orders::{RequestWork, Work, share};
 use crate::plan::Closing;
@@ -105,7 +107,7 @@ impl Pace {
 
 impl Worker {
     /// Opens what is missing and sends what is due.
-    pub(super) fn tend_requesters(&mut self, io: &mut Epoll) -> Option<u64> {
+    pub(super) fn tend_requesters(&mut self, io: &mut Wire<'_>) -> Option<u64> {
         self.work.requesters.as_ref()?;
         let going_since = self.orders.going_since();
         if self.requesters.closing == Closing::Keep
@@ -125,7 +127,7 @@ impl Worker {
     }
 
     /// Sends on idle connections whatever is due.
-    fn dispatch(&mut self, io: &mut Epoll, going_since_us: u64) {
+    fn dispatch(&mut self, io: &mut Wire<'_>, going_since_us: u64) {
         loop {
             self.now_us = monotonic_us();
             let due = self.requesters.next_began_us(going_since_us, self.now_us);
@@ -143,7 +145,7 @@ impl Worker {
     }
 
     /// Connections that are kept are opened in advance; others each for its request.
-    fn open_requesters(&mut self, io: &mut Epoll, going_since: Option<u64>) -> Option<u64> {
+    fn open_requesters(&mut self, io: &mut Wire<'_>, going_since: Option<u64>) -> Option<u64> {
         let total = self.orders.requesters.load(std::sync::atomic::Ordering::Relaxed);
         let wanted = share(total.into(), self.index, self.work.threads);
         for _ in 0..OPENED_PER_TURN {
@@ -175,7 +177,7 @@ impl Worker {
         Some(io.now_ms())
     }
 
-    pub(super) fn requester_connected(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
+    pub(super) fn requester_connected(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         self.tally.requesters_opened.add(1);
         if self.requesters.closing == Closing::Keep {
             return self.go_on(io, socket);
@@ -188,7 +190,7 @@ impl Worker {
     }
 
     /// Nothing is under way on the connection: sends what is due, or lets it wait.
-    fn go_on(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
+    fn go_on(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         let began_us = self
             .orders
             .going_since()
@@ -203,7 +205,7 @@ impl Worker {
     }
 
     /// Sends one request, or as many as are pipelined.
-    fn ask(&mut self, io: &mut Epoll, socket: Peer, began_us: u64) -> Flow {
+    fn ask(&mut self, io: &mut Wire<'_>, socket: Peer, began_us: u64) -> Flow {
         let requests = self.requesters.left.min(self.requesters.pipeline.into());
         self.requesters.count_sent(requests);
         let connection = self.at(socket);
@@ -216,7 +218,12 @@ impl Worker {
         flow
     }
 
-    pub(super) fn requester_saw(&mut self, io: &mut Epoll, socket: Peer, seen: Seen<'_>) -> Flow {
+    pub(super) fn requester_saw(
+        &mut self,
+        io: &mut Wire<'_>,
+        socket: Peer,
+        seen: Seen<'_>,
+    ) -> Flow {
         match seen {
             Seen::More | Seen::Data(_) => Flow::More,
             Seen::Head(head) => {
@@ -236,7 +243,7 @@ impl Worker {
     }
 
     /// An answer is there, whole.
-    fn answered(&mut self, io: &mut Epoll, socket: Peer) -> Flow {
+    fn answered(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         let now_us = self.now_us;
         let connection = self.at(socket);
         if connection.answers_due == 0 {
@@ -268,11 +275,14 @@ impl Worker {
     }
 
     /// The server has closed a connection in order.
-    pub(super) fn requester_ended(&mut self, io: &mut Epoll, socket: Peer) {
+    pub(super) fn requester_ended(&mut self, io: &mut Wire<'_>, socket: Peer) {
         let connection = self.at(socket);
         let in_body = matches!(connection.exchange, Exchange::UntilClose);
         if in_body {
             connection.closes = true;
+            if io.was_cut(socket) {
+                return self.broken(io, socket, "TLS: cut before the end of an answer".into());
+            }
             let _ = self.answered(io, socket);
         } else if connection.answers_due > 0 {
             self.broken(io, socket, "closed before the answer".into());
@@ -294,7 +304,7 @@ impl Worker {
         self.requesters.give_back(connection.answers_due.into());
     }
 
-    pub(super) fn requester_broken(&mut self, io: &mut Epoll, connection: &Connection) {
+    pub(super) fn requester_broken(&mut self, io: &mut Wire<'_>, connection: &Connection) {
         self.requesters.live -= 1;
         // One that fails among others that are answered is no reason to hold back the load.
         if std::mem::replace(&mut self.requesters.failing, true) {
@@ -364,6 +374,7 @@ mod tests {
     fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> Work {
         Work {
             address: ([127, 0, 0, 1], 80).into(),
+            secure: None,
             sources: Sources::Any,
             threads,
             rank: Rank::Usual,

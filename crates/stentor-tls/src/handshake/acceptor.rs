@@ -230,7 +230,7 @@ impl KeyLog for StepSecrets {
 
 /// The time at which a step is made.
 #[derive(Debug)]
-struct StepTime;
+pub(super) struct StepTime;
 
 impl TimeProvider for StepTime {
     fn current_time(&self) -> Option<UnixTime> {
@@ -293,11 +293,11 @@ impl fmt::Debug for Acceptor {
 }
 
 /// What the secrets are called in the key log of a server.
-const TX_LABEL: &str = "SERVER_TRAFFIC_SECRET_0";
-const RX_LABEL: &str = "CLIENT_TRAFFIC_SECRET_0";
+pub(super) const TX_LABEL: &str = "SERVER_TRAFFIC_SECRET_0";
+pub(super) const RX_LABEL: &str = "CLIENT_TRAFFIC_SECRET_0";
 
 /// The smallest session first.
-static AES_FIRST: [SupportedCipherSuite; 9] = [
+pub(super) static AES_FIRST: [SupportedCipherSuite; 9] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
     cipher_suite::TLS13_AES_256_GCM_SHA384,
     cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,

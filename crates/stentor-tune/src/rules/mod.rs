@@ -10,6 +10,7 @@ mod cgroup_memory;
 mod conntrack;
 mod cores;
 mod governor;
+mod handshakes;
 mod host_files;
 mod huge_pages;
 mod interrupts;
@@ -60,6 +61,7 @@ const RULES: &[Rule] = &[
     syn_queue::judge,
     orphans::judge,
     cores::judge,
+    handshakes::judge,
     governor::judge,
     interrupts::judge,
     packet_steering::judge,
@@ -104,7 +106,8 @@ mod testing {
     use crate::{Kind, Severity};
 
     pub(super) fn plan(connections: u64) -> Plan {
-        Plan { connections, kind: Kind::Sse, rate: 1.0, client: false, workers: None }
+        let (kind, rate, client, tls, workers) = (Kind::Sse, 1.0, false, false, None);
+        Plan { connections, kind, rate, client, tls, workers }
     }
 
     /// A host of which only these settings are known.

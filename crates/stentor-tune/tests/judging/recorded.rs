@@ -201,7 +201,8 @@ fn host(name: &str) -> Facts {
 }
 
 fn plan(connections: u64) -> Plan {
-    Plan { connections, kind: Kind::Sse, rate: 1.0, client: false, workers: None }
+    let (kind, rate, client, tls, workers) = (Kind::Sse, 1.0, false, false, None);
+    Plan { connections, kind, rate, client, tls, workers }
 }
 
 /// A line for each change that is asked for: severity, rule, setting, wanted value. Of changes of

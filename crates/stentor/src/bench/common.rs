@@ -9,6 +9,7 @@ use stentor_bench::target::Target;
 
 use crate::Failure;
 use crate::args::usage;
+use crate::trust::TrustFlags;
 
 /// Flags of one kind of run.
 pub(super) trait Flags: Args {
@@ -62,6 +63,8 @@ pub(super) struct Common {
     /// A load test of somebody else's server is an attack on it.
     #[arg(long)]
     pub(super) i_own_this_server: bool,
+    #[command(flatten)]
+    pub(super) trust: TrustFlags,
 }
 
 impl Common {
@@ -77,7 +80,8 @@ impl Common {
             }
             let (target, headers) = take_host(target, &self.header)?;
             let (threads, pid) = (self.threads.map(usize::from), self.pid.get(i).copied());
-            setups.push(Setup { target, headers, threads, sources: self.from, pid });
+            let sources = self.from;
+            setups.push(Setup { target, headers, threads, sources, pid, trust: None });
         }
         Ok(setups)
     }

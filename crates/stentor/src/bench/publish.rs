@@ -34,7 +34,7 @@ impl PublishFlags {
             headers.push(("Content-Type".to_owned(), "text/plain".to_owned()));
         }
         let (method, body) = (self.publish_method.clone(), self.publish_body.clone());
-        Ok(Publish { target, method, headers, body, size })
+        Ok(Publish { target, method, headers, body, size, tls: None })
     }
 }
 

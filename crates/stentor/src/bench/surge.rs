@@ -101,7 +101,7 @@ impl SurgeFlags {
         beside: Option<&Target>,
         publish: Option<&Target>,
     ) -> Result<Plan, Failure> {
-        let beside = beside.unwrap_or(&setup.target).clone();
+        let beside = Box::new(beside.unwrap_or(&setup.target).clone());
         let publish = publish.map(|target| self.how.publish(target, MESSAGE_BYTES)).transpose()?;
         let listeners = publish.map(|publish| Listeners {
             readers: self.readers,

@@ -151,7 +151,7 @@ fn surge_and_its_flags() {
     let plan = surge("--queued --pid 7 --timeout 9s");
     assert!(plan.queued);
     assert_eq!((plan.setup.pid, plan.timeout), (Some(7), Some(Duration::from_secs(9))));
-    assert_eq!(plan.beside, plan.setup.target);
+    assert_eq!(*plan.beside, plan.setup.target);
     let plan = surge("--beside http://127.0.0.1:8080/b");
     assert_eq!((plan.beside.path.as_str(), plan.setup.target.path.as_str()), ("/b", "/a"));
 }
@@ -172,7 +172,9 @@ fn flags_of_every_run() {
 fn mistakes_are_told() {
     for (line, part) in [
         (&["get"][..], "required"),
-        (&["get", "https://127.0.0.1/"], "https is not supported yet"),
+        (&["get", "wss://127.0.0.1/"], "write https:// here"),
+        (&["get", "https://127.0.0.1/", "--ca", "/none"], "/none: No such file"),
+        (&["get", "https://127.0.0.1/", "--ca", "x", "--insecure"], "cannot be used with"),
         (&["get", URL, URL], "unexpected"),
         (&["get", URL, "--connections", "0"], "not in 1..="),
         (&["get", URL, "--connections", "100000001"], "100000000"),
@@ -218,6 +220,27 @@ fn mistakes_are_told() {
         let error = plans_of(line).expect_err(&line.join(" "));
         assert!(error.contains(part), "{line:?}: {error}");
     }
+}
+
+#[test]
+fn whom_to_trust_is_said_where_any_server_is_asked_by_tls() {
+    const HTTPS: &str = "https://127.0.0.1:8443/a";
+    let trusted = |line: &[&str]| -> Vec<(bool, bool)> {
+        let plans = plans_of(line).unwrap();
+        let publish = |plan: &Plan| match plan {
+            Plan::Push(push) => push.publish.tls.is_some(),
+            _ => false,
+        };
+        plans.iter().map(|plan| (plan.setup().trust.is_some(), publish(plan))).collect()
+    };
+    assert_eq!(trusted(&["get", URL]), [(false, false)]);
+    assert_eq!(trusted(&["get", HTTPS, "--insecure"]), [(true, false)]);
+    for (read, publish) in [(HTTPS, URL), (URL, HTTPS)] {
+        let line = ["push", read, "--publish", publish, "--insecure"];
+        assert_eq!(trusted(&line), [(true, true)]);
+    }
+    let both = ["compare", "get", URL, HTTPS, "--insecure"];
+    assert_eq!(trusted(&both), [(true, false), (true, false)]);
 }
 
 #[test]

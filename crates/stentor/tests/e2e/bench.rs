@@ -14,6 +14,7 @@ mod hostile;
 mod peers;
 mod push;
 mod report;
+mod secured;
 mod stub;
 mod surge;
 

@@ -45,6 +45,17 @@ fn what_is_fine_is_mentioned_on_request() {
 }
 
 #[test]
+fn tls_is_counted_on_request() {
+    let plain = judged("vm_1core", &["-n", "1000000", "--rate", "0", "--all"]);
+    assert!(!plain.out.contains("handshakes"), "{}", plain.out);
+    let tls = judged("vm_1core", &["-n", "1000000", "--rate", "0", "--tls"]);
+    let words = tls.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("readers of Server-Sent Events over TLS, "), "{}", tls.out);
+    let why = "all 1,000,000 come back at once, their handshakes keep 1 cores busy for 170.0 s";
+    assert!(words.contains(why), "{}", tls.out);
+}
+
+#[test]
 fn machines_read_json() {
     let said = judged("server_64core", &["-n", "2000000", "--as", "ws", "--rate", "4", "--json"]);
     assert_eq!(said.code, Some(0), "{}", said.err);

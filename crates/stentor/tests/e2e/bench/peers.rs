@@ -3,7 +3,7 @@
 use super::{Run, bench};
 use crate::support::{Child, TempDir, eventually, missing, tool};
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -11,17 +11,34 @@ use std::thread;
 /// An nginx in one process, with nchan if that was asked for. It ends with its handle.
 pub(super) struct Nginx {
     child: Child,
-    address: SocketAddr,
+    /// `http://` or `https://`, and where it listens.
+    pub(super) url: String,
     _dir: TempDir,
 }
 
 impl Nginx {
     /// One that says "ok"; none if it is not installed.
     pub(super) fn plain() -> Option<Nginx> {
-        Nginx::start(None, "location / { return 200 'ok'; }")
+        Nginx::start(None, OK)
+    }
+
+    /// One with these locations, that speaks TLS with the certificate and key in these files.
+    pub(super) fn secured(
+        module: Option<&str>,
+        locations: &str,
+        certificate: &Path,
+        key: &Path,
+    ) -> Option<Nginx> {
+        let (certificate, key) = (certificate.display(), key.display());
+        let settings = format!("ssl_certificate {certificate};\nssl_certificate_key {key};\n");
+        Nginx::listening(module, "ssl", &format!("{settings}{locations}"))
     }
 
     fn start(module: Option<&str>, locations: &str) -> Option<Nginx> {
+        Nginx::listening(module, "", locations)
+    }
+
+    fn listening(module: Option<&str>, how: &str, locations: &str) -> Option<Nginx> {
         let nginx = tool("nginx")?;
         let module = match module {
             Some(name) if Path::new(MODULES).join(name).is_file() => {
@@ -41,7 +58,7 @@ impl Nginx {
             "{module}daemon off;\nmaster_process off;\npid {out}/pid;\nerror_log stderr warn;\n\
              events {{ worker_connections 4096; }}\n\
              http {{\naccess_log off;\nkeepalive_requests 1000000;\n{paths}\
-             server {{ listen {address} backlog=4096;\n{locations}\n}}\n}}\n"
+             server {{ listen {address} {how} backlog=4096;\n{locations}\n}}\n}}\n"
         );
         let file = dir.path().join("nginx.conf");
         fs::write(&file, config).unwrap();
@@ -50,20 +67,25 @@ impl Nginx {
             assert!(child.is_running(), "{}", child.err());
             TcpStream::connect(address).ok()
         });
-        Some(Nginx { child, address, _dir: dir })
+        let scheme = if how.is_empty() { "http" } else { "https" };
+        Some(Nginx { child, url: format!("{scheme}://{address}"), _dir: dir })
     }
 
     /// Runs a line in which `URL` stands for its address, and `PID` for its process.
     #[track_caller]
     pub(super) fn bench(&self, line: &str) -> Run {
-        let url = format!("http://{}", self.address);
-        bench(&line.replace("URL", &url).replace("PID", &self.child.id().to_string()))
+        bench(&line.replace("URL", &self.url).replace("PID", &self.child.id().to_string()))
     }
 }
 
 const MODULES: &str = "/usr/lib/nginx/modules";
 
-const NCHAN: &str = "
+/// It says "ok".
+pub(super) const OK: &str = "location / { return 200 'ok'; }";
+
+pub(super) const NCHAN_MODULE: &str = "ngx_nchan_module.so";
+
+pub(super) const NCHAN: &str = "
     location /sub {
         nchan_subscriber;
         nchan_channel_id bench;
@@ -92,7 +114,7 @@ fn nchan_pushes_in_all_three_ways() {
     thread::scope(|scope| {
         for role in ["sse", "ws", "poll"] {
             scope.spawn(move || {
-                let start = || Nginx::start(Some("ngx_nchan_module.so"), NCHAN);
+                let start = || Nginx::start(Some(NCHAN_MODULE), NCHAN);
                 let Some(mut nchan) = start() else { return };
                 let flags = "--connections 30 --messages 20 --rate 50 --pid PID";
                 let line = format!("push URL/sub --publish URL/pub --as {role} {flags}");

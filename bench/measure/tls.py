@@ -1,0 +1,190 @@
+"""What TLS costs: against nginx and nchan over TLS, and against the same without.
+
+All load is `stentor bench`, which is a client of TLS with sessions as small as the server's. Both
+servers show the same certificate, by ECDSA, and agree on X25519 and AES-128, which the client puts
+first. Sessions are not resumed.
+"""
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from . import table
+from .bench import OUT_DIR, Bench, MeasurementError, require_tools
+from .compare import (
+    WARM_UP_CONNECTIONS,
+    Compared,
+    Contestant,
+    Report,
+    compare,
+    process_bytes_each,
+)
+from .process import TIED
+from .reading import TOPIC, VALUE
+from .servers import QUIET_STREAMS_CONFIG, Nchan, Nginx, Stentor, expect_body
+
+CONNECTIONS = 64
+READERS = 15_000
+PER_SECOND = 4
+MESSAGE_BYTES = 100
+STREAM = "/bench/tls"
+
+GETS_PER_SECOND = 1_000
+STORM_CONNECTIONS = 64
+STORM_LEAD_SECONDS = 0.5
+
+
+def tls(bench: Bench) -> list[table.Row]:
+    """Requests, new connections, readers, and a storm of handshakes."""
+    require_tools(("openssl",))
+    return [*requests(bench), *readers(bench), *storm(bench)]
+
+
+def requests(bench: Bench) -> list[table.Row]:
+    """GETs on connections that are kept, and each on a new one."""
+    seconds, rounds = f"{bench.options.seconds}s", bench.options.rounds
+    with Stentor(bench, secured=True) as stentor, Nginx(VALUE, secured=True) as nginx:
+        stentor.put(TOPIC, VALUE)
+        both = [Contestant(server.name, server, TOPIC) for server in (stentor, nginx)]
+        for server in (stentor, nginx):
+            expect_body(server, TOPIC, VALUE)
+        options = ("--connections", str(CONNECTIONS), "--duration")
+        compare(bench, "get", both, *options, "1s")
+        kept = compare(bench, "get", both, *options, seconds, rounds=rounds)
+        new = compare(bench, "get", both, *options, seconds, "--close", rounds=rounds)
+    return [
+        ratio_row(f"GET over TLS, {CONNECTIONS} connections: CPU each", kept, cpu_us, "us",
+                  "stentor", "nginx", table.at_most(0.75)),
+        ratio_row("new TLS connection with one GET: CPU each", new, cpu_us, "us", "stentor",
+                  "nginx", table.at_most(0.4)),
+    ]
+
+
+def readers(bench: Bench) -> list[table.Row]:
+    """15,000 readers of one topic: what each takes while nothing comes, and what a message costs.
+
+    The same server without TLS has the same readers, and takes turns with the others.
+    """
+    messages = bench.options.seconds * PER_SECOND
+    with ExitStack() as stack:
+        secured = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG, secured=True))
+        nchan = stack.enter_context(Nchan(secured=True))
+        plain = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
+        for stentor in (secured, plain):
+            stentor.put(STREAM, VALUE)
+        all_of_them = [
+            Contestant("stentor", secured, STREAM, publisher(secured)),
+            Contestant("nchan", nchan, STREAM, f"https://127.0.0.1:{nchan.port}/pub"),
+            Contestant("without", plain, STREAM, publisher(plain)),
+        ]
+        push = ["--as", "sse", "--publish-method", "PUT", "--size", str(MESSAGE_BYTES), "--rate",
+                str(PER_SECOND)]
+        compare(bench, "push", all_of_them, *push, "--connections", str(WARM_UP_CONNECTIONS),
+                "--messages", "2")
+        held = compare(bench, "hold", [no_publisher(one) for one in all_of_them], "--as", "sse",
+                       "--connections", str(READERS), "--duration", "500ms")
+        found = compare(bench, "push", all_of_them, *push, "--connections", str(READERS),
+                        "--messages", str(messages), rounds=bench.options.rounds)
+    what = f"{READERS:,} SSE readers over TLS"
+    return [
+        *memory_rows(what, held),
+        ratio_row(f"{what}: CPU per message of {MESSAGE_BYTES} B", found, cpu_us, "us", "stentor",
+                  "without", table.at_most(1.15)),
+        ratio_row(f"{what}: CPU per message of {MESSAGE_BYTES} B", found, cpu_us, "us", "stentor",
+                  "nchan", table.at_most(0.5)),
+    ]
+
+
+def publisher(stentor: Stentor) -> str:
+    return f"http://127.0.0.1:{stentor.control_port}{STREAM}"
+
+
+def no_publisher(contestant: Contestant) -> Contestant:
+    return Contestant(contestant.name, contestant.server, contestant.path)
+
+
+def memory_rows(what: str, held: Compared) -> list[table.Row]:
+    mine, other, plain = (held.median(name, process_bytes_each)
+                          for name in ("stentor", "nchan", "without"))
+    target, share = table.at_most(220, " B"), table.at_most(0.01)
+    return [
+        table.Row(f"{what}: process memory each", f"{mine:.0f} B", f"without TLS {plain:.0f} B", "",
+                  target.text, target.holds(mine)),
+        table.Row(f"{what}: process memory each", f"{mine:.0f} B", f"nchan {other:,.0f} B",
+                  f"{mine / other:.4f}", share.text, share.holds(mine / other)),
+    ]
+
+
+def storm(bench: Bench) -> list[table.Row]:
+    """GETs at a steady rate on plain connections, beside as many new connections as go: each with a
+    handshake, or each plain.
+
+    Both fill what is left of the server's core, and come from the load's, where those who ask go
+    first. Their latency counts from when a request was due.
+    """
+    p99: dict[str, list[float]] = {"https": [], "http": []}
+    busy: dict[str, list[float]] = {"https": [], "http": []}
+    with Stentor(bench, secured=True) as stentor:
+        stentor.put(TOPIC, VALUE)
+        expect_body(stentor, TOPIC, VALUE)
+        ports = {"https": stentor.port, "http": stentor.plain_port}
+        for nth in range(bench.options.rounds):
+            for scheme in ("https", "http") if nth % 2 == 0 else ("http", "https"):
+                url = f"{scheme}://127.0.0.1:{ports[scheme]}{TOPIC}"
+                found, share = beside(bench, stentor, url)
+                p99[scheme].append(found["requests"]["latency"]["p99_us"])
+                busy[scheme].append(share)
+    medians = {scheme: statistics.median(found) for scheme, found in p99.items()}
+    shares = {scheme: statistics.median(found) for scheme, found in busy.items()}
+    ratio = statistics.median(one / other for one, other in zip(p99["https"], p99["http"]))
+    return [table.ratio_row(
+        "GETs on plain connections beside a storm of handshakes: p99",
+        f"{medians['https'] / 1e3:.2f} ms (core {shares['https']:.0%} busy)",
+        f"plain connections {medians['http'] / 1e3:.2f} ms ({shares['http']:.0%})",
+        ratio, table.at_most(1.3))]
+
+
+def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[Report, float]:
+    """What those feel who ask at a steady rate while others connect to `url`, and how busy the
+    server is with both."""
+    seconds = bench.options.seconds
+    with open(OUT_DIR / "storm.json", "wb") as output:
+        others = subprocess.Popen([
+            *TIED, "nice", "-n", "10", str(bench.stentor), "bench", "get", url, "--close",
+            "--connections", str(STORM_CONNECTIONS), "--duration", f"{seconds + 2}s", "--threads",
+            "1", "--insecure", "--json",
+        ], stdin=subprocess.DEVNULL, stdout=output)
+    try:
+        time.sleep(STORM_LEAD_SECONDS)
+        before, began = stentor.cpu_seconds(), time.monotonic()
+        done = subprocess.run([
+            *TIED, str(bench.stentor), "bench", "get",
+            f"http://127.0.0.1:{stentor.plain_port}{TOPIC}", "--connections", "8", "--rate",
+            str(GETS_PER_SECOND), "--duration", f"{seconds}s", "--threads", "1", "--json",
+        ], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        share = (stentor.cpu_seconds() - before) / (time.monotonic() - began)
+        if done.returncode != 0:
+            raise MeasurementError(f"stentor bench get: {done.stderr.strip()}")
+        others.wait(seconds + 30)
+    finally:
+        others.kill()
+        others.wait()
+    if not (said := (OUT_DIR / "storm.json").read_text()) or json.loads(said)["errors"]:
+        raise MeasurementError(f"the storm had errors: {said and json.loads(said)['errors']}")
+    return json.loads(done.stdout), share
+
+
+def ratio_row(what: str, found: Compared, figure: Callable[[Report], float], unit: str, one: str,
+              other: str, target: table.Target) -> table.Row:
+    """The median of the ratios of each round."""
+    pairs = zip(found.reports[one], found.reports[other], strict=True)
+    ratio = statistics.median(figure(mine) / figure(theirs) for mine, theirs in pairs)
+    return table.ratio_row(what, f"{found.median(one, figure):.2f} {unit}",
+                           f"{other} {found.median(other, figure):.2f} {unit}", ratio, target)
+
+
+def cpu_us(report: Report) -> float:
+    return float(report["processor"]["busy_us_each"])
