@@ -8,7 +8,7 @@
 //! ```text
 //!   suite 1, flags 1, fruitless 1, partial 1, tx_iv 12, tx_seq 8, rx_seq 8
 //!   TLS 1.3:  tx_key K, tx_secret S, rx_secret S
-//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12, and at the end what is still to come of a ClientHello 4
+//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12, at the end what is to come of a ClientHello 4
 //! ```
 //!
 //! Whoever has many sessions may keep [`Kept`] in slabs of three sizes; [`Owned`] is one by itself.
