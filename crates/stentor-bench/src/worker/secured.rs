@@ -164,9 +164,13 @@ impl Secured {
             self.out.resize(at + fragment + SEAL_ROOM_MIN, 0);
             let parts = [IoSlice::new(&bytes[taken..])];
             let sealed = session.seal(&parts, FRAGMENT_BYTES_MAX, &mut self.out[at..]);
-            let sealed = sealed.map_err(|_| Gone);
-            self.out.truncate(at + sealed.map_or(0, |sealed| sealed.written));
-            taken += sealed?.taken;
+            let Ok(sealed) = sealed else {
+                // What is in it is of this connection, and of no other.
+                self.out.clear();
+                return Err(Gone);
+            };
+            self.out.truncate(at + sealed.written);
+            taken += sealed.taken;
         }
         let (went, full) = self.push(io, peer)?;
         Ok((Sent { bytes: taken, full: full || taken < bytes.len() }, went))
@@ -276,6 +280,7 @@ impl Layer<'_> {
 
     /// TCP has a connection: the handshake begins.
     fn begin(&mut self, io: &mut Epoll, peer: Peer) -> bool {
+        self.worker.events += 1;
         self.worker.see();
         if let Some(error) = io.connect_error(peer) {
             self.broken(io, peer, connect_error(&error).into_owned());
@@ -285,6 +290,7 @@ impl Layer<'_> {
         match secured.connector.begin(io.unix_s(), &mut secured.out) {
             Ok(handshake) => secured.links[peer.index()] = Link::Shaking(Box::new(handshake)),
             Err(error) => {
+                secured.out.clear();
                 self.broken(io, peer, handshake_error(&error));
                 return false;
             }
@@ -383,7 +389,7 @@ impl Handler<Epoll> for Layer<'_> {
             return false;
         }
         if self.worker.stage(peer) == Stage::Connecting {
-            self.worker.see();
+            self.worker.events += 1;
             return true;
         }
         let (worker, mut wire) = self.parts(io);

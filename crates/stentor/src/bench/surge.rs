@@ -79,6 +79,9 @@ impl Flags for SurgeFlags {
         if self.timeout.is_some() && self.role != Role::Idle {
             return Err(usage("--timeout is of silent connections: leave --as out"));
         }
+        if self.queued && setups.iter().any(|setup| setup.target.tls_name.is_some()) {
+            return Err(usage("--queued: nobody asks by TLS while the server is stopped"));
+        }
         if self.timeout.is_some_and(|timeout| timeout < TIMEOUT_MIN) {
             return Err(usage("--timeout is 5s at least: it is calm for three of them"));
         }

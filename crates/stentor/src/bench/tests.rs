@@ -209,6 +209,7 @@ fn mistakes_are_told() {
         (&["compare", "get", URL], "2"),
         (&["compare", "get", URL, URL, "--rounds", "0"], "not in 1..="),
         (&["surge", URL, "--queued"], "--pid"),
+        (&["surge", "https://127.0.0.1/", "--queued", "--pid", "7"], "by TLS"),
         (&["surge", URL, "--timeout", "9s"], "--pid"),
         (&["surge", URL, "--timeout", "4s", "--pid", "7"], "5s at least"),
         (&["surge", URL, "--timeout", "9s", "--pid", "7", "--as", "sse"], "leave --as out"),

@@ -81,6 +81,12 @@ fn requests_are_answered_over_tls_in_every_way() {
         let run = run.fine();
         assert_eq!(run.status(200), 100, "{versions}");
         assert!(run.count("bytes/received") > 6_000_000, "{run:?}");
+        // More than a socket takes at once, so that records are cut.
+        let long = "x".repeat(7_000);
+        let flags = format!("--connections 2 --pipeline 1000 --insecure --header X:{long}");
+        let run = nginx.bench(&format!("get URL/a --requests 4000 {flags}")).fine();
+        assert_eq!((run.status(200), versions), (4_000, versions));
+        assert!(run.count("bytes/sent") > 28_000_000, "{run:?}");
         let line = "hold URL/a --connections 100 --duration 100ms --pid PID --insecure";
         let run = nginx.bench(line).fine();
         assert_eq!(run.count("connections/open_at_end"), 100, "{versions}");
