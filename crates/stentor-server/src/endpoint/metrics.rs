@@ -34,10 +34,8 @@ fn text(report: &Report) -> String {
 fn secured(page: &mut Page, report: &Report) {
     let c = &report.counters;
     page.gauge("tls_sessions", "Connections that have a session of TLS.", c.tls_sessions);
-    let versions = [
-        ("{version=\"1.2\"}", c.tls_handshakes_12),
-        ("{version=\"1.3\"}", c.tls_handshakes_13),
-    ];
+    let versions =
+        [("{version=\"1.2\"}", c.tls_handshakes_12), ("{version=\"1.3\"}", c.tls_handshakes_13)];
     let help = "Handshakes that made a session, by version.";
     page.family("tls_handshakes_total", "counter", help, &versions);
     let help = "Of these, those that went on from an earlier session.";

@@ -132,7 +132,14 @@ fn openssl_changes_keys_and_is_answered_under_others() {
     secured.server.publish("/a", "one");
     let Some(openssl) = tool("openssl") else { return };
     let mut command = Command::new(openssl);
-    command.args(["s_client", "-partial_chain", "-verify_return_error", "-alpn", "http/1.1", "-CAfile"]);
+    command.args([
+        "s_client",
+        "-partial_chain",
+        "-verify_return_error",
+        "-alpn",
+        "http/1.1",
+        "-CAfile",
+    ]);
     command.arg(&secured.certificate).args(["-servername", "localhost", "-connect"]);
     command.arg(secured.public.to_string()).stdin(Stdio::piped());
     let mut client = Child::spawn(&mut command);

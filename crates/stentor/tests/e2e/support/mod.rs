@@ -16,7 +16,7 @@ pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
 pub(crate) use tools::{
-    between, curl, event_readers, gunzip, missing, optional_tool, python_of_host, python, tool,
+    between, curl, event_readers, gunzip, missing, optional_tool, python, python_of_host, tool,
 };
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,
