@@ -84,12 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
-    for address in server.secured() {
-        info!("public listener at https://{address}");
-    }
-    for address in server.control_secured() {
-        info!("control listener with TLS at {address}");
-    }
+    tell_secured(&server);
     for address in server.monitor() {
         info!("monitor listener at {address}");
     }
@@ -116,6 +111,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                 lifecycle::notify(&[NotifyState::Ready]);
             }
         }
+    }
+}
+
+/// Says where TLS is spoken.
+fn tell_secured(server: &stentor_server::Server) {
+    for address in server.secured() {
+        info!("public listener at https://{address}");
+    }
+    for address in server.control_secured() {
+        info!("control listener with TLS at {address}");
     }
 }
 
