@@ -84,10 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             warn!("whoever can reach {tcp} can publish");
         }
     }
-    tell_secured(&server);
-    for address in server.monitor() {
-        info!("monitor listener at {address}");
-    }
+    tell_others(&server);
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     if !takes_over {
@@ -114,13 +111,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// Says where TLS is spoken.
-fn tell_secured(server: &stentor_server::Server) {
+/// Says where TLS is spoken, and where the server is monitored.
+fn tell_others(server: &stentor_server::Server) {
     for address in server.secured() {
         info!("public listener at https://{address}");
     }
     for address in server.control_secured() {
         info!("control listener with TLS at {address}");
+    }
+    for address in server.monitor() {
+        info!("monitor listener at {address}");
     }
 }
 
