@@ -198,6 +198,7 @@ const OTHER_FILES: &[&str] = &[
     "/stentor-hub/src/hub/snapshot.rs",
     "/stentor-wire/src/pack.rs",
     "/worker/handover.rs",
+    "/secured/handover.rs",
     // What a broken invariant is called.
     "/connection/check.rs",
 ];

@@ -657,19 +657,9 @@ impl Server {
             let (cue, cues) = mpsc::channel();
             self.cues.push(cue);
             let stage = Stage { index, cues, reports: reporter.clone() };
-            let shared = Arc::clone(&self.shared);
             let stats = Arc::clone(&self.shared.workers[index]);
             let mailbox = Arc::clone(&self.mailboxes[index]);
-            let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
-            let worker = Worker::new(
-                shared,
-                Arc::clone(&settings),
-                Arc::clone(&stats),
-                Arc::clone(&mailbox),
-                seed,
-            );
-            let sessions = Sessions::new(Arc::clone(&self.shared.acceptors), Arc::clone(&stats));
-            let mut serving = Serving { worker, sessions };
+            let mut serving = self.serving(index, &settings);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let (user, bound) = (user.cloned(), bound.clone());
             let thread = thread::Builder::new()
@@ -715,6 +705,16 @@ impl Server {
             self.channels[index] = name?;
         }
         Ok(())
+    }
+
+    /// A worker, before it has begun.
+    fn serving(&self, index: usize, settings: &Arc<Settings>) -> Serving {
+        let stats = Arc::clone(&self.shared.workers[index]);
+        let sessions = Sessions::new(Arc::clone(&self.shared.acceptors), Arc::clone(&stats));
+        let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
+        let (shared, mailbox) = (Arc::clone(&self.shared), Arc::clone(&self.mailboxes[index]));
+        let worker = Worker::new(shared, Arc::clone(settings), stats, mailbox, seed);
+        Serving { worker, sessions }
     }
 
     /// What workers report.

@@ -1,3 +1,5 @@
+//! The layer as clients with records in their hands see it.
+
 use super::*;
 use crate::access::{CONTROL, PUBLIC};
 use crate::limits::{HANDSHAKES_GRACE_MS, HANDSHAKES_MAX};

@@ -5,8 +5,8 @@
 //! nothing of it: `crate::secured` is TLS, whose clients are rustls here (`net/tls.rs`);
 //! `net/masked.rs` is unkinder than that, and `net/multiplexed.rs` stands for HTTP/2. Which of them
 //! are there a test says, or its seed, or `STENTOR_CARRIER=plain`, `=masked`, `=multiplexed`,
-//! `=both` or `=tls`. The clients' ends of the layers are here and in `net/streams.rs`, and hold the server's
-//! to what it owes them: a last record before the end, no more bytes than the window.
+//! `=both` or `=tls`. The clients' ends of the layers are here and in `net/streams.rs`. They hold
+//! the server's to what it owes them: a last record before the end, no more bytes than the window.
 
 mod masked;
 mod multiplexed;
