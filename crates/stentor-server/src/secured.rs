@@ -31,7 +31,8 @@ mod tests;
 
 use crate::certificates::Acceptors;
 use crate::limits::{
-    HANDSHAKE_BYTES, LAST_RECORD_MS, LINGER_MS, RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
+    CONTEXTS_KEPT, HANDSHAKE_BYTES, LAST_RECORD_MS, LINGER_MS, RECORD_BYTES_MAX,
+    STREAM_RECORD_BYTES_MAX,
 };
 use crate::slab::Slab;
 use crate::stats::Stats;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use stentor_io::{
     AcceptQueue, Backend, File, FileSendError, Gone, Handler, Peer, Role, Sent, TurnAway,
 };
-use stentor_tls::{Alert, SEAL_ROOM_MIN, SealError, Session};
+use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
 pub(crate) struct Sessions {
@@ -55,6 +56,8 @@ pub(crate) struct Sessions {
     stats: Arc<Stats>,
     entries: Slab<Entry>,
     pools: Pools,
+    /// What opens the records of those who have sent some of late.
+    contexts: Contexts,
     handshakes: Handshakes,
     extras: HashMap<Peer, Extra, foldhash::fast::RandomState>,
     /// What the extras hold, in bytes.
@@ -91,6 +94,7 @@ impl Sessions {
             stats,
             entries: Slab::new(),
             pools: Pools::default(),
+            contexts: Contexts::default(),
             handshakes: Handshakes::default(),
             extras: HashMap::default(),
             extra_bytes: 0,
@@ -226,10 +230,23 @@ impl Sessions {
         self.pools.session(place)
     }
 
+    /// Its session, and what may open its records without new keys.
+    fn opening(&mut self, peer: Peer) -> Option<(Session<'_>, &mut Contexts)> {
+        let place = self.entry(peer)?.place;
+        // A server without TLS has none.
+        if self.contexts.places() == 0 {
+            self.contexts = Contexts::new(CONTEXTS_KEPT);
+        }
+        Some((self.pools.session(place)?, &mut self.contexts))
+    }
+
     /// The backend has closed it, or is about to.
     fn forget(&mut self, peer: Peer) {
         let Some(entry) = self.entries.at(peer.index()) else { return };
         let entry = std::mem::take(entry);
+        if let Some(mut session) = self.pools.session(entry.place) {
+            self.contexts.forget(&mut session);
+        }
         self.pools.remove(entry.place);
         self.handshakes.end(peer);
         if entry.has(Entry::HOLDS)

@@ -52,6 +52,12 @@ impl Contexts {
         }
     }
 
+    /// How many places there are.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
     /// How many places are taken.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -149,8 +149,10 @@ impl<H> Securing<'_, H> {
         let mut records = inbound.records(bytes);
         let mut failure = None;
         let flow = loop {
-            let Some(mut session) = self.sessions.session(peer) else { break self.flow(peer) };
-            let record = match records.next(&mut session) {
+            let Some((mut session, contexts)) = self.sessions.opening(peer) else {
+                break self.flow(peer);
+            };
+            let record = match records.next_with(&mut session, contexts) {
                 Ok(Some(record)) => record,
                 Ok(None) => break Flow::More,
                 Err(why) => {
