@@ -284,36 +284,6 @@ impl Connection {
         }
     }
 
-    /// A graceful stop begins.
-    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        // With an answer on its way the stream is ended behind it.
-        if self.waits() || !self.end_bulk(cx, io, peer) {
-            return;
-        }
-        let result = self.flush(cx, io, peer).map(drop);
-        // The connection reads on as it did: what comes is thrown away.
-        let _ = self.settle(cx, io, peer, result);
-    }
-
-    /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
-    /// there was one.
-    fn end_bulk<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) -> bool {
-        let Some(work) = &mut self.work else { return false };
-        match work.incoming.take() {
-            Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
-                let answer = self.finish_body(cx, peer, *incoming, true);
-                // The publisher may be sending still.
-                self.phase = Phase::Refusing;
-                self.begin_answer(cx, io, peer, answer);
-                true
-            }
-            other => {
-                work.incoming = other;
-                false
-            }
-        }
-    }
-
     /// Whether the peer takes what it is sent, if slowly.
     fn is_being_read<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
         let backlog = self.work.as_mut().and_then(|work| work.backlog.as_mut());

@@ -68,8 +68,8 @@ pub(crate) const LOOKS_AT_ONCE: usize = 256;
 /// Handshakes of TLS that a worker has under way, each with some four kilobytes. Further ones wait.
 pub(crate) const HANDSHAKES_MAX: usize = 1_024;
 
-/// Connections whose keys for what they send a worker keeps at hand, with some 700 bytes each: those
-/// that ask again and again. For all others two derivations of a microsecond are made.
+/// Connections whose keys for what they send a worker keeps at hand, with some 700 bytes each:
+/// those that ask again and again. For all others two derivations of a microsecond are made.
 pub(crate) const CONTEXTS_KEPT: usize = 256;
 
 /// When others wait for its place, a handshake that has taken so long is given up: it ends within

@@ -1,8 +1,9 @@
-//! How a connection ends: by its deadline, after its last answer, or cut.
+//! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
 use super::{Connection, Phase, Wait};
 use crate::config::Close;
 use crate::context::Context;
+use crate::endpoint::Sink;
 use crate::secured::Failed;
 use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::status::{Refusal, Status};
@@ -47,6 +48,41 @@ impl Connection {
         let result = self.flush(cx, io, peer).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
         let _ = self.settle(cx, io, peer, result);
+    }
+
+    /// A graceful stop begins.
+    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        // With an answer on its way the stream is ended behind it.
+        if self.waits() || !self.end_bulk(cx, io, peer) {
+            return;
+        }
+        let result = self.flush(cx, io, peer).map(drop);
+        // The connection reads on as it did: what comes is thrown away.
+        let _ = self.settle(cx, io, peer, result);
+    }
+
+    /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
+    /// there was one.
+    pub(super) fn end_bulk<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+    ) -> bool {
+        let Some(work) = &mut self.work else { return false };
+        match work.incoming.take() {
+            Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
+                let answer = self.finish_body(cx, peer, *incoming, true);
+                // The publisher may be sending still.
+                self.phase = Phase::Refusing;
+                self.begin_answer(cx, io, peer, answer);
+                true
+            }
+            other => {
+                work.incoming = other;
+                false
+            }
+        }
     }
 
     /// Whether what came is the beginning of a handshake of TLS, which is not spoken here: then it
