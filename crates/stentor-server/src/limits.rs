@@ -86,6 +86,17 @@ pub(crate) const HANDSHAKES_PART: u64 = 4;
 pub(crate) const HANDSHAKE_US_USUAL: u64 = 120;
 pub(crate) const HANDSHAKE_US_LEAST: u64 = 5;
 
+/// How long the opening of records that came together may take in one turn, likewise; of each
+/// connection one at least is opened. So little that comes at once is not timed.
+pub(crate) const OPENING_US: u64 = 1_000;
+pub(crate) const OPENING_PART: u64 = 4;
+pub(crate) const OPENING_US_LEAST: u64 = 5;
+pub(crate) const UNTIMED_BYTES: usize = 512;
+
+/// Connections that a worker has told why they end, and that are still there. Of further ones the
+/// oldest are closed at once.
+pub(crate) const ENDING_MAX: usize = 4_096;
+
 /// What one handshake takes in memory while it is under way, roughly.
 pub(crate) const HANDSHAKE_BYTES: usize = 4 * 1024;
 

@@ -31,8 +31,8 @@ mod tests;
 
 use crate::certificates::Acceptors;
 use crate::limits::{
-    CONTEXTS_KEPT, HANDSHAKE_BYTES, LAST_RECORD_MS, LINGER_MS, RECORD_BYTES_MAX,
-    STREAM_RECORD_BYTES_MAX,
+    CONTEXTS_KEPT, ENDING_MAX, LAST_RECORD_MS, LINGER_MS, OPENING_PART, OPENING_US,
+    RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
 };
 use crate::slab::Slab;
 use crate::stats::Stats;
@@ -42,7 +42,7 @@ pub(crate) use handover::Unpacking;
 use handshakes::Handshakes;
 use pool::Pools;
 pub(crate) use securing::Securing;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_io::{
@@ -63,7 +63,9 @@ pub(crate) struct Sessions {
     /// What the extras hold, in bytes.
     extra_bytes: usize,
     /// Those that go on with what was received before their handler paused.
-    resumed: Vec<Peer>,
+    resumed: VecDeque<Peer>,
+    /// What opening records may still take of the turn, in microseconds.
+    opening_left_us: u64,
     /// Those that are closed once all has left, or that linger; until when.
     ending: BTreeSet<(u64, Peer)>,
     /// Those whose handshake another process had begun.
@@ -98,7 +100,8 @@ impl Sessions {
             handshakes: Handshakes::default(),
             extras: HashMap::default(),
             extra_bytes: 0,
-            resumed: Vec::new(),
+            resumed: VecDeque::new(),
+            opening_left_us: OPENING_US,
             ending: BTreeSet::new(),
             lost: Vec::new(),
             current: None,
@@ -134,7 +137,7 @@ impl Sessions {
         }
         let now_ms = io.now_ms();
         while let Some(&(until_ms, peer)) = self.ending.first()
-            && until_ms <= now_ms
+            && (until_ms <= now_ms || self.ending.len() > ENDING_MAX)
         {
             match self.stage(peer) {
                 // It has been told everything, and does not end.
@@ -152,7 +155,9 @@ impl Sessions {
         if let Some(peer) = securing.sessions.handshakes.to_evict(now_ms) {
             securing.give_up(io, peer, Failed::GivenUp);
         }
-        self.handshakes.begin_turn(io.now_us().saturating_sub(io.turn_us()));
+        let turn_us = io.now_us().saturating_sub(io.turn_us());
+        self.handshakes.begin_turn(turn_us);
+        self.opening_left_us = OPENING_US.max(turn_us / OPENING_PART);
         self.call(io);
         self.measure();
     }
@@ -190,11 +195,11 @@ impl Sessions {
     /// What a connection holds here, or all do, beside their sessions.
     pub(crate) fn held_bytes(&self, peer: Option<Peer>) -> usize {
         let Some(peer) = peer else {
-            return self.extra_bytes + self.handshakes.count() * HANDSHAKE_BYTES;
+            return self.extra_bytes + self.handshakes.bytes(None);
         };
         match self.stage(peer) {
             Stage::None => 0,
-            Stage::Shaking => HANDSHAKE_BYTES,
+            Stage::Shaking => self.handshakes.bytes(Some(peer)),
             _ => self.extras.get(&peer).map_or(0, Extra::bytes),
         }
     }
@@ -254,6 +259,13 @@ impl Sessions {
         {
             self.extra_bytes -= extra.bytes();
             self.ending.remove(&(extra.until_ms, peer));
+        }
+    }
+
+    /// Its handshake, if one is under way, comes to nothing: the client has gone, or its time is up.
+    fn end_unfinished(&mut self, peer: Peer) {
+        if self.handshakes.end(peer) {
+            self.stats.tls_failed.of(Failed::Unfinished).add(1);
         }
     }
 
@@ -399,10 +411,12 @@ impl<B: Backend> Secured<'_, B> {
                 self.io.close(peer);
                 self.sessions.forget(peer);
             }
-        } else if has_left && is_ours && !entry.has(Entry::FINISHED) {
-            entry.set(Entry::FINISHED);
+        } else if has_left && is_ours {
+            let is_finished = entry.put(Entry::FINISHED, true);
             entry.stage = Stage::Lingering;
-            self.io.finish(peer);
+            if !is_finished {
+                self.io.finish(peer);
+            }
             self.sessions.end_by(peer, now_ms + LINGER_MS);
         } else if has_left && entry.take(Entry::FINISHES) {
             entry.set(Entry::FINISHED);
@@ -492,7 +506,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
             .entry(peer)
             .is_some_and(|entry| entry.has(Entry::HELD_BACK) && !entry.put(Entry::RESUMED, true));
         if is_held {
-            self.sessions.resumed.push(peer);
+            self.sessions.resumed.push_back(peer);
         } else if !self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::RESUMED)) {
             self.io.resume(peer);
         }
@@ -520,7 +534,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
             entry.set(Entry::FINISHES);
             if entry.stage != Stage::Open {
                 entry.stage = Stage::Lingering;
-                self.sessions.handshakes.end(peer);
+                self.sessions.end_unfinished(peer);
             }
             self.go_on_ending(peer);
         }
@@ -533,6 +547,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
         let Some(entry) = self.sessions.entry(peer) else { return self.io.close(peer) };
         let is_failed = entry.has(Entry::FAILED);
         entry.set(Entry::LEFT);
+        self.sessions.end_unfinished(peer);
         if stage == Stage::Open && !is_failed {
             self.say(peer, |session, out| session.end(Alert::CloseNotify, out));
         } else if !is_failed || is_packed {

@@ -138,6 +138,12 @@ impl Handshake {
         progress
     }
 
+    /// What has come and is not done with, in bytes: it takes so much memory beside itself.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.input.capacity()
+    }
+
     /// Takes one record after the other.
     fn take(
         &mut self,

@@ -51,6 +51,12 @@ impl Inbound {
         self.bytes.len()
     }
 
+    /// What it takes in memory, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// What waits, for another process to go on with.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
@@ -147,8 +153,9 @@ impl Records<'_> {
         inbound.bytes.drain(..inbound.at);
         inbound.at = 0;
         inbound.bytes.extend_from_slice(&self.arrived[self.at..]);
-        if inbound.bytes.is_empty() {
-            inbound.bytes = Vec::new();
+        // What is left may wait for long, and may have been much.
+        if inbound.bytes.capacity() > 2 * inbound.bytes.len() {
+            inbound.bytes.shrink_to_fit();
         }
     }
 }
@@ -261,5 +268,25 @@ mod tests {
         let mut head = [23, 3, 3, 0xff, 0xff];
         let mut records = inbound.records(&mut head);
         assert_eq!(records.next(&mut server.session()), Err(Failure::RecordTooLong));
+    }
+
+    #[test]
+    fn what_is_kept_takes_no_more_than_twice_its_length() {
+        let (mut server, mut client) = sessions(Suite::ALL[0]);
+        let mut sent: Vec<u8> = (0..100).flat_map(|_| seal(&mut client, &[7; 500])).collect();
+        let mut inbound = Inbound::default();
+        inbound.records(&mut sent).keep();
+        let all = inbound.held_bytes();
+        assert!(all >= 50_000);
+        let mut records = inbound.records(&mut []);
+        for _ in 0..99 {
+            records.next(&mut server.session()).unwrap().unwrap();
+        }
+        records.keep();
+        assert!(inbound.len() > 500 && inbound.held_bytes() <= 2 * inbound.len());
+        let mut records = inbound.records(&mut []);
+        records.next(&mut server.session()).unwrap().unwrap();
+        records.keep();
+        assert_eq!(inbound.held_bytes(), 0);
     }
 }

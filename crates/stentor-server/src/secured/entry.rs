@@ -152,7 +152,7 @@ impl Extra {
 
     /// What it takes, with its place in the table.
     pub(super) fn bytes(&self) -> usize {
-        let held = self.unsent.capacity() + self.inbound.len();
+        let held = self.unsent.capacity() + self.inbound.held_bytes();
         if self.is_empty() { 0 } else { held + size_of::<Extra>() }
     }
 }

@@ -171,7 +171,12 @@ impl Sessions {
         }
         match entry.stage {
             Stage::Lost => self.lost.push(peer),
-            Stage::Open if entry.has(Entry::RESUMED) => self.resumed.push(peer),
+            Stage::Open if entry.has(Entry::RESUMED) => self.resumed.push_back(peer),
+            // It may have waited in line there, with all it has to say: nobody tells of it again.
+            Stage::Fresh => {
+                entry.set(Entry::IN_LINE);
+                self.handshakes.wait(peer, true);
+            }
             _ => {}
         }
         let (is_held, is_ours) = (entry.has(Entry::HELD_BACK), entry.has(Entry::LEFT));

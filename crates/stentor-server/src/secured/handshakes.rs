@@ -9,8 +9,8 @@
 //! How long a handshake may take in all is what a head may take: the worker sees to that.
 
 use crate::limits::{
-    HANDSHAKE_US_LEAST, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX, HANDSHAKES_PART,
-    HANDSHAKES_US,
+    HANDSHAKE_BYTES, HANDSHAKE_US_LEAST, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX,
+    HANDSHAKES_PART, HANDSHAKES_US,
 };
 use std::collections::{HashMap, VecDeque};
 use stentor_io::Peer;
@@ -20,6 +20,8 @@ use stentor_tls::{Acceptor, Handshake, HandshakeError, Progress};
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     under_way: HashMap<Peer, UnderWay, foldhash::fast::RandomState>,
+    /// What their clients have sent of messages that are not whole.
+    held_bytes: usize,
     /// In the order in which they began. Some are over.
     oldest: VecDeque<(Peer, u64)>,
     /// What makes one of a peer different from those of its number before.
@@ -71,7 +73,10 @@ impl Handshakes {
         out: &mut Vec<u8>,
     ) -> Option<Result<Progress, HandshakeError>> {
         let UnderWay { handshake, .. } = self.under_way.get_mut(&peer)?;
-        Some(handshake.receive(now_unix_s, bytes, out))
+        self.held_bytes -= handshake.held_bytes();
+        let progress = handshake.receive(now_unix_s, bytes, out);
+        self.held_bytes += handshake.held_bytes();
+        Some(progress)
     }
 
     /// Takes note of what a step has taken.
@@ -83,13 +88,14 @@ impl Handshakes {
 
     /// It is over, one way or the other. Returns whether it was under way.
     pub(super) fn end(&mut self, peer: Peer) -> bool {
-        let was_under_way = self.under_way.remove(&peer).is_some();
+        let ended = self.under_way.remove(&peer);
+        self.held_bytes -= ended.as_ref().map_or(0, |ended| ended.handshake.held_bytes());
         while let Some(&(peer, stamp)) = self.oldest.front()
             && !self.is_under_way(peer, stamp)
         {
             self.oldest.pop_front();
         }
-        was_under_way
+        ended.is_some()
     }
 
     fn is_under_way(&self, peer: Peer, stamp: u64) -> bool {
@@ -128,6 +134,15 @@ impl Handshakes {
         match self.line.is_empty() && self.going_on.is_empty() {
             true => None,
             false => Some(self.evict_at_ms().filter(|_| self.going_on.is_empty()).unwrap_or(0)),
+        }
+    }
+
+    /// What they take in memory, roughly; or one does.
+    pub(super) fn bytes(&self, peer: Option<Peer>) -> usize {
+        let of = |under_way: &UnderWay| HANDSHAKE_BYTES + under_way.handshake.held_bytes();
+        match peer {
+            None => self.count() * HANDSHAKE_BYTES + self.held_bytes,
+            Some(peer) => self.under_way.get(&peer).map_or(0, of),
         }
     }
 

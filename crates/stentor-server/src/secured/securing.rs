@@ -3,9 +3,12 @@
 use super::entry::{Entry, Failed, Stage};
 use super::{Secured, Sessions};
 use crate::access::CONTROL;
+use crate::limits::{OPENING_US_LEAST, UNTIMED_BYTES};
 use std::net::IpAddr;
 use stentor_io::{Backend, Flow, Handler, LAYERED, Pause, Peer, Refused, Role};
-use stentor_tls::{Alert, Established, HandshakeError, HandshakeFault, Inbound, Record, Version};
+use stentor_tls::{
+    Alert, Established, Failure, HandshakeError, HandshakeFault, Inbound, Record, Version,
+};
 
 pub(crate) struct Securing<'h, H> {
     pub(crate) sessions: &'h mut Sessions,
@@ -31,7 +34,7 @@ impl<H> Securing<'_, H> {
     where
         H: for<'a> Handler<Secured<'a, B>>,
     {
-        let Some(peer) = self.sessions.resumed.pop() else { return };
+        let Some(peer) = self.sessions.resumed.pop_front() else { return };
         let Some(entry) = self.sessions.entry(peer) else { return };
         if !entry.take(Entry::RESUMED) || entry.stage != Stage::Open || entry.has(Entry::LEFT) {
             return;
@@ -146,9 +149,13 @@ impl<H> Securing<'_, H> {
         H: for<'a> Handler<Secured<'a, B>>,
     {
         let mut inbound = self.sessions.take_inbound(peer);
+        let is_timed = !inbound.is_empty() || bytes.len() > UNTIMED_BYTES;
         let mut records = inbound.records(bytes);
         let mut failure = None;
-        let flow = loop {
+        // Of what is short it takes longer to look at the clock.
+        let began_us = is_timed.then(|| io.now_us());
+        let mut yields = false;
+        let mut flow = loop {
             let Some((mut session, contexts)) = self.sessions.opening(peer) else {
                 break self.flow(peer);
             };
@@ -170,6 +177,10 @@ impl<H> Securing<'_, H> {
                     if flow == Flow::Pause {
                         break Flow::Pause;
                     }
+                    if began_us.is_some_and(|us| self.sessions.has_opened_enough(io, us)) {
+                        yields = true;
+                        break Flow::Pause;
+                    }
                 }
                 Record::Closed => {
                     self.handler.ended(&mut secured, peer);
@@ -178,20 +189,35 @@ impl<H> Securing<'_, H> {
             }
         };
         records.keep();
+        began_us.inspect(|us| self.sessions.charge_opening(io, *us));
+        if yields && inbound.is_empty() {
+            (yields, flow) = (false, Flow::More);
+        }
         if let Some(failure) = failure {
-            tracing::debug!("a session failed: {failure}");
-            let mut secured = Secured { io, sessions: self.sessions };
-            if let Some(alert) = failure.alert() {
-                secured.say(peer, |session, out| session.end(alert, out));
-            }
-            return self.fail(io, peer, Failed::Record);
+            return self.end_for(io, peer, &failure);
         }
         if !self.is_open(peer) {
             return self.flow(peer);
         }
         self.sessions.keep_inbound(peer, inbound, flow == Flow::Pause);
+        if yields {
+            self.sessions.resume_later(peer);
+        }
         self.settle(io, peer);
         flow
+    }
+
+    /// What has come cannot be opened.
+    fn end_for<B: Backend>(&mut self, io: &mut B, peer: Peer, failure: &Failure) -> Flow
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        tracing::debug!("a session failed: {failure}");
+        if let Some(alert) = failure.alert() {
+            let mut secured = Secured { io, sessions: self.sessions };
+            secured.say(peer, |session, out| session.end(alert, out));
+        }
+        self.fail(io, peer, Failed::Record)
     }
 
     /// Says what is owed to the peer, if the socket has room: else it goes with what is sealed
@@ -249,6 +275,26 @@ impl Sessions {
             return Inbound::default();
         }
         self.with_extra(peer, |extra| std::mem::take(&mut extra.inbound))
+    }
+
+    /// Whether what began then has taken all that a turn has for it: what is left is for the next.
+    fn has_opened_enough<B: Backend>(&self, io: &B, began_us: u64) -> bool {
+        io.now_us().saturating_sub(began_us) >= self.opening_left_us
+    }
+
+    fn charge_opening<B: Backend>(&mut self, io: &B, began_us: u64) {
+        // The clock of the simulator stands still meanwhile.
+        let us = io.now_us().saturating_sub(began_us).max(OPENING_US_LEAST);
+        self.opening_left_us = self.opening_left_us.saturating_sub(us);
+    }
+
+    /// Has a connection go on with what is held back, in the next turn.
+    fn resume_later(&mut self, peer: Peer) {
+        if let Some(entry) = self.entry(peer)
+            && !entry.put(Entry::RESUMED, true)
+        {
+            self.resumed.push_back(peer);
+        }
     }
 
     /// Keeps what was not opened. `is_paused` says that the handler wants nothing more for now.
@@ -335,14 +381,14 @@ where
             io.close(peer);
             return self.sessions.forget(peer);
         }
-        if self.sessions.stage(peer) == Stage::Shaking {
-            self.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
-            self.sessions.handshakes.end(peer);
-        }
         self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
     }
 
     fn finished(&mut self, io: &mut B, peer: Peer) {
+        if matches!(self.sessions.stage(peer), Stage::Fresh | Stage::Shaking) {
+            // It has given up: a handshake would be for nobody.
+            return self.ended(io, peer);
+        }
         let is_ours = self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::LEFT));
         if !is_ours {
             self.handler.finished(&mut Secured { io, sessions: self.sessions }, peer);

@@ -214,6 +214,63 @@ fn sessions_go_over_and_handshakes_do_not() {
     }
 }
 
+/// Nobody tells of what it has sent again.
+#[test]
+fn who_waits_in_line_is_called_by_the_next_process() {
+    let mut world = world();
+    let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
+    for &client in &slow {
+        world.sim.write(client, HALF);
+    }
+    world.settle_within(1_000_000);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, GET);
+    for _ in 0..1_000 {
+        world.turn();
+    }
+    assert_eq!(world.sim.secured().handshakes.waiting(), 1);
+    let mut next = Sessions::new(Arc::clone(&world.sim.secured().acceptors), Arc::default());
+    let mut unpacking = Unpacking::begin(0);
+    let packed = world
+        .sim
+        .secured()
+        .pack(0, &mut |bytes| unpacking.part(&mut next, bytes).map_err(std::io::Error::other));
+    packed.unwrap();
+    *world.sim.secured() = next;
+    world.settle_within(1_000_000);
+    assert!(world.sim.read(client).ends_with(SMALL));
+}
+
+#[test]
+fn a_turn_has_a_share_for_opening_records() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    let requests: Vec<u8> = (0..20).flat_map(|_| raw.say(GET)).collect();
+    world.sim.write(raw.client, &requests);
+    world.sim.secured().opening_left_us = 0;
+    world.turn();
+    assert!(world.totals().requests <= 2, "{}", world.totals().requests);
+    world.settle();
+    assert_eq!(world.totals().requests, 20);
+    assert!(raw.hear(&mut world).unwrap().ends_with(SMALL));
+    assert_eq!(world.sim.secured().held_bytes(None), 0);
+}
+
+#[test]
+fn who_goes_in_the_middle_of_a_handshake_is_counted_and_costs_no_other() {
+    let mut world = world();
+    let clients = [world.sim.connect_bare(PUBLIC), world.sim.connect_bare(PUBLIC)];
+    world.sim.write(clients[0], HALF);
+    world.settle();
+    assert!(world.sim.secured().held_bytes(None) > HALF.len());
+    clients.iter().for_each(|client| world.sim.finish_client(*client));
+    world.settle();
+    let sessions = world.sim.secured();
+    assert_eq!(sessions.stats.tls_failed.of(Failed::Unfinished).value(), 1);
+    assert_eq!((sessions.handshakes.count(), sessions.held_bytes(None)), (0, 0));
+    world.check_nothing_is_left();
+}
+
 #[test]
 fn a_session_has_few_bytes_and_what_it_had_is_used_again() {
     let mut world = world();
