@@ -25,7 +25,7 @@ fn write(dir: &Path, name: &str, days: u64) -> String {
 }
 
 /// A server with a listener for TLS beside the one of every test.
-fn server(dir: &Path, name: &str, days: u64, flags: &[&str]) -> Server {
+pub(crate) fn server(dir: &Path, name: &str, days: u64, flags: &[&str]) -> Server {
     let toml = write(dir, name, days);
     let flags = [&["--workers", "1", "--listen", "tls:127.0.0.2:0"][..], flags].concat();
     Server::with("", &toml, &flags)

@@ -1,5 +1,6 @@
 //! The control pages: status, metrics, health, topics; and the socket file.
 
+use crate::certificates;
 use crate::support::{
     Child, Client, Ending, Server, TempDir, eventually, figure, optional_tool, run, stentor,
 };
@@ -178,7 +179,9 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     assert!(asked.len() > 30, "{} expressions", asked.len());
     let alerts = include_str!("../../../../packaging/alerts.yaml").lines();
     asked.extend(alerts.filter_map(|line| line.trim().strip_prefix("expr: ")).map(str::to_owned));
-    let server = Server::start();
+    // Some are of certificates.
+    let dir = TempDir::new();
+    let server = certificates::server(dir.path(), "a.example", 90, &[]);
     let metrics = server.control.get("/-/metrics").expect(200);
     let families = families(metrics.text());
     let names = families.iter().flat_map(|(name, family)| {

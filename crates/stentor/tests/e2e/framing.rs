@@ -339,7 +339,6 @@ const REQUEST_LINES: &[Refused] = &[
     ("a user in the authority", b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("a lower-case method", b"get / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     ("an unknown method", b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
-    ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     ("noise", b"\x00\x01\x02\x03", 400),
     ("five empty lines", b"\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("a bare CR in front", b"\rGET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
