@@ -262,7 +262,8 @@ impl Sessions {
         }
     }
 
-    /// Its handshake, if one is under way, comes to nothing: the client has gone, or its time is up.
+    /// Its handshake, if one is under way, comes to nothing: the client has gone, or its time is
+    /// up.
     fn end_unfinished(&mut self, peer: Peer) {
         if self.handshakes.end(peer) {
             self.stats.tls_failed.of(Failed::Unfinished).add(1);
