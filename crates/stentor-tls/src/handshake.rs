@@ -20,7 +20,7 @@ use std::fmt;
 
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
+use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 
 use crate::alert::{Alert, FATAL, PeerAlert};
 use crate::keys::Keys;
@@ -285,25 +285,7 @@ impl Handshake {
         });
         let client = client.transpose()?;
         let (extracted, _) = connection.dangerous_into_kernel_connection()?;
-        let ((tx_seq, tx), (rx_seq, rx)) = (&extracted.tx, &extracted.rx);
-        let suite = suite(version, tx).ok_or_else(|| internal("the suite is not known"))?;
-        let ((tx, tx_iv), (rx, rx_iv)) = (material(tx)?, material(rx)?);
-        let secrets = match suite.version() {
-            Version::Tls12 => Secrets::Keys { tx, tx_iv, rx, rx_iv },
-            Version::Tls13 => {
-                let Taken { tx: Some(tx_secret), rx: Some(rx_secret), .. } = &self.taken else {
-                    return Err(internal("the secrets are missing"));
-                };
-                for (secret, key, iv) in [(tx_secret, tx, tx_iv), (rx_secret, rx, rx_iv)] {
-                    if !is_of(suite, secret, key, iv) {
-                        return Err(internal("the secrets are those of another handshake"));
-                    }
-                }
-                Secrets::Traffic { tx: tx_secret.bytes(), rx: rx_secret.bytes() }
-            }
-        };
-        let mut session = Owned::begin(suite, &secrets, (*tx_seq, *rx_seq))
-            .map_err(|_| internal("the secrets have other lengths"))?;
+        let (suite, mut session) = begin_session(version, &extracted, &self.taken)?;
         let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
         // rustls has looked at a certificate that was shown, and not at one out of a ticket.
         if client.as_ref().is_some_and(|(_, not_after)| now > *not_after) {
@@ -403,6 +385,35 @@ fn material(secrets: &ConnectionTrafficSecrets) -> Result<(&[u8], &[u8]), Handsh
         | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Ok((key.as_ref(), iv.as_ref())),
         _ => Err(HandshakeError::new(HandshakeFault::Internal, "the suite is not known")),
     }
+}
+
+/// A session out of what rustls gives away and of what it has told on the way, which must agree.
+fn begin_session(
+    version: Option<ProtocolVersion>,
+    extracted: &ExtractedSecrets,
+    taken: &Taken,
+) -> Result<(Suite, Owned), HandshakeError> {
+    let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
+    let ((tx_seq, tx), (rx_seq, rx)) = (&extracted.tx, &extracted.rx);
+    let suite = suite(version, tx).ok_or_else(|| internal("the suite is not known"))?;
+    let ((tx, tx_iv), (rx, rx_iv)) = (material(tx)?, material(rx)?);
+    let secrets = match suite.version() {
+        Version::Tls12 => Secrets::Keys { tx, tx_iv, rx, rx_iv },
+        Version::Tls13 => {
+            let Taken { tx: Some(tx_secret), rx: Some(rx_secret), .. } = taken else {
+                return Err(internal("the secrets are missing"));
+            };
+            for (secret, key, iv) in [(tx_secret, tx, tx_iv), (rx_secret, rx, rx_iv)] {
+                if !is_of(suite, secret, key, iv) {
+                    return Err(internal("the secrets are those of another handshake"));
+                }
+            }
+            Secrets::Traffic { tx: tx_secret.bytes(), rx: rx_secret.bytes() }
+        }
+    };
+    let session = Owned::begin(suite, &secrets, (*tx_seq, *rx_seq))
+        .map_err(|_| internal("the secrets have other lengths"))?;
+    Ok((suite, session))
 }
 
 /// Whether the key and the nonce are those of the secret.

@@ -27,11 +27,9 @@ use super::acceptor::{AES_FIRST, RX_LABEL as CLIENT_LABEL, StepTime, TX_LABEL as
 use super::step::{self, Secret, Taken};
 use super::{
     Established, Framing, HANDSHAKE_RECORDS_MAX, HandshakeError, HandshakeFault, Negotiated,
-    Progress, encode, framing, is_of, material, suite,
+    Progress, begin_session, encode, framing,
 };
 use crate::alert::PeerAlert;
-use crate::memory::{Owned, Secrets};
-use crate::suite::Version;
 
 /// Who is believed to be the server.
 #[derive(Clone)]
@@ -225,25 +223,7 @@ impl ClientHandshake {
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         let version = connection.protocol_version();
         let (extracted, _) = connection.dangerous_into_kernel_connection()?;
-        let ((tx_seq, tx), (rx_seq, rx)) = (&extracted.tx, &extracted.rx);
-        let suite = suite(version, tx).ok_or_else(|| internal("the suite is not known"))?;
-        let ((tx, tx_iv), (rx, rx_iv)) = (material(tx)?, material(rx)?);
-        let secrets = match suite.version() {
-            Version::Tls12 => Secrets::Keys { tx, tx_iv, rx, rx_iv },
-            Version::Tls13 => {
-                let Taken { tx: Some(tx_secret), rx: Some(rx_secret), .. } = &self.taken else {
-                    return Err(internal("the secrets are missing"));
-                };
-                for (secret, key, iv) in [(tx_secret, tx, tx_iv), (rx_secret, rx, rx_iv)] {
-                    if !is_of(suite, secret, key, iv) {
-                        return Err(internal("the secrets are those of another handshake"));
-                    }
-                }
-                Secrets::Traffic { tx: tx_secret.bytes(), rx: rx_secret.bytes() }
-            }
-        };
-        let session = Owned::begin(suite, &secrets, (*tx_seq, *rx_seq))
-            .map_err(|_| internal("the secrets have other lengths"))?;
+        let (suite, session) = begin_session(version, &extracted, &self.taken)?;
         let negotiated = Negotiated {
             version: suite.version(),
             suite,

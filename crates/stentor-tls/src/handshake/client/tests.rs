@@ -12,7 +12,7 @@ use super::*;
 use crate::authority::{Authority, Issued};
 use crate::certificates::{Certificates, KeyKind};
 use crate::testing::{seal, sessions};
-use crate::{Acceptor, Alert, Failure, Inbound, Record, Settings, Suite, Tickets};
+use crate::{Acceptor, Alert, Failure, Inbound, Owned, Record, Settings, Suite, Tickets, Version};
 
 const NOW: u64 = 1_800_000_000;
 const NAME: &str = "a.example";
