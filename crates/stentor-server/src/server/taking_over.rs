@@ -6,13 +6,15 @@ use super::handover::{
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
+use crate::limits::RELEASE_AFTER_MS;
 use crate::stats::Totals;
 use crate::upgrades::Done;
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, Token, parent_process};
+use stentor_io::{Channel, Token, parent_process, release_memory};
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.
@@ -112,6 +114,11 @@ impl Predecessor {
             from_process: self.process,
             connections,
             stood_still_us,
+        });
+        // Readers who came over in the middle of something need memory for it, and soon no more.
+        let _ = thread::Builder::new().name("release".to_owned()).spawn(|| {
+            thread::sleep(Duration::from_millis(RELEASE_AFTER_MS));
+            release_memory();
         });
         Ok(())
     }
