@@ -115,7 +115,8 @@ class Stentor(Server):
     def __init__(self, bench: Bench, environment: dict[str, str] | None = None,
                  config: str = LOOKUP_CONFIG, workers: int = 1,
                  cores: str = str(SERVER_CORE), root: Path | None = None,
-                 prefix: tuple[str, ...] = (), secured: bool = False) -> None:
+                 prefix: tuple[str, ...] = (), secured: bool = False,
+                 name: str = "stentor") -> None:
         self.control_port = free_port()
         port = self.plain_port = free_port()
         ports, listen = [port], [f"127.0.0.1:{port}"]
@@ -123,9 +124,9 @@ class Stentor(Server):
             port = free_port()
             ports, listen = [port, *ports], [f"tls:127.0.0.1:{port}", *listen]
             self.scheme = "https"
-        file = OUT_DIR / "stentor.toml"
+        file = OUT_DIR / f"{name}.toml"
         file.write_text(config)
-        super().__init__("stentor", [
+        super().__init__(name, [
             *prefix, str(bench.stentor), "serve", "-c", str(file),
             *(word for address in listen for word in ("--listen", address)),
             *(tls_flags() if secured else []),
