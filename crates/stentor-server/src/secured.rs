@@ -21,6 +21,7 @@
 //! Where the handler pauses in the middle of what one read has brought, the records that were not
 //! opened yet are kept too, and brought in a turn of the layer's own once the handler reads again.
 
+mod clients;
 mod entry;
 mod handover;
 mod handshakes;
@@ -36,6 +37,7 @@ use crate::limits::{
 };
 use crate::slab::Slab;
 use crate::stats::Stats;
+use clients::Clients;
 pub(crate) use entry::Failed;
 use entry::{Entry, Extra, Stage};
 pub(crate) use handover::Unpacking;
@@ -59,6 +61,8 @@ pub(crate) struct Sessions {
     /// What opens the records of those who have sent some of late.
     contexts: Contexts,
     handshakes: Handshakes,
+    /// Who those are that had to say so.
+    clients: Clients,
     extras: HashMap<Peer, Extra, foldhash::fast::RandomState>,
     /// What the extras hold, in bytes.
     extra_bytes: usize,
@@ -98,6 +102,7 @@ impl Sessions {
             pools: Pools::default(),
             contexts: Contexts::default(),
             handshakes: Handshakes::default(),
+            clients: Clients::default(),
             extras: HashMap::default(),
             extra_bytes: 0,
             resumed: VecDeque::new(),
@@ -195,7 +200,7 @@ impl Sessions {
     /// What a connection holds here, or all do, beside their sessions.
     pub(crate) fn held_bytes(&self, peer: Option<Peer>) -> usize {
         let Some(peer) = peer else {
-            return self.extra_bytes + self.handshakes.bytes(None);
+            return self.extra_bytes + self.handshakes.bytes(None) + self.clients.bytes();
         };
         match self.stage(peer) {
             Stage::None => 0,
@@ -254,6 +259,7 @@ impl Sessions {
         }
         self.pools.remove(entry.place);
         self.handshakes.end(peer);
+        self.clients.forget(peer);
         if entry.has(Entry::HOLDS)
             && let Some(extra) = self.extras.remove(&peer)
         {
@@ -595,6 +601,10 @@ impl<B: Backend> Backend for Secured<'_, B> {
 
     fn held_bytes(&self, peer: Option<Peer>) -> usize {
         self.sessions.held_bytes(peer) + self.io.held_bytes(peer)
+    }
+
+    fn client(&self, peer: Peer) -> Option<&str> {
+        self.sessions.clients.name(peer)
     }
 }
 

@@ -39,7 +39,7 @@ mod step;
 pub(crate) mod testing;
 
 pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
-pub use client::{ClientHandshake, Connector, Trust, explain};
+pub use client::{ClientHandshake, Connector, NO_CERTIFICATE_SHOWN, Trust, explain};
 pub use error::{HandshakeError, HandshakeFault};
 pub(crate) use hello::prefers_chacha;
 pub(crate) use signing::{Certified, CertifiedError};
