@@ -102,6 +102,11 @@ impl Sessions {
 
 #[cfg(any(test, feature = "fuzz"))]
 impl Sessions {
+    /// Whether nothing is left of all there were.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.count() == 0 && self.held_bytes(None) == 0 && self.ending.is_empty()
+    }
+
     /// Has others go on where these end. Returns false if some handshake is under way.
     pub(crate) fn hand_over_to(&mut self, next: &mut Sessions, now_ms: u64) -> bool {
         if self.handshakes.count() > 0 {

@@ -11,7 +11,8 @@
 //! - a bystander waits for as many turns as there are connections to be served, times a constant:
 //!   the network serves one of them in a turn, by chance, and whatever else is queued does not
 //!   count. With the bound on a turn that bounds the work between a question and its answer;
-//! - what was published reaches the bystander within a few turns, which chance has no part in;
+//! - what was published reaches the bystander within a few turns, which chance has no part in, once
+//!   the server has heard all that its socket says;
 //! - what readers own in all stays below its bound;
 //! - when all have gone nothing is left.
 
@@ -250,9 +251,11 @@ struct Bystanders {
     reader: Option<Client>,
     /// What the reader has received and not yet looked at.
     read: Vec<u8>,
-    /// The number last published, when that was answered, and whether the reader has it.
+    /// The number last published, which the reader waits for since that was answered.
     published: usize,
-    published_at: usize,
+    delivery: Due,
+    /// When the network had last something from the reader's socket that the server has not heard.
+    unheard_until: usize,
     has_read: bool,
     /// The first value has not come.
     begins: Option<Due>,
@@ -289,7 +292,8 @@ impl Bystanders {
             reader: None,
             read: Vec::new(),
             published: 0,
-            published_at: 0,
+            delivery: Due::new(0),
+            unheard_until: 0,
             has_read: false,
             begins: None,
         }
@@ -311,7 +315,7 @@ impl Bystanders {
             self.publisher.ask(sim, turn, format!("{head}\r\n\r\n{text}").into_bytes());
         }
         if self.publisher.hear(sim, "who publishes", turn, connections).is_some() {
-            self.published_at = turn;
+            self.delivery = Due::new(turn);
         }
         self.hear(sim, turn, connections);
     }
@@ -337,11 +341,15 @@ impl Bystanders {
         } else if let Some(begins) = &mut self.begins {
             begins.check("who begins to read", turn, connections);
         } else if !self.has_read && self.publisher.due.is_none() {
-            let turns = turn - self.published_at;
-            // Of a layer's record a part may have to wait until there is room.
-            let more = if sim.has_layers() { connections } else { 0 };
+            self.delivery.check("who reads", turn, connections);
+            // A layer may have to hear of its own socket before it can send: of room for the rest of
+            // a record, or that the peer grants a stream more. That the network brings by chance.
+            if sim.is_due(reader) {
+                self.unheard_until = turn;
+            }
+            let turns = turn - self.delivery.since.max(self.unheard_until);
             assert!(
-                turns <= DELIVERY_TURNS_MAX + more,
+                turns <= DELIVERY_TURNS_MAX,
                 "{turns} turns after its publishing it is not read"
             );
         }
