@@ -281,6 +281,41 @@ pub trait Backend {
     }
 }
 
+/// Within a layer's implementation of [`Backend`]: what every layer leaves to the backend below,
+/// which is its `io`.
+#[macro_export]
+macro_rules! left_to_the_backend_below {
+    () => {
+        fn now_ms(&self) -> u64 {
+            self.io.now_ms()
+        }
+
+        fn turn_us(&self) -> u64 {
+            self.io.turn_us()
+        }
+
+        fn unix_s(&self) -> u64 {
+            self.io.unix_s()
+        }
+
+        fn now_us(&self) -> u64 {
+            self.io.now_us()
+        }
+
+        fn has_begun_connections(&mut self) -> bool {
+            self.io.has_begun_connections()
+        }
+
+        fn rest(&mut self, role: Option<$crate::Role>) {
+            self.io.rest(role);
+        }
+
+        fn accept_queue(&self) -> $crate::AcceptQueue {
+            self.io.accept_queue()
+        }
+    };
+}
+
 /// What becomes of whoever asks for a connection at a listener that lets none begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TurnAway {

@@ -47,9 +47,7 @@ pub(crate) use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_io::{
-    AcceptQueue, Backend, File, FileSendError, Gone, Handler, Peer, Role, Sent, TurnAway,
-};
+use stentor_io::{Backend, File, FileSendError, Gone, Handler, Peer, Role, Sent, TurnAway};
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
@@ -464,17 +462,7 @@ impl Sessions {
 }
 
 impl<B: Backend> Backend for Secured<'_, B> {
-    fn now_ms(&self) -> u64 {
-        self.io.now_ms()
-    }
-
-    fn turn_us(&self) -> u64 {
-        self.io.turn_us()
-    }
-
-    fn unix_s(&self) -> u64 {
-        self.io.unix_s()
-    }
+    stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         match self.sessions.stage(peer) {
@@ -517,10 +505,6 @@ impl<B: Backend> Backend for Secured<'_, B> {
         } else if !self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::RESUMED)) {
             self.io.resume(peer);
         }
-    }
-
-    fn now_us(&self) -> u64 {
-        self.io.now_us()
     }
 
     fn limit_unsent(&mut self, peer: Peer) {
@@ -581,18 +565,6 @@ impl<B: Backend> Backend for Secured<'_, B> {
 
     fn refuse_new(&mut self, how: TurnAway) {
         self.io.refuse_new(how);
-    }
-
-    fn has_begun_connections(&mut self) -> bool {
-        self.io.has_begun_connections()
-    }
-
-    fn rest(&mut self, role: Option<Role>) {
-        self.io.rest(role);
-    }
-
-    fn accept_queue(&self) -> AcceptQueue {
-        self.io.accept_queue()
     }
 
     fn close_listeners(&mut self) {
