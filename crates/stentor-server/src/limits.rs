@@ -65,8 +65,10 @@ pub(crate) const EXPIRIES_US: u64 = 50;
 /// microseconds, if none of them is in the processor's cache.
 pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
-/// Handshakes of TLS that a worker has under way, each with some four kilobytes. Further ones wait.
-pub(crate) const HANDSHAKES_MAX: usize = 1_024;
+/// Handshakes of TLS that a worker has answered and that are not done, each with some four kilobytes.
+/// Further ones wait. As many can be made in a second, so that who is answered and says nothing more
+/// keeps nobody waiting, however many come.
+pub(crate) const HANDSHAKES_MAX: usize = 4_096;
 
 /// Connections whose keys for what they send a worker keeps at hand, with some 700 bytes each:
 /// those that ask again and again. For all others two derivations of a microsecond are made.

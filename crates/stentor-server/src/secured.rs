@@ -47,7 +47,7 @@ pub(crate) use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_io::{Backend, File, FileSendError, Gone, Handler, Peer, Role, Sent, TurnAway};
+use stentor_io::{Backend, File, FileSendError, Gone, Handler, Peer, Sent, TurnAway};
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
@@ -188,7 +188,7 @@ impl Sessions {
 
     fn measure(&self) {
         let Sessions { stats, handshakes, pools, .. } = self;
-        stats.tls_handshakes_under_way.set(handshakes.count() as u64);
+        stats.tls_handshakes_under_way.set(handshakes.answered() as u64);
         stats.tls_handshakes_waiting.set(handshakes.waiting() as u64);
         stats.tls_handshakes_us.set(handshakes.spent_us);
         stats.tls_sessions.set(pools.count() as u64);

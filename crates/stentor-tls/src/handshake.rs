@@ -144,6 +144,18 @@ impl Handshake {
         self.input.capacity()
     }
 
+    /// Whether a whole record of it has come: from then on rustls has it.
+    #[must_use]
+    pub fn has_hello(&self) -> bool {
+        self.records > 0
+    }
+
+    /// Whether something was sent: from then on it has cost what a handshake does.
+    #[must_use]
+    pub fn has_sent(&self) -> bool {
+        self.has_sent
+    }
+
     /// Takes one record after the other.
     fn take(
         &mut self,

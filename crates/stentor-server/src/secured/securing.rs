@@ -95,7 +95,7 @@ impl<H> Securing<'_, H> {
         if entry.take(Entry::CALLED) {
             return true;
         }
-        let is_first = entry.stage == Stage::Fresh;
+        let is_first = !handshakes.is_answered(peer);
         if !entry.has(Entry::IN_LINE) && handshakes.has_room(is_first) {
             return true;
         }
@@ -113,16 +113,16 @@ impl<H> Securing<'_, H> {
     where
         H: for<'a> Handler<Secured<'a, B>>,
     {
-        if !self.sessions.begin_handshake(peer, io.now_ms()) {
+        if !self.sessions.begin_handshake(peer) {
             // The certificates were taken away from a listener that has asked for them.
             return self.fail(io, peer, Failed::Internal);
         }
         self.handler.negotiates(&mut Secured { io, sessions: self.sessions }, peer, true);
         let sessions = &mut *self.sessions;
-        let began_us = io.now_us();
+        let (began_us, now) = (io.now_us(), (io.now_ms(), io.unix_s()));
         let mut flight = std::mem::take(&mut sessions.flight);
         flight.clear();
-        let outcome = sessions.handshakes.receive(peer, io.unix_s(), bytes, &mut flight);
+        let outcome = sessions.handshakes.receive(peer, now, bytes, &mut flight);
         sessions.handshakes.charge(io.now_us().saturating_sub(began_us));
         if let Some(Err(HandshakeError { fault: HandshakeFault::NotTls, .. })) = &outcome {
             flight.extend_from_slice(NOT_TLS);
@@ -247,7 +247,7 @@ impl<H> Securing<'_, H> {
 
 impl Sessions {
     /// Begins a handshake, unless it has begun. Returns false if it cannot.
-    fn begin_handshake(&mut self, peer: Peer, now_ms: u64) -> bool {
+    fn begin_handshake(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entry(peer) else { return false };
         if entry.stage != Stage::Fresh {
             return true;
@@ -258,7 +258,7 @@ impl Sessions {
             _ => self.acceptors.public(),
         };
         let Some(acceptor) = acceptor else { return false };
-        self.handshakes.begin(peer, &acceptor, now_ms);
+        self.handshakes.begin(peer, &acceptor);
         if let Some(entry) = self.entry(peer) {
             entry.stage = Stage::Shaking;
         }

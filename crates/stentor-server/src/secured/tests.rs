@@ -129,15 +129,37 @@ fn what_is_not_authentic_is_told_and_never_taken() {
     }
 }
 
-#[test]
-fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
-    let mut world = world();
+/// As many as there may be who were answered and say nothing more.
+fn dawdlers(world: &mut World) -> Vec<Client> {
+    let hello = Raw::begin(world).records();
     let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
-    for &client in &slow {
+    slow.iter().for_each(|&client| world.sim.write(client, &hello));
+    world.settle_within(1_000_000);
+    slow
+}
+
+#[test]
+fn who_has_not_said_hello_takes_no_place() {
+    let mut world = world();
+    for _ in 0..HANDSHAKES_MAX {
+        let client = world.sim.connect_bare(PUBLIC);
         world.sim.write(client, HALF);
     }
     world.settle_within(1_000_000);
-    assert_eq!(world.sim.secured().handshakes.count(), HANDSHAKES_MAX);
+    let sessions = world.sim.secured();
+    assert_eq!((sessions.handshakes.answered(), sessions.handshakes.waiting()), (0, 0));
+    assert!(sessions.held_bytes(None) < HANDSHAKES_MAX * HANDSHAKE_BYTES);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, GET);
+    world.settle();
+    assert!(world.sim.read(client).ends_with(SMALL));
+}
+
+#[test]
+fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
+    let mut world = world();
+    let slow = dawdlers(&mut world);
+    assert_eq!(world.sim.secured().handshakes.answered(), HANDSHAKES_MAX);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
@@ -266,11 +288,7 @@ fn sessions_go_over_and_handshakes_do_not() {
 #[test]
 fn who_waits_in_line_is_called_by_the_next_process() {
     let mut world = world();
-    let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
-    for &client in &slow {
-        world.sim.write(client, HALF);
-    }
-    world.settle_within(1_000_000);
+    dawdlers(&mut world);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
@@ -310,7 +328,7 @@ fn who_goes_in_the_middle_of_a_handshake_is_counted_and_costs_no_other() {
     let clients = [world.sim.connect_bare(PUBLIC), world.sim.connect_bare(CONTROL)];
     world.sim.write(clients[0], HALF);
     world.settle();
-    assert!(world.sim.secured().held_bytes(None) > HALF.len() + HANDSHAKE_BYTES);
+    assert!(world.sim.secured().held_bytes(None) > HALF.len());
     clients.iter().for_each(|client| world.sim.finish_client(*client));
     world.settle();
     let sessions = world.sim.secured();
