@@ -173,6 +173,12 @@ impl Worker {
         self.check();
     }
 
+    /// Whether a fan-out is under way.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.cx.feeds.is_sweeping()
+    }
+
     /// Whether readers are to be looked at, since rules or keys have changed.
     pub(crate) fn is_judging(&self) -> bool {
         self.cx.judged().is_some()
