@@ -72,7 +72,7 @@ class Attack:
     """The server's settings, if not the default ones."""
 
     over_tls = False
-    """It strikes a listener that speaks TLS, beside the one in the clear that the bystanders have."""
+    """It strikes a listener that speaks TLS; the bystanders have one in the clear."""
 
     files_max: int | None = None
     """The server's limit of open files, if not the host's."""
@@ -691,7 +691,7 @@ class TlsTrickle(TlsAttack):
 
 
 class TlsHandshakes(TlsAttack):
-    """Hellos without end: each has the server sign, and costs the attacker nothing but its bytes."""
+    """Hellos without end: the server signs for each, the attacker sends bytes."""
 
     def strike(self, attacker: Attacker) -> None:
         whole = hello()

@@ -230,7 +230,8 @@ impl Sim {
         true
     }
 
-    /// Whether the network has something of a client's to bring to the server: bytes, room, its end.
+    /// Whether the network has something of a client's to bring to the server: bytes, room, its
+    /// end.
     #[must_use]
     pub fn is_due(&self, client: Client) -> bool {
         self.has_work(client.0)

@@ -151,7 +151,8 @@ impl Connection {
         self.wait = Wait::Head;
     }
 
-    /// A layer agrees on something with the peer, or is done with that. Returns whether this is new.
+    /// A layer agrees on something with the peer, or is done with that. Returns whether this is
+    /// new.
     pub(crate) fn negotiates(&mut self, is_under_way: bool) -> bool {
         let wait = if is_under_way { Wait::Handshake } else { Wait::Head };
         std::mem::replace(&mut self.wait, wait) != wait

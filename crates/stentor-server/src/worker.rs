@@ -432,8 +432,8 @@ impl<B: Backend> Handler<B> for Worker {
         self.with(peer, |connection, cx| connection.peer_finished(cx, io, peer));
     }
 
-    /// How long it may take in all is what a head may take, be the server about to stop or not; then
-    /// a stop leaves the client as much time as any other to ask for something.
+    /// How long it may take in all is what a head may take, be the server about to stop or not;
+    /// then a stop leaves the client as much time as any other to ask for something.
     fn negotiates(&mut self, io: &mut B, peer: Peer, is_under_way: bool) {
         let Some(connection) = self.connections.at(peer.index()) else { return };
         if !connection.negotiates(is_under_way) || !self.cx.draining {

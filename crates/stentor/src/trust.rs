@@ -1,9 +1,9 @@
 //! Whom the clients among the commands believe to be a server that is asked by TLS, and what they
 //! show it.
 //!
-//! As browsers do, they believe those whose certificates lead to one of this system's; or to one in a
-//! file that the caller names; or, for a server with a certificate that was made to try things out,
-//! anybody. A server that asks for a certificate is shown the one that the caller names.
+//! As browsers do, they believe those whose certificates lead to one of this system's; or to one in
+//! a file that the caller names; or, for a server with a certificate that was made to try things
+//! out, anybody. A server that asks for a certificate is shown the one that the caller names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! Whoever guesses at tokens makes as many of them as the network carries, so the log has a line at
 //! most so often, for all together. It names the holder of a token that was good, and of one that
-//! was not it says why; a token itself is in no line. Whoever has shown a certificate is named, too,
-//! and whatever such a client is refused for what it may not do is worth a line. Only when the visit
-//! to the connection is over is it at hand who that is, so a line waits until then.
+//! was not it says why; a token itself is in no line. Whoever has shown a certificate is named,
+//! too, and whatever such a client is refused for what it may not do is worth a line. Only when the
+//! visit to the connection is over is it at hand who that is, so a line waits until then.
 
 use super::{Denied, Why};
 use crate::limits::PAUSE_LOG_MS;
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(asked, 2);
     }
 
-    /// Of somebody who has shown a certificate every such refusal is worth a line, of others that of
-    /// a good token.
+    /// Of somebody who has shown a certificate every such refusal is worth a line, of others that
+    /// of a good token.
     #[test]
     fn lines_are_made_of_what_is_known() {
         let (stats, mut denials) = (Stats::default(), Denials::default());

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use stentor_io::Role;
 use stentor_wire::pack::{Packed, Packer};
 
-/// Whatever has come of another process is refused with a sentence, or there are sessions, which can
-/// be packed again to the same bytes; and when they go nothing is left of them.
+/// Whatever has come of another process is refused with a sentence, or there are sessions, which
+/// can be packed again to the same bytes; and when they go nothing is left of them.
 ///
 /// Random bytes fit nothing. So what the fuzzer makes up is, most of the time, a list of changes to
 /// a part that has something of everything.

@@ -5,9 +5,9 @@
 //! So between the two no number is used twice under a key.
 //!
 //! They go over in parts, in front of those of the worker. If nobody speaks TLS, there are none.
-//! Each has some connections, in the order of their numbers: how far it is, its session, whose it is
-//! if that had to be shown, records that the socket has not taken, what was received and not opened, and how long the layer has it
-//! still.
+//! Each has some connections, in the order of their numbers: how far it is, its session, whose it
+//! is if that had to be shown, records that the socket has not taken, what was received and not
+//! opened, and how long the layer has it still.
 //!
 //! What has held keys on the way is overwritten, in both processes.
 //!

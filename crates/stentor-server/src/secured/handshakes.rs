@@ -1,13 +1,14 @@
 //! Handshakes: how many are under way, what they may cost in a turn, and who waits for one.
 //!
 //! A handshake takes a hundred times what a request does, and its memory is a hundred times that of
-//! a connection. So there are so many at most that were answered and are not done, and what they may
-//! take of a turn is a share, in time. Whoever finds no room is not read: what it has sent waits in
-//! the kernel, and it in a line, from which it is called in the order in which it came. A client that
-//! was answered and then says nothing makes room for those who wait, long before its time is up.
+//! a connection. So there are so many at most that were answered and are not done, and what they
+//! may take of a turn is a share, in time. Whoever finds no room is not read: what it has sent
+//! waits in the kernel, and it in a line, from which it is called in the order in which it came. A
+//! client that was answered and then says nothing makes room for those who wait, long before its
+//! time is up.
 //!
-//! Whoever has not said a whole hello has cost nothing but the bytes of it, and takes no place: else
-//! who holds many connections open with half of one each would keep all others waiting.
+//! Whoever has not said a whole hello has cost nothing but the bytes of it, and takes no place:
+//! else who holds many connections open with half of one each would keep all others waiting.
 //!
 //! How long a handshake may take in all is what a head may take: the worker sees to that.
 
@@ -57,8 +58,8 @@ impl UnderWay {
 }
 
 impl Handshakes {
-    /// Whether there is room for a step of one: for one that may be the first to be answered, or for
-    /// another.
+    /// Whether there is room for a step of one: for one that may be the first to be answered, or
+    /// for another.
     pub(super) fn has_room(&self, is_first: bool) -> bool {
         let has_place = self.answered < HANDSHAKES_MAX && self.line.is_empty();
         self.left_us > 0 && (!is_first || has_place)

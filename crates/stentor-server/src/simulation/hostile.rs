@@ -350,10 +350,11 @@ impl Bystanders {
             begins.check("who begins to read", turn, connections);
         } else if !self.has_read && self.publisher.due.is_none() {
             self.delivery.check("who reads", turn, connections);
-            // A layer may have to hear of its own socket before it can send: of room for the rest of
-            // a record, or that the peer grants a stream more. That the network brings by chance. And
-            // a fan-out has a share of a turn, in time: where each record is a call of the kernel, and
-            // has 40 bytes, those who are owed much may take more of it than there is.
+            // A layer may have to hear of its own socket before it can send: of room for the rest
+            // of a record, or that the peer grants a stream more. That the network brings by
+            // chance. And a fan-out has a share of a turn, in time: where each record is a call of
+            // the kernel, and has 40 bytes, those who are owed much may take more of it than there
+            // is.
             if sim.is_due(reader) || is_sweeping {
                 self.waits_until = turn;
             }

@@ -302,7 +302,8 @@ impl Net {
         self.sessions.is_some() || self.carriers.is_some() || self.secured.is_some()
     }
 
-    /// Whether the network has something to bring to the server from the socket that a client is on.
+    /// Whether the network has something to bring to the server from the socket that a client is
+    /// on.
     pub(crate) fn is_due(&self, client: Client) -> bool {
         let socket = match &self.streams {
             None => client.0,

@@ -61,8 +61,8 @@ pub struct ClientHandshake {
 }
 
 impl Connector {
-    /// For the server of this name, or address, which is asked for HTTP/1.1, and shown a certificate
-    /// if it asks for one and there is one.
+    /// For the server of this name, or address, which is asked for HTTP/1.1, and shown a
+    /// certificate if it asks for one and there is one.
     ///
     /// # Errors
     /// A sentence on what is wrong with the name, or with a root.
