@@ -174,7 +174,7 @@ impl Worker {
     }
 
     /// Whether a fan-out is under way.
-    #[cfg(any(test, feature = "fuzz"))]
+    #[cfg(test)]
     pub(crate) fn is_sweeping(&self) -> bool {
         self.cx.feeds.is_sweeping()
     }

@@ -304,6 +304,7 @@ impl Net {
 
     /// Whether the network has something to bring to the server from the socket that a client is
     /// on.
+    #[cfg(test)]
     pub(crate) fn is_due(&self, client: Client) -> bool {
         let socket = match &self.streams {
             None => client.0,

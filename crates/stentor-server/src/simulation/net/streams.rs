@@ -118,6 +118,7 @@ impl Streams {
     }
 
     /// The socket that a stream is on.
+    #[cfg(test)]
     pub(super) fn socket(&self, stream: usize) -> usize {
         self.carriers[self.streams[stream].carrier].socket
     }
