@@ -80,7 +80,7 @@ class Bystanders(AbstractContextManager["Bystanders"]):
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.bystanders),
-                 str(server.port), str(server.control_port), str(BYSTANDERS),
+                 str(server.plain_port), str(server.control_port), str(BYSTANDERS),
                  str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
                  BYSTANDERS_TOPIC],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -319,7 +319,8 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
     make_files(root, attack.files)
     with ExitStack() as stack:
         server = stack.enter_context(Stentor(bench, config=attack.config, root=root,
-                                             prefix=prefix_for(attack)))
+                                             prefix=prefix_for(attack),
+                                             secured=attack.over_tls))
         stage = Stage(bench, server)
         stage.favour()
         server.put(BYSTANDERS_VALUE, b"hello, world")
@@ -329,7 +330,7 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         whole = WARM_UP_SECONDS + QUIET_SECONDS * QUIET_TIMES + seconds + SETTLED_SECONDS
         company = []
         if attack.company:
-            publisher = Publisher(server.control_port, server.port)
+            publisher = Publisher(server.control_port, server.plain_port)
             company.append(Forked(whole, 0, lambda: attack.company(publisher)))
             stack.callback(company[0].stop)
         bystanders = stack.enter_context(
@@ -375,7 +376,7 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
     attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
         Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
     stack.callback(attacker.stop)
-    files = stack.enter_context(Asker(ColdFiles(stage.server.port).ask))
+    files = stack.enter_context(Asker(ColdFiles(stage.server.plain_port).ask))
     probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
     started = (attacker, *company)
     used = Usage.now(stage.server, bystanders, *started)

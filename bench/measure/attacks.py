@@ -3,21 +3,27 @@
 What an attack is made of is told at `Attack`; `bench/README.md` says how to add one.
 """
 
+import contextlib
 import gzip
 import http.client
 import json
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .attacker import (
+    ADDRESSES,
     BYTES_PER_SECOND,
+    OPEN,
+    OPENED,
     SENT,
     Attacker,
     Connection,
+    address,
     be_far,
     deflated_frame,
     frame,
@@ -64,6 +70,9 @@ class Attack:
 
     config = ""
     """The server's settings, if not the default ones."""
+
+    over_tls = False
+    """It strikes a listener that speaks TLS; the bystanders have one in the clear."""
 
     files_max: int | None = None
     """The server's limit of open files, if not the host's."""
@@ -638,6 +647,117 @@ class HeadBr(Attack):
                 attacker.drop(connection, was_cut=False)
 
 
+class TlsAttack(Attack):
+    """An attack on a listener that speaks TLS."""
+
+    over_tls = True
+
+    def probe(self, stage: "Stage") -> bool:
+        """A newcomer is served in a second, its handshake included."""
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", stage.server.port, timeout=1, context=credulous(),
+            source_address=("127.3.0.3", 0))
+        try:
+            connection.request("GET", BYSTANDERS_VALUE)
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+class TlsHalfHellos(TlsAttack):
+    """10,000 connections with half of a hello each; another comes for each that is cut."""
+
+    def strike(self, attacker: Attacker) -> None:
+        half = hello()[:-1]
+        attacker.hold(MANY, lambda _: half)
+
+
+class TlsTrickle(TlsAttack):
+    """10,000 hellos that come byte by byte."""
+
+    def strike(self, attacker: Attacker) -> None:
+        whole = hello()
+        trickling: list[Connection] = []
+        for step in attacker.steps(2_000):
+            if len(attacker.connections) < MANY:
+                attacker.open(whole[:1])
+            if step % MANY == 0:
+                trickling = list(attacker.connections.values())
+            connection = trickling[step % len(trickling)]
+            connection.tag = min(connection.tag + 1, len(whole) - 2)
+            attacker.send(connection, whole[connection.tag:connection.tag + 1])
+
+
+class TlsHandshakes(TlsAttack):
+    """Hellos without end: the server signs for each, the attacker sends bytes."""
+
+    def strike(self, attacker: Attacker) -> None:
+        whole = hello()
+        while not attacker.over:
+            attacker.open(whole)
+            attacker.turn()
+            if len(attacker.connections) > 1_000:
+                oldest = next(iter(attacker.connections.values()))
+                attacker.drop(oldest, was_cut=False, reset=True)
+
+
+class TlsRecords(TlsAttack):
+    """4,000 sessions, each with a record of 16 KiB that never comes whole."""
+
+    config = READERS_CONFIG
+    settings_mib = READERS_MIB
+    stays_mib = READERS_MIB
+    rate = 4_000_000
+
+    def strike(self, attacker: Attacker) -> None:
+        header = b"\x17\x03\x03" + (16_384 + 17).to_bytes(2, "big")
+        context, sessions = credulous(), []
+        for number in range(4_000):
+            if attacker.over:
+                return
+            try:
+                opened = socket.create_connection(("127.0.0.1", attacker.port), 5,
+                                                  (address(number % ADDRESSES), 0))
+                secured = context.wrap_socket(opened)
+                sessions.append(socket.socket(fileno=secured.detach()))
+            except OSError:
+                continue
+            sessions[-1].setblocking(False)
+            attacker.tally[OPENED] += 1
+            attacker.tally[OPEN] = len(sessions)
+        first = True
+        while not attacker.over:
+            for session in sessions:
+                part = header + bytes(1_000) if first else bytes(1_000)
+                attacker.spend(len(part))
+                try:
+                    attacker.tally[SENT] += session.send(part)
+                except OSError:
+                    pass
+                if attacker.over:
+                    return
+            first = False
+
+
+def credulous() -> ssl.SSLContext:
+    """A client that believes whatever it is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def hello() -> bytes:
+    """The first thing a client says."""
+    said = ssl.MemoryBIO()
+    client = credulous().wrap_bio(ssl.MemoryBIO(), said)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return said.read()
+
+
 def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:
     """In the order of their definition."""
     for attack in of.__subclasses__():
@@ -645,7 +765,8 @@ def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:
         yield from all_attacks(attack)
 
 
-ATTACKS: dict[str, type[Attack]] = {attack.name(): attack for attack in all_attacks()}
+ATTACKS: dict[str, type[Attack]] = {
+    attack.name(): attack for attack in all_attacks() if attack is not TlsAttack}
 
 
 def make_files(root: Path, files: dict[str, int]) -> None:

@@ -225,6 +225,7 @@ mod tests {
             sources: None,
             pid: None,
             trust: None,
+            identity: None,
         };
         let cores = cores_allowed();
         let own = |connections, files| threads(&setup(None), connections, files);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use stentor_tls::Trust;
+use stentor_tls::{Identity, Trust};
 use ureq::tls::TlsConfig;
 
 use crate::network::Network;
@@ -43,6 +43,8 @@ pub struct Setup {
     /// Who is believed to be a server that is asked by TLS; the system's roots are not looked up
     /// here. None: nobody, and nobody is asked so.
     pub trust: Option<Arc<Trust>>,
+    /// The certificate that it is shown if it asks for one.
+    pub identity: Option<Arc<Identity>>,
 }
 
 /// What a connection is for.
@@ -202,9 +204,9 @@ impl Plan {
         }
     }
 
-    /// Says who is believed to be whom, for all servers of the plan. The same is said twice, since
-    /// publishing is left to a client library.
-    pub fn trust(&mut self, trust: &Arc<Trust>, tls: &TlsConfig) {
+    /// Says who is believed to be whom, and what they are shown, for all servers of the plan. The
+    /// same is said twice, since publishing is left to a client library.
+    pub fn trust(&mut self, trust: &Arc<Trust>, identity: Option<&Arc<Identity>>, tls: &TlsConfig) {
         let (setup, publish) = match self {
             Plan::Get(plan) => (&mut plan.setup, None),
             Plan::Hold(plan) => (&mut plan.setup, None),
@@ -215,6 +217,7 @@ impl Plan {
             }
         };
         setup.trust = Some(Arc::clone(trust));
+        setup.identity = identity.cloned();
         if let Some(publish) = publish {
             publish.tls = Some(tls.clone());
         }

@@ -71,7 +71,7 @@ fn connector(target: &Target, setup: &Setup) -> Result<Option<Connector>, BenchE
     let Some(name) = &target.tls_name else { return Ok(None) };
     let nobody = Trust::Roots(Vec::new());
     let trust = setup.trust.as_deref().unwrap_or(&nobody);
-    let connector = Connector::new(name, trust);
+    let connector = Connector::new(name, trust, setup.identity.as_deref());
     connector.map(Some).map_err(|what| BenchError(format!("{}: {what}", target.url)))
 }
 

@@ -18,6 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command};
 use std::time::Duration;
+use zeroize::Zeroize;
 
 /// One end of a channel.
 #[derive(Debug)]
@@ -243,6 +244,16 @@ impl Channel {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         Ok(Parcel { kind: kind[0], bytes: &self.buffer[..length], files })
+    }
+
+    /// Overwrites what was received.
+    pub(crate) fn wipe(&mut self) {
+        self.buffer.zeroize();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_wiped(&self) -> bool {
+        self.buffer.is_empty()
     }
 
     /// The files of a message, at most: the kernel takes no more in one.

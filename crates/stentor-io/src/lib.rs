@@ -273,6 +273,47 @@ pub trait Backend {
     fn held_bytes(&self, _peer: Option<Peer>) -> usize {
         0
     }
+
+    /// Who the peer has proved to be to a layer that asked it: to whom its certificate was given.
+    /// It has no control characters.
+    fn client(&self, _peer: Peer) -> Option<&str> {
+        None
+    }
+}
+
+/// Within a layer's implementation of [`Backend`]: what every layer leaves to the backend below,
+/// which is its `io`.
+#[macro_export]
+macro_rules! left_to_the_backend_below {
+    () => {
+        fn now_ms(&self) -> u64 {
+            self.io.now_ms()
+        }
+
+        fn turn_us(&self) -> u64 {
+            self.io.turn_us()
+        }
+
+        fn unix_s(&self) -> u64 {
+            self.io.unix_s()
+        }
+
+        fn now_us(&self) -> u64 {
+            self.io.now_us()
+        }
+
+        fn has_begun_connections(&mut self) -> bool {
+            self.io.has_begun_connections()
+        }
+
+        fn rest(&mut self, role: Option<$crate::Role>) {
+            self.io.rest(role);
+        }
+
+        fn accept_queue(&self) -> $crate::AcceptQueue {
+            self.io.accept_queue()
+        }
+    };
 }
 
 /// What becomes of whoever asks for a connection at a listener that lets none begin.
@@ -314,6 +355,10 @@ pub trait Handler<B: Backend> {
     /// The peer has sent its last byte (FIN) while the handler does not read: nothing comes behind
     /// what is not read yet. It may still be reading itself, so whatever is under way goes on.
     fn finished(&mut self, _io: &mut B, _peer: Peer) {}
+
+    /// A layer has begun to agree on something with the peer, which is not heard by this handler,
+    /// or has ended that.
+    fn negotiates(&mut self, _io: &mut B, _peer: Peer, _is_under_way: bool) {}
 
     /// Accepting stopped; it goes on by itself.
     fn accept_paused(&mut self, _why: Pause) {}

@@ -230,6 +230,13 @@ impl Sim {
         true
     }
 
+    /// Whether the network has something of a client's to bring to the server: bytes, room, its
+    /// end.
+    #[must_use]
+    pub fn is_due(&self, client: Client) -> bool {
+        self.has_work(client.0)
+    }
+
     fn has_work(&self, index: usize) -> bool {
         let pipe = &self.pipes[index];
         let arrives = !pipe.upstream.is_empty() || pipe.client_finished && !pipe.end_delivered;

@@ -212,11 +212,12 @@ impl Lines {
             address.map_or(Address::Unix, |address| Address::Ip(address.to_canonical()));
     }
 
-    /// Adds the line of an answer on a connection of that number.
+    /// Adds the line of an answer on a connection of that number, which came in by a listener, and
+    /// of which it may be known whose it is.
     pub(crate) fn push(
         &mut self,
         index: usize,
-        listener: &str,
+        came: (&str, Option<&str>),
         answered: &Answered<'_>,
         unix_s: u64,
         dropped: &Counter,
@@ -228,7 +229,7 @@ impl Lines {
         // Writing to a vector does not fail.
         let _ = match format {
             AccessFormat::Combined => combined(out, time, address, answered),
-            AccessFormat::Json => json(out, time, address, listener, answered),
+            AccessFormat::Json => json(out, time, address, came, answered),
         };
         if self.bytes.len() >= GATHER_BYTES {
             self.hand_over(dropped);
@@ -309,7 +310,7 @@ fn json(
     out: &mut Vec<u8>,
     time: &str,
     address: Address,
-    listener: &str,
+    (listener, client): (&str, Option<&str>),
     answered: &Answered<'_>,
 ) -> io::Result<()> {
     let Answered { text, status, body_bytes, kind, us } = *answered;
@@ -319,7 +320,12 @@ fn json(
         Address::Ip(address) => write!(out, "\"{address}\"")?,
         Address::Unix => out.extend_from_slice(b"\"unix:\""),
     }
-    write!(out, ",\"listener\":\"{listener}\",\"kind\":\"{kind}\",\"request\":")?;
+    write!(out, ",\"listener\":\"{listener}\"")?;
+    if let Some(client) = client {
+        out.extend_from_slice(b",\"client\":");
+        json_string(out, Some(client.as_bytes()));
+    }
+    write!(out, ",\"kind\":\"{kind}\",\"request\":")?;
     json_string(out, Some(&text.line));
     let (s, us) = (us / 1_000_000, us % 1_000_000);
     write!(out, ",\"status\":{status},\"body_bytes\":{body_bytes},\"duration_s\":{s}.{us:06}")?;

@@ -153,6 +153,17 @@ impl Answers {
         self.made.is_empty()
     }
 
+    /// The first answer that says that the client may not do what it asked for.
+    pub(crate) fn denied(&self) -> Option<Status> {
+        let is_denied = |status: &Status| {
+            matches!(
+                *status,
+                Status::UNAUTHORIZED | Status::FORBIDDEN | Status::MISDIRECTED_REQUEST
+            )
+        };
+        self.made.iter().map(|made| made.status).find(is_denied)
+    }
+
     /// What was answered has left: counts it, and has what is to be logged logged.
     pub(crate) fn settle(
         &mut self,

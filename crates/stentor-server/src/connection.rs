@@ -82,6 +82,8 @@ enum Wait {
     Request,
     /// The end of a head; counted from its beginning, so that a byte now and then buys nothing.
     Head,
+    /// The end of what a layer has to agree on first (TLS).
+    Handshake,
     Body,
     /// Room to write.
     Room,
@@ -147,6 +149,13 @@ impl Connection {
         self.counted = counted;
         self.phase = Phase::Open;
         self.wait = Wait::Head;
+    }
+
+    /// A layer agrees on something with the peer, or is done with that. Returns whether this is
+    /// new.
+    pub(crate) fn negotiates(&mut self, is_under_way: bool) -> bool {
+        let wait = if is_under_way { Wait::Handshake } else { Wait::Head };
+        std::mem::replace(&mut self.wait, wait) != wait
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -306,6 +315,8 @@ impl Connection {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
             }
             (_, Some(_)) => (Wait::Head, now_ms + limits.head_timeout_ms),
+            // It has its time from when it began.
+            (Phase::Open, None) if before == Wait::Handshake => return None,
             (_, None) if cx.draining => (Wait::Request, now_ms + DRAIN_IDLE_MS),
             (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
         };

@@ -352,12 +352,17 @@ impl Context {
 
     /// The visit to a connection is over: whatever it answered has left, or waits to.
     pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
-        if !self.answers.is_settled() {
+        let is_settled = self.answers.is_settled();
+        if self.denials.has_line() || !is_settled && listener(role).publishes {
+            self.denials.tell(self.answers.denied(), io.client(peer), self.now_ms);
+        }
+        if !is_settled {
             let Context { answers, lines, stats, unix_s, .. } = self;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
-                    let (listener, dropped) = (listener(role).name, &stats.access_log_dropped);
-                    lines.push(peer.index(), listener, answered, *unix_s, dropped);
+                    let came = (listener(role).name, io.client(peer));
+                    let dropped = &stats.access_log_dropped;
+                    lines.push(peer.index(), came, answered, *unix_s, dropped);
                 }
             });
         }
@@ -407,6 +412,7 @@ impl Context {
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
         self.answers.clear();
+        self.denials.tell(None, None, self.now_ms);
         if outside | std::mem::take(&mut self.is_logging) {
             self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }

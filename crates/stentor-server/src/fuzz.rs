@@ -5,9 +5,11 @@
 //! them is a whole worker on the simulated network.
 
 mod handover;
+mod sessions;
 mod worker;
 
 pub use handover::fuzz_handover;
+pub use sessions::fuzz_sessions;
 pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;

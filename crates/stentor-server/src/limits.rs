@@ -65,8 +65,10 @@ pub(crate) const EXPIRIES_US: u64 = 50;
 /// microseconds, if none of them is in the processor's cache.
 pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
-/// Handshakes of TLS that a worker has under way, each with some four kilobytes. Further ones wait.
-pub(crate) const HANDSHAKES_MAX: usize = 1_024;
+/// Handshakes of TLS that a worker has answered and that are not done, each with some four
+/// kilobytes. Further ones wait. As many can be made in a second, so that who is answered and says
+/// nothing more keeps nobody waiting, however many come.
+pub(crate) const HANDSHAKES_MAX: usize = 4_096;
 
 /// Connections whose keys for what they send a worker keeps at hand, with some 700 bytes each:
 /// those that ask again and again. For all others two derivations of a microsecond are made.
@@ -96,6 +98,9 @@ pub(crate) const UNTIMED_BYTES: usize = 512;
 /// Connections that a worker has told why they end, and that are still there. Of further ones the
 /// oldest are closed at once.
 pub(crate) const ENDING_MAX: usize = 4_096;
+
+/// So much of the name in a client's certificate is kept while it is connected, in bytes.
+pub(crate) const CLIENT_BYTES_MAX: usize = 256;
 
 /// What one handshake takes in memory while it is under way, roughly.
 pub(crate) const HANDSHAKE_BYTES: usize = 4 * 1024;
@@ -172,7 +177,8 @@ pub(crate) const TOPICS_PAGE_MAX: usize = 1_000;
 /// Messages that may wait to be compressed; beyond it they are sent as they are.
 pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
 
-/// How often a worker that has run out of files or memory says so.
+/// How often a worker says in the log what others could make it say again and again: that it has
+/// run out of files or memory, that somebody is refused.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
 
 /// Connections that are looked at in one turn once rules or keys have changed, whether they may

@@ -109,6 +109,10 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
             return Answer::Now;
         }
     }
+    if let (b"/", Some(home)) = (path, x.settings.home) {
+        endpoint::file::lead_to(x, home);
+        return Answer::Now;
+    }
     topic(x, request, path, query)
 }
 

@@ -21,6 +21,7 @@
 //! Where the handler pauses in the middle of what one read has brought, the records that were not
 //! opened yet are kept too, and brought in a turn of the layer's own once the handler reads again.
 
+mod clients;
 mod entry;
 mod handover;
 mod handshakes;
@@ -36,6 +37,7 @@ use crate::limits::{
 };
 use crate::slab::Slab;
 use crate::stats::Stats;
+use clients::Clients;
 pub(crate) use entry::Failed;
 use entry::{Entry, Extra, Stage};
 pub(crate) use handover::Unpacking;
@@ -45,9 +47,7 @@ pub(crate) use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_io::{
-    AcceptQueue, Backend, File, FileSendError, Gone, Handler, Peer, Role, Sent, TurnAway,
-};
+use stentor_io::{Backend, File, FileSendError, Gone, Handler, Peer, Sent, TurnAway};
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
@@ -59,6 +59,8 @@ pub(crate) struct Sessions {
     /// What opens the records of those who have sent some of late.
     contexts: Contexts,
     handshakes: Handshakes,
+    /// Who those are that had to say so.
+    clients: Clients,
     extras: HashMap<Peer, Extra, foldhash::fast::RandomState>,
     /// What the extras hold, in bytes.
     extra_bytes: usize,
@@ -98,6 +100,7 @@ impl Sessions {
             pools: Pools::default(),
             contexts: Contexts::default(),
             handshakes: Handshakes::default(),
+            clients: Clients::default(),
             extras: HashMap::default(),
             extra_bytes: 0,
             resumed: VecDeque::new(),
@@ -185,7 +188,7 @@ impl Sessions {
 
     fn measure(&self) {
         let Sessions { stats, handshakes, pools, .. } = self;
-        stats.tls_handshakes_under_way.set(handshakes.count() as u64);
+        stats.tls_handshakes_under_way.set(handshakes.answered() as u64);
         stats.tls_handshakes_waiting.set(handshakes.waiting() as u64);
         stats.tls_handshakes_us.set(handshakes.spent_us);
         stats.tls_sessions.set(pools.count() as u64);
@@ -195,7 +198,7 @@ impl Sessions {
     /// What a connection holds here, or all do, beside their sessions.
     pub(crate) fn held_bytes(&self, peer: Option<Peer>) -> usize {
         let Some(peer) = peer else {
-            return self.extra_bytes + self.handshakes.bytes(None);
+            return self.extra_bytes + self.handshakes.bytes(None) + self.clients.bytes();
         };
         match self.stage(peer) {
             Stage::None => 0,
@@ -254,6 +257,7 @@ impl Sessions {
         }
         self.pools.remove(entry.place);
         self.handshakes.end(peer);
+        self.clients.forget(peer);
         if entry.has(Entry::HOLDS)
             && let Some(extra) = self.extras.remove(&peer)
         {
@@ -458,17 +462,7 @@ impl Sessions {
 }
 
 impl<B: Backend> Backend for Secured<'_, B> {
-    fn now_ms(&self) -> u64 {
-        self.io.now_ms()
-    }
-
-    fn turn_us(&self) -> u64 {
-        self.io.turn_us()
-    }
-
-    fn unix_s(&self) -> u64 {
-        self.io.unix_s()
-    }
+    stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         match self.sessions.stage(peer) {
@@ -511,10 +505,6 @@ impl<B: Backend> Backend for Secured<'_, B> {
         } else if !self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::RESUMED)) {
             self.io.resume(peer);
         }
-    }
-
-    fn now_us(&self) -> u64 {
-        self.io.now_us()
     }
 
     fn limit_unsent(&mut self, peer: Peer) {
@@ -577,24 +567,16 @@ impl<B: Backend> Backend for Secured<'_, B> {
         self.io.refuse_new(how);
     }
 
-    fn has_begun_connections(&mut self) -> bool {
-        self.io.has_begun_connections()
-    }
-
-    fn rest(&mut self, role: Option<Role>) {
-        self.io.rest(role);
-    }
-
-    fn accept_queue(&self) -> AcceptQueue {
-        self.io.accept_queue()
-    }
-
     fn close_listeners(&mut self) {
         self.io.close_listeners();
     }
 
     fn held_bytes(&self, peer: Option<Peer>) -> usize {
         self.sessions.held_bytes(peer) + self.io.held_bytes(peer)
+    }
+
+    fn client(&self, peer: Peer) -> Option<&str> {
+        self.sessions.clients.name(peer)
     }
 }
 

@@ -691,7 +691,7 @@ impl Server {
                         return Ok(());
                     }
                     if let Some(addresses) = addresses {
-                        io.keep_listeners(|name, role| addresses.has(name, role));
+                        io.keep_listeners(|name, role| addresses.role_at(name, role));
                     }
                     live(post, serving, io, &mailbox, &stats, stage)
                 })?;

@@ -173,6 +173,12 @@ impl Worker {
         self.check();
     }
 
+    /// Whether a fan-out is under way.
+    #[cfg(test)]
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.cx.feeds.is_sweeping()
+    }
+
     /// Whether readers are to be looked at, since rules or keys have changed.
     pub(crate) fn is_judging(&self) -> bool {
         self.cx.judged().is_some()
@@ -424,6 +430,23 @@ impl<B: Backend> Handler<B> for Worker {
 
     fn finished(&mut self, io: &mut B, peer: Peer) {
         self.with(peer, |connection, cx| connection.peer_finished(cx, io, peer));
+    }
+
+    /// How long it may take in all is what a head may take, be the server about to stop or not;
+    /// then a stop leaves the client as much time as any other to ask for something.
+    fn negotiates(&mut self, io: &mut B, peer: Peer, is_under_way: bool) {
+        let Some(connection) = self.connections.at(peer.index()) else { return };
+        if !connection.negotiates(is_under_way) || !self.cx.draining {
+            return;
+        }
+        self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
+        if is_under_way {
+            let now_ms = self.cx.now_ms;
+            let until_ms = now_ms + self.cx.settings.limits.head_timeout_ms;
+            self.wheel.set(&mut self.connections, peer.index(), until_ms, now_ms);
+        } else {
+            self.with(peer, |_, _| ());
+        }
     }
 
     fn accept_paused(&mut self, why: Pause) {

@@ -57,6 +57,12 @@ pub struct Pair {
     not_after_unix_s: i64,
 }
 
+/// A certificate that a client shows, with its chain and its key.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub(crate) certified: Certified,
+}
+
 /// What kind of key a certificate has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum KeyKind {
@@ -210,22 +216,25 @@ impl Certificates {
     }
 }
 
+impl Identity {
+    /// Reads it. Whether it is valid is for those to say to whom it is shown.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn read(pem: &PemPair<'_>) -> Result<Identity, CertificateError> {
+        let (file, text) = pem.certificate;
+        let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
+        certify(chain, pem).map(|certified| Identity { certified })
+    }
+}
+
 impl Pair {
     fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
         let (file, text) = pem.certificate;
         let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
         let found =
             inspect(&chain, now_unix_s).map_err(|problem| CertificateError::new(file, problem))?;
-        let (key_file, key_text) = pem.key;
-        let refuse = |problem| CertificateError::new(key_file, problem);
-        let key = read_key(key_text).map_err(refuse)?;
-        let certified = Certified::new(chain, key).map_err(|error| match error {
-            CertifiedError::UnsupportedKey(why) => refuse(Problem::UnsupportedKey(why)),
-            CertifiedError::OtherKey => refuse(Problem::OtherKey(file.to_owned())),
-            CertifiedError::Malformed(why) => {
-                CertificateError::new(file, Problem::Malformed(1, why))
-            }
-        })?;
+        let certified = certify(chain, pem)?;
         let Found { names, not_after_unix_s } = found;
         Ok(Pair { certified, file: file.to_owned(), names, not_after_unix_s })
     }
@@ -279,6 +288,21 @@ fn read_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
             rustls_pki_types::pem::Error::NoItemsFound => Problem::NoKey,
             other => Problem::Malformed(1, other.to_string()),
         }
+    })
+}
+
+/// A chain with the key that belongs to it.
+fn certify(
+    chain: Vec<CertificateDer<'static>>,
+    pem: &PemPair<'_>,
+) -> Result<Certified, CertificateError> {
+    let ((file, _), (key_file, key_text)) = (pem.certificate, pem.key);
+    let refuse = |problem| CertificateError::new(key_file, problem);
+    let key = read_key(key_text).map_err(refuse)?;
+    Certified::new(chain, key).map_err(|error| match error {
+        CertifiedError::UnsupportedKey(why) => refuse(Problem::UnsupportedKey(why)),
+        CertifiedError::OtherKey => refuse(Problem::OtherKey(file.to_owned())),
+        CertifiedError::Malformed(why) => CertificateError::new(file, Problem::Malformed(1, why)),
     })
 }
 

@@ -39,7 +39,7 @@ mod step;
 pub(crate) mod testing;
 
 pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
-pub use client::{ClientHandshake, Connector, Trust, explain};
+pub use client::{ClientHandshake, Connector, NO_CERTIFICATE_SHOWN, Trust, explain};
 pub use error::{HandshakeError, HandshakeFault};
 pub(crate) use hello::prefers_chacha;
 pub(crate) use signing::{Certified, CertifiedError};
@@ -142,6 +142,18 @@ impl Handshake {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.input.capacity()
+    }
+
+    /// Whether a whole record of it has come: from then on rustls has it.
+    #[must_use]
+    pub fn has_hello(&self) -> bool {
+        self.records > 0
+    }
+
+    /// Whether something was sent: from then on it has cost what a handshake does.
+    #[must_use]
+    pub fn has_sent(&self) -> bool {
+        self.has_sent
     }
 
     /// Takes one record after the other.

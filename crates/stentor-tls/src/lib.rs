@@ -56,14 +56,14 @@ mod tickets;
 
 pub use alert::{Alert, PeerAlert};
 pub use certificates::{
-    CertificateError, Certificates, KeyKind, Pair, PairFiles, PemPair, Problem,
+    CertificateError, Certificates, Identity, KeyKind, Pair, PairFiles, PemPair, Problem,
 };
 pub use contexts::Contexts;
 pub use failure::{Failure, SealError};
 pub use handshake::{
     Acceptor, ClientAuth, ClientHandshake, Connector, Established, HANDSHAKE_BYTES_MAX,
-    HANDSHAKE_RECORDS_MAX, Handshake, HandshakeError, HandshakeFault, Negotiated, Progress,
-    Settings, SettingsError, Trust, explain,
+    HANDSHAKE_RECORDS_MAX, Handshake, HandshakeError, HandshakeFault, NO_CERTIFICATE_SHOWN,
+    Negotiated, Progress, Settings, SettingsError, Trust, explain,
 };
 pub use inbound::{Inbound, Record, Records};
 pub use memory::{Kept, LargeSession, MediumSession, NoSession, Owned, SmallSession};

@@ -18,8 +18,6 @@ mod push;
 mod quantity;
 mod surge;
 
-use std::sync::Arc;
-
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use stentor_bench::BenchError;
@@ -30,7 +28,7 @@ use stentor_bench::target::Target;
 
 use crate::Failure;
 use crate::args::usage;
-use crate::trust::tls_config;
+use crate::trust::Tls;
 use common::{Common, Flags};
 use get::GetFlags;
 use hold::HoldFlags;
@@ -171,9 +169,8 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
         plans.iter().flat_map(servers).try_for_each(check_private)?;
     }
     if plans.iter().flat_map(servers).any(|target| target.tls_name.is_some()) {
-        let trust = Arc::new(common.trust.trust()?);
-        let tls = tls_config(&trust);
-        plans.iter_mut().for_each(|plan| plan.trust(&trust, &tls));
+        let Tls { trust, identity, config } = common.trust.tls()?;
+        plans.iter_mut().for_each(|plan| plan.trust(&trust, identity.as_ref(), &config));
     }
     Ok(plans)
 }

@@ -19,7 +19,7 @@ use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use crate::Failure;
-use crate::trust::{TrustFlags, explain, tls_config};
+use crate::trust::{TrustFlags, explain};
 use socket_file::{NoNames, SocketFile};
 
 /// A server, and how it is reached.
@@ -150,9 +150,7 @@ fn agent_of(
 ) -> Result<Agent, Failure> {
     Ok(match &server.socket {
         Some(path) => Agent::with_parts(config.build(), SocketFile(path.clone()), NoNames),
-        None if server.is_secure() => {
-            config.tls_config(tls_config(&trust.trust()?)).build().new_agent()
-        }
+        None if server.is_secure() => config.tls_config(trust.tls()?.config).build().new_agent(),
         None => config.build().new_agent(),
     })
 }

@@ -1,7 +1,9 @@
-//! Whom the clients among the commands believe to be a server that is asked by TLS.
+//! Whom the clients among the commands believe to be a server that is asked by TLS, and what they
+//! show it.
 //!
-//! As browsers do, those whose certificates lead to one of this system's; or to one in a file that
-//! the caller names; or, for a server with a certificate that was made to try things out, anybody.
+//! As browsers do, they believe those whose certificates lead to one of this system's; or to one in
+//! a file that the caller names; or, for a server with a certificate that was made to try things
+//! out, anybody. A server that asks for a certificate is shown the one that the caller names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +11,9 @@ use std::sync::Arc;
 use clap::Args;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
-use stentor_tls::Trust;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use stentor_tls::{Identity, NO_CERTIFICATE_SHOWN, PemPair, Trust};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use zeroize::Zeroizing;
 
 use crate::Failure;
 use crate::args::usage;
@@ -24,14 +27,58 @@ pub(crate) struct TrustFlags {
     /// Take whoever answers for the server: its certificate is not checked
     #[arg(long)]
     insecure: bool,
+    /// Show this certificate to a server that asks for one (a file in PEM)
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its private key, if it is not in the same file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+/// How a server is asked by TLS: the same for our own handshakes and for those of the library.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) config: TlsConfig,
 }
 
 impl TrustFlags {
-    /// Whom to believe. Files are read here: call it where something is asked by TLS.
+    /// How to ask. Files are read here: call it where something is asked by TLS.
     ///
     /// # Errors
-    /// There are no certificates to know a server by.
-    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+    /// There are no certificates to know a server by, or none to show it.
+    pub(crate) fn tls(&self) -> Result<Tls, Failure> {
+        let trust = self.trust()?;
+        let (identity, shown) = self.identity().map_err(usage)?.unzip();
+        let config = tls_config(&trust, shown);
+        Ok(Tls { trust: Arc::new(trust), identity: identity.map(Arc::new), config })
+    }
+
+    /// What to show, read once for each of those who show it.
+    fn identity(&self) -> Result<Option<(Identity, ClientCert)>, String> {
+        let Some(file) = &self.cert else { return Ok(None) };
+        let key_file = self.key.as_ref().unwrap_or(file);
+        let read = |file: &Path| {
+            let read = std::fs::read(file).map(Zeroizing::new);
+            read.map_err(|error| format!("{}: {error}", file.display()))
+        };
+        let (text, key_text) = (read(file)?, read(key_file)?);
+        let pem = PemPair { certificate: (file, &text), key: (key_file, &key_text) };
+        let identity = Identity::read(&pem).map_err(|error| error.to_string())?;
+        let key = PrivateKey::from_pem(&key_text);
+        let key = key.map_err(|error| format!("{}: {error}", key_file.display()))?;
+        let chain: Vec<Certificate<'static>> = parse_pem(&text)
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        Ok(Some((identity, ClientCert::new_with_certs(&chain, key))))
+    }
+
+    /// Whom to believe.
+    fn trust(&self) -> Result<Trust, Failure> {
         Ok(match &self.ca {
             _ if self.insecure => Trust::Anybody,
             Some(file) => Trust::Roots(of_file(file).map_err(usage)?),
@@ -68,8 +115,9 @@ fn of_this_system() -> Result<Vec<CertificateDer<'static>>, Failure> {
 }
 
 /// The same for the client library.
-pub(crate) fn tls_config(trust: &Trust) -> TlsConfig {
+fn tls_config(trust: &Trust, shown: Option<ClientCert>) -> TlsConfig {
     let config = TlsConfig::builder()
+        .client_cert(shown)
         .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()));
     match trust {
         Trust::Anybody => config.disable_verification(true).build(),
@@ -88,11 +136,15 @@ pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
         ureq::Error::Rustls(error) => stentor_tls::explain(error),
         _ => None,
     }?;
-    let hint = if what.starts_with("its certificate") { HINT } else { "" };
+    let hint = match &*what {
+        NO_CERTIFICATE_SHOWN => " (--cert FILE: which)",
+        what if what.starts_with("its certificate") => {
+            " (--ca FILE: whom to trust; --insecure: anybody)"
+        }
+        _ => "",
+    };
     Some(format!("{what}{hint}"))
 }
-
-const HINT: &str = " (--ca FILE: whom to trust; --insecure: anybody)";
 
 #[cfg(test)]
 mod tests {
@@ -106,7 +158,7 @@ mod tests {
         let trust = |content: Option<&str>| {
             let _ = std::fs::remove_file(&file);
             content.into_iter().for_each(|content| std::fs::write(&file, content).unwrap());
-            let flags = TrustFlags { ca: Some(file.clone()), insecure: false };
+            let flags = TrustFlags { ca: Some(file.clone()), ..TrustFlags::default() };
             flags.trust().map_err(|failure| match failure {
                 Failure::Usage(what) => what,
                 other => panic!("{other:?}"),
@@ -123,8 +175,35 @@ mod tests {
             }
             Trust::Anybody => panic!("nobody said so"),
         }
-        let anybody = TrustFlags { ca: None, insecure: true }.trust().unwrap();
+        let anybody = TrustFlags { insecure: true, ..TrustFlags::default() }.trust().unwrap();
         assert!(matches!(anybody, Trust::Anybody));
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_shown_is_a_certificate_with_its_key() {
+        let dir = std::env::temp_dir().join(format!("stentor-shown-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.join(name));
+        let pair = rcgen::generate_simple_self_signed(["ann".to_owned()]).unwrap();
+        let (cert_pem, key_pem) = (pair.cert.pem(), pair.signing_key.serialize_pem());
+        let identity = |cert_text: &str, key_text: Option<&str>| {
+            std::fs::write(&cert, cert_text).unwrap();
+            key_text.into_iter().for_each(|text| std::fs::write(&key, text).unwrap());
+            let key = key_text.map(|_| key.clone());
+            let flags = TrustFlags { cert: Some(cert.clone()), key, ..TrustFlags::default() };
+            flags.identity().map(|shown| shown.unwrap().1.certs().len())
+        };
+        assert_eq!(identity(&cert_pem, Some(&key_pem)), Ok(1));
+        assert_eq!(identity(&format!("{key_pem}{cert_pem}{cert_pem}"), None), Ok(2));
+        assert!(identity(&cert_pem, None).unwrap_err().contains("there is no private key in it"));
+        assert!(
+            identity("", Some(&key_pem)).unwrap_err().contains("there is no certificate in it")
+        );
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        assert!(identity(&cert_pem, Some(&other)).unwrap_err().contains("it is not the key of"));
+        std::fs::remove_dir_all(&dir).unwrap();
+        let gone = TrustFlags { cert: Some(cert), ..TrustFlags::default() };
+        assert!(gone.identity().unwrap_err().contains("cert.pem: No such file"));
     }
 }

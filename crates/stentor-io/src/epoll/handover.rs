@@ -29,6 +29,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// How far handing over has come.
 #[derive(Debug)]
@@ -302,13 +303,13 @@ impl<'c> Parts<'c> {
             let parcel = self.channel.receive()?;
             match parcel.kind {
                 FILES => take_files(parcel, &mut files)?,
-                PACKED => self.whole.extend_from_slice(parcel.bytes),
+                PACKED => append(&mut self.whole, parcel.bytes),
                 PACKED_LAST if self.whole.is_empty() => {
                     take(parcel.bytes, files);
                     return Ok(true);
                 }
                 PACKED_LAST => {
-                    self.whole.extend_from_slice(parcel.bytes);
+                    append(&mut self.whole, parcel.bytes);
                     take(&self.whole, files);
                     return Ok(true);
                 }
@@ -317,6 +318,22 @@ impl<'c> Parts<'c> {
             }
         }
     }
+
+    /// Overwrites what came last: it held keys.
+    pub fn wipe(&mut self) {
+        self.whole.zeroize();
+        self.channel.wipe();
+    }
+}
+
+/// Appends bytes, and leaves no copy of those before behind.
+fn append(whole: &mut Vec<u8>, bytes: &[u8]) {
+    if whole.capacity() - whole.len() < bytes.len() {
+        let mut larger = Vec::with_capacity(2 * (whole.len() + bytes.len()));
+        larger.extend_from_slice(whole);
+        std::mem::replace(whole, larger).zeroize();
+    }
+    whole.extend_from_slice(bytes);
 }
 
 /// What was passed so far, by number.
@@ -466,6 +483,27 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
+
+    #[test]
+    fn what_held_keys_is_overwritten() {
+        let listener = ChannelListener::new().unwrap();
+        let own = std::process::id();
+        let sender = Channel::connect(listener.name(), own).unwrap();
+        let mut channel = listener.accept(own, Duration::from_secs(10)).unwrap();
+        for bytes in [100, Channel::BYTES_MAX + 100] {
+            let keys = vec![7; bytes];
+            let (most, last) = keys.split_at(bytes / 2);
+            sender.send(PACKED, most).unwrap();
+            sender.send(PACKED_LAST, last).unwrap();
+            let mut parts = Parts::of(&mut channel);
+            assert!(parts.next(|came, _| assert!(came == keys)).unwrap());
+            parts.wipe();
+            assert!(parts.whole.is_empty() && parts.channel.is_wiped());
+        }
+        let mut whole = vec![7; 9];
+        append(&mut whole, &[7; 100]);
+        assert_eq!(whole, [7; 109]);
+    }
 
     /// Answers each byte with itself; closes at `c`, resets at `r`.
     #[derive(Default)]

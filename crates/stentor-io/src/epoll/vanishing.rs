@@ -19,15 +19,18 @@ pub(super) struct Vanishing {
 }
 
 impl Epoll {
-    /// Has the listeners vanish for whose addresses `wants` says no. To be called once nobody else
-    /// has them any more.
-    pub fn keep_listeners(&mut self, wants: impl Fn(&SocketName, Role) -> bool) {
+    /// Gives each listener the role that `role_of` says for its address, and has those vanish that
+    /// have none any more. To be called once nobody else has them.
+    pub fn keep_listeners(&mut self, role_of: impl Fn(&SocketName, Role) -> Option<Role>) {
         self.read_clocks();
-        let all = std::mem::take(&mut self.listeners).into_iter();
-        let (kept, mut gone): (Vec<_>, Vec<_>) = all.partition(|(listener, role)| {
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for (listener, role) in std::mem::take(&mut self.listeners) {
             // What cannot be asked is kept.
-            socket_name(listener).map_or(true, |name| wants(&name, *role))
-        });
+            match socket_name(&listener).map_or(Some(role), |name| role_of(&name, role)) {
+                Some(role) => kept.push((listener, role)),
+                None => gone.push((listener, role)),
+            }
+        }
         gone.retain_mut(|(listener, _)| listener.vanish());
         self.listeners = kept;
         if !gone.is_empty() {
@@ -133,7 +136,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..40).map(|_| ask(gone)).collect();
         let mut by_file = UnixStream::connect(&file).unwrap();
         by_file.write_all(b"x").unwrap();
-        io.keep_listeners(|name, _| *name == SocketName::Tcp(at));
+        io.keep_listeners(|name, _| (*name == SocketName::Tcp(at)).then_some(2));
         assert!(!file.exists(), "somebody could still come");
         let refused = TcpStream::connect(gone).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -142,7 +145,7 @@ mod tests {
         while echo.0 < 42 || io.vanishing.is_some() {
             io.turn(&mut echo, Some(io.now_ms() + 10_000)).unwrap();
         }
-        assert_eq!(io.listeners.len(), 1);
+        assert_eq!(io.listeners.iter().map(|(_, role)| *role).collect::<Vec<_>>(), [2]);
         waiting.iter_mut().for_each(answers);
         answers(&mut late);
         answers(&mut by_file);

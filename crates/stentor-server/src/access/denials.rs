@@ -2,7 +2,9 @@
 //!
 //! Whoever guesses at tokens makes as many of them as the network carries, so the log has a line at
 //! most so often, for all together. It names the holder of a token that was good, and of one that
-//! was not it says why; a token itself is in no line.
+//! was not it says why; a token itself is in no line. Whoever has shown a certificate is named,
+//! too, and whatever such a client is refused for what it may not do is worth a line. Only when the
+//! visit to the connection is over is it at hand who that is, so a line waits until then.
 
 use super::{Denied, Why};
 use crate::limits::PAUSE_LOG_MS;
@@ -10,12 +12,15 @@ use crate::stats::Stats;
 use std::borrow::Cow;
 use stentor_access::Keys;
 use stentor_io::Counter;
+use stentor_wire::status::Status;
 
 /// What a worker has refused since it last said so.
 #[derive(Debug, Default)]
 pub(crate) struct Denials {
     logged_ms: Option<u64>,
     since: u64,
+    /// What is to be logged once the visit is over.
+    line: Option<String>,
 }
 
 impl Denials {
@@ -31,20 +36,36 @@ impl Denials {
         counter(stats, why).add(1);
         if why == Why::NotCovered && self.is_due(now_ms) {
             let holder = holder().unwrap_or_else(|| "somebody".to_owned());
-            let since = self.take();
-            tracing::warn!(
-                "refused: the token of {holder} does not allow what it was sent for ({since} \
-                 refused since the last such line)"
-            );
+            self.line =
+                Some(format!("refused: the token of {holder} does not allow what it was sent for"));
         }
     }
 
     /// A token is not good: says so in the owner's words.
     pub(crate) fn bad(&mut self, keys: &Keys, token: &str, (now_ms, unix_s): (u64, u64)) {
         if self.is_due(now_ms) {
-            let (why, since) = (keys.why(token, unix_s).unwrap_or_default(), self.take());
-            tracing::warn!("a token is refused: {why} ({since} refused since the last such line)");
+            let why = keys.why(token, unix_s).unwrap_or_default();
+            self.line = Some(format!("a token is refused: {why}"));
         }
+    }
+
+    /// Whether something is to be logged.
+    pub(crate) fn has_line(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// The visit is over, with an answer that refuses if `status` is there: what is to be logged is
+    /// logged, with the client's name if it has proved who it is.
+    pub(crate) fn tell(&mut self, status: Option<Status>, client: Option<&str>, now_ms: u64) {
+        if let (None, Some(Status(status)), Some(_)) = (&self.line, status, client)
+            && self.is_due(now_ms)
+        {
+            self.line = Some(format!("a request is refused with {status}"));
+        }
+        let Some(line) = self.line.take() else { return };
+        let by = client.map(|client| format!(", sent by {client}")).unwrap_or_default();
+        let since = self.take();
+        tracing::warn!("{line}{by} ({since} refused since the last such line)");
     }
 
     /// Whether a line is due. Counts what it is to speak of.
@@ -141,6 +162,25 @@ mod tests {
         }
         denials.note(&stats, Why::NoToken, || panic!("nobody holds it"), 9 * PAUSE_LOG_MS);
         assert_eq!(asked, 2);
+    }
+
+    /// Of somebody who has shown a certificate every such refusal is worth a line, of others that
+    /// of a good token.
+    #[test]
+    fn lines_are_made_of_what_is_known() {
+        let (stats, mut denials) = (Stats::default(), Denials::default());
+        denials.tell(Some(Status::FORBIDDEN), None, 0);
+        denials.tell(None, Some("CN=ann"), 0);
+        assert_eq!((denials.since, denials.logged_ms), (0, None));
+        denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), 0);
+        assert_eq!((denials.since, denials.logged_ms), (0, Some(0)));
+        denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), 1);
+        assert_eq!((denials.since, denials.logged_ms), (1, Some(0)));
+        denials.note(&stats, Why::NotCovered, || Some("bob".to_owned()), PAUSE_LOG_MS);
+        let line = "refused: the token of bob does not allow what it was sent for";
+        assert_eq!(denials.line.as_deref(), Some(line));
+        denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), PAUSE_LOG_MS);
+        assert_eq!((denials.since, denials.has_line()), (0, false));
     }
 
     #[test]

@@ -9,6 +9,16 @@ fn text(head: &[u8]) -> Text {
 
 /// A line of a request with that head.
 fn line(format: AccessFormat, head: &[u8], address: Option<IpAddr>) -> String {
+    line_of(None, format, head, address)
+}
+
+/// The same of a client that has proved who it is.
+fn line_of(
+    client: Option<&str>,
+    format: AccessFormat,
+    head: &[u8],
+    address: Option<IpAddr>,
+) -> String {
     let text = text(head);
     let log = Arc::new(AccessLog::new(format));
     let mut lines = log.lines();
@@ -16,7 +26,7 @@ fn line(format: AccessFormat, head: &[u8], address: Option<IpAddr>) -> String {
     let answered =
         Answered { text: &text, kind: "value", status: 200, body_bytes: 12, us: 1_000_234 };
     let dropped = Counter::default();
-    lines.push(3, "public", &answered, 1_782_000_000, &dropped);
+    lines.push(3, ("public", client), &answered, 1_782_000_000, &dropped);
     lines.hand_over(&dropped);
     log.read()
 }
@@ -51,6 +61,14 @@ fn json_says_the_rest() {
          \"body_bytes\":12,\"duration_s\":1.000234,\
          \"referer\":\"https://a.example/?token=***\",\"user_agent\":\"curl/8\"}\n"
     );
+}
+
+#[test]
+fn json_says_who_a_client_is_that_has_shown_it() {
+    let said = line_of(Some("CN=ann \\\"x,O=\u{e4}"), AccessFormat::Json, HEAD, None);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["client"], "CN=ann \\\"x,O=\u{e4}");
+    assert!(!line(AccessFormat::Json, HEAD, None).contains("client"));
 }
 
 /// Whatever a client sends, there is one line, which can be read and says just that.
@@ -126,7 +144,7 @@ fn what_the_writer_does_not_take_is_dropped_and_counted() {
     let answered = Answered { text: &text, kind: "value", status: 200, body_bytes: 0, us: 0 };
     let all = 100_000;
     for n in 0..all {
-        lines.push(0, "public", &answered, n, &dropped);
+        lines.push(0, ("public", None), &answered, n, &dropped);
         lines.hand_over(&dropped);
     }
     let written = log.read();
@@ -135,7 +153,7 @@ fn what_the_writer_does_not_take_is_dropped_and_counted() {
     assert_eq!(count + dropped.value(), all);
     assert!(count > 20_000, "{count}");
     // It goes on.
-    lines.push(0, "public", &answered, 0, &dropped);
+    lines.push(0, ("public", None), &answered, 0, &dropped);
     lines.hand_over(&dropped);
     assert_eq!(log.read().lines().count(), 1);
 }

@@ -104,6 +104,8 @@ pub struct Settings {
     /// message a second. Only a program that brings such a page sets it: what `serve` reads,
     /// files, variables and flags, cannot.
     pub guestbook: Option<TopicName<'static>>,
+    /// Where `/` leads to, if anywhere. Likewise a matter of such a program alone.
+    pub home: Option<&'static str>,
 }
 
 /// Where messages are stored, to outlive the process.
@@ -604,6 +606,7 @@ impl Default for Settings {
             mounts: Vec::new(),
             files: Files::default(),
             guestbook: None,
+            home: None,
         }
     }
 }

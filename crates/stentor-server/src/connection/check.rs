@@ -45,6 +45,7 @@ impl Connection {
         let is_legal = match (phase, wait) {
             (Phase::Free, _) => work.is_none(),
             (Phase::Open, Wait::Request) => work.is_none(),
+            (Phase::Open, Wait::Handshake) => work.is_none() && self.is_secured(),
             (Phase::Open, Wait::Head) => work.is_none_or(|work| !waits && work.incoming.is_none()),
             (Phase::Open, Wait::Body) => !waits && work.is_some_and(|work| work.incoming.is_some()),
             (Phase::Open, Wait::Room) => waits,

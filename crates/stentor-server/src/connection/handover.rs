@@ -26,7 +26,7 @@ packed!(enum Phase {
 packed!(enum Wait {
     0 => Request, 1 => Head, 2 => Body, 3 => Room, 4 => Linger, 5 => Pending, 6 => Frame,
     7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 11 => Acknowledgement,
-    12 => Expiry,
+    12 => Expiry, 13 => Handshake,
 });
 packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
 packed!(struct Extra {

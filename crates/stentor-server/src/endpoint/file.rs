@@ -130,6 +130,12 @@ fn not_found(x: &mut Exchange<'_>) {
     x.reply.refuse_with(Status::NOT_FOUND, fields, "There is neither a value nor a file here.");
 }
 
+/// To the page that a program brings which has this server within.
+pub(crate) fn lead_to(x: &mut Exchange<'_>, page: &str) {
+    let fields = format!("Location: {page}\r\nCache-Control: no-cache\r\n");
+    x.reply.refuse_with(Status::MOVED_PERMANENTLY, fields.as_bytes(), "The page is elsewhere.");
+}
+
 /// To the same path with a slash, under which the links of a directory's page are right.
 fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, query) = target::split(request.target);

@@ -75,7 +75,7 @@ fn framed(bytes: &[u8], connections: &[u8]) -> Vec<u8> {
 }
 
 /// Some bytes are others, or are there more than once, or not at all.
-fn changed(mut bytes: Vec<u8>, changes: &[u8]) -> Vec<u8> {
+pub(super) fn changed(mut bytes: Vec<u8>, changes: &[u8]) -> Vec<u8> {
     for change in changes.chunks_exact(4) {
         let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % bytes.len().max(1);
         let end = (at + usize::from(change[3])).min(bytes.len());

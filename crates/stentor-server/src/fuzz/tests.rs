@@ -121,7 +121,17 @@ fn properties_hold_for_mixtures() {
 /// Of a worker that was packed, random changes are enough. STENTOR_FUZZ_RUNS says how many.
 #[test]
 fn properties_hold_for_workers_that_come_from_elsewhere() {
-    fuzz_handover(&[255]);
+    change(fuzz_handover);
+}
+
+/// Likewise of sessions.
+#[test]
+fn properties_hold_for_sessions_that_come_from_elsewhere() {
+    change(fuzz_sessions);
+}
+
+fn change(body: FuzzBody) {
+    body(&[255]);
     let runs = std::env::var("STENTOR_FUZZ_RUNS").map_or(2_000, |runs| runs.parse().unwrap());
     let mut rng = Rng::new(1);
     for _ in 0..runs {
@@ -129,6 +139,6 @@ fn properties_hold_for_workers_that_come_from_elsewhere() {
         for _ in 0..rng.below(5) {
             data.extend_from_slice(&rng.next_u64().to_le_bytes()[..4]);
         }
-        fuzz_handover(&data);
+        body(&data);
     }
 }

@@ -5,9 +5,11 @@
 //! So between the two no number is used twice under a key.
 //!
 //! They go over in parts, in front of those of the worker. If nobody speaks TLS, there are none.
-//! Each has some connections, in the order of their numbers: how far it is, its session, records
-//! that the socket has not taken, what was received and not opened, and how long the layer has it
-//! still.
+//! Each has some connections, in the order of their numbers: how far it is, its session, whose it
+//! is if that had to be shown, records that the socket has not taken, what was received and not
+//! opened, and how long the layer has it still.
+//!
+//! What has held keys on the way is overwritten, in both processes.
 //!
 //! A handshake under way lives in rustls and cannot go over: its connection is closed by the next
 //! process, as its client is in the middle of it, and tries again. Whoever had only connected goes
@@ -15,11 +17,13 @@
 
 use super::Sessions;
 use super::entry::{Entry, Stage};
+use super::pool::Place;
 use crate::limits::PEERS_MAX;
 use std::io;
 use stentor_io::Peer;
-use stentor_tls::{Inbound, Owned};
+use stentor_tls::{Inbound, LargeSession, Owned};
 use stentor_wire::pack::{MISFIT, Packed, Packer, UNKNOWN, Unpacked, Unpacker};
+use zeroize::{Zeroize, Zeroizing};
 
 impl Sessions {
     /// Packs all of it and gives it to `send` part by part. Nothing is sealed afterwards, unless
@@ -33,48 +37,53 @@ impl Sessions {
         send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         self.is_packed = true;
-        let begin = || {
-            let mut out = Packer::new(now_ms);
-            out.put(MAGIC);
-            VERSION.pack(&mut out);
-            out
-        };
-        let mut out = begin();
-        let empty_bytes = out.len();
+        // It never grows, for what it was before would lie about with the keys in it.
+        let mut part = Zeroizing::new(Vec::with_capacity(PART_BYTES));
         for index in self.entries.indices() {
-            self.pack_entry(index, &mut out);
-            if out.len() >= PART_BYTES {
-                send(&std::mem::replace(&mut out, begin()).into_bytes())?;
+            let mut out = Packer::new(now_ms);
+            let Some(place) = self.pack_entry(index, &mut out) else { continue };
+            let bytes = MAGIC.len() + VERSION_BYTES + out.len() + SESSION_BYTES_MAX;
+            if part.len() + bytes > part.capacity() {
+                send_part(&mut part, send)?;
+                part.reserve(bytes);
             }
+            if part.is_empty() {
+                part.extend_from_slice(MAGIC);
+                part.extend_from_slice(&VERSION.to_le_bytes());
+            }
+            part.extend_from_slice(&out.into_bytes());
+            let at = part.len();
+            part.push(0);
+            // It has none if that has ended.
+            let _ = self.pools.copy_packed(place, &mut part);
+            part[at] = (part.len() - at - 1) as u8;
         }
-        if out.len() > empty_bytes { send(&out.into_bytes()) } else { Ok(()) }
+        send_part(&mut part, send)
     }
 
-    fn pack_entry(&mut self, index: usize, out: &mut Packer) {
-        let Some(entry) = self.entries.get(index) else { return };
+    /// Packs all of a connection but its session, and says where that is.
+    fn pack_entry(&self, index: usize, out: &mut Packer) -> Option<Place> {
+        let entry = self.entries.get(index)?;
         let stage = match entry.stage {
-            Stage::None => return,
+            Stage::None => return None,
             Stage::Shaking => Stage::Lost,
             stage => stage,
         };
-        let place = entry.place;
         (index as u32).pack(out);
         (stage as u8).pack(out);
         entry.role.pack(out);
         entry.packed_flags().pack(out);
-        let mut session = Vec::new();
-        // It has none if that has ended.
-        let _ = self.pools.copy_packed(place, &mut session);
-        session.pack(out);
-        session.fill(0);
-        let extra = self.extras.get(&Peer::from_index(index as u32));
-        let (unsent, waiting, until_ms) = extra.map_or((&[][..], &[][..], 0), |extra| {
-            (extra.unsent(), extra.inbound.waiting(), extra.until_ms)
-        });
+        let peer = Peer::from_index(index as u32);
+        self.clients.name(peer).map(str::to_owned).pack(out);
+        let (unsent, waiting, until_ms) =
+            self.extras.get(&peer).map_or((&[][..], &[][..], 0), |extra| {
+                (extra.unsent(), extra.inbound.waiting(), extra.until_ms)
+            });
         unsent.to_vec().pack(out);
         waiting.to_vec().pack(out);
         (until_ms > 0).pack(out);
         out.moment(until_ms);
+        Some(entry.place)
     }
 
     /// No other process goes on: this one does.
@@ -93,6 +102,11 @@ impl Sessions {
 
 #[cfg(any(test, feature = "fuzz"))]
 impl Sessions {
+    /// Whether nothing is left of all there were.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.count() == 0 && self.held_bytes(None) == 0 && self.ending.is_empty()
+    }
+
     /// Has others go on where these end. Returns false if some handshake is under way.
     pub(crate) fn hand_over_to(&mut self, next: &mut Sessions, now_ms: u64) -> bool {
         if self.handshakes.count() > 0 {
@@ -127,7 +141,7 @@ impl Unpacking {
         bytes.starts_with(MAGIC)
     }
 
-    /// Unpacks a part.
+    /// Unpacks a part, which whoever has received it is to overwrite.
     ///
     /// # Errors
     /// One sentence, if this is not what [`Sessions::pack`] makes.
@@ -160,9 +174,14 @@ impl Sessions {
         let stage = stage.filter(|stage| !matches!(stage, Stage::None | Stage::Shaking));
         let (role, flags) = (u8::unpack(input)?, u16::unpack(input)?);
         let mut entry = Entry::of_packed(stage.ok_or(UNKNOWN)?, role, flags).ok_or(UNKNOWN)?;
-        let mut session = Vec::<u8>::unpack(input)?;
+        let client = Option::<String>::unpack(input)?;
+        if client.iter().flat_map(|name| name.chars()).any(char::is_control) {
+            return Err(MISFIT);
+        }
         let (unsent, waiting) = (Vec::<u8>::unpack(input)?, Vec::<u8>::unpack(input)?);
         let (has_end, until_ms) = (bool::unpack(input)?, input.moment()?);
+        let bytes = u8::unpack(input)?;
+        let mut session = Zeroizing::new(input.take(bytes.into())?.to_vec());
         if !session.is_empty() {
             let session = Owned::unpack(&mut session).map_err(|_| MISFIT)?;
             entry.place = self.pools.insert(session);
@@ -183,6 +202,7 @@ impl Sessions {
         if is_held && waiting.is_empty() || is_ours != has_end {
             return Err(MISFIT);
         }
+        self.clients.let_in(peer, client);
         *self.entries.grow(peer.index()) = entry;
         self.with_extra(peer, |extra| {
             extra.keep(&unsent);
@@ -195,8 +215,23 @@ impl Sessions {
     }
 }
 
+/// Sends what was packed, if anything was, and overwrites it.
+fn send_part(
+    part: &mut Zeroizing<Vec<u8>>,
+    send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let sent = if part.is_empty() { Ok(()) } else { send(part) };
+    part.zeroize();
+    sent
+}
+
 const MAGIC: &[u8] = b"STENTORT";
 const VERSION: u16 = 1;
+const VERSION_BYTES: usize = size_of_val(&VERSION);
 
-/// How much is in a part, or a little more.
-const PART_BYTES: usize = 32 * 1024;
+/// A session, with its length in a byte before it.
+const SESSION_BYTES_MAX: usize = 1 + size_of::<LargeSession>();
+const _: () = assert!(SESSION_BYTES_MAX <= 256);
+
+/// How much is in a part, unless one connection has more: it fits a message between two processes.
+const PART_BYTES: usize = 48 * 1024;

@@ -1,10 +1,14 @@
 //! Handshakes: how many are under way, what they may cost in a turn, and who waits for one.
 //!
 //! A handshake takes a hundred times what a request does, and its memory is a hundred times that of
-//! a connection. So there are so many under way at most, and what they may take of a turn is a
-//! share, in time. Whoever finds no room is not read: what it has sent waits in the kernel, and it
-//! in a line, from which it is called in the order in which it came. A client that has begun and
-//! then says nothing makes room for those who wait, long before its time is up.
+//! a connection. So there are so many at most that were answered and are not done, and what they
+//! may take of a turn is a share, in time. Whoever finds no room is not read: what it has sent
+//! waits in the kernel, and it in a line, from which it is called in the order in which it came. A
+//! client that was answered and then says nothing makes room for those who wait, long before its
+//! time is up.
+//!
+//! Whoever has not said a whole hello has cost nothing but the bytes of it, and takes no place:
+//! else who holds many connections open with half of one each would keep all others waiting.
 //!
 //! How long a handshake may take in all is what a head may take: the worker sees to that.
 
@@ -20,9 +24,11 @@ use stentor_tls::{Acceptor, Handshake, HandshakeError, Progress};
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     under_way: HashMap<Peer, UnderWay, foldhash::fast::RandomState>,
-    /// What their clients have sent of messages that are not whole.
-    held_bytes: usize,
-    /// In the order in which they began. Some are over.
+    /// How many of them were answered.
+    answered: usize,
+    /// What all of them take.
+    bytes: usize,
+    /// Those that were answered, in the order in which they were. Some are over.
     oldest: VecDeque<(Peer, u64)>,
     /// What makes one of a peer different from those of its number before.
     stamp: u64,
@@ -40,13 +46,22 @@ pub(super) struct Handshakes {
 struct UnderWay {
     handshake: Handshake,
     stamp: u64,
-    began_ms: u64,
+    answered_ms: Option<u64>,
+}
+
+impl UnderWay {
+    /// What it takes in memory, roughly.
+    fn bytes(&self) -> usize {
+        let made = if self.handshake.has_hello() { HANDSHAKE_BYTES } else { 0 };
+        size_of::<(Peer, UnderWay)>() + made + self.handshake.held_bytes()
+    }
 }
 
 impl Handshakes {
-    /// Whether there is room for a step of one: for the first, or for another.
+    /// Whether there is room for a step of one: for one that may be the first to be answered, or
+    /// for another.
     pub(super) fn has_room(&self, is_first: bool) -> bool {
-        let has_place = self.under_way.len() < HANDSHAKES_MAX && self.line.is_empty();
+        let has_place = self.answered < HANDSHAKES_MAX && self.line.is_empty();
         self.left_us > 0 && (!is_first || has_place)
     }
 
@@ -57,25 +72,36 @@ impl Handshakes {
     }
 
     /// Begins one.
-    pub(super) fn begin(&mut self, peer: Peer, acceptor: &Acceptor, now_ms: u64) {
+    pub(super) fn begin(&mut self, peer: Peer, acceptor: &Acceptor) {
         self.stamp += 1;
         let (stamp, handshake) = (self.stamp, acceptor.begin());
-        self.oldest.push_back((peer, stamp));
-        self.under_way.insert(peer, UnderWay { handshake, stamp, began_ms: now_ms });
+        let under_way = UnderWay { handshake, stamp, answered_ms: None };
+        self.bytes += under_way.bytes();
+        self.under_way.insert(peer, under_way);
+    }
+
+    /// Whether one is under way, and was answered.
+    pub(super) fn is_answered(&self, peer: Peer) -> bool {
+        self.under_way.get(&peer).is_some_and(|under_way| under_way.answered_ms.is_some())
     }
 
     /// Takes what has arrived. `None` if there is none under way.
     pub(super) fn receive(
         &mut self,
         peer: Peer,
-        now_unix_s: u64,
+        (now_ms, now_unix_s): (u64, u64),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<Result<Progress, HandshakeError>> {
-        let UnderWay { handshake, .. } = self.under_way.get_mut(&peer)?;
-        self.held_bytes -= handshake.held_bytes();
-        let progress = handshake.receive(now_unix_s, bytes, out);
-        self.held_bytes += handshake.held_bytes();
+        let under_way = self.under_way.get_mut(&peer)?;
+        self.bytes -= under_way.bytes();
+        let progress = under_way.handshake.receive(now_unix_s, bytes, out);
+        self.bytes += under_way.bytes();
+        if under_way.answered_ms.is_none() && under_way.handshake.has_sent() {
+            under_way.answered_ms = Some(now_ms);
+            self.answered += 1;
+            self.oldest.push_back((peer, under_way.stamp));
+        }
         Some(progress)
     }
 
@@ -89,7 +115,10 @@ impl Handshakes {
     /// It is over, one way or the other. Returns whether it was under way.
     pub(super) fn end(&mut self, peer: Peer) -> bool {
         let ended = self.under_way.remove(&peer);
-        self.held_bytes -= ended.as_ref().map_or(0, |ended| ended.handshake.held_bytes());
+        if let Some(ended) = &ended {
+            self.bytes -= ended.bytes();
+            self.answered -= usize::from(ended.answered_ms.is_some());
+        }
         while let Some(&(peer, stamp)) = self.oldest.front()
             && !self.is_under_way(peer, stamp)
         {
@@ -109,9 +138,9 @@ impl Handshakes {
     }
 
     fn evict_at_ms(&self) -> Option<u64> {
-        let is_full = self.under_way.len() >= HANDSHAKES_MAX && !self.line.is_empty();
+        let is_full = self.answered >= HANDSHAKES_MAX && !self.line.is_empty();
         let (oldest, _) = self.oldest.front().filter(|_| is_full)?;
-        Some(self.under_way.get(oldest)?.began_ms + HANDSHAKES_GRACE_MS)
+        Some(self.under_way.get(oldest)?.answered_ms? + HANDSHAKES_GRACE_MS)
     }
 
     /// A turn has taken so long: what the next one has for handshakes.
@@ -124,7 +153,7 @@ impl Handshakes {
         let count = (self.left_us / HANDSHAKE_US_USUAL).max(1) as usize;
         let going_on = self.going_on.len().min(count);
         called.extend(self.going_on.drain(..going_on));
-        let places = HANDSHAKES_MAX.saturating_sub(self.under_way.len());
+        let places = HANDSHAKES_MAX.saturating_sub(self.answered);
         let first = self.line.len().min(count - going_on).min(places);
         called.extend(self.line.drain(..first));
     }
@@ -139,14 +168,19 @@ impl Handshakes {
 
     /// What they take in memory, roughly; or one does.
     pub(super) fn bytes(&self, peer: Option<Peer>) -> usize {
-        let of = |under_way: &UnderWay| HANDSHAKE_BYTES + under_way.handshake.held_bytes();
         match peer {
-            None => self.count() * HANDSHAKE_BYTES + self.held_bytes,
-            Some(peer) => self.under_way.get(&peer).map_or(0, of),
+            None => self.bytes,
+            Some(peer) => self.under_way.get(&peer).map_or(0, UnderWay::bytes),
         }
     }
 
+    /// How many were answered.
+    pub(super) fn answered(&self) -> usize {
+        self.answered
+    }
+
     /// How many are under way.
+    #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn count(&self) -> usize {
         self.under_way.len()
     }

@@ -86,18 +86,24 @@ impl<H> Securing<'_, H> {
     }
 
     /// Whether a connection may take a step of its handshake now. If not, it waits in line.
-    fn may_shake(&mut self, peer: Peer) -> bool {
+    fn may_shake<B: Backend>(&mut self, io: &mut B, peer: Peer) -> bool
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
         let Sessions { entries, handshakes, .. } = &mut *self.sessions;
         let Some(entry) = entries.at(peer.index()) else { return false };
         if entry.take(Entry::CALLED) {
             return true;
         }
-        let is_first = entry.stage == Stage::Fresh;
+        let is_first = !handshakes.is_answered(peer);
         if !entry.has(Entry::IN_LINE) && handshakes.has_room(is_first) {
             return true;
         }
         if !entry.put(Entry::IN_LINE, true) {
             handshakes.wait(peer, is_first);
+            if is_first {
+                self.handler.negotiates(&mut Secured { io, sessions: self.sessions }, peer, true);
+            }
         }
         false
     }
@@ -107,15 +113,16 @@ impl<H> Securing<'_, H> {
     where
         H: for<'a> Handler<Secured<'a, B>>,
     {
-        let sessions = &mut *self.sessions;
-        if !sessions.begin_handshake(peer, io.now_ms()) {
+        if !self.sessions.begin_handshake(peer) {
             // The certificates were taken away from a listener that has asked for them.
             return self.fail(io, peer, Failed::Internal);
         }
-        let began_us = io.now_us();
+        self.handler.negotiates(&mut Secured { io, sessions: self.sessions }, peer, true);
+        let sessions = &mut *self.sessions;
+        let (began_us, now) = (io.now_us(), (io.now_ms(), io.unix_s()));
         let mut flight = std::mem::take(&mut sessions.flight);
         flight.clear();
-        let outcome = sessions.handshakes.receive(peer, io.unix_s(), bytes, &mut flight);
+        let outcome = sessions.handshakes.receive(peer, now, bytes, &mut flight);
         sessions.handshakes.charge(io.now_us().saturating_sub(began_us));
         if let Some(Err(HandshakeError { fault: HandshakeFault::NotTls, .. })) = &outcome {
             flight.extend_from_slice(NOT_TLS);
@@ -132,11 +139,18 @@ impl<H> Securing<'_, H> {
                 None => Flow::More,
                 Some(established) => {
                     self.sessions.establish(peer, established);
+                    let mut secured = Secured { io, sessions: self.sessions };
+                    self.handler.negotiates(&mut secured, peer, false);
                     self.open(io, peer, &mut bytes[progress.used..])
                 }
             },
             Some(Err(error)) => {
-                tracing::debug!("a handshake failed: {error}");
+                match error.fault {
+                    HandshakeFault::ClientCertificate => {
+                        self.sessions.clients.refuse(peer, &error, io.now_ms());
+                    }
+                    _ => tracing::debug!("a handshake failed: {error}"),
+                }
                 self.fail(io, peer, error.fault.into())
             }
             None => self.fail(io, peer, Failed::Internal),
@@ -233,7 +247,7 @@ impl<H> Securing<'_, H> {
 
 impl Sessions {
     /// Begins a handshake, unless it has begun. Returns false if it cannot.
-    fn begin_handshake(&mut self, peer: Peer, now_ms: u64) -> bool {
+    fn begin_handshake(&mut self, peer: Peer) -> bool {
         let Some(entry) = self.entry(peer) else { return false };
         if entry.stage != Stage::Fresh {
             return true;
@@ -244,7 +258,7 @@ impl Sessions {
             _ => self.acceptors.public(),
         };
         let Some(acceptor) = acceptor else { return false };
-        self.handshakes.begin(peer, &acceptor, now_ms);
+        self.handshakes.begin(peer, &acceptor);
         if let Some(entry) = self.entry(peer) {
             entry.stage = Stage::Shaking;
         }
@@ -255,6 +269,7 @@ impl Sessions {
     fn establish(&mut self, peer: Peer, established: Established) {
         let Established { session, negotiated } = established;
         self.handshakes.end(peer);
+        self.clients.let_in(peer, negotiated.client_subject);
         let place = self.pools.insert(session);
         if let Some(entry) = self.entry(peer) {
             entry.place = place;
@@ -326,6 +341,9 @@ where
             return self.handler.accepted(&mut secured, peer, role, address);
         }
         *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
+        if plain_role == CONTROL {
+            self.sessions.clients.begin(peer, address);
+        }
         let mut secured = Secured { io, sessions: self.sessions };
         let accepted = self.handler.accepted(&mut secured, peer, role, address);
         accepted.map_err(|_| {
@@ -348,7 +366,7 @@ where
         let Some(entry) = self.sessions.entry(peer) else { return false };
         let has_room = writable && !entry.has(Entry::FULL);
         match stage {
-            Stage::Fresh | Stage::Shaking => return self.may_shake(peer),
+            Stage::Fresh | Stage::Shaking => return self.may_shake(io, peer),
             _ if entry.has(Entry::LEFT) => return true,
             Stage::Lost => return false,
             _ => {}

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::access::{CONTROL, PUBLIC};
-use crate::limits::{HANDSHAKES_GRACE_MS, HANDSHAKES_MAX};
+use crate::limits::{DRAIN_IDLE_MS, HANDSHAKE_BYTES, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX};
+use crate::mailbox::Order;
 use crate::simulation::net::{Client, Layers, tls};
 use crate::simulation::{Parts, SMALL, World, kind, patient};
 use rustls::ClientConnection;
@@ -26,18 +27,27 @@ struct Raw {
 
 impl Raw {
     fn connect(world: &mut World) -> Raw {
+        let mut raw = Raw::begin(world);
+        raw.finish_handshake(world);
+        raw
+    }
+
+    /// One that has said nothing yet.
+    fn begin(world: &mut World) -> Raw {
         let config = Arc::new(tls::config(cipher_suite::TLS13_AES_128_GCM_SHA256, None));
         let (client, connection) = (world.sim.connect_bare(PUBLIC), tls::connection(&config));
-        let mut raw = Raw { client, connection };
-        while raw.connection.is_handshaking() {
-            let records = raw.records();
-            world.sim.write(client, &records);
-            raw.hear(world).unwrap();
+        Raw { client, connection }
+    }
+
+    fn finish_handshake(&mut self, world: &mut World) {
+        while self.connection.is_handshaking() {
+            let records = self.records();
+            world.sim.write(self.client, &records);
+            self.hear(world).unwrap();
         }
-        let records = raw.records();
-        world.sim.write(client, &records);
-        raw.hear(world).unwrap();
-        raw
+        let records = self.records();
+        world.sim.write(self.client, &records);
+        self.hear(world).unwrap();
     }
 
     /// What it has to say.
@@ -119,15 +129,37 @@ fn what_is_not_authentic_is_told_and_never_taken() {
     }
 }
 
-#[test]
-fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
-    let mut world = world();
+/// As many as there may be who were answered and say nothing more.
+fn dawdlers(world: &mut World) -> Vec<Client> {
+    let hello = Raw::begin(world).records();
     let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
-    for &client in &slow {
+    slow.iter().for_each(|&client| world.sim.write(client, &hello));
+    world.settle_within(1_000_000);
+    slow
+}
+
+#[test]
+fn who_has_not_said_hello_takes_no_place() {
+    let mut world = world();
+    for _ in 0..HANDSHAKES_MAX {
+        let client = world.sim.connect_bare(PUBLIC);
         world.sim.write(client, HALF);
     }
     world.settle_within(1_000_000);
-    assert_eq!(world.sim.secured().handshakes.count(), HANDSHAKES_MAX);
+    let sessions = world.sim.secured();
+    assert_eq!((sessions.handshakes.answered(), sessions.handshakes.waiting()), (0, 0));
+    assert!(sessions.held_bytes(None) < HANDSHAKES_MAX * HANDSHAKE_BYTES);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.write(client, GET);
+    world.settle();
+    assert!(world.sim.read(client).ends_with(SMALL));
+}
+
+#[test]
+fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
+    let mut world = world();
+    let slow = dawdlers(&mut world);
+    assert_eq!(world.sim.secured().handshakes.answered(), HANDSHAKES_MAX);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
@@ -159,6 +191,44 @@ fn a_turn_has_a_share_for_handshakes() {
     handshakes.call(&mut called);
     assert_eq!(called, [peers[4], peers[0]], "who has begun comes first, and not all are called");
     assert_eq!(handshakes.deadline_ms(), Some(0));
+}
+
+/// Whoever has begun a handshake has the time that it takes, and then as much as any other has to
+/// ask for something; whoever says nothing has that alone.
+#[test]
+fn a_stop_lets_handshakes_come_to_their_end() {
+    for begins_first in [true, false] {
+        let mut world = world();
+        let mut asks = Raw::begin(&mut world);
+        let mut silent = Raw::begin(&mut world);
+        let mute = world.sim.connect_bare(PUBLIC);
+        let flights = [asks.records(), silent.records()];
+        let begin = |world: &mut World| {
+            world.sim.write(asks.client, &flights[0]);
+            world.sim.write(silent.client, &flights[1]);
+            world.settle();
+        };
+        if begins_first {
+            begin(&mut world);
+        }
+        let World { worker, sim, .. } = &mut world;
+        worker.execute(sim, Order::Drain);
+        if !begins_first {
+            begin(&mut world);
+        }
+        world.sim.sleep(DRAIN_IDLE_MS + 200);
+        world.settle();
+        assert!(world.sim.ended(mute) && !world.sim.ended(asks.client), "{begins_first}");
+        asks.finish_handshake(&mut world);
+        silent.finish_handshake(&mut world);
+        let request = asks.say(GET);
+        world.sim.write(asks.client, &request);
+        assert!(asks.hear(&mut world).unwrap().ends_with(SMALL));
+        assert!(!world.sim.ended(silent.client));
+        world.sim.sleep(DRAIN_IDLE_MS + 200);
+        world.settle();
+        assert!(world.sim.ended(silent.client) && !world.sim.was_reset(silent.client));
+    }
 }
 
 #[test]
@@ -218,11 +288,7 @@ fn sessions_go_over_and_handshakes_do_not() {
 #[test]
 fn who_waits_in_line_is_called_by_the_next_process() {
     let mut world = world();
-    let slow: Vec<_> = (0..HANDSHAKES_MAX).map(|_| world.sim.connect_bare(PUBLIC)).collect();
-    for &client in &slow {
-        world.sim.write(client, HALF);
-    }
-    world.settle_within(1_000_000);
+    dawdlers(&mut world);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
@@ -259,7 +325,7 @@ fn a_turn_has_a_share_for_opening_records() {
 #[test]
 fn who_goes_in_the_middle_of_a_handshake_is_counted_and_costs_no_other() {
     let mut world = world();
-    let clients = [world.sim.connect_bare(PUBLIC), world.sim.connect_bare(PUBLIC)];
+    let clients = [world.sim.connect_bare(PUBLIC), world.sim.connect_bare(CONTROL)];
     world.sim.write(clients[0], HALF);
     world.settle();
     assert!(world.sim.secured().held_bytes(None) > HALF.len());

@@ -36,7 +36,7 @@ use std::time::Duration;
 use stentor_hub::{
     Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
-use stentor_io::{Channel, Role, Token, monotonic_us};
+use stentor_io::{Channel, LAYERED, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
 
@@ -83,6 +83,11 @@ impl Address {
             (at, Ok(bound)) => *at == bound,
             (_, Err(_)) => false,
         }
+    }
+
+    /// Whether it is the same but for TLS: who has come by it keeps what was spoken there then.
+    pub(super) fn is_same_at(&self, role: Role, at: &ControlAddress) -> bool {
+        self.role & !LAYERED == role & !LAYERED && self.at.parse().is_ok_and(|bound| *at == bound)
     }
 }
 

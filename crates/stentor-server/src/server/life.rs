@@ -438,13 +438,19 @@ fn take_over(
     let mut unpacked = Ok(());
     // Of what cannot be unpacked the rest is received too: who still sends would hear of an end,
     // and not of the reason.
+    let mut has_keys = false;
     while parts.next(|bytes, files| {
-        if unpacked.is_ok() && Unpacking::is_part(bytes) {
+        has_keys = Unpacking::is_part(bytes);
+        if unpacked.is_ok() && has_keys {
             unpacked = unpacking_sessions.part(sessions, bytes);
         } else if unpacked.is_ok() {
             unpacked = unpacking.part(worker, bytes, files.into_iter().map(Arc::new).collect());
         }
-    })? {}
+    })? {
+        if has_keys {
+            parts.wipe();
+        }
+    }
     unpacked.map_err(io::Error::other)?;
     phases.end("receiving and unpacking");
     let has_hub = entrance.hub.wait();

@@ -43,9 +43,10 @@ impl Addresses {
         let mut places = Vec::new();
         for (address, role) in public.chain(control).chain(monitor).chain(redirect) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
-            let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
-            let mut same = handed_over.filter(|other| other.is_same(role, &address));
-            if let Some(Ok(bound)) = same.next().map(|other| other.at.parse()) {
+            let mut handed_over = hello.iter().flat_map(|hello| &hello.addresses);
+            let same = handed_over.clone().find(|other| other.is_same(role, &address));
+            let same = same.or_else(|| handed_over.find(|other| other.is_same_at(role, &address)));
+            if let Some(Ok(bound)) = same.map(|other| other.at.parse()) {
                 places.push((Place::HandedOver(bound), role));
                 continue;
             }
@@ -84,10 +85,12 @@ impl Addresses {
         }
     }
 
-    /// Whether there is one of this name.
-    pub(super) fn has(&self, name: &SocketName, role: Role) -> bool {
-        let mut same = self.0.iter().filter(|(_, other)| *other == role);
-        same.any(|(place, _)| place.address() == ControlAddress::from(name))
+    /// The role of the one of this name, which may speak TLS by now, or not any more. `None`: there
+    /// is none.
+    pub(super) fn role_at(&self, name: &SocketName, role: Role) -> Option<Role> {
+        let address = ControlAddress::from(name);
+        let mut same = self.0.iter().filter(|(_, other)| other & !LAYERED == role & !LAYERED);
+        same.find(|(place, _)| place.address() == address).map(|(_, role)| *role)
     }
 
     /// One worker's listeners: those on socket files, or all others.

@@ -302,6 +302,17 @@ impl Net {
         self.sessions.is_some() || self.carriers.is_some() || self.secured.is_some()
     }
 
+    /// Whether the network has something to bring to the server from the socket that a client is
+    /// on.
+    #[cfg(test)]
+    pub(crate) fn is_due(&self, client: Client) -> bool {
+        let socket = match &self.streams {
+            None => client.0,
+            Some(streams) => streams.socket(client.0),
+        };
+        self.wire.sim.is_due(self.wire.sockets[socket].client)
+    }
+
     /// Sockets the server holds, and streams on them.
     pub(crate) fn open_sockets(&self) -> usize {
         let streams = self.carriers.as_ref().map_or(0, Carriers::open_streams);

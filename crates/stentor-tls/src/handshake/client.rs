@@ -17,19 +17,21 @@ use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, HandshakeKind, InvalidMessage,
-    KeyLog, RootCertStore, SignatureScheme, version,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, HandshakeKind,
+    InvalidMessage, KeyLog, RootCertStore, SignatureScheme, version,
 };
 
 use super::acceptor::{AES_FIRST, RX_LABEL as CLIENT_LABEL, StepTime, TX_LABEL as SERVER_LABEL};
 use super::step::{self, Secret, Taken};
 use super::{
-    Established, Framing, HANDSHAKE_RECORDS_MAX, HandshakeError, HandshakeFault, Negotiated,
-    Progress, begin_session, encode, framing,
+    Certified, Established, Framing, HANDSHAKE_RECORDS_MAX, HandshakeError, HandshakeFault,
+    Negotiated, Progress, begin_session, encode, framing,
 };
 use crate::alert::PeerAlert;
+use crate::certificates::Identity;
 
 /// Who is believed to be the server.
 #[derive(Clone)]
@@ -59,11 +61,16 @@ pub struct ClientHandshake {
 }
 
 impl Connector {
-    /// For the server of this name, or address, which is asked for HTTP/1.1.
+    /// For the server of this name, or address, which is asked for HTTP/1.1, and shown a
+    /// certificate if it asks for one and there is one.
     ///
     /// # Errors
     /// A sentence on what is wrong with the name, or with a root.
-    pub fn new(server: &str, trust: &Trust) -> Result<Connector, String> {
+    pub fn new(
+        server: &str,
+        trust: &Trust,
+        identity: Option<&Identity>,
+    ) -> Result<Connector, String> {
         let name = ServerName::try_from(server.to_owned());
         let name = name.map_err(|_| format!("'{server}' is not a name that certificates have"))?;
         let provider = Arc::new(CryptoProvider {
@@ -88,7 +95,12 @@ impl Connector {
                 builder.with_root_certificates(store)
             }
         };
-        let mut config = builder.with_no_client_auth();
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { certified: Certified(own) }) => {
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own))))
+            }
+        };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_secret_extraction = true;
@@ -321,6 +333,10 @@ fn sentence(error: &Error) -> String {
             | InvalidMessage::UnknownProtocolVersion
             | InvalidMessage::MessageTooLarge,
         ) => NO_TLS,
+        Error::AlertReceived(AlertDescription::CertificateRequired) => NO_CERTIFICATE_SHOWN,
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "it does not trust the certificate that it was shown"
+        }
         Error::AlertReceived(alert) => {
             return format!("it refuses TLS: {}", PeerAlert(u8::from(*alert)));
         }
@@ -333,7 +349,7 @@ fn sentence(error: &Error) -> String {
 }
 
 /// What is wrong with a certificate.
-fn fault_of(error: &CertificateError) -> String {
+pub(super) fn fault_of(error: &CertificateError) -> String {
     let days = |late: Duration| late.as_secs() / 86_400;
     match error {
         CertificateError::UnknownIssuer => "is signed by nobody that is trusted here".to_owned(),
@@ -397,6 +413,9 @@ impl fmt::Debug for ClientHandshake {
         f.debug_struct("ClientHandshake").field("records", &self.records).finish_non_exhaustive()
     }
 }
+
+/// What a server says that asks for a certificate in vain.
+pub const NO_CERTIFICATE_SHOWN: &str = "it lets nobody in who does not show it a certificate";
 
 const NO_TLS: &str = "it does not speak TLS there";
 

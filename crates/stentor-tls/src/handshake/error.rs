@@ -4,6 +4,7 @@ use std::fmt;
 
 use rustls::{Error, InvalidMessage, PeerIncompatible};
 
+use super::client::fault_of;
 use super::{ALERT, Alert, FATAL, PeerAlert};
 
 /// A handshake that failed.
@@ -74,7 +75,12 @@ impl From<Error> for HandshakeError {
             Error::DecryptError => HandshakeFault::NotAuthentic,
             _ => HandshakeFault::Internal,
         };
-        HandshakeError { fault, what: error.to_string() }
+        let what = match &error {
+            Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
+            Error::InvalidCertificate(error) => format!("its certificate {}", fault_of(error)),
+            error => error.to_string(),
+        };
+        HandshakeError { fault, what }
     }
 }
 

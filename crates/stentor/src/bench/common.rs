@@ -81,7 +81,8 @@ impl Common {
             let (target, headers) = take_host(target, &self.header)?;
             let (threads, pid) = (self.threads.map(usize::from), self.pid.get(i).copied());
             let sources = self.from;
-            setups.push(Setup { target, headers, threads, sources, pid, trust: None });
+            let (trust, identity) = (None, None);
+            setups.push(Setup { target, headers, threads, sources, pid, trust, identity });
         }
         Ok(setups)
     }

@@ -107,6 +107,7 @@ fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
     let quotes = Pattern::parse("/quotes/*").map_err(Failure::Failed)?;
     // As many as a chart has room for.
     settings.topics.push(Rule { history: 90, ..Rule::new(quotes) });
+    settings.home = Some("/demo/");
     let guestbook = TopicName::parse("/demo/guestbook");
     settings.guestbook = Some(guestbook.map_err(|reason| Failure::Failed(reason.to_owned()))?);
     Ok(settings)

@@ -176,6 +176,12 @@ fn the_demo_makes_a_certificate_of_its_own() {
     assert!(url.starts_with("https://127.0.0.1:"), "{url}");
     let out = child.out();
     let file = out.split("--cacert ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    if tool("curl").is_some() {
+        let root = url.strip_suffix("demo/").unwrap();
+        let output = crate::support::curl(&["-L", "--cacert", file, root]).unwrap();
+        let page = String::from_utf8(output.stdout).unwrap();
+        assert!(page.contains("<title>") && page.contains("guestbook"), "{page}");
+    }
     let key = Path::new(file).with_file_name("key.pem");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!Path::new(file).with_file_name("site").join("key.pem").exists());

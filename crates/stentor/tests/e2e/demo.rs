@@ -25,6 +25,7 @@ fn demo_at(listen: &str, flags: &[&str]) -> (Child, Url, TempDir) {
 #[test]
 fn the_demo_replays_prices() {
     let (mut child, url, dir) = demo(&["--speed", "100", "--from", "2012-05-18"]);
+    assert_eq!(url.get("/").expect(301).field("location"), Some("/demo/"));
     let page = url.get("/demo/").expect(200);
     assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.text().starts_with("<!doctype html>"));

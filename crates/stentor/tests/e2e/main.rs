@@ -39,6 +39,7 @@ mod log;
 mod long_poll;
 mod lookups;
 mod monitor;
+mod operators;
 mod privileges;
 mod publishing;
 mod readers;

@@ -1,6 +1,8 @@
 //! TLS, by clients that nobody here has written.
 
-use crate::support::{Browser, Child, Server, TempDir, curl, eventually, python_of_host, tool};
+use crate::support::{
+    Browser, Child, Server, TempDir, curl, eventually, python_of_host, stentor, tool,
+};
 use rcgen::{CertificateParams, KeyPair};
 use std::fs;
 use std::io::Write;
@@ -213,4 +215,59 @@ fn streams_go_on_in_the_next_process() {
         assert!(is_answered, "{said}");
     }
     assert_eq!(reader.out().matches("retry:").count(), 1, "{}", reader.out());
+}
+
+/// Whoever has come by it keeps what was spoken there then.
+#[test]
+fn an_address_begins_to_speak_tls_over_an_upgrade_and_ends_it() {
+    let Some(program) = tool("curl") else { return };
+    let (dir, key) = (TempDir::new(), KeyPair::generate().unwrap());
+    let [certificate, key_file, settings] =
+        ["c.pem", "k.pem", "s.toml"].map(|n| dir.path().join(n));
+    let signed = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key);
+    fs::write(&certificate, signed.unwrap().pem()).unwrap();
+    fs::write(&key_file, key.serialize_pem()).unwrap();
+    let configure = |listen: &str, control: &str, more: &str| {
+        let toml = format!("workers = 2\nlisten = '{listen}'\ncontrol = '{control}'\n{more}");
+        fs::write(&settings, toml).unwrap();
+    };
+    configure("127.0.0.1:0", "127.0.0.1:0", "");
+    let mut server = Child::spawn(&mut stentor(["serve", "-c", settings.to_str().unwrap()]));
+    let public = server.logged("public listener at http://");
+    let control = server.logged("control listener at ");
+    let publish = |text: &str| {
+        let url = format!("http://{control}/a");
+        assert!(curl(&["-X", "PUT", "-d", text, &url]).unwrap().status.success());
+    };
+    let stream = |scheme: &str| {
+        let mut command = Command::new(&program);
+        command.args(["-q", "-sS", "-N", "--noproxy", "*", "--max-time", "120", "--cacert"]);
+        command.arg(&certificate).args(["-H", "Accept: text/event-stream"]);
+        Child::spawn(command.arg(format!("{scheme}://{public}/a")))
+    };
+    let hears = |reader: &Child, text: &str| {
+        let data = format!("data: {text}\n");
+        eventually(&format!("{text} is heard"), || reader.out().contains(&data).then_some(()));
+    };
+    let with_tls =
+        format!("tls_cert = '{}'\ntls_key = '{}'\n", certificate.display(), key_file.display());
+    publish("0");
+    let plain = stream("http");
+    hears(&plain, "0");
+    configure(&format!("tls:{public}"), &control, &with_tls);
+    server.upgrade();
+    let secured = stream("https");
+    hears(&secured, "0");
+    publish("1");
+    [&plain, &secured].into_iter().for_each(|reader| hears(reader, "1"));
+    let said = curl(&[&format!("http://{public}/a")]).unwrap().stdout;
+    assert!(String::from_utf8_lossy(&said).contains("This port speaks TLS"), "{said:?}");
+    configure(&public, &control, "");
+    server.upgrade();
+    let late = stream("http");
+    hears(&late, "1");
+    publish("2");
+    [&plain, &secured, &late].into_iter().for_each(|reader| hears(reader, "2"));
+    server.signal("TERM");
+    assert_eq!(server.wait(), Some(0), "{}", server.err());
 }

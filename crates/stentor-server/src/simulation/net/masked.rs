@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
-    Role, Sent, TurnAway,
+    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
+    TurnAway,
 };
 
 /// The mask of one direction of a flow.
@@ -224,17 +224,7 @@ impl<B: Backend> Masked<'_, B> {
 }
 
 impl<B: Backend> Backend for Masked<'_, B> {
-    fn now_ms(&self) -> u64 {
-        self.io.now_ms()
-    }
-
-    fn turn_us(&self) -> u64 {
-        self.io.turn_us()
-    }
-
-    fn unix_s(&self) -> u64 {
-        self.io.unix_s()
-    }
+    stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -275,10 +265,6 @@ impl<B: Backend> Backend for Masked<'_, B> {
         }
     }
 
-    fn now_us(&self) -> u64 {
-        self.io.now_us()
-    }
-
     fn limit_unsent(&mut self, peer: Peer) {
         self.io.limit_unsent(peer);
     }
@@ -310,18 +296,6 @@ impl<B: Backend> Backend for Masked<'_, B> {
 
     fn refuse_new(&mut self, how: TurnAway) {
         self.io.refuse_new(how);
-    }
-
-    fn has_begun_connections(&mut self) -> bool {
-        self.io.has_begun_connections()
-    }
-
-    fn rest(&mut self, role: Option<Role>) {
-        self.io.rest(role);
-    }
-
-    fn accept_queue(&self) -> AcceptQueue {
-        self.io.accept_queue()
     }
 
     fn close_listeners(&mut self) {

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng,
-    Role, Sent, TurnAway,
+    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
+    TurnAway,
 };
 
 /// What a frame says.
@@ -215,17 +215,7 @@ impl<B: Backend> Multiplexed<'_, B> {
 }
 
 impl<B: Backend> Backend for Multiplexed<'_, B> {
-    fn now_ms(&self) -> u64 {
-        self.io.now_ms()
-    }
-
-    fn turn_us(&self) -> u64 {
-        self.io.turn_us()
-    }
-
-    fn unix_s(&self) -> u64 {
-        self.io.unix_s()
-    }
+    stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -277,10 +267,6 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         }
     }
 
-    fn now_us(&self) -> u64 {
-        self.io.now_us()
-    }
-
     fn limit_unsent(&mut self, peer: Peer) {
         let carrier = self.stream(peer).carrier;
         self.io.limit_unsent(carrier);
@@ -313,18 +299,6 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
             self.control(carrier, |out| put_frame(out, 0, Kind::GoAway, &[]));
         }
         self.io.refuse_new(how);
-    }
-
-    fn has_begun_connections(&mut self) -> bool {
-        self.io.has_begun_connections()
-    }
-
-    fn rest(&mut self, role: Option<Role>) {
-        self.io.rest(role);
-    }
-
-    fn accept_queue(&self) -> AcceptQueue {
-        self.io.accept_queue()
     }
 
     fn close_listeners(&mut self) {

@@ -117,6 +117,12 @@ impl Streams {
         self.streams.len() - 1
     }
 
+    /// The socket that a stream is on.
+    #[cfg(test)]
+    pub(super) fn socket(&self, stream: usize) -> usize {
+        self.carriers[self.streams[stream].carrier].socket
+    }
+
     pub(super) fn write(&mut self, wire: &mut Wire, stream: usize, bytes: &[u8]) {
         if !self.streams[stream].finishes {
             self.streams[stream].unsent.extend_from_slice(bytes);

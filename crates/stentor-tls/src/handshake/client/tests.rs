@@ -22,7 +22,7 @@ fn trust(authority: &Authority) -> Trust {
 }
 
 fn connector(authority: &Authority) -> Connector {
-    Connector::new(NAME, &trust(authority)).unwrap()
+    Connector::new(NAME, &trust(authority), None).unwrap()
 }
 
 /// A server of rustls that knows one suite, or all.
@@ -197,7 +197,7 @@ fn what_is_wrong_with_a_server_is_said() {
     let good = authority.issue(KeyKind::Ecdsa, &[NAME]);
     let stranger = rcgen::generate_simple_self_signed(["b.example".to_owned()]).unwrap();
     let roots = Trust::Roots(vec![stranger.cert.der().clone()]);
-    let of_stranger = Connector::new(NAME, &roots).unwrap();
+    let of_stranger = Connector::new(NAME, &roots, None).unwrap();
     check(&of_stranger, &good, "its certificate is signed by nobody that is trusted here");
     let of_namesake = connector(&Authority::new());
     check(&of_namesake, &good, "its certificate is signed by another of the same name");
@@ -220,7 +220,7 @@ fn what_is_wrong_with_a_server_is_said() {
     check(&connector(&authority), &signer, "one for signing others (CA:TRUE), and no server's");
 
     // Who believes anybody minds none of these.
-    let credulous = Connector::new(NAME, &Trust::Anybody).unwrap();
+    let credulous = Connector::new(NAME, &Trust::Anybody, None).unwrap();
     for issued in [good, expired, early, other, signer] {
         shake(&credulous, &mut server(&issued, None), 1000).unwrap();
     }
@@ -239,8 +239,8 @@ fn who_does_not_speak_tls_is_told_from_who_refuses_it() {
     check(b"SSH-2.0-x\r\n", "it does not speak TLS there");
     check(&[21, 3, 3, 0, 2, 2, 40], "it refuses TLS: handshake_failure");
     check(&[21, 3, 3, 0, 2, 2, 112], "it refuses TLS: unrecognized_name");
-    assert!(Connector::new("a b", &Trust::Anybody).is_err());
-    assert!(Connector::new(NAME, &Trust::Roots(Vec::new())).is_err());
+    assert!(Connector::new("a b", &Trust::Anybody, None).is_err());
+    assert!(Connector::new(NAME, &Trust::Roots(Vec::new()), None).is_err());
 }
 
 #[test]
