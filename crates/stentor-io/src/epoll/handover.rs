@@ -597,14 +597,54 @@ mod tests {
         assert_eq!(open, 0);
     }
 
+    fn channel() -> (Channel, Channel) {
+        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
+        let near = Channel::connect(listener.name(), own).unwrap();
+        let far = listener.accept(own, Duration::from_secs(30)).unwrap();
+        far.set_patience(Duration::from_secs(30)).unwrap();
+        (near, far)
+    }
+
+    fn epoll() -> Epoll {
+        Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn what_the_channel_has_no_room_for_is_sent_later() {
+        let (near, mut far) = channel();
+        while near.try_send(MARK).unwrap() {}
+        let mut epoll = epoll();
+        let peer = epoll.owned.insert(nothing().unwrap());
+        epoll.begin_hand_over(near).unwrap();
+        assert!(!epoll.hand_over_some().unwrap() && !epoll.hand_over_some().unwrap());
+        while far.has_mail().unwrap() {
+            assert_eq!(far.receive().unwrap().kind, MARK);
+        }
+        let mut came = Vec::new();
+        while !came.contains(&(peer.0 | CONNECTION)) {
+            assert!(!epoll.hand_over_some().unwrap());
+            let parcel = far.receive().unwrap();
+            assert_eq!(parcel.kind, NUMBERS);
+            came.extend(parcel.bytes.as_chunks::<4>().0.iter().map(|n| u32::from_le_bytes(*n)));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_taken_is_told() {
+        let (near, mut far) = channel();
+        let (file, number) = (nothing().unwrap(), 1_000_000_u32);
+        let stated = (number | CONNECTION).to_le_bytes();
+        near.send_parcel(NUMBERS, &stated, &[file.as_fd()], SendFlags::empty()).unwrap();
+        drop(near);
+        let told = epoll().take_over(&mut far, |_| {}).unwrap_err().to_string();
+        assert!(told.contains("file 1000000 of the process before is taken here"), "{told}");
+    }
+
     #[test]
     fn who_goes_on_lets_go_of_the_channel() {
-        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
-        let name = listener.name().to_vec();
-        let connected = thread::spawn(move || Channel::connect(&name, own).unwrap());
-        let mut other = listener.accept(own, Duration::from_secs(30)).unwrap();
-        let mut epoll = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
-        epoll.begin_hand_over(connected.join().unwrap()).unwrap();
+        let (near, mut other) = channel();
+        let mut epoll = epoll();
+        epoll.begin_hand_over(near).unwrap();
         epoll.keep_all();
         assert_eq!(other.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
@@ -676,7 +716,7 @@ mod tests {
     }
 
     /// Connects 320 times to a thread that hands over, has 8 of them end before, 30 meanwhile, and
-    /// 10 more begin: some where nothing was, some where others were. Returns the 292 that are left.
+    /// 10 more begin: some where nothing was, some where others were. Returns the 292 that stay.
     fn hand_over_under_way(
         reserved: crate::Reservation,
         name: Vec<u8>,
