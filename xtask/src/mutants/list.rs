@@ -15,7 +15,8 @@
 //!
 //! The tests of the file's own package must notice, or else those of the server, which has all
 //! below it in its simulator. A line `tests: PACKAGE…` behind the sentence names others, or
-//! end-to-end tests: `e2e::upgrade` are all whose names contain `upgrade`.
+//! end-to-end tests: `e2e::upgrade` are all whose names contain `upgrade`. Those of the package
+//! `stentor` are the command's own unit tests.
 //!
 //! What is to be replaced must be in the file exactly once. White space does not count, and neither
 //! does a comma before a closing bracket: so a list outlives rustfmt.

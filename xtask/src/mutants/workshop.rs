@@ -75,6 +75,8 @@ impl Workshop {
     /// `tests` names some of them. Returns the program, or what the compiler said.
     pub(crate) fn build(&self, tests: &str) -> Result<Result<PathBuf, String>, String> {
         let (package, kind): (_, &[&str]) = match tests.split_once("::") {
+            // It is a command, and no library.
+            None if tests == END_TO_END => (tests, &["--bins"]),
             None => (tests, &["--lib"]),
             Some(_) => (END_TO_END, &["--test", "e2e"]),
         };

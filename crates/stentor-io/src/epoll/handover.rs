@@ -510,17 +510,20 @@ mod tests {
     struct Echo {
         accepted: usize,
         ended: usize,
+        /// Those that were accepted.
+        numbers: Vec<u32>,
     }
 
     impl Handler<Epoll> for Echo {
         fn accepted(
             &mut self,
             _: &mut Epoll,
-            _: Peer,
+            peer: Peer,
             _: Role,
             _: Option<IpAddr>,
         ) -> Result<(), Refused> {
             self.accepted += 1;
+            self.numbers.push(peer.0);
             Ok(())
         }
 
@@ -591,6 +594,7 @@ mod tests {
             let mut settled = 0;
             io.take_over(&mut channel, |end| settled = end).unwrap();
             assert!(settled >= KEPT + 320, "{settled}");
+            assert!(nothing().unwrap().as_raw_fd() as u32 >= KEPT, "all below are taken");
             let (mut packed, mut files) = (Vec::new(), Vec::new());
             let mut parts = Parts::of(&mut channel);
             while parts
@@ -609,7 +613,8 @@ mod tests {
             }
             let mut echo = Echo::default();
             // One more connection comes, and all end.
-            turn_until(&mut io, &mut echo, 1, 301);
+            turn_until(&mut io, &mut echo, 1, 293);
+            assert_eq!(registered(&io, crate::epoll::LISTENER), 1, "once, and by this process");
             (packed, io.open_connections())
         });
         let name = name.recv().unwrap();
@@ -630,6 +635,105 @@ mod tests {
         assert_eq!(open, 0);
     }
 
+    fn channel() -> (Channel, Channel) {
+        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
+        let near = Channel::connect(listener.name(), own).unwrap();
+        let far = listener.accept(own, Duration::from_secs(30)).unwrap();
+        far.set_patience(Duration::from_secs(30)).unwrap();
+        (near, far)
+    }
+
+    fn epoll() -> Epoll {
+        Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn what_the_channel_has_no_room_for_is_sent_later() {
+        let (near, mut far) = channel();
+        while near.try_send(MARK).unwrap() {}
+        let mut epoll = epoll();
+        let peer = epoll.owned.insert(nothing().unwrap());
+        epoll.begin_hand_over(near).unwrap();
+        assert!(!epoll.hand_over_some().unwrap() && !epoll.hand_over_some().unwrap());
+        while far.has_mail().unwrap() {
+            assert_eq!(far.receive().unwrap().kind, MARK);
+        }
+        let mut came = Vec::new();
+        while !came.contains(&(peer.0 | CONNECTION)) {
+            assert!(!epoll.hand_over_some().unwrap());
+            let parcel = far.receive().unwrap();
+            assert_eq!(parcel.kind, NUMBERS);
+            came.extend(parcel.bytes.as_chunks::<4>().0.iter().map(|n| u32::from_le_bytes(*n)));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_taken_is_told() {
+        let (near, mut far) = channel();
+        let (file, number) = (nothing().unwrap(), 1_000_000_u32);
+        let stated = (number | CONNECTION).to_le_bytes();
+        near.send_parcel(NUMBERS, &stated, &[file.as_fd()], SendFlags::empty()).unwrap();
+        drop(near);
+        let told = epoll().take_over(&mut far, |_| {}).unwrap_err().to_string();
+        assert!(told.contains("file 1000000 of the process before is taken here"), "{told}");
+    }
+
+    #[test]
+    fn who_goes_on_lets_go_of_the_channel() {
+        let (near, mut other) = channel();
+        let mut epoll = epoll();
+        epoll.begin_hand_over(near).unwrap();
+        epoll.keep_all();
+        assert_eq!(other.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn no_connection_has_a_number_that_is_kept() {
+        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = reserved.address();
+        let (listens, listening) = mpsc::channel();
+        let serving = thread::spawn(move || {
+            crate::own_file_table().unwrap();
+            let listener = reserved.listen().unwrap();
+            listens.send(()).unwrap();
+            let closed_later = [(); 2].map(|()| std::fs::File::open("/dev/null").unwrap());
+            let waker = Arc::new(Waker::new().unwrap());
+            let mut io = Epoll::new(vec![(listener, 1)], waker).unwrap();
+            io.keep_numbers(KEPT).unwrap();
+            drop(closed_later);
+            let mut echo = Echo::default();
+            turn_until(&mut io, &mut echo, 3, 3);
+            echo.numbers
+        });
+        listening.recv().unwrap();
+        let mut streams = [(); 3].map(|()| connect(address));
+        streams.iter_mut().for_each(|stream| echoes(stream, 1));
+        drop(streams);
+        let numbers = serving.join().unwrap();
+        assert!(numbers.iter().all(|number| *number >= KEPT), "{numbers:?}");
+    }
+
+    /// It is where clients look for the next process, which has the socket.
+    #[test]
+    fn the_file_of_a_socket_stays_when_its_process_leaves() {
+        let directory =
+            std::env::temp_dir().join(format!("stentor-left-behind-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for is_taken_over in [true, false] {
+            let path = directory.join(format!("socket-{is_taken_over}"));
+            let listener = crate::listen_unix(&path).unwrap();
+            let waker = Arc::new(Waker::new().unwrap());
+            let io = Epoll::new(vec![(listener, 1)], waker).unwrap();
+            if is_taken_over {
+                io.leave_all();
+            } else {
+                drop(io);
+            }
+            assert_eq!(path.exists(), is_taken_over);
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
     fn the_file() -> Arc<File> {
         let path = std::env::temp_dir().join(format!("stentor-handed-over-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -640,8 +744,17 @@ mod tests {
         Arc::new(file)
     }
 
-    /// Connects 320 times to a thread that hands over, has 30 of them end meanwhile and 10 more
-    /// begin. Returns the 300 that are left.
+    /// How often the epoll set has something by that name.
+    fn registered(io: &Epoll, name: u64) -> usize {
+        let path = format!("/proc/thread-self/fdinfo/{}", io.epoll.as_raw_fd());
+        let set = std::fs::read_to_string(path).unwrap();
+        let names = set.split("data:").skip(1).map(|rest| rest.split_whitespace().next());
+        let name = format!("{name:x}");
+        names.filter(|other| *other == Some(&*name)).count()
+    }
+
+    /// Connects 320 times to a thread that hands over, has 8 of them end before, 30 meanwhile, and
+    /// 10 more begin: some where nothing was, some where others were. Returns the 292 that stay.
     fn hand_over_under_way(
         reserved: crate::Reservation,
         name: Vec<u8>,
@@ -657,12 +770,12 @@ mod tests {
             let mut io = Epoll::new(vec![(listener, 1)], waker).unwrap();
             io.keep_numbers(KEPT).unwrap();
             let mut echo = Echo::default();
-            turn_until(&mut io, &mut echo, 320, 0);
+            turn_until(&mut io, &mut echo, 320, 8);
             io.begin_hand_over(Channel::connect(&name, own).unwrap()).unwrap();
             while !io.hand_over_some().unwrap() {}
             comes_to.send(()).unwrap();
             // Some have ended that were sent already, and their numbers are others' again.
-            turn_until(&mut io, &mut echo, 330, 30);
+            turn_until(&mut io, &mut echo, 330, 38);
             may_proceed.recv().unwrap();
             io.freeze();
             // More than go in one message, and of a file that is gone.
@@ -681,6 +794,10 @@ mod tests {
         for (n, stream) in streams.iter_mut().enumerate() {
             echoes(stream, n as u8 % 50);
         }
+        for mut stream in streams.drain(50..58) {
+            stream.write_all(b"c").unwrap();
+            assert!(matches!(stream.read(&mut [0]), Ok(0)));
+        }
         has_come.recv().unwrap();
         let gone: Vec<TcpStream> = streams.drain(100..130).collect();
         for (n, mut stream) in gone.into_iter().enumerate() {
@@ -694,7 +811,7 @@ mod tests {
             }
         }
         streams.extend((0..10).map(|_| connect(address)));
-        streams[290..].iter_mut().for_each(|stream| echoes(stream, 1));
+        streams[282..].iter_mut().for_each(|stream| echoes(stream, 1));
         proceed.send(()).unwrap();
         (streams, before)
     }

@@ -289,6 +289,7 @@ fn what_becomes_good_by_itself_is_taken() {
     assert!(acceptors.report(NOW).unwrap().failure.unwrap().contains("is valid from Jan 16"));
     look(&mut looker, NOW + RETRY_S - 1);
     assert_eq!(names(&acceptors), ["a.example"]);
+    assert_eq!(looker.failed_unix_s, Some(NOW), "it is not read at every look");
     look(&mut looker, NOW + DAY_S);
     assert_eq!(names(&acceptors), ["b.example"]);
 }

@@ -9,6 +9,8 @@ use crate::simulation::{Parts, SMALL, World, kind, patient};
 use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite;
 use std::io::{Read, Write};
+use std::path::Path;
+use stentor_io::{Directory, Found, Symlinks};
 
 const GET: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -123,6 +125,11 @@ fn what_is_not_authentic_is_told_and_never_taken() {
         assert_eq!(heard, Err(rustls::Error::AlertReceived(alert)));
         assert!(world.sim.ended(raw.client) && !world.sim.was_reset(raw.client));
         assert_eq!(world.totals().requests, 0);
+        // Closed at once, it would answer what still comes with a reset, which overtakes the alert.
+        assert_eq!(world.open_sockets(), 1);
+        world.sim.write(raw.client, GET);
+        world.settle();
+        assert!(!world.sim.was_reset(raw.client));
         world.sim.finish_client(raw.client);
         world.settle();
         world.check_nothing_is_left();
@@ -335,6 +342,62 @@ fn who_goes_in_the_middle_of_a_handshake_is_counted_and_costs_no_other() {
     assert_eq!(sessions.stats.tls_failed.of(Failed::Unfinished).value(), 1);
     assert_eq!((sessions.handshakes.count(), sessions.held_bytes(None)), (0, 0));
     world.check_nothing_is_left();
+}
+
+#[test]
+fn who_gives_up_while_it_waits_in_line_leaves_it() {
+    let mut world = world();
+    for _ in 0..HANDSHAKES_MAX {
+        let slow = world.sim.connect_bare(PUBLIC);
+        world.sim.write(slow, HALF);
+    }
+    world.settle_within(1_000_000);
+    let client = world.sim.connect_bare(PUBLIC);
+    world.sim.write(client, HALF);
+    for _ in 0..1_000 {
+        world.turn();
+    }
+    assert_eq!(world.open_sockets(), HANDSHAKES_MAX + 1);
+    world.sim.finish_client(client);
+    for _ in 0..1_000 {
+        world.turn();
+    }
+    assert_eq!(world.open_sockets(), HANDSHAKES_MAX, "it does not wait for what nobody hears");
+    assert!(world.sim.ended(client));
+}
+
+#[test]
+fn who_asks_for_other_keys_is_answered_though_there_is_nothing_else_to_say() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    raw.connection.refresh_traffic_keys().unwrap();
+    let records = raw.records();
+    world.sim.write(raw.client, &records);
+    world.settle();
+    assert_eq!(world.sim.secured().stats.tls_key_updates.value(), 1);
+    assert_eq!(raw.hear(&mut world).unwrap(), b"");
+    let request = raw.say(GET);
+    world.sim.write(raw.client, &request);
+    assert!(raw.hear(&mut world).unwrap().ends_with(SMALL));
+}
+
+/// A piece of it goes into each record.
+#[test]
+fn a_file_of_many_records_is_what_it_was() {
+    let own = include_bytes!("../connection.rs");
+    assert!(own.len() > RECORD_BYTES_MAX + 1_000);
+    let sources = Directory::open(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))).unwrap();
+    let found = sources.find("connection.rs", Symlinks::Refused).unwrap();
+    let Found::File(file) = found else { panic!("it is a file") };
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    for from in [0, 1_000] {
+        let (head, length) = ([IoSlice::new(b"head")], own.len() - from);
+        let sent = world.sim.send_file(Peer::from_index(0), &head, &file, from as u64, length);
+        assert_eq!(sent.unwrap().bytes, 4 + length);
+        let heard = raw.hear(&mut world).unwrap();
+        assert!(heard == [b"head", &own[from..]].concat(), "{}", heard.len());
+    }
 }
 
 #[test]

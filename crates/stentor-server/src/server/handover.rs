@@ -486,6 +486,15 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_rules_is_handed_over_too() {
+        let (tap, rules) = (Tap::default(), [Rule::default()]);
+        tap.rules_replaced(3, &rules);
+        let (bytes, mut expected) = (tap.take().unwrap(), Vec::new());
+        encode_rules(3, &rules, &mut expected);
+        assert_eq!(next_entry(&mut &bytes[..]), Some(&expected[..]));
+    }
+
+    #[test]
     fn the_verdict_is_given_once_and_heard_by_all() {
         for (by_last, expected) in [(Some(true), true), (Some(false), false), (None, true)] {
             let gate = Gate::new(3);

@@ -243,3 +243,59 @@ struct Filled {
     since_us: u64,
     phases: Phases,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ControlAddress;
+    use stentor_io::ChannelListener;
+
+    /// One with a worker for operators beside so many.
+    fn predecessor(workers_public: usize) -> Predecessor {
+        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
+        let hello = Hello {
+            epoch: 1,
+            workers_public,
+            workers: workers_public + 1,
+            store: None,
+            addresses: Vec::new(),
+            started_unix_s: 0,
+            upgrades: Default::default(),
+        };
+        let channel = Channel::connect(listener.name(), own).unwrap();
+        Predecessor { channel, token: None, hello, form: 1, process: own }
+    }
+
+    fn settings(workers: usize) -> Settings {
+        Settings {
+            workers,
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            control: vec![ControlAddress::Tcp("127.0.0.1:0".parse().unwrap())],
+            monitor: Vec::new(),
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn what_cannot_change_in_an_upgrade_is_refused_or_left() {
+        let adapted = |mut settings: Settings, workers_public| {
+            predecessor(workers_public).adapt(&mut settings).map(|()| settings.workers)
+        };
+        assert_eq!(adapted(settings(2), 2).unwrap(), 2);
+        assert_eq!(adapted(settings(4), 2).unwrap(), 2, "from the next restart on");
+        let kinds = "a kind of listener more, or less";
+        for (reason, workers_public, settings) in [
+            (kinds, 2, Settings { control: Vec::new(), ..settings(2) }),
+            (kinds, 2, Settings { listen: Vec::new(), ..settings(2) }),
+            (kinds, 0, settings(2)),
+            ("store.path is another", 2, {
+                let mut settings = settings(2);
+                settings.store.path = Some("/data".into());
+                settings
+            }),
+        ] {
+            let refused = adapted(settings, workers_public).unwrap_err().to_string();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+}

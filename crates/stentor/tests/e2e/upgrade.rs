@@ -73,12 +73,35 @@ fn whatever_is_open_goes_over_and_nobody_notices() {
     half_frame.client.send(&ping[7..]);
     let pong = half_frame.frame();
     assert_eq!((pong.first, &pong.payload[..]), (0x8a, &b"still there?"[..]));
+    hears_of_each_listener_once(server.child.id());
     // Their numbers go on.
     assert!(server.figure("counters/accepted") >= accepted);
     assert!(server.figure("messages_published") >= 9);
     server.child.signal("TERM");
     server.child.wait();
     assert!(server.child.err().contains("stopped"), "{}", server.child.err());
+}
+
+/// A listener that a process before has left in an epoll set would be reported in its name, also
+/// when nobody is to be let in.
+fn hears_of_each_listener_once(process: u32) {
+    let list = |path: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(path).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let threads = list(Path::new(&format!("/proc/{process}/task")));
+    let files = threads.iter().flat_map(|thread| list(&thread.join("fdinfo")));
+    let mut listeners = 0;
+    for set in files.filter_map(|file| fs::read_to_string(file).ok()) {
+        let words: Vec<&str> = set.split_whitespace().collect();
+        // Connections have small names, everything else has large ones.
+        let names = words.windows(2).filter(|pair| pair[0] == "data:" && pair[1].len() > 8);
+        let mut names: Vec<&str> = names.map(|pair| pair[1]).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        listeners += names.len();
+    }
+    assert!(listeners > 0);
 }
 
 #[test]
@@ -321,6 +344,9 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
         fails_for("", &mut server, &mut reader);
         // Its file is still there.
         Client::connect_unix(&socket).get("/-/readyz").expect(200);
+        let path = data.path().join("data").display().to_string();
+        let said = run(&["store", "check", &path]);
+        assert!(said.err.contains("is in use") && said.code != Some(0), "{said:?}");
     }
     fs::rename(server.dir.path().join("good"), &program).unwrap();
     server.child.upgrade();
@@ -396,9 +422,15 @@ fn addresses_come_and_go() {
     // The file of the socket outlives the process that made it.
     server.child.upgrade();
     healthy(&socket);
+    // Another one in its place is not the same.
+    let other = server.dir.path().join("other");
+    fs::write(&toml, with.replace("/control'", "/other'")).unwrap();
+    server.child.upgrade();
+    healthy(&other);
+    eventually("the first is gone", || (!socket.exists()).then_some(()));
     fs::write(&toml, "").unwrap();
     server.child.upgrade();
-    eventually("it is gone", || (!socket.exists()).then_some(()));
+    eventually("it is gone", || (!other.exists()).then_some(()));
     assert_eq!(server.public.get("/a").text(), "0");
 }
 
@@ -524,6 +556,26 @@ fn no_privilege_is_needed() {
     );
     server.publish("/a", "1");
     assert_eq!(reader.hear().data(), "1");
+}
+
+/// What whoever started the server had open has a number that may be a connection's.
+#[test]
+fn what_was_left_open_by_mistake_is_closed() {
+    // Other shells have no files above 9.
+    let Some(bash) = tool("bash") else { return };
+    let leaves_open = "exec 9</dev/null 300</dev/null; exec \"$0\" \"$@\"";
+    let prelude = format!("exec {} -c '{leaves_open}' \"$0\" \"$@\";", bash.display());
+    let mut server = Server::with(&prelude, "", &["--workers", "2"]);
+    let open = |server: &Server| {
+        let files = format!("/proc/{}/fd", server.child.id());
+        ["9", "300"].map(|number| {
+            let file = fs::read_link(Path::new(&files).join(number));
+            file.is_ok_and(|file| file == Path::new("/dev/null"))
+        })
+    };
+    assert_eq!(open(&server), [true, true]);
+    server.child.upgrade();
+    assert_eq!(open(&server), [false, false]);
 }
 
 /// Runs `stentor upgrade` for a server.

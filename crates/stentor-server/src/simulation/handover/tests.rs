@@ -46,6 +46,12 @@ fn no_bytes_make_it_panic() {
         assert!(reason.ends_with('.'), "{reason}");
     }
     assert!(unpack(&[&bytes[..], b"x"].concat()).is_err());
+    // Behind the length of the part, what says that it is a worker, and of which version.
+    for at in 4..14 {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        assert!(unpack(&other).is_err(), "{at}");
+    }
     let (mut rng, mut refused) = (Rng::new(1), 0);
     for _ in 0..1_500 {
         let mut bytes = bytes.clone();
