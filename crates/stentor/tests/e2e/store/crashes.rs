@@ -433,9 +433,9 @@ impl fmt::Display for Found {
         let Found { stores, seen, answered, rolled_back } = self;
         write!(
             f,
-            "in {stores} stores {seen} messages were seen and {answered} answered; none of these was \
-             lost, no id stood for two messages; {rolled_back} readers were told that theirs was \
-             rolled back"
+            "in {stores} stores {seen} messages were seen and {answered} answered; none of these \
+             was lost, no id stood for two messages; {rolled_back} readers were told that theirs \
+             was rolled back"
         )
     }
 }
