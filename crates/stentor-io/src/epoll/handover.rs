@@ -474,6 +474,7 @@ const CONNECTION: u32 = 1 << 31;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
     use crate::socket::reserve;
     use crate::{
         Backend, ChannelListener, Directory, Flow, Found, Handler, Refused, Symlinks, Waker,
@@ -716,9 +717,7 @@ mod tests {
     /// It is where clients look for the next process, which has the socket.
     #[test]
     fn the_file_of_a_socket_stays_when_its_process_leaves() {
-        let directory =
-            std::env::temp_dir().join(format!("stentor-left-behind-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = Scratch::new();
         for is_taken_over in [true, false] {
             let path = directory.join(format!("socket-{is_taken_over}"));
             let listener = crate::listen_unix(&path).unwrap();
@@ -731,7 +730,6 @@ mod tests {
             }
             assert_eq!(path.exists(), is_taken_over);
         }
-        std::fs::remove_dir_all(directory).unwrap();
     }
 
     fn the_file() -> Arc<File> {
