@@ -52,11 +52,13 @@ pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message or a deletion as the entry that it was.
+/// Appends a message or a deletion as the entry that it was, under its SEQ.
 pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
     let message = &*event.message;
-    let (shares_second, last_seq) = (message.shares_second(), message.last_seq());
-    let place = Place::Was(Past { number: message.seq(), shares_second, last_seq });
+    // Outside of this process nobody knows how it counts.
+    let (shares_second, number) = (message.shares_second(), message.id().seq);
+    let last_seq = message.life().id(message.last_seq()).seq;
+    let place = Place::Was(Past { number, shares_second, last_seq });
     let kind = if message.is_deletion() { DELETE } else { PUT };
     put_start(out, kind, place, message.published_at());
     put_bytes(out, event.topic().as_bytes());

@@ -391,6 +391,7 @@ impl Context {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::Order(order) => self.orders.push_back(order),
+                Mail::Replaced(seq, now_us) => self.feeds.invalidate(seq, now_us),
                 Mail::Event(event, published_us) => {
                     self.is_logging = true;
                     #[cfg(test)]

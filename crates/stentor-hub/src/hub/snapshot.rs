@@ -24,7 +24,7 @@ use super::Hub;
 use super::changes::Changes;
 use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule, put_varint};
 use crate::event::Event;
-use crate::id::Epoch;
+use crate::id::{Epoch, Life};
 use crate::message::{Message, PublishedAt};
 use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
@@ -33,6 +33,10 @@ use crate::topic::{ByName, Topic};
 
 /// A snapshot that is being written.
 pub struct Snapshot {
+    /// What is written are the SEQs of this life.
+    life: Life,
+    /// How often the hub was replaced when it began.
+    adopted: u64,
     /// The last topic that was written.
     after: Option<Arc<Topic>>,
     topics: u64,
@@ -51,14 +55,17 @@ impl Snapshot {
     /// behind it.
     #[must_use]
     pub fn begin(hub: &Hub, out: &mut Vec<u8>) -> Snapshot {
+        let sequence = hub.sequence();
+        let life = hub.life();
         let mut snapshot = Snapshot {
+            life,
+            adopted: sequence.adopted,
             after: None,
             topics: 0,
             terms: HashMap::new(),
             section: Vec::new(),
             stored_by: None,
         };
-        let sequence = hub.sequence();
         let (seq, published) = (sequence.seq, sequence.published);
         let rules = sequence.rules.all().to_vec();
         let tombstones = hub.tombstones.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +76,8 @@ impl Snapshot {
         drop(sequence);
 
         out.extend_from_slice(MAGIC);
-        put_bytes(&mut snapshot.section, hub.epoch.to_string().as_bytes());
+        put_bytes(&mut snapshot.section, life.epoch.to_string().as_bytes());
+        let [seq, floor, undone] = [seq, floor, undone].map(|number| life.id(number).seq);
         for number in [seq, published, floor, undone, rules.len() as u64] {
             put_varint(&mut snapshot.section, number);
         }
@@ -78,7 +86,7 @@ impl Snapshot {
             snapshot.index_of(&terms, out);
         }
         for Unstored { upto, rules } in unstored {
-            put_varint(&mut snapshot.section, upto);
+            put_varint(&mut snapshot.section, life.id(upto).seq);
             put_varint(&mut snapshot.section, rules.len() as u64);
             for (pattern, is_stored) in rules {
                 put_bytes(&mut snapshot.section, pattern.as_str().as_bytes());
@@ -90,7 +98,7 @@ impl Snapshot {
             let terms = snapshot.index_of(deletion.message.terms(), out);
             put_bytes(&mut snapshot.section, deletion.topic().as_bytes());
             snapshot.put_message(hub, terms, &deletion.message);
-            put_varint(&mut snapshot.section, deletion.message.last_seq());
+            put_varint(&mut snapshot.section, life.id(deletion.message.last_seq()).seq);
             snapshot.put_section(DELETION, out);
         }
         snapshot
@@ -108,8 +116,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// A topic has more than a section takes: there is no snapshot of this hub.
-    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, TooLong> {
+    /// There is no snapshot of this hub, or not this one.
+    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, Unwritable> {
         let begin = out.len();
         let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
@@ -124,8 +132,11 @@ impl Snapshot {
             // Behind the lock: whatever was found in a topic has its number by now.
             let sequence = hub.sequence();
             let (seq, generation) = (sequence.seq, sequence.rules.generation());
+            if sequence.adopted != self.adopted {
+                return Err(Unwritable::Replaced);
+            }
             drop(sequence);
-            for number in [seq, generation, self.topics] {
+            for number in [self.life.id(seq).seq, generation, self.topics] {
                 put_varint(&mut self.section, number);
             }
             self.put_section(END, out);
@@ -133,7 +144,7 @@ impl Snapshot {
         Ok(!is_last)
     }
 
-    fn put_topic(&mut self, hub: &Hub, topic: &Topic, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn put_topic(&mut self, hub: &Hub, topic: &Topic, out: &mut Vec<u8>) -> Result<(), Unwritable> {
         let (terms, lost_seq, messages) = topic.export();
         // A topic to which the sweep has not come may be stored by now.
         let is_unstored = self
@@ -146,14 +157,14 @@ impl Snapshot {
         let of_messages: Vec<u64> =
             messages.iter().map(|message| self.index_of(message.terms(), out)).collect();
         put_bytes(&mut self.section, topic.name().as_bytes());
-        for number in [terms, lost_seq, messages.len() as u64] {
+        for number in [terms, self.life.id(lost_seq).seq, messages.len() as u64] {
             put_varint(&mut self.section, number);
         }
         for (terms, message) in of_messages.into_iter().zip(&messages) {
             self.put_message(hub, terms, message);
             put_parts(&mut self.section, &message.parts());
             if self.section.len() > SECTION_BYTES_MAX {
-                return Err(TooLong(topic.name().to_owned()));
+                return Err(Unwritable::TooLong(topic.name().to_owned()));
             }
         }
         self.put_section(TOPIC, out);
@@ -163,7 +174,7 @@ impl Snapshot {
 
     /// What messages and deletions have in common.
     fn put_message(&mut self, hub: &Hub, terms: u64, message: &Message) {
-        for number in [terms, message.seq(), message.published_at()] {
+        for number in [terms, self.life.id(message.seq()).seq, message.published_at()] {
             put_varint(&mut self.section, number);
         }
         // What the doubt came from may not be in the files behind this snapshot.
@@ -193,17 +204,27 @@ impl Snapshot {
     }
 }
 
-/// A topic keeps more than a snapshot can say of it. No server's rules allow as much.
+/// Why a snapshot cannot be written to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TooLong(pub String);
+pub enum Unwritable {
+    /// This topic keeps more than a snapshot can say of it. No server's rules allow as much.
+    TooLong(String),
+    /// The hub has adopted another one meanwhile: see [`Hub::adopt`]. Another snapshot can be.
+    Replaced,
+}
 
-impl fmt::Display for TooLong {
+impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what the topic '{}' keeps takes more than 4 GiB", self.0)
+        match self {
+            Unwritable::TooLong(topic) => {
+                write!(f, "what the topic '{topic}' keeps takes more than 4 GiB")
+            }
+            Unwritable::Replaced => f.write_str("all topics were replaced meanwhile"),
+        }
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for Unwritable {}
 
 /// A snapshot that is being read into a hub.
 pub struct Restore<'h> {
@@ -329,6 +350,7 @@ impl Restore<'_> {
             TOPIC => self.read_topic(reader),
             END => {
                 let [seq, generation, topics] = reader.varints()?;
+                let [seq] = self.numbers([seq])?;
                 self.end = Some((seq, generation));
                 let is_whole = self.has_holes || topics == self.topics.len() as u64;
                 if is_whole { Ok(()) } else { Err("Something of the snapshot is missing.") }
@@ -340,6 +362,7 @@ impl Restore<'_> {
     fn read_begin(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
         let [seq, published, floor, undone, rules] = reader.varints()?;
+        let [seq, floor, undone] = self.numbers([seq, floor, undone])?;
         self.begin = Some(Begin { seq, published, floor, undone, rules });
         Ok(())
     }
@@ -349,7 +372,7 @@ impl Restore<'_> {
             return Err(MALFORMED);
         }
         let [index, generation] = reader.varints()?;
-        let terms = Terms { epoch: self.hub.epoch, generation, rule: reader.rule()? };
+        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()? };
         if self.terms.insert(index, Arc::new(terms)).is_some() {
             return Err(MALFORMED);
         }
@@ -374,6 +397,7 @@ impl Restore<'_> {
 
     fn read_unstored(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let [upto, count] = reader.varints()?;
+        let [upto] = self.numbers([upto])?;
         let rule = |_| {
             let pattern = Pattern::parse(reader.text()?).map_err(|_| MALFORMED)?;
             Ok((pattern, reader.flag()?))
@@ -396,7 +420,7 @@ impl Restore<'_> {
     fn read_deletion(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
         let (terms, seq, at) = self.read_message(&name, reader)?;
-        let last_seq = reader.varint()?;
+        let [last_seq] = self.numbers([reader.varint()?])?;
         let topic = Arc::new(Topic::deleted(&name, Arc::clone(&terms), seq));
         let message = Message::deletion(seq, terms, at, last_seq);
         let mut tombstones = self.filling()?.tombstones_mut();
@@ -411,6 +435,7 @@ impl Restore<'_> {
     fn read_topic(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
         let [terms, lost_seq, count] = reader.varints()?;
+        let [lost_seq] = self.numbers([lost_seq])?;
         let terms = self.terms_at(terms, &name)?;
         let (mut messages, mut latest_seq) = (Vec::new(), lost_seq);
         for _ in 0..count {
@@ -438,6 +463,15 @@ impl Restore<'_> {
         Ok(())
     }
 
+    /// What the hub counts by, of SEQs.
+    fn numbers<const N: usize>(&self, mut seqs: [u64; N]) -> Result<[u64; N], &'static str> {
+        let life = self.hub.life();
+        for seq in &mut seqs {
+            *seq = life.number(*seq).ok_or(MALFORMED)?;
+        }
+        Ok(seqs)
+    }
+
     /// The hub, once it has its rules.
     fn filling(&self) -> Result<&Hub, &'static str> {
         if self.has_rules { Ok(self.hub) } else { Err(MALFORMED) }
@@ -450,6 +484,7 @@ impl Restore<'_> {
         reader: &mut Reader<'_>,
     ) -> Result<(Arc<Terms>, u64, PublishedAt), &'static str> {
         let [terms, seq, unix_s] = reader.varints()?;
+        let [seq] = self.numbers([seq])?;
         self.greatest_seq = self.greatest_seq.max(seq);
         let unix_s = u32::try_from(unix_s).map_err(|_| MALFORMED)?;
         let shares_second = reader.flag()?;
@@ -489,4 +524,4 @@ const SLICE_TOPICS: usize = 256;
 const SECTION_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { u32::MAX as usize };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

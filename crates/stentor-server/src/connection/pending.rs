@@ -259,7 +259,7 @@ impl Connection {
         }
         self.extra = Some(extra);
         let many = self.reader.is_enveloped;
-        let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
+        let cursor = many.then_some(cx.shared.hub.id(seq));
         let had_pass = self.reader.has_pass;
         let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);

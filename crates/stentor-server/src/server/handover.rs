@@ -200,7 +200,7 @@ impl Tap {
         let mut tapped = self.tapped();
         match tapped.is_closed {
             false => Ok(std::mem::take(&mut tapped.bytes)),
-            true => Err(io::Error::other("more was published than could be handed over")),
+            true => Err(io::Error::other("more has changed than could be handed over")),
         }
     }
 
@@ -232,6 +232,10 @@ impl Tap {
 impl Subscriber for Tap {
     fn notify(&self, event: &Event) {
         self.put(|out| encode_event(event, out));
+    }
+
+    fn replaced(&self, _: u64) {
+        self.close();
     }
 
     fn rules_replaced(&self, generation: u64, rules: &[Rule]) {

@@ -156,18 +156,34 @@ impl Start {
         let id = std::str::from_utf8(cursor).ok().and_then(|text| text.parse::<Id>().ok());
         match id {
             None => Start::Gap(Gap { reason: "malformed", since: None }),
-            Some(id) if id.epoch != hub.epoch() => {
-                Start::Gap(Gap { reason: "epoch", since: Some(id) })
+            Some(id) => Start::behind(hub, id),
+        }
+    }
+
+    /// Behind the message of this id, if there may be one.
+    fn behind(hub: &Hub, id: Id) -> Start {
+        let gap = |reason| Start::Gap(Gap { reason, since: Some(id) });
+        let Some(number) = hub.number(id) else { return gap("epoch") };
+        // A message can be read a moment before its number is the latest: only who holds the lock
+        // knows. And where the order is made elsewhere, who comes from there may be ahead.
+        let is_ahead = || number > hub.seq() && number > hub.notified_seq();
+        if !hub.is_following() && is_ahead() {
+            return gap("future");
+        }
+        if hub.was_rolled_back(number) {
+            return gap("rolled-back");
+        }
+        Start::After(number)
+    }
+
+    /// The same once the sequence may have begun anew: a number of before means as little as a
+    /// cursor of another server.
+    pub(crate) fn in_life_of(self, hub: &Hub) -> Start {
+        match self {
+            Start::After(number) if hub.is_of_past_life(number) => {
+                Start::Gap(Gap { reason: "epoch", since: Some(hub.id(number)) })
             }
-            // A message can be read a moment before its number is the latest: only who holds the
-            // lock knows.
-            Some(id) if id.seq > hub.seq() && id.seq > hub.notified_seq() => {
-                Start::Gap(Gap { reason: "future", since: Some(id) })
-            }
-            Some(id) if hub.was_rolled_back(id.seq) => {
-                Start::Gap(Gap { reason: "rolled-back", since: Some(id) })
-            }
-            Some(id) => Start::After(id.seq),
+            other => other,
         }
     }
 
@@ -176,7 +192,7 @@ impl Start {
     pub(crate) fn under(self, pressure: Pressure, hub: &Hub) -> Start {
         let since = match self {
             _ if pressure == Pressure::None => return self,
-            Start::After(seq) if seq < hub.notified_seq() => Some(Id { epoch: hub.epoch(), seq }),
+            Start::After(seq) if seq < hub.notified_seq() => Some(hub.id(seq)),
             Start::Earliest => None,
             other => return other,
         };
