@@ -16,6 +16,7 @@ use crate::certificates::Acceptors;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
+use crate::follow::FollowState;
 use crate::files::{FileCache, OpenFiles};
 use crate::guard::{MemoryState, Pressure};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) sequencer: Box<dyn Sequencer>,
     /// How it is with the store, if there is one.
     pub(crate) store: Option<Arc<StoreState>>,
+    /// How it is with whoever is followed, if anybody is.
+    pub(crate) follow: Option<Arc<FollowState>>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -98,8 +101,8 @@ impl Shared {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Whether a request can be answered yet: while the store is being read, only those that ask
-    /// how the server is.
+    /// Whether a request can be answered yet: while the store is being read, or what a leader has,
+    /// only those that ask how the server is.
     ///
     /// # Errors
     /// What others are told.
@@ -108,7 +111,12 @@ impl Shared {
             Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
                 Err("The store is being read: try again in a while.")
             }
-            _ => Ok(()),
+            _ => match &self.follow {
+                Some(follow) if !follow.has_all() && !route::is_probe(request) => {
+                    Err("Nothing was had of the leader yet: try again in a while.")
+                }
+                _ => Ok(()),
+            },
         }
     }
 
@@ -524,8 +532,9 @@ impl Context {
     }
 
     fn renew(&mut self) {
+        let stale_s = self.shared.follow.as_ref().and_then(|follow| follow.stale_s());
         for preamble in &mut self.preambles {
-            preamble.renew(self.unix_s, &self.settings);
+            preamble.renew(self.unix_s, &self.settings, stale_s);
         }
     }
 

@@ -20,6 +20,7 @@ pub mod cost;
 mod endpoint;
 mod exchange;
 mod files;
+mod follow;
 mod guard;
 mod keys;
 mod limits;

@@ -69,6 +69,7 @@ statuses! {
     206 PARTIAL_CONTENT "Partial Content"
     301 MOVED_PERMANENTLY "Moved Permanently"
     304 NOT_MODIFIED "Not Modified"
+    307 TEMPORARY_REDIRECT "Temporary Redirect"
     400 BAD_REQUEST "Bad Request"
     401 UNAUTHORIZED "Unauthorized"
     403 FORBIDDEN "Forbidden"

@@ -148,14 +148,13 @@ impl Hub {
         }
     }
 
-    /// SEQs of what was taken back where the order is made: see [`Hub::was_rolled_back`].
+    /// Takes note of SEQs of what was taken back where the order is made: see
+    /// [`Hub::was_rolled_back`]. They are in their order.
     pub fn follow_rolled_back(&self, ranges: &[RangeInclusive<u64>]) {
-        let life = self.life();
-        let number = |seq: u64| life.number(seq);
-        let numbers =
-            ranges.iter().filter_map(|range| Some(number(*range.start())?..=number(*range.end())?));
-        let mut numbers: Vec<RangeInclusive<u64>> = numbers.collect();
-        numbers.sort_unstable_by_key(|range| *range.end());
+        let number = |seq: &u64| self.life().number(*seq);
+        let ranges = ranges.iter();
+        let numbers = ranges.filter_map(|range| Some(number(range.start())?..=number(range.end())?));
+        let numbers = numbers.collect();
         *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = numbers;
     }
 
@@ -200,6 +199,8 @@ impl Hub {
         *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Who walks the names meanwhile may have looked for a topic in the wrong place.
         tombstones.set_undone(of_staged.seq);
+        let rolled_back = staged.rolled_back.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
         if is_new_life {
             self.begin_life(life, is_first);
         }
@@ -292,8 +293,6 @@ impl Hub {
     }
 
     fn begin_life(&self, life: Life, is_first: bool) {
-        // What was taken back in the life before is nobody's cursor any more.
-        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = Vec::new();
         let mut lives = if is_first { Vec::new() } else { self.lives.load().to_vec() };
         if lives.len() == LIVES_MAX {
             lives.remove(0);

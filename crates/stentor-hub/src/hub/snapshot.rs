@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -227,8 +228,8 @@ impl fmt::Display for Unwritable {
 impl std::error::Error for Unwritable {}
 
 /// A snapshot that is being read into a hub.
-pub struct Restore<'h> {
-    hub: &'h Hub,
+pub struct Restore<H> {
+    hub: H,
     magic_was_read: bool,
     /// Pieces of the snapshot are missing.
     has_holes: bool,
@@ -268,9 +269,17 @@ impl Hub {
     /// Begins to fill this hub, which has no topics and no readers, from a snapshot. Its epoch
     /// stays what it is: a history of which something was lost goes on under another one.
     #[must_use]
-    pub fn restore(&self) -> Restore<'_> {
+    pub fn restore(&self) -> Restore<&Hub> {
+        Restore::into(self)
+    }
+}
+
+impl<H: Deref<Target = Hub>> Restore<H> {
+    /// The same as [`Hub::restore`], for who keeps the hub with it.
+    #[must_use]
+    pub fn into(hub: H) -> Restore<H> {
         Restore {
-            hub: self,
+            hub,
             magic_was_read: false,
             has_holes: false,
             begin: None,
@@ -281,9 +290,7 @@ impl Hub {
             greatest_seq: 0,
         }
     }
-}
 
-impl Restore<'_> {
     /// Takes whole sections from the beginning of `bytes`, and returns how many bytes they have:
     /// the rest is to be given again, with more behind it.
     ///
@@ -474,7 +481,7 @@ impl Restore<'_> {
 
     /// The hub, once it has its rules.
     fn filling(&self) -> Result<&Hub, &'static str> {
-        if self.has_rules { Ok(self.hub) } else { Err(MALFORMED) }
+        if self.has_rules { Ok(&self.hub) } else { Err(MALFORMED) }
     }
 
     /// What [`Snapshot::put_message`] wrote.

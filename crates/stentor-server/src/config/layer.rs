@@ -18,6 +18,7 @@ use super::forms::{
     MediaType, MountPath, OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath,
     Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName, WholePath,
 };
+use super::follow::FollowLayer;
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, YEAR};
 use super::tls::{PairLayer, TlsLayer};
@@ -137,6 +138,12 @@ pub(super) const SCALARS: &[Path] = &[
     ("jwt", "require_exp", false),
     ("store", "path", false),
     ("store", "keep", false),
+    ("follow", "leader", true),
+    ("follow", "token_file", false),
+    ("follow", "ca_file", false),
+    ("follow", "topics", true),
+    ("follow", "stale_max", false),
+    ("follow", "publish_url", false),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
 ];
@@ -234,6 +241,7 @@ struct Layer {
     access: AccessLayer,
     jwt: JwtLayer,
     store: StoreLayer,
+    follow: FollowLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
@@ -386,6 +394,7 @@ impl Layer {
         tokens::apply(self.jwt, self.token, &mut settings.tokens);
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
+        self.follow.apply(&mut settings.follow);
         if let Some(Tables(rules)) = self.topics {
             let of = |rule: &RuleLayer| {
                 let content_type = rule.content_type.as_ref().map(|kind| kind.0.0.clone());

@@ -34,7 +34,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{
-    Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
+    Epoch, Event, Filter, Hub, Life, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
 use stentor_io::{Channel, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
@@ -45,8 +45,12 @@ use stentor_wire::packed;
 pub(super) struct Hello {
     /// The life of the numbers of messages.
     pub(super) epoch: u32,
+    /// Where it begins in the numbers of the process.
+    pub(super) base: u64,
     pub(super) workers_public: usize,
     pub(super) workers: usize,
+    /// The order is made elsewhere.
+    pub(super) follows: bool,
     /// The directory of the store.
     pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
@@ -58,7 +62,7 @@ pub(super) struct Hello {
 }
 
 packed!(struct Hello {
-    epoch, workers_public, workers, store, addresses, started_unix_s, upgrades,
+    epoch, base, workers_public, workers, follows, store, addresses, started_unix_s, upgrades,
 });
 
 /// An address that is listened on, as it was bound.
@@ -89,6 +93,11 @@ impl Address {
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
     const FORMATS: [u16; 2] = [1, 1];
+
+    /// The life of the sequence that goes on.
+    pub(super) fn life(&self) -> Life {
+        Life { epoch: Epoch::from_number(self.epoch), base: self.base }
+    }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
@@ -419,6 +428,8 @@ mod tests {
         let of = |role, at: &str| Address { role, at: at.to_owned() };
         Hello {
             epoch: 0x0bad_cafe,
+            base: 0,
+            follows: false,
             workers_public: 2,
             workers: 3,
             store: Some("/data".to_owned()),

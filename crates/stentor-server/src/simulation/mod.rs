@@ -207,6 +207,7 @@ impl World {
             acceptors: Arc::default(),
             sequencer,
             store,
+            follow: None,
             access_log,
             hub,
             compressor,

@@ -179,11 +179,12 @@ fn who_lags_is_not_adopted_and_what_was_taken_back_is_as_another_life() {
     assert_eq!(adopt(&hub, &lagging), Err(NotAdopted::Contradicts));
     assert_eq!(seen(&hub), before);
     let (of_cursor, cursor) = (hub.id(hub.seq()), hub.seq());
-    let adopted = hub.adopt(staged(&hub, &lagging, true)).unwrap();
+    let staged = staged(&hub, &lagging, true);
+    staged.follow_rolled_back(&[2..=10]);
+    let adopted = hub.adopt(staged).unwrap();
     hub.check();
     assert!(adopted.is_new_life && hub.is_of_past_life(cursor));
     assert_eq!(seen(&hub), seen(&lagging));
-    hub.follow_rolled_back(&[2..=10]);
     let number = hub.number(of_cursor).unwrap();
     assert!(hub.was_rolled_back(number) && !hub.was_rolled_back(hub.seq()));
 }
