@@ -21,6 +21,7 @@ fn text(report: &Report) -> String {
     answers(&mut page, report);
     lookups(&mut page, report);
     values(&mut page, report);
+    followers(&mut page, report);
     files(&mut page, report);
     streams(&mut page, report);
     if let Some(store) = &report.store {
@@ -148,6 +149,7 @@ fn answers(page: &mut Page, report: &Report) {
         ("{kind=\"bodies\"}", c.bytes_bodies),
         ("{kind=\"streams\"}", c.bytes_streams),
         ("{kind=\"sendfile\"}", c.bytes_sendfile),
+        ("{kind=\"replication\"}", c.bytes_replication),
     ];
     page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
     let help = "From when a request was whole until its answer had left, by kinds of requests.";
@@ -197,6 +199,19 @@ fn values(page: &mut Page, report: &Report) {
     page.gauge("messages_kept", "Messages in memory.", report.messages_kept as u64);
     let help = "Data of the messages in memory.";
     page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
+}
+
+fn followers(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    page.gauge("followers", "Followers that read a feed.", c.followers);
+    let help = "Snapshots that are being sent.";
+    page.gauge("snapshots_under_way", help, c.snapshots_under_way);
+    let help = "Of the latest numbers, how many the last follower has not been sent.";
+    page.gauge("followers_behind", help, c.followers_behind);
+    let help = "Feeds and snapshots ended since they were too slow.";
+    page.counter("followers_too_slow_total", help, c.followers_too_slow);
+    page.counter("feed_entries_total", "Entries made ready for followers.", c.feed_entries);
+    page.gauge("feed_bytes", "What is kept of them.", c.feed_bytes);
 }
 
 fn files(page: &mut Page, report: &Report) {

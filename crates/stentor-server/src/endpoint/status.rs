@@ -3,6 +3,7 @@
 use crate::certificates;
 use crate::exchange::Exchange;
 use crate::guard::Pressure;
+use crate::replication::Follower;
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
 use crate::upgrades;
@@ -56,6 +57,8 @@ pub(crate) struct Report {
     pub(crate) lookups: Vec<RouteTotals>,
     /// What came of upgrades.
     pub(crate) upgrades: upgrades::Report,
+    /// Those that read feeds of this listener.
+    pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
     pub(crate) tls: Option<certificates::Report>,
     /// `null`: there is none.
@@ -140,6 +143,7 @@ impl Report {
             heads: counters.heads,
             lookups: Routes::sum(workers()),
             upgrades: x.shared.upgrades.report(),
+            followers: x.replication.followers(),
             tls: x.shared.acceptors.report(x.unix_s),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
         }
@@ -203,6 +207,10 @@ impl Report {
         );
         self.write_shares(&mut text);
         self.write_upgrades(&mut text);
+        for Follower { behind, topics } in &self.followers {
+            let topics = if topics.is_empty() { "all topics".to_owned() } else { topics.join(" ") };
+            let _ = writeln!(text, "Follower: {behind} behind, {topics}");
+        }
         for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
             let _ = writeln!(text, "Certificate: {shown}");
         }
