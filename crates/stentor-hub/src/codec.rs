@@ -128,6 +128,27 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
     Ok((Entry { op, when, unix_s }, place))
 }
 
+/// The topic of an entry; `None` if it changes the rules. Looks at no more than that takes.
+///
+/// # Errors
+///
+/// One sentence, if this is no entry; not all that is none is found.
+pub fn entry_topic(bytes: &[u8]) -> Result<Option<&str>, &'static str> {
+    let mut reader = Reader(bytes);
+    if reader.byte()? != VERSION {
+        return Err("The entry is of a version that is not known.");
+    }
+    let head = reader.byte()?;
+    if head & 3 == RULES {
+        return Ok(None);
+    }
+    if head >> PLACE_SHIFT & 3 != 0 {
+        reader.varint()?;
+    }
+    reader.varint()?;
+    reader.text().map(Some)
+}
+
 fn put_start(out: &mut Vec<u8>, kind: u8, place: Place, unix_s: u64) {
     let (place, number) = match place {
         Place::Next => (0, None),

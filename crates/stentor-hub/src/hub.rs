@@ -160,6 +160,15 @@ impl Hub {
         self.seq.store(sequence.seq, Ordering::Release);
     }
 
+    /// The rules in force, the one for all other topics left out, and their generation. Takes the
+    /// lock.
+    #[must_use]
+    pub fn rules(&self) -> (u64, Vec<Rule>) {
+        let sequence = self.sequence();
+        let rules = sequence.rules.all().split_last().map_or(&[][..], |(_, rules)| rules);
+        (sequence.rules.generation(), rules.iter().map(|terms| terms.rule.clone()).collect())
+    }
+
     /// What the rule of a topic says of storing it. Takes the lock.
     #[must_use]
     pub fn keep(&self, topic: &str) -> Keep {
@@ -178,6 +187,15 @@ impl Hub {
         }
         sequence.seq = sequence.seq.max(seq);
         self.seq.store(sequence.seq, Ordering::Release);
+    }
+
+    /// SEQs that were given to something that is no more, in their order: see
+    /// [`Hub::was_rolled_back`].
+    #[must_use]
+    pub fn rolled_back(&self) -> Vec<RangeInclusive<u64>> {
+        let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
+        let seq = |number: &u64| self.id(*number).seq;
+        ranges.iter().map(|range| seq(range.start())..=seq(range.end())).collect()
     }
 
     /// Whether this number was given to something that was taken back before anybody had promised

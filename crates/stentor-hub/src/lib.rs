@@ -46,7 +46,7 @@ mod topic;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use codec::{decode_entry, encode_entry, encode_event, encode_rules};
+pub use codec::{decode_entry, encode_entry, encode_event, encode_rules, entry_topic};
 pub use encode::{Encoder, GzipError};
 pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
 pub use event::{Event, Mode, Span};

@@ -24,6 +24,7 @@ use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
+use crate::replication::Replication;
 use crate::response::{Preamble, Reply, Shape};
 use crate::route;
 use crate::stats::{Activity, Route, Stats};
@@ -193,6 +194,8 @@ pub(crate) struct Context {
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
     pub(crate) walks: Walks,
+    /// What followers are sent.
+    pub(crate) replication: Replication,
     /// What was found for the reader that is being served.
     pub(crate) found: Vec<Event>,
     pub(crate) memory: Memory,
@@ -263,6 +266,7 @@ impl Context {
             feeds: Feeds::new(subscriber),
             batches: Batches::default(),
             walks: Walks::default(),
+            replication: Replication::default(),
             found: Vec::new(),
             memory: Memory::default(),
             budget,
@@ -444,6 +448,8 @@ impl Context {
             cost: _, lines: _, keys: _,
             // With the connections.
             passes: _,
+            // Followers come back.
+            replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
             inflater: _, generation: _, draining: _, stands_still: _, denials: _,
@@ -672,6 +678,7 @@ impl Context {
             inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
+            replication: &mut self.replication,
             queue_age_ms: self.queue_age_ms,
             pressure: self.pressure,
             now_ms: self.now_ms,

@@ -15,6 +15,7 @@ use crate::config::Follow as Settings;
 use crate::context::Shared;
 use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};
 use serde::Serialize;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,20 @@ pub(crate) struct FollowReport {
     pub(crate) reconnects: u64,
     pub(crate) snapshots: u64,
     pub(crate) bytes: u64,
+}
+
+impl fmt::Display for FollowReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FollowReport { leader, position, behind, silence_ms, .. } = self;
+        write!(
+            f,
+            "Following: {leader}, at {position}, {behind} behind, last heard {silence_ms} ms ago; {} \
+             reconnects, {} snapshots, {} bytes",
+            self.reconnects, self.snapshots, self.bytes
+        )?;
+        let why = self.failure.iter().filter(|_| !self.connected);
+        why.into_iter().try_for_each(|why| write!(f, "; not followed: {why}"))
+    }
 }
 
 impl FollowState {

@@ -29,6 +29,7 @@ mod memory;
 mod order;
 mod output;
 mod put_off;
+mod replication;
 mod response;
 mod route;
 mod secured;

@@ -11,9 +11,10 @@
 //! whoever reads says how much of it there may be.
 
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
-use crate::head::{HEAD_BYTES_MAX, Head};
+use crate::head::{HEAD_BYTES_MAX, Head, What};
 use crate::recovery::Piece;
 use crate::snapshot::{PIECE_BYTES_MAX, whole};
+use std::ops::RangeInclusive;
 
 /// A snapshot that is being sent.
 #[derive(Debug)]
@@ -25,10 +26,16 @@ pub struct SnapshotEncoder {
 }
 
 impl SnapshotEncoder {
-    /// Begins a snapshot that was begun at the number `seq` of this life.
+    /// Begins a snapshot that was begun at the number `seq` of this life, in which the numbers of
+    /// `lost` were given to what is no more.
     #[must_use]
-    pub fn begin(epoch: u32, seq: u64, out: &mut Vec<u8>) -> SnapshotEncoder {
-        let head = Head { last: seq, ..whole(NUMBER, epoch) }.encode();
+    pub fn begin(
+        epoch: u32,
+        seq: u64,
+        lost: Vec<RangeInclusive<u64>>,
+        out: &mut Vec<u8>,
+    ) -> SnapshotEncoder {
+        let head = Head { last: seq, lost, ..whole(NUMBER, epoch) }.encode();
         out.extend_from_slice(&head);
         SnapshotEncoder { offset: head.len() as u64, pieces: 0, seq }
     }
@@ -75,13 +82,24 @@ impl SnapshotEncoder {
     }
 }
 
+/// What a snapshot says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotHead {
+    /// The life of the numbers.
+    pub epoch: u32,
+    /// The number at which it was begun.
+    pub seq: u64,
+    /// Numbers that were given to what is no more: readers may have seen it.
+    pub lost: Vec<RangeInclusive<u64>>,
+}
+
 /// A snapshot that is being received.
 #[derive(Debug)]
 pub struct SnapshotDecoder {
     /// No frame may be longer.
     frame_bytes_max: usize,
     offset: u64,
-    begun: Option<(u32, u64)>,
+    begun: Option<SnapshotHead>,
     ended: Option<u64>,
 }
 
@@ -92,10 +110,10 @@ impl SnapshotDecoder {
         SnapshotDecoder { frame_bytes_max, offset: 0, begun: None, ended: None }
     }
 
-    /// The life of the numbers, and the one at which it was begun, once that was read.
+    /// What it says of itself, once that was read.
     #[must_use]
-    pub fn begun(&self) -> Option<(u32, u64)> {
-        self.begun
+    pub fn begun(&self) -> Option<&SnapshotHead> {
+        self.begun.as_ref()
     }
 
     /// The last number that was given out, once all of it was read.
@@ -159,15 +177,13 @@ impl SnapshotDecoder {
         if bytes.len() < length {
             return Ok(None);
         }
-        match Head::parse(bytes, NUMBER) {
-            Ok((head, length))
-                if head == (Head { last: head.last, ..whole(NUMBER, head.epoch) }) =>
-            {
-                (self.begun, self.offset) = (Some((head.epoch, head.last)), length);
-                Ok(Some(&bytes[length as usize..]))
-            }
-            _ => Err(NO_SNAPSHOT.to_owned()),
-        }
+        let (head, length) = Head::parse(bytes, NUMBER).map_err(|_| NO_SNAPSHOT.to_owned())?;
+        let Head { epoch, last, lost, what: What::Whole, .. } = head else {
+            return Err(NO_SNAPSHOT.to_owned());
+        };
+        self.begun = Some(SnapshotHead { epoch, seq: last, lost });
+        self.offset = length;
+        Ok(Some(&bytes[length as usize..]))
     }
 }
 

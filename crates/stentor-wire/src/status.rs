@@ -78,6 +78,7 @@ statuses! {
     406 NOT_ACCEPTABLE "Not Acceptable"
     408 REQUEST_TIMEOUT "Request Timeout"
     409 CONFLICT "Conflict"
+    410 GONE "Gone"
     411 LENGTH_REQUIRED "Length Required"
     412 PRECONDITION_FAILED "Precondition Failed"
     413 CONTENT_TOO_LARGE "Content Too Large"

@@ -25,6 +25,7 @@ use super::Hub;
 use super::changes::Changes;
 use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule, put_varint};
 use crate::event::Event;
+use crate::filter::Filter;
 use crate::id::{Epoch, Life};
 use crate::message::{Message, PublishedAt};
 use crate::pattern::Pattern;
@@ -49,6 +50,9 @@ pub struct Snapshot {
     /// Topics that are not stored are left out, by rules of this generation, which were in force
     /// when it began, or later ones.
     stored_by: Option<u64>,
+    /// Topics that none of these matches are left out; with none there is no such topic.
+    filters: Box<[Filter]>,
+    seq: u64,
 }
 
 impl Snapshot {
@@ -56,6 +60,12 @@ impl Snapshot {
     /// behind it.
     #[must_use]
     pub fn begin(hub: &Hub, out: &mut Vec<u8>) -> Snapshot {
+        Snapshot::begin_of(hub, Box::default(), out)
+    }
+
+    /// The same of the topics that one of `filters` matches; without any, of all.
+    #[must_use]
+    pub fn begin_of(hub: &Hub, filters: Box<[Filter]>, out: &mut Vec<u8>) -> Snapshot {
         let sequence = hub.sequence();
         let life = hub.life();
         let mut snapshot = Snapshot {
@@ -66,6 +76,8 @@ impl Snapshot {
             terms: HashMap::new(),
             section: Vec::new(),
             stored_by: None,
+            filters,
+            seq: 0,
         };
         let (seq, published) = (sequence.seq, sequence.published);
         let rules = sequence.rules.all().to_vec();
@@ -75,6 +87,7 @@ impl Snapshot {
         let unstored: Vec<Unstored> = tombstones.unstored().cloned().collect();
         drop(tombstones);
         drop(sequence);
+        snapshot.seq = life.id(seq).seq;
 
         out.extend_from_slice(MAGIC);
         put_bytes(&mut snapshot.section, life.epoch.to_string().as_bytes());
@@ -96,6 +109,9 @@ impl Snapshot {
             snapshot.put_section(UNSTORED, out);
         }
         for deletion in &deletions {
+            if !snapshot.is_meant(deletion.topic()) {
+                continue;
+            }
             let terms = snapshot.index_of(deletion.message.terms(), out);
             put_bytes(&mut snapshot.section, deletion.topic().as_bytes());
             snapshot.put_message(hub, terms, &deletion.message);
@@ -112,6 +128,16 @@ impl Snapshot {
         self
     }
 
+    /// The number at which it began.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn is_meant(&self, topic: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(topic))
+    }
+
     /// Writes the next slice: whole sections, some 64 KiB unless one topic has more. False
     /// once the end was written.
     ///
@@ -123,7 +149,9 @@ impl Snapshot {
         let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
         for topic in slice {
-            self.put_topic(hub, &topic, out)?;
+            if self.is_meant(topic.name()) {
+                self.put_topic(hub, &topic, out)?;
+            }
             self.after = Some(topic);
             if out.len() - begin >= SLICE_BYTES {
                 break;

@@ -168,7 +168,7 @@ impl Follower {
         let used = decoder.read(frame, &mut |piece| payload.take(piece).map_err(str::to_owned))?;
         frame.drain(..used);
         match decoder.begun() {
-            Some((epoch, _)) if Some(Epoch::from_number(epoch)) != self.feed => {
+            Some(head) if Some(Epoch::from_number(head.epoch)) != self.feed => {
                 Err("it began anew between its feed and its snapshot".into())
             }
             _ => Ok(()),
@@ -182,6 +182,7 @@ impl Follower {
         };
         let last = decoder.ended().ok_or("it ends before its time")?;
         let staged = payload.finish(last)?;
+        staged.follow_rolled_back(decoder.begun().map_or(&[][..], |head| &head.lost));
         let topics = staged.counts().topics;
         match self.hub.adopt(staged) {
             Ok(adopted) => {
