@@ -33,6 +33,7 @@ mod elsewhere;
 mod encodings;
 mod events;
 mod files;
+mod following;
 mod framing;
 mod lifecycle;
 mod log;
