@@ -318,6 +318,12 @@ impl Context {
         if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
+    /// What may be kept for followers that are behind.
+    pub(crate) fn feed_bytes_max(&self) -> usize {
+        let bytes_max = self.settings.limits.feed_bytes_max;
+        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+    }
+
     /// Counts a connection from `peer`; `None` if that address has as many as it may.
     pub(crate) fn count_in(&self, role: Role, address: Option<IpAddr>) -> Option<Counted> {
         let Some(address) = address.filter(|_| listener(role).counts_addresses) else {

@@ -205,9 +205,6 @@ pub(crate) const PROGRESS_BYTES_MIN: u32 = 1024;
 /// How often a feed that has nothing to say says so: by that its follower knows that it is alive.
 pub(crate) const FEED_SIGN_MS: u64 = 1_000;
 
-/// What is kept for followers that are behind, in bytes.
-pub(crate) const FEED_BYTES_MAX: usize = 64 << 20;
-
 /// Followers that a worker sends something to: more of them make a tree.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 

@@ -110,6 +110,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
     ("limits", "readers_bytes_max", false),
+    ("limits", "feed_bytes_max", false),
     ("limits", "memory_high", false),
     ("limits", "memory_critical", false),
     ("limits", "connections_max", false),
@@ -285,6 +286,7 @@ struct LimitsLayer {
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
+    feed_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
     memory_high: Option<Count<0, 100>>,
     memory_critical: Option<Count<0, 100>>,
     connections_max: Option<Count<0, 100_000_000>>,
@@ -469,6 +471,7 @@ impl LimitsLayer {
         set(&mut limits.topics_max, self.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, self.names_max, |count| to_usize(count.0));
         set(&mut limits.readers_bytes_max, self.readers_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.feed_bytes_max, self.feed_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.memory_high, self.memory_high, |percent| percent.0);
         set(&mut limits.memory_critical, self.memory_critical, |percent| percent.0);
         set(&mut limits.connections_max, self.connections_max, |count| to_usize(count.0));

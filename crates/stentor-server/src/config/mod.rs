@@ -244,6 +244,8 @@ pub struct Limits {
     pub names_max: usize,
     /// What the readers of one worker may own or keep from being freed, in bytes.
     pub readers_bytes_max: usize,
+    /// What is kept of the latest entries for followers that are behind, in bytes.
+    pub feed_bytes_max: usize,
     /// How full memory is, in percent, when idle connections are closed early and nobody is brought
     /// what was missed; 0: never.
     pub memory_high: u64,
@@ -626,6 +628,7 @@ impl Default for Limits {
             topics_max: 2_000_000,
             names_max: 1_000,
             readers_bytes_max: 128 * 1024 * 1024,
+            feed_bytes_max: 64 * 1024 * 1024,
             memory_high: 90,
             memory_critical: 95,
             connections_max: 0,

@@ -94,6 +94,7 @@ impl Settings {
             ("limits", "topics_max") => number(limits.topics_max),
             ("limits", "names_max") => number(limits.names_max),
             ("limits", "readers_bytes_max") => bytes(limits.readers_bytes_max),
+            ("limits", "feed_bytes_max") => bytes(limits.feed_bytes_max),
             ("limits", "memory_high") => number(limits.memory_high),
             ("limits", "memory_critical") => number(limits.memory_critical),
             ("limits", "connections_max") => number(limits.connections_max),

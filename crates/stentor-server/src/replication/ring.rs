@@ -256,3 +256,6 @@ const FRAME_BYTES: usize = if cfg!(test) { 300 } else { 64 << 10 };
 
 /// What a frame takes beside its bytes.
 const OVERHEAD_BYTES: usize = size_of::<Frame>() + 32;
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,14 @@
 //! What was published is brought to followers: once a turn, to all of them.
 
 use super::Worker;
-use crate::limits::FEED_BYTES_MAX;
 use stentor_io::{Backend, Peer};
 
 impl Worker {
     /// Takes in what has come, and has those sent it who read feeds.
     pub(super) fn bring_to_followers<B: Backend>(&mut self, io: &mut B) {
         let now_ms = self.cx.now_ms;
-        if !self.cx.replication.take_in(&self.cx.shared.hub, FEED_BYTES_MAX, now_ms) {
+        let bytes_max = self.cx.feed_bytes_max();
+        if !self.cx.replication.take_in(&self.cx.shared.hub, bytes_max, now_ms) {
             return;
         }
         let feeds: Vec<Peer> = self.cx.replication.feeds().collect();
@@ -16,5 +16,11 @@ impl Worker {
             self.cx.begin_visit();
             self.with(peer, |connection, cx| connection.deliver_copy(cx, io, peer));
         }
+    }
+
+    /// How many connections followers read.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn followers(&self) -> usize {
+        self.cx.replication.peers().count()
     }
 }

@@ -34,6 +34,7 @@ mod encodings;
 mod events;
 mod files;
 mod follow;
+mod following;
 mod framing;
 mod lifecycle;
 mod log;
