@@ -333,7 +333,7 @@ impl Reply<'_> {
         }
         heads.add_lines(&out[more..]);
         let answers = match status.0 {
-            301 => &self.stats.answers_301,
+            301 | 307 => &self.stats.answers_301,
             304 => &self.stats.answers_304,
             200..=299 => &self.stats.answers_2xx,
             400..500 => &self.stats.answers_4xx,

@@ -618,7 +618,7 @@ stats! {
     requests,
     /// Answers with a status of 2xx, 304 excepted below.
     answers_2xx,
-    /// Answers that lead elsewhere (301).
+    /// Answers that lead elsewhere (301; or 307, where another server is followed).
     answers_301,
     /// Answers 304 Not Modified.
     answers_304,

@@ -23,7 +23,7 @@ impl Stage {
         let id = hub.add_subscriber(Arc::clone(&intake) as Arc<dyn Subscriber>);
         hub.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
         intake.open();
-        let ring = Ring::begin(epoch, 0, hub.rules());
+        let ring = Ring::begin(Id { epoch, seq: 0 }, hub.rules());
         Stage { hub, intake, ring, told: vec![(0, true)] }
     }
 
