@@ -74,8 +74,8 @@ impl fmt::Display for FollowReport {
         let FollowReport { leader, position, behind, silence_ms, .. } = self;
         write!(
             f,
-            "Following: {leader}, at {position}, {behind} behind, last heard {silence_ms} ms ago; {} \
-             reconnects, {} snapshots, {} bytes",
+            "Following: {leader}, at {position}, {behind} behind, last heard {silence_ms} ms ago; \
+             {} reconnects, {} snapshots, {} bytes",
             self.reconnects, self.snapshots, self.bytes
         )?;
         let why = self.failure.iter().filter(|_| !self.connected);

@@ -42,8 +42,8 @@ impl Preamble {
         })
     }
 
-    /// Makes the fields anew: the second or the settings have changed. For `stale_s` seconds nothing
-    /// was heard of whoever is followed.
+    /// Makes the fields anew: the second or the settings have changed. For `stale_s` seconds
+    /// nothing was heard of whoever is followed.
     pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
         self.fields.clear();
         if settings.server_header {

@@ -153,7 +153,8 @@ impl Hub {
     pub fn follow_rolled_back(&self, ranges: &[RangeInclusive<u64>]) {
         let number = |seq: &u64| self.life().number(*seq);
         let ranges = ranges.iter();
-        let numbers = ranges.filter_map(|range| Some(number(range.start())?..=number(range.end())?));
+        let numbers =
+            ranges.filter_map(|range| Some(number(range.start())?..=number(range.end())?));
         let numbers = numbers.collect();
         *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = numbers;
     }

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use stentor_hub::Pattern;
 use toml::Value;
 
+use super::Settings;
 use super::error::ConfigError;
 use super::forms::{OneOrMany, Text, TopicPattern};
 use super::layer::set;
 use super::quantity::{DAY, Millis, SECOND, duration};
 use super::show::one_or_many;
 use super::tokens::FileOrNone;
-use super::Settings;
 
 /// Whom this server follows, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -33,7 +33,7 @@ impl Leaders {
         state: Arc<FollowState>,
         ends: Arc<AtomicBool>,
     ) -> io::Result<Leaders> {
-        // Whoever keeps all there is keeps this thread's share of it too.
+        // The server may end before this thread does.
         let of_compressor = Arc::downgrade(shared);
         let on_applied = Box::new(move |applied| {
             if let Applied::Put(Published { message, replaced: Some(replaced), .. }) = applied
@@ -91,7 +91,8 @@ impl Leaders {
             410 => return Err(self.follower.feed_is_gone()),
             _ => return Err(refused(&mut answer)),
         }
-        let next = self.follower.feed_begins(id_of(&answer).ok_or("it does not say where it is")?)?;
+        let next =
+            self.follower.feed_begins(id_of(&answer).ok_or("it does not say where it is")?)?;
         if next == Next::Snapshot {
             self.take_snapshot(url)?;
         }
@@ -130,7 +131,8 @@ impl Leaders {
         self.state.has_all.store(true, Ordering::Release);
         let (adopted, took_ms) = (taken.adopted, (monotonic_us() - begun_us) / 1_000);
         tracing::info!(
-            "a snapshot of {url} was taken in {took_ms} ms: {} topics, {} new, {} changed, {} gone{}",
+            "a snapshot of {url} was taken in {took_ms} ms: {} topics, {} new, {} changed, {} \
+             gone{}",
             taken.topics,
             adopted.created,
             adopted.changed,

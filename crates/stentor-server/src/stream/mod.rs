@@ -219,3 +219,52 @@ impl Gap {
         format!("{{\"gap\":{}}}", self.json())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
+
+    fn hub(epoch: u32) -> Hub {
+        let hub = Hub::new(Epoch::from_number(epoch), Vec::new(), Limits::default());
+        let topic = TopicName::parse("/a").unwrap();
+        hub.publish(topic, Draft::new(*b"x"), Precondition::None, 1).unwrap();
+        hub
+    }
+
+    fn gap(reason: &'static str, since: &str) -> Start {
+        Start::Gap(Gap { reason, since: Some(since.parse().unwrap()) })
+    }
+
+    #[test]
+    fn who_comes_from_a_server_that_is_further_on_waits() {
+        let hub = hub(1);
+        let start = |cursor: &str| Start::parse(&hub, Some(cursor.as_bytes()));
+        assert_eq!(start("00000001-1"), Start::After(1));
+        assert_eq!(start("00000001-5"), gap("future", "00000001-5"));
+        hub.begin_following();
+        assert_eq!(start("00000001-5"), Start::After(5));
+        assert_eq!(start("00000002-5"), gap("epoch", "00000002-5"));
+        let no_number = "00000001-18446744073709551615";
+        assert_eq!(start(no_number), gap("epoch", no_number));
+    }
+
+    #[test]
+    fn a_number_of_a_life_that_is_over_is_as_a_cursor_of_another_server() {
+        let (hub, other) = (hub(1), hub(2));
+        let staged = hub.stage(other.epoch(), false);
+        let mut bytes = Vec::new();
+        let mut snapshot = stentor_hub::Snapshot::begin(&other, &mut bytes);
+        while snapshot.write_slice(&other, &mut bytes).unwrap() {}
+        let mut restore = staged.restore();
+        restore.read(&bytes).unwrap();
+        restore.finish().unwrap();
+        hub.adopt(staged).unwrap();
+        assert_eq!(Start::After(1).in_life_of(&hub), gap("epoch", "00000001-1"));
+        let now = Start::parse(&hub, Some(b"00000002-1"));
+        assert_eq!(now, Start::After(hub.seq()));
+        assert_eq!(now.in_life_of(&hub), now);
+        assert_eq!(Start::parse(&hub, Some(b"00000001-1")), gap("epoch", "00000001-1"));
+    }
+}

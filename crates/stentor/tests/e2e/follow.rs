@@ -117,7 +117,8 @@ fn nothing_is_published_at_a_follower() {
     let asked = |server: &Server, method: &str, target: &str| {
         server.control.ask(method, target, "Content-Type: text/plain\r\n", b"y")
     };
-    for (method, target) in [("PUT", "/a"), ("POST", "/a"), ("DELETE", "/a"), ("POST", "/-/publish")]
+    for (method, target) in
+        [("PUT", "/a"), ("POST", "/a"), ("DELETE", "/a"), ("POST", "/-/publish")]
     {
         let refused = asked(&refuses, method, target).expect(503);
         let said = String::from_utf8_lossy(&refused.body).into_owned();
@@ -257,10 +258,16 @@ fn an_upgrade_of_a_follower_drops_nobody() {
     let leader = again(control, "");
     let id = leader.publish("/a", "anew");
     assert!(matches!(reader.hear(), Heard::Gap { .. }));
-    assert_eq!(reader.hear(), Heard::Message { id: id.clone(), topic: String::new(), data: "anew".into() });
+    assert_eq!(
+        reader.hear(),
+        Heard::Message { id: id.clone(), topic: String::new(), data: "anew".into() }
+    );
     follower.child.upgrade();
     let next = leader.publish("/a", "then");
-    assert_eq!(reader.hear(), Heard::Message { id: next, topic: String::new(), data: "then".into() });
+    assert_eq!(
+        reader.hear(),
+        Heard::Message { id: next, topic: String::new(), data: "then".into() }
+    );
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &id);
     assert_eq!(reader.data(), "then");
 }

@@ -138,7 +138,8 @@ fn a_follower_takes_all_and_then_what_comes() {
     leader.hub.set_rules(vec![Rule { history: 1, ..Rule::default() }]);
     leader.put("/a");
     for size in [1, 7, 1 << 20] {
-        let feed = [sign_of_life(begun), leader.feed(begun), sign_of_life(leader.id().seq)].concat();
+        let feed =
+            [sign_of_life(begun), leader.feed(begun), sign_of_life(leader.id().seq)].concat();
         let frames = feed.chunks(size).map(|piece| follower.feed(piece).unwrap()).sum::<usize>();
         assert_eq!(frames, 6, "whole ones");
         assert_eq!(seen(&hub), seen(&leader.hub));
