@@ -173,7 +173,7 @@ impl Leaders {
     }
 
     fn ask(&self, url: &str, path: &str, since: Option<Id>) -> Result<Response<Body>, Fault> {
-        *self.state.leader() = (url.to_owned(), self.state.leader().1.take());
+        url.clone_into(&mut self.state.leader().0);
         let mut request = self.agent.get(format!("{url}{path}"));
         for pattern in &self.state.settings.topics {
             request = request.query("topic", pattern.as_str());

@@ -4,6 +4,7 @@
 use crate::support::{EventStream, Heard, Reader, Server, TempDir, Url, Way, eventually, run};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A server that follows the control listeners at these addresses.
 fn following(leaders: &[Url], toml: &str) -> Server {
@@ -85,6 +86,8 @@ fn readers_go_from_server_to_server_and_miss_nothing() {
                 }
                 let fields = "Content-Type: text/plain\r\n";
                 control.ask("PUT", "/a", fields, n.to_string().as_bytes()).expect(200);
+                // History is to reach back to the beginning.
+                thread::sleep(Duration::from_millis(2));
             }
         });
         let servers = [&leader, &last, &middle];
@@ -246,7 +249,6 @@ fn an_upgrade_of_a_follower_drops_nobody() {
     is_ready(&follower);
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &first);
     for round in 0..2 {
-        // In the second round it is of another life, whose numbers begin elsewhere inside.
         follower.child.upgrade();
         let id = leader.publish("/a", &round.to_string());
         let heard = reader.hear();
@@ -255,6 +257,7 @@ fn an_upgrade_of_a_follower_drops_nobody() {
     }
     let control = leader.control;
     drop(leader);
+    // Another life, whose numbers begin elsewhere inside.
     let leader = again(control, "");
     let id = leader.publish("/a", "anew");
     assert!(matches!(reader.hear(), Heard::Gap { .. }));
