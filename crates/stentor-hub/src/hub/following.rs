@@ -105,6 +105,13 @@ impl Hub {
         self.follows.load(Ordering::Relaxed)
     }
 
+    /// Whether a reader may have a number that is not here yet: from where the order is made. If it
+    /// is made up, nobody has to wait but whoever did that.
+    #[must_use]
+    pub fn may_come(&self, number: u64) -> bool {
+        self.is_following() && number <= self.seq() + AHEAD_MAX
+    }
+
     /// An empty hub to be filled from a snapshot of this EPOCH, and then adopted. `anew` if what is
     /// here is to be forgotten even if the EPOCH is the same.
     #[must_use]
@@ -113,7 +120,8 @@ impl Hub {
         let life = match life.epoch == epoch && !anew {
             _ if seq == 0 => Life { epoch, base: 0 },
             true => life,
-            false => Life { epoch, base: seq + 1 },
+            // Readers may have numbers that never came.
+            false => Life { epoch, base: seq + AHEAD_MAX + 1 },
         };
         Hub::of_life(life, Vec::new(), self.limits)
     }
@@ -329,6 +337,9 @@ impl Sequence {
 
 /// So many lives are remembered, for those who have not heard yet that theirs is over.
 const LIVES_MAX: usize = 8;
+
+/// How far ahead of this hub a reader may be.
+const AHEAD_MAX: u64 = 1 << 32;
 
 #[cfg(test)]
 mod tests;

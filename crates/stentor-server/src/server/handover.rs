@@ -209,7 +209,7 @@ impl Tap {
         let mut tapped = self.tapped();
         match tapped.is_closed {
             false => Ok(std::mem::take(&mut tapped.bytes)),
-            true => Err(io::Error::other("more has changed than could be handed over")),
+            true => Err(io::Error::other("more was published than could be handed over")),
         }
     }
 
@@ -420,8 +420,8 @@ mod tests {
     use std::thread;
 
     /// What a release of form 1 says first.
-    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
-        \x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
+    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+        \x03\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     fn hello() -> Hello {

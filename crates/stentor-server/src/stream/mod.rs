@@ -167,7 +167,7 @@ impl Start {
         // A message can be read a moment before its number is the latest: only who holds the lock
         // knows. And where the order is made elsewhere, who comes from there may be ahead.
         let is_ahead = || number > hub.seq() && number > hub.notified_seq();
-        if !hub.is_following() && is_ahead() {
+        if is_ahead() && !hub.may_come(number) {
             return gap("future");
         }
         if hub.was_rolled_back(number) {
@@ -245,6 +245,7 @@ mod tests {
         assert_eq!(start("00000001-5"), gap("future", "00000001-5"));
         hub.begin_following();
         assert_eq!(start("00000001-5"), Start::After(5));
+        assert_eq!(start("00000001-99999999999"), gap("future", "00000001-99999999999"));
         assert_eq!(start("00000002-5"), gap("epoch", "00000002-5"));
         let no_number = "00000001-18446744073709551615";
         assert_eq!(start(no_number), gap("epoch", no_number));
@@ -253,6 +254,8 @@ mod tests {
     #[test]
     fn a_number_of_a_life_that_is_over_is_as_a_cursor_of_another_server() {
         let (hub, other) = (hub(1), hub(2));
+        hub.begin_following();
+        let ahead = Start::parse(&hub, Some(b"00000001-9"));
         let staged = hub.stage(other.epoch(), false);
         let mut bytes = Vec::new();
         let mut snapshot = stentor_hub::Snapshot::begin(&other, &mut bytes);
@@ -262,6 +265,7 @@ mod tests {
         restore.finish().unwrap();
         hub.adopt(staged).unwrap();
         assert_eq!(Start::After(1).in_life_of(&hub), gap("epoch", "00000001-1"));
+        assert_eq!(ahead.in_life_of(&hub), gap("epoch", "00000001-9"));
         let now = Start::parse(&hub, Some(b"00000002-1"));
         assert_eq!(now, Start::After(hub.seq()));
         assert_eq!(now.in_life_of(&hub), now);
