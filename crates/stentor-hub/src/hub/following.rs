@@ -118,7 +118,7 @@ impl Hub {
     pub fn stage(&self, epoch: Epoch, anew: bool) -> Hub {
         let (life, seq) = (self.life(), self.seq());
         let life = match life.epoch == epoch && !anew {
-            _ if seq == 0 => Life { epoch, base: 0 },
+            _ if self.is_fresh() => Life { epoch, base: 0 },
             true => life,
             // Readers may have numbers that never came.
             false => Life { epoch, base: seq + AHEAD_MAX + 1 },
@@ -183,8 +183,7 @@ impl Hub {
         if !is_new_life {
             self.judge_continuation(&staged)?;
         }
-        // Nobody has a cursor of a hub that never had anything.
-        let is_first = self.seq() == 0;
+        let is_first = self.is_fresh();
         let differences = self.differences(&staged, is_new_life);
         let mut adopted = Adopted { is_new_life: is_new_life && !is_first, ..Adopted::default() };
         interleave::point();
@@ -224,6 +223,12 @@ impl Hub {
         notified.wake();
         drop(dropped);
         Ok(adopted)
+    }
+
+    /// Whether nobody can have a cursor of it.
+    fn is_fresh(&self) -> bool {
+        let sequence = self.sequence();
+        sequence.seq == 0 && sequence.adopted == 0
     }
 
     /// Whether all that is here was there, too, and was not taken back.
