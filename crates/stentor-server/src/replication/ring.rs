@@ -108,12 +108,14 @@ impl Ring {
         for news in news {
             let is_added = match &news {
                 News::Event(event) if event.message.id().epoch != self.epoch => false,
-                News::Event(event) if event.seq() <= self.last => false,
+                News::Event(event) if event.seq() <= self.last.max(self.upto) => false,
                 News::Event(event) => {
                     self.last = event.seq();
                     chunk.entry(self.last, |out| encode_event(event, out))
                 }
                 News::Rules(generation, rules) => {
+                    // Behind numbers that went by: whoever was told of those goes on from there.
+                    self.last = self.last.max(self.upto);
                     rules_at = Some(self.last);
                     chunk.entry(self.last, |out| encode_rules(*generation, rules, out))
                 }
