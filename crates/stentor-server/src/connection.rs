@@ -317,7 +317,9 @@ impl Connection {
             (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
         };
         self.wait = wait;
-        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room | Wait::Heartbeat);
+        // A follower that is brought nothing of all that comes is owed a sign of life nonetheless.
+        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room)
+            || wait == Wait::Heartbeat && self.phase != Phase::Copying;
         (renews || wait != before).then_some(deadline_ms)
     }
 

@@ -426,6 +426,9 @@ impl Context {
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
         self.answers.clear();
+        if outside {
+            self.replication.recover(&self.shared.hub);
+        }
         if outside | std::mem::take(&mut self.is_logging) {
             self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }

@@ -205,6 +205,9 @@ pub(crate) const PROGRESS_BYTES_MIN: u32 = 1024;
 /// How often a feed that has nothing to say says so: by that its follower knows that it is alive.
 pub(crate) const FEED_SIGN_MS: u64 = 1_000;
 
+/// Topics and patterns that a follower asks for: what is published is compared with each of them.
+pub(crate) const COPY_TOPICS_MAX: usize = 100;
+
 /// Followers that a worker sends something to: more of them make a tree.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 

@@ -62,12 +62,11 @@ impl Connection {
         if self.wait == Wait::Heartbeat {
             cx.replication.sign_of_life(peer, cx.out.bytes());
         }
-        // The next one is due as long after this one.
         self.wait = Wait::Request;
         self.deliver_copy(cx, io, peer);
     }
 
-    /// Sends what there is, until there is nothing more, or no room, or the turn has cost its share.
+    /// Sends what there is, until there is no more, or no room, or the turn has cost its share.
     pub(super) fn copy<B: Backend>(
         &mut self,
         cx: &mut Context,
@@ -95,6 +94,10 @@ impl Connection {
                 Next::Sent(cost) => {
                     cx.cost += cost;
                     cx.budget.spend(Kind::Replays, cost);
+                    if cx.out.len() > before {
+                        // The next sign of life is due as long after this.
+                        self.wait = Wait::Request;
+                    }
                     cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
                 }
                 Next::Nothing => break,

@@ -4,7 +4,7 @@ use crate::access::Act;
 use crate::answers::RequestKind;
 use crate::connection::Copying;
 use crate::exchange::{Answer, Exchange};
-use crate::limits::FOLLOWERS_MAX;
+use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
 use crate::replication::{NotHere, put_sign_of_life};
 use stentor_hub::{Filter, Id};
 use stentor_wire::status::{Refusal, Status};
@@ -17,7 +17,7 @@ pub(crate) const FEED: &[u8] = b"/-/feed";
 pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
     x.reply.answers.asked.kind = RequestKind::Stream;
     let is_feed = path == FEED;
-    let asked = Asked::parse(query.unwrap_or_default(), is_feed, x.settings.streams.topics_max);
+    let asked = Asked::parse(query.unwrap_or_default(), is_feed, COPY_TOPICS_MAX);
     let Asked { filters, since } = match asked {
         Ok(asked) => asked,
         Err(reason) => {

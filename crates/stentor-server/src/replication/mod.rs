@@ -7,8 +7,8 @@
 //! Both are read from one [`Ring`] of encoded entries. It exists from the first of them on, and
 //! until nobody has been there for some minutes: a server that nobody follows pays nothing. It is
 //! filled by the worker that sends from it, once for all, from an [`Intake`] to which the hub tells
-//! everything. A feed is a place in the ring; whoever reads too slowly finds that its place is gone,
-//! and has to begin anew with a snapshot. So nobody's slowness costs anybody else anything.
+//! everything. A feed is a place in the ring; whoever reads too slowly finds that its place is
+//! gone, and has to begin anew with a snapshot. So nobody's slowness costs anybody else anything.
 //!
 //! How a connection sends all this is in `connection/copying.rs`.
 
@@ -113,6 +113,10 @@ impl Replication {
             None => (ring.end(), ring.upto(), None),
             Some(id) if id.epoch != ring.epoch() => return Err(NotHere::Epoch),
             Some(id) if id.seq > ring.upto() => return Err(NotHere::Ahead),
+            // What it has seen under this number is no more.
+            Some(id) if hub.number(id).is_some_and(|number| hub.was_rolled_back(number)) => {
+                return Err(NotHere::TooOld);
+            }
             Some(id) => {
                 let (place, first) = ring.behind(id.seq).ok_or(NotHere::TooOld)?;
                 (place, id.seq, first)
@@ -176,8 +180,8 @@ impl Replication {
         self.copies.values().filter_map(follower).collect()
     }
 
-    /// What is held for those that are being sent something, roughly, in bytes. The ring has room of
-    /// its own.
+    /// What is held for those that are being sent something, roughly, in bytes. The ring has room
+    /// of its own.
     pub(crate) fn held_bytes(&self) -> usize {
         self.copies.values().map(Copy::own_bytes).sum()
     }
@@ -310,6 +314,13 @@ impl Replication {
         let begin = hub.subscribe(*id, &everything(), Arc::default());
         self.life += 1;
         self.ring = Some(Ring::begin(hub.id(begin), hub.rules()));
+    }
+
+    /// A panic may have taken something out that is not in the ring: whoever reads it begins anew.
+    pub(crate) fn recover(&mut self, hub: &Hub) {
+        if self.ring.is_some() {
+            self.close(hub);
+        }
     }
 
     /// Nobody is sent anything any more that was begun before.

@@ -115,13 +115,15 @@ impl Ring {
             let is_added = match &news {
                 News::Event(event) => {
                     let id = event.message.id();
-                    if id.epoch != self.epoch || id.seq <= self.last {
+                    if id.epoch != self.epoch || id.seq <= self.last.max(self.upto) {
                         return Err(Another);
                     }
                     self.last = id.seq;
                     chunk.entry(self.last, |out| encode_event(event, out))
                 }
                 News::Rules(generation, rules) => {
+                    // Behind numbers that went by: whoever was told of those goes on from there.
+                    self.last = self.last.max(self.upto);
                     rules_at = Some(self.last);
                     chunk.entry(self.last, |out| encode_rules(*generation, rules, out))
                 }

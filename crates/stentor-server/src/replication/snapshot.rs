@@ -90,7 +90,7 @@ impl SnapshotCopy {
                     }
                 }
                 open.payload(slice, out);
-                Next::Sent(SLICE_COST + slice.len())
+                Next::Sent(SLICE_COST * (1 + filters.len()) + slice.len())
             }
             Stage::Entries(upto) => match ring.at(*place) {
                 Err(Lost) => Next::TooSlow,
@@ -129,5 +129,5 @@ pub(super) fn is_meant(filters: &[Filter], topic: &str) -> bool {
     filters.is_empty() || filters.iter().any(|filter| filter.matches(topic))
 }
 
-/// What it costs to look for a slice, whatever is in it.
+/// What it costs to look for a slice with each of the filters, whatever is in it.
 const SLICE_COST: usize = 4 * 1024;

@@ -57,6 +57,8 @@ pub(crate) mod net;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod replication;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod shares;

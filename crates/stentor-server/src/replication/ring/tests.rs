@@ -118,6 +118,10 @@ fn numbers_that_are_given_to_nothing_are_noted() {
     stage.ring.note(9);
     stage.ring.note(3);
     assert_eq!((stage.ring.upto(), stage.behind(9)), (9, Some(Vec::new())));
+    // Who was told so and comes back hears of the rules that came behind them.
+    stage.set_rules();
+    stage.take_in();
+    assert_eq!(stage.behind(9), Some(vec![(9, true)]));
 }
 
 #[test]

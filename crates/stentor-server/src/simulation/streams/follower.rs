@@ -1,5 +1,5 @@
-//! A simulated follower: it reads a feed, begins with a snapshot, and makes a hub of both, badly: it
-//! stalls, is cut off, and comes back behind what it has. At rest its hub is the server's own.
+//! A simulated follower: it reads a feed, begins with a snapshot, and makes a hub of both, badly:
+//! it stalls, is cut off, and comes back behind what it has. At rest its hub is the server's own.
 
 use super::super::net::{Client, Net};
 use super::super::{CONTROL, World};
@@ -133,13 +133,15 @@ impl Follower {
             self.connections().for_each(|client| sim.stall(client, false));
         }
         if mood.unrest > 0 && rng.percent(1) {
-            self.feed.take().into_iter().for_each(|feed| feed.close(sim));
+            if let Some(feed) = self.feed.take() {
+                self.lose(feed, sim);
+            }
         }
         if self.feed.is_none() && mood.connects {
             let target = self.target(true);
             self.feed = Some(Link::open(sim, &target));
         }
-        self.read_feed(sim);
+        self.read_feed(sim, mood);
         self.read_snapshot(sim);
     }
 
@@ -150,7 +152,7 @@ impl Follower {
         format!("/-/{}?{}", if is_feed { "feed" } else { "snapshot" }, parameters.join("&"))
     }
 
-    fn read_feed(&mut self, sim: &mut Net) {
+    fn read_feed(&mut self, sim: &mut Net, mood: Mood) {
         let Some(mut feed) = self.feed.take() else { return };
         feed.read(sim);
         match feed.status.as_deref() {
@@ -159,7 +161,7 @@ impl Follower {
                 return feed.close(sim);
             }
             Some("200") if self.hub.is_some() => self.apply_feed(&mut feed),
-            Some("200") if self.snapshot.is_none() => {
+            Some("200") if self.snapshot.is_none() && mood.connects => {
                 let received = Received {
                     decoder: SnapshotDecoder::new(1 << 20),
                     payload: Vec::new(),
@@ -171,28 +173,27 @@ impl Follower {
             status => panic!("{status:?}"),
         }
         if feed.has_ended(sim) {
-            // What has come of a snapshot is of no use without it.
-            if self.hub.is_none() {
-                self.snapshot.take().into_iter().for_each(|(link, _)| link.close(sim));
-            }
-            self.resumed += 1;
-            return feed.close(sim);
+            return self.lose(feed, sim);
         }
         self.feed = Some(feed);
     }
 
+    /// The feed is over. What has come of a snapshot is of no use without it.
+    fn lose(&mut self, feed: Link, sim: &mut Net) {
+        feed.close(sim);
+        match self.hub {
+            None => self.snapshot.take().into_iter().for_each(|(link, _)| link.close(sim)),
+            Some(_) => self.resumed += 1,
+        }
+    }
+
     fn apply_feed(&mut self, feed: &mut Link) {
-        let Follower { hub: Some(hub), upto, filter, .. } = self else { return };
+        let Follower { hub: Some(hub), upto, .. } = self else { return };
         while let Some(frame) = read_feed_frame(&feed.content, 1 << 20).unwrap() {
             for (number, entry) in frame.records() {
                 let (entry, place) = decode_entry(entry).unwrap();
                 assert!(matches!(place, Place::Was(_)) && number <= frame.upto);
-                if number <= *upto {
-                    // It was in the snapshot.
-                    continue;
-                }
-                let is_next = number == hub.seq() + 1 || entry.topic().is_none();
-                assert!(filter.is_some() || is_next, "{number} comes behind {}", hub.seq());
+                // What was in the snapshot is known.
                 hub.apply(entry, place).unwrap();
             }
             *upto = frame.upto.max(*upto);
