@@ -444,11 +444,10 @@ impl Connection {
             // for.
             yielded = cx.cost >= cx.budget.share() && at < input.len();
         }
-        if self.phase == Phase::Streaming && !self.waits() {
-            self.pump(cx, io, peer)?;
-        }
-        if self.phase == Phase::Copying && !self.waits() {
-            self.copy(cx, io, peer)?;
+        match self.phase {
+            Phase::Streaming if !self.waits() => self.pump(cx, io, peer)?,
+            Phase::Copying if !self.waits() => self.copy(cx, io, peer)?,
+            _ => {}
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;

@@ -210,10 +210,9 @@ fn begin(
         Some(hello) => (None, hello.life()),
     };
     let takes_over = hello.is_some();
-    let is_filled = recovery.is_some() || takes_over;
     check_files(&settings)?;
     let certificates = read_certificates(&settings, user.as_ref())?;
-    let hub = empty_hub(&settings, life, is_filled);
+    let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
     let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {

@@ -12,13 +12,13 @@ use stentor_io::TurnAway;
 use crate::access::rules::{TopicAccess, TopicRules};
 
 use super::error::nearest;
+use super::follow::FollowLayer;
 use super::forms::{
     AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,
     FilePath, FormatName, HostName, Keeping, LevelName, LineTemplate, Listen, LookupField,
     MediaType, MountPath, OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath,
     Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName, WholePath,
 };
-use super::follow::FollowLayer;
 use super::leave_out;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, YEAR};
 use super::tls::{PairLayer, TlsLayer};

@@ -211,6 +211,13 @@ impl Report {
         );
         self.write_shares(&mut text);
         self.write_upgrades(&mut text);
+        self.write_others(&mut text);
+        text
+    }
+
+    /// What not every server has: followers, certificates, a leader, a store.
+    fn write_others(&self, text: &mut String) {
+        // Writing to a string does not fail.
         for Follower { behind, topics } in &self.followers {
             let topics = if topics.is_empty() { "all topics".to_owned() } else { topics.join(" ") };
             let _ = writeln!(text, "Follower: {behind} behind, {topics}");
@@ -238,7 +245,6 @@ impl Report {
                 store.failure.as_ref().map_or_else(String::new, |why| format!("; {why}")),
             );
         }
-        text
     }
 
     /// What came of upgrades, if there were any.

@@ -34,7 +34,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{
-    Epoch, Event, Filter, Hub, Life, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
+    Epoch, Event, Filter, Hub, Life, Pattern, Rule, Subscriber, SubscriberId, encode_event,
+    encode_rules,
 };
 use stentor_io::{Channel, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
@@ -421,7 +422,8 @@ mod tests {
 
     /// What a release of form 1 says first.
     const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
-        \x03\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
+        \x03\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
+        \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     fn hello() -> Hello {
