@@ -210,6 +210,12 @@ impl Replication {
         self.ring.is_some() && (!self.pending.is_empty() || has_news())
     }
 
+    /// Begins the ring before anybody is there: another process had followers, who come back.
+    pub(crate) fn begin(&mut self, hub: &Hub, waker: &Arc<Waker>, now_ms: u64) {
+        self.used_ms = now_ms;
+        self.ring(hub, waker);
+    }
+
     /// The ring takes no more than that from now on.
     pub(crate) fn limit(&mut self, bytes_max: usize) {
         self.ring.iter_mut().for_each(|ring| ring.limit(bytes_max));
