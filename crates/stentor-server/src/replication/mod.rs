@@ -52,11 +52,7 @@ pub(crate) struct Transfer {
 
 enum What {
     /// Everything from here on. `upto`: all up to this number was sent.
-    Feed {
-        place: Place,
-        upto: u64,
-        first: Option<Arc<[u8]>>,
-    },
+    Feed { place: Place, upto: u64, first: Option<Arc<[u8]>> },
     Snapshot(Box<SnapshotCopy>),
 }
 
@@ -296,7 +292,8 @@ impl Replication {
 
     /// Says how far a feed is, and that its leader is there.
     pub(crate) fn sign_of_life(&mut self, peer: Peer, out: &mut Vec<u8>) {
-        if let Some(Transfer { what: What::Feed { upto, .. }, .. }) = self.copies.get(&peer.index()) {
+        if let Some(Transfer { what: What::Feed { upto, .. }, .. }) = self.copies.get(&peer.index())
+        {
             put_sign_of_life(*upto, out);
         }
     }
