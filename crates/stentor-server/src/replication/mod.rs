@@ -52,7 +52,11 @@ pub(crate) struct Transfer {
 
 enum What {
     /// Everything from here on. `upto`: all up to this number was sent.
-    Feed { place: Place, upto: u64, first: Option<Arc<[u8]>> },
+    Feed {
+        place: Place,
+        upto: u64,
+        first: Option<Arc<[u8]>>,
+    },
     Snapshot(Box<SnapshotCopy>),
 }
 
