@@ -492,6 +492,9 @@ impl Context {
     /// whether every feed is read.
     pub(crate) fn begin_log(&mut self) -> bool {
         let is_read = self.feeds.begin_log(&self.shared.hub);
+        if self.stats.bytes_replication.value() > 0 {
+            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.now_ms);
+        }
         self.take_mail();
         is_read
     }

@@ -11,14 +11,14 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
 use crate::output::Backlog;
-use crate::replication::{Copy, LAST_CHUNK, Next};
+use crate::replication::{LAST_CHUNK, Next, Transfer};
 use stentor_access::Grant;
 use stentor_io::{Backend, Gone, Peer};
 
 /// What a follower is sent, and the token that it takes.
 #[derive(Debug)]
 pub(crate) struct Copying {
-    pub(crate) copy: Copy,
+    pub(crate) copy: Transfer,
     pub(crate) grant: Option<Grant>,
 }
 
@@ -74,7 +74,7 @@ impl Connection {
         peer: Peer,
     ) -> Result<(), Gone> {
         while self.phase == Phase::Copying && !self.waits() {
-            let is_feed = cx.replication.copy(peer).is_some_and(Copy::is_feed);
+            let is_feed = cx.replication.copy(peer).is_some_and(Transfer::is_feed);
             if self.why_expelled(cx, peer).is_some() {
                 cx.stats.readers_expired.add(1);
                 self.end_copying(cx, peer, is_feed);

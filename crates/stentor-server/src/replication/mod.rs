@@ -38,13 +38,13 @@ pub(crate) struct Replication {
     entries: u64,
     /// Counts the rings: a place in one is none in the next.
     life: u64,
-    copies: BTreeMap<usize, Copy>,
+    copies: BTreeMap<usize, Transfer>,
     /// The last time that anybody was there.
     used_ms: u64,
 }
 
 /// What one connection is being sent.
-pub(crate) struct Copy {
+pub(crate) struct Transfer {
     life: u64,
     filters: Box<[Filter]>,
     what: What,
@@ -107,7 +107,11 @@ impl Replication {
         waker: &Arc<Waker>,
         since: Option<Id>,
         filters: Box<[Filter]>,
-    ) -> Result<(Copy, u64), NotHere> {
+    ) -> Result<(Transfer, u64), NotHere> {
+        if let Some(id) = since {
+            self.ring(hub, waker);
+            self.take_in_upto(hub, id.seq);
+        }
         let ring = self.ring(hub, waker);
         let (place, upto, first) = match since {
             None => (ring.end(), ring.upto(), None),
@@ -123,7 +127,7 @@ impl Replication {
             }
         };
         let what = What::Feed { place, upto, first };
-        Ok((Copy { life: self.life, filters, what }, upto))
+        Ok((Transfer { life: self.life, filters, what }, upto))
     }
 
     /// Begins a snapshot.
@@ -132,21 +136,21 @@ impl Replication {
         hub: &Hub,
         waker: &Arc<Waker>,
         filters: Box<[Filter]>,
-    ) -> (Copy, u64) {
+    ) -> (Transfer, u64) {
         let place = self.ring(hub, waker).end();
         let snapshot = SnapshotCopy::begin(hub, filters.clone(), place);
         let seq = snapshot.seq();
         let what = What::Snapshot(Box::new(snapshot));
-        (Copy { life: self.life, filters, what }, seq)
+        (Transfer { life: self.life, filters, what }, seq)
     }
 
     /// A connection is sent this from now on.
-    pub(crate) fn enter(&mut self, peer: Peer, copy: Copy) {
+    pub(crate) fn enter(&mut self, peer: Peer, copy: Transfer) {
         self.copies.insert(peer.index(), copy);
     }
 
     /// It is not any more.
-    pub(crate) fn leave(&mut self, peer: Peer, now_ms: u64) -> Option<Copy> {
+    pub(crate) fn leave(&mut self, peer: Peer, now_ms: u64) -> Option<Transfer> {
         self.used_ms = now_ms;
         self.copies.remove(&peer.index())
     }
@@ -158,7 +162,7 @@ impl Replication {
     }
 
     /// What a connection is sent.
-    pub(crate) fn copy(&self, peer: Peer) -> Option<&Copy> {
+    pub(crate) fn copy(&self, peer: Peer) -> Option<&Transfer> {
         self.copies.get(&peer.index())
     }
 
@@ -170,7 +174,7 @@ impl Replication {
     /// Who reads feeds, for those who ask.
     pub(crate) fn followers(&self) -> Vec<Follower> {
         let latest = self.ring.as_ref().map_or(0, Ring::upto);
-        let follower = |copy: &Copy| match copy.what {
+        let follower = |copy: &Transfer| match copy.what {
             What::Feed { upto, .. } => Some(Follower {
                 behind: latest.saturating_sub(upto),
                 topics: copy.filters.iter().map(ToString::to_string).collect(),
@@ -183,7 +187,7 @@ impl Replication {
     /// What is held for those that are being sent something, roughly, in bytes. The ring has room
     /// of its own.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.copies.values().map(Copy::own_bytes).sum()
+        self.copies.values().map(Transfer::own_bytes).sum()
     }
 
     /// Shows how it is.
@@ -192,7 +196,7 @@ impl Replication {
         let upto = self.ring.as_ref().map_or(0, Ring::upto);
         let feeds = self.copies.values().filter(|copy| copy.is_feed());
         let followers = feeds.count();
-        let behind = |copy: &Copy| match copy.what {
+        let behind = |copy: &Transfer| match copy.what {
             What::Feed { upto: sent, .. } => upto.saturating_sub(sent),
             What::Snapshot(_) => 0,
         };
@@ -208,12 +212,22 @@ impl Replication {
         self.ring.is_some() && (!self.pending.is_empty() || has_news())
     }
 
+    /// Begins the ring before anybody is there: another process had followers, who come back.
+    pub(crate) fn begin(&mut self, hub: &Hub, waker: &Arc<Waker>, now_ms: u64) {
+        self.used_ms = now_ms;
+        self.ring(hub, waker);
+    }
+
+    /// The ring takes no more than that from now on.
+    pub(crate) fn limit(&mut self, bytes_max: usize) {
+        self.ring.iter_mut().for_each(|ring| ring.limit(bytes_max));
+    }
+
     /// Takes in some of what has come. Returns whether there is anything to be sent.
-    pub(crate) fn take_in(&mut self, hub: &Hub, bytes_max: usize, now_ms: u64) -> bool {
+    pub(crate) fn take_in(&mut self, hub: &Hub, now_ms: u64) -> bool {
         let (Some((_, intake)), Some(ring)) = (&self.subscriber, &mut self.ring) else {
             return false;
         };
-        ring.limit(bytes_max);
         if !self.copies.is_empty() {
             self.used_ms = now_ms;
         } else if now_ms >= self.used_ms + UNUSED_MS {
@@ -286,16 +300,25 @@ impl Replication {
 
     /// Says how far a feed is, and that its leader is there.
     pub(crate) fn sign_of_life(&mut self, peer: Peer, out: &mut Vec<u8>) {
-        if let Some(Copy { what: What::Feed { upto, .. }, .. }) = self.copies.get(&peer.index()) {
+        if let Some(Transfer { what: What::Feed { upto, .. }, .. }) = self.copies.get(&peer.index())
+        {
             put_sign_of_life(*upto, out);
         }
     }
 
-    /// The ring, with all that has come in it.
-    fn ring(&mut self, hub: &Hub, waker: &Arc<Waker>) -> &mut Ring {
-        while self.is_behind() {
-            self.take_in(hub, usize::MAX, self.used_ms);
+    /// Takes in what has come up to a number that somebody has from a snapshot, unless that is very
+    /// much.
+    fn take_in_upto(&mut self, hub: &Hub, seq: u64) {
+        for _ in 0..TIMES_AT_ONCE {
+            let is_there = self.ring.as_ref().is_none_or(|ring| ring.upto() >= seq);
+            if is_there || !self.take_in(hub, self.used_ms) {
+                return;
+            }
         }
+    }
+
+    /// The ring. Not all that has come need be in it yet.
+    fn ring(&mut self, hub: &Hub, waker: &Arc<Waker>) -> &mut Ring {
         if self.ring.as_ref().is_some_and(|ring| ring.epoch() != hub.epoch()) {
             self.close(hub);
         }
@@ -333,14 +356,14 @@ impl Replication {
     }
 }
 
-impl fmt::Debug for Copy {
+impl fmt::Debug for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_feed() { "feed" } else { "snapshot" };
-        write!(f, "Copy({what}, {:?})", self.filters)
+        write!(f, "Transfer({what}, {:?})", self.filters)
     }
 }
 
-impl Copy {
+impl Transfer {
     /// Whether it goes on for as long as its connection does.
     pub(crate) fn is_feed(&self) -> bool {
         matches!(self.what, What::Feed { .. })
@@ -398,6 +421,9 @@ pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// What is taken in at a time, in bytes of messages: less than a millisecond.
 const BYTES_AT_ONCE: usize = if cfg!(test) { 2_000 } else { 1 << 20 };
+
+/// So often that is done for one request.
+const TIMES_AT_ONCE: usize = 8;
 
 /// So long the ring stays when nobody is there: a follower that comes back finds what it missed.
 const UNUSED_MS: u64 = 5 * 60_000;

@@ -60,7 +60,8 @@ impl SnapshotCopy {
     ) -> Next {
         if !self.first.is_empty() {
             let bytes = self.first.len();
-            out.append(&mut self.first);
+            // Its room is not needed any more.
+            out.extend(std::mem::take(&mut self.first));
             return Next::Sent(bytes);
         }
         let at = out.len();

@@ -110,8 +110,12 @@ fn the_next_process_ends_a_feed_behind_what_is_on_its_way() {
     assert!((1..11).contains(&frames(&to_busy)), "what was begun is whole");
     assert_eq!(world.totals().followers, 0);
     let seq = world.shared.hub.seq();
+    world.publish("/small", b"meanwhile".to_vec(), ContentType::TEXT);
     let next = follow(&mut world, &format!("/-/feed?since=0badcafe-{seq}"));
-    assert!(world.sim.read(next).starts_with(b"HTTP/1.1 200 "), "nothing was missed");
+    let sent = world.sim.read(next);
+    assert!(
+        sent.starts_with(b"HTTP/1.1 200 ") && memchr::memmem::find(&sent, b"meanwhile").is_some()
+    );
     let next = follow(&mut world, &format!("/-/feed?since=0badcafe-{}", seq - 1));
     assert!(world.sim.read(next).starts_with(b"HTTP/1.1 410 "), "this process does not know it");
 }

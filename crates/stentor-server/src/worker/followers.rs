@@ -8,7 +8,8 @@ impl Worker {
     pub(super) fn bring_to_followers<B: Backend>(&mut self, io: &mut B) {
         let now_ms = self.cx.now_ms;
         let bytes_max = self.cx.feed_bytes_max();
-        if !self.cx.replication.take_in(&self.cx.shared.hub, bytes_max, now_ms) {
+        self.cx.replication.limit(bytes_max);
+        if !self.cx.replication.take_in(&self.cx.shared.hub, now_ms) {
             return;
         }
         let feeds: Vec<Peer> = self.cx.replication.feeds().collect();

@@ -212,12 +212,13 @@ fn an_upgrade_ends_feeds_behind_what_is_on_its_way() {
     let mut server = Server::of_copy("");
     server.publish("/a", "one");
     let mut feed = Copy::open(&server, "/-/feed", "");
-    server.publish("/a", "two");
+    let id = server.publish("/a", "two");
     feed.until("two");
     server.child.upgrade();
     while feed.chunk().expect("it ends with the last chunk").len() > 0 {}
-    let mut next = Copy::open(&server, "/-/feed", "");
     server.publish("/a", "three");
+    let mut next = Copy::open(&server, &format!("/-/feed?since={id}"), "");
+    assert!(next.head.starts_with("HTTP/1.1 200 "), "{}", next.head);
     next.until("three");
     eventually("one follower", || (server.figure("counters/followers") == 1).then_some(()));
 }
