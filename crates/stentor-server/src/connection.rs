@@ -454,8 +454,7 @@ impl Connection {
         }
         self.flush(cx, io, peer)?;
         // An answer that waits brings the connection back by itself.
-        let waits = self.waits();
-        Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
+        Ok(if yielded && !self.waits() { Turn::Yielded(at) } else { Turn::Done(at) })
     }
 
     /// Leaves what was received, if anything was, to whoever goes on with the connection.

@@ -134,15 +134,15 @@ impl Hub {
     /// One sentence, if it is none that was applied before, or its number makes no sense.
     pub fn follow(&self, entry: Entry<'_>, place: Place) -> Result<Applied, &'static str> {
         let Some(mut past) = place.past() else {
-            return Err("The entry was not applied where it comes from.");
+            return Err("the entry was not applied where it comes from");
         };
         if !matches!(entry.op, Op::Rules(_)) {
             let life = self.life();
-            let number = |seq| life.number(seq).ok_or("The number of the entry is too large.");
+            let number = |seq| life.number(seq).ok_or("the number of the entry is too large");
             let (number, last_seq) = (number(past.number)?, number(past.last_seq)?);
             past = Past { number, last_seq, ..past };
         }
-        self.apply(entry, Place::Was(past)).map_err(|_| "The entry was refused.")
+        self.apply(entry, Place::Was(past)).map_err(|_| "the entry was refused")
     }
 
     /// Whoever makes the order has given numbers up to this SEQ, and everything of them that is to

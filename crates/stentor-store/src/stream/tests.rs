@@ -1,3 +1,5 @@
+//! What is sent is read as it was, cut at any byte or changed in any bit.
+
 use super::*;
 use crate::Recovery;
 use crate::sim::SimDisk;
