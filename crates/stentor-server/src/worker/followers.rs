@@ -19,6 +19,18 @@ impl Worker {
         }
     }
 
+    /// Connections that have something to send as soon as they can.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn blocked(&mut self) -> Vec<Peer> {
+        let mut all: Vec<Peer> = Vec::new();
+        for index in self.connections.indices() {
+            if self.connections.at(index).is_some_and(|connection| connection.is_blocked()) {
+                all.push(Peer::from_index(index as u32));
+            }
+        }
+        all
+    }
+
     /// How many connections followers read.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn followers(&self) -> usize {
