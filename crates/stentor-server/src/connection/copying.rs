@@ -44,6 +44,11 @@ impl Connection {
         }
     }
 
+    /// Whether the rest of its last answer waits to be sent.
+    pub(crate) fn is_last_answer_blocked(&self) -> bool {
+        self.phase == Phase::Closing && self.is_blocked()
+    }
+
     /// Whether a follower reads it.
     pub(crate) fn is_copying(&self) -> bool {
         self.phase == Phase::Copying

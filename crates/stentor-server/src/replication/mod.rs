@@ -39,6 +39,8 @@ pub(crate) struct Replication {
     /// Counts the rings: a place in one is none in the next.
     life: u64,
     copies: BTreeMap<usize, Transfer>,
+    /// Of the process before: connections that are to be sent their end.
+    pub(crate) ended: Vec<Peer>,
     /// The last time that anybody was there.
     used_ms: u64,
 }
@@ -209,7 +211,8 @@ impl Replication {
     /// Whether something has come that is not in the ring yet.
     pub(crate) fn is_behind(&self) -> bool {
         let has_news = || self.subscriber.as_ref().is_some_and(|(_, intake)| intake.has_news());
-        self.ring.is_some() && (!self.pending.is_empty() || has_news())
+        let is_ring_behind = self.ring.is_some() && (!self.pending.is_empty() || has_news());
+        is_ring_behind || !self.ended.is_empty()
     }
 
     /// Begins the ring before anybody is there: another process had followers, who come back.

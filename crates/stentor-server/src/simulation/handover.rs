@@ -58,10 +58,6 @@ impl World {
         let (shared, settings) = (Arc::clone(&self.shared), Arc::clone(&self.settings));
         self.worker = Worker::new(shared, settings, stats, mailbox, packed.bytes.len() as u64);
         unpack(&mut self.worker, &self.sim, &packed).unwrap();
-        // As the kernel tells of every socket that it is asked to watch.
-        for peer in self.worker.blocked() {
-            self.sim.resume(peer);
-        }
 
         let after = self.totals();
         assert_eq!(before.readers_sse, after.readers_sse);

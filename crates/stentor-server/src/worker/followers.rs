@@ -6,6 +6,10 @@ use stentor_io::{Backend, Peer};
 impl Worker {
     /// Takes in what has come, and has those sent it who read feeds.
     pub(super) fn bring_to_followers<B: Backend>(&mut self, io: &mut B) {
+        // Their sockets have had room all along: nobody would say so.
+        for peer in std::mem::take(&mut self.cx.replication.ended) {
+            io.resume(peer);
+        }
         let now_ms = self.cx.now_ms;
         let bytes_max = self.cx.feed_bytes_max();
         self.cx.replication.limit(bytes_max);
@@ -17,18 +21,6 @@ impl Worker {
             self.cx.begin_visit();
             self.with(peer, |connection, cx| connection.deliver_copy(cx, io, peer));
         }
-    }
-
-    /// Connections that have something to send as soon as they can.
-    #[cfg(any(test, feature = "fuzz"))]
-    pub(crate) fn blocked(&mut self) -> Vec<Peer> {
-        let mut all: Vec<Peer> = Vec::new();
-        for index in self.connections.indices() {
-            if self.connections.at(index).is_some_and(|connection| connection.is_blocked()) {
-                all.push(Peer::from_index(index as u32));
-            }
-        }
-        all
     }
 
     /// How many connections followers read.

@@ -169,6 +169,9 @@ impl Worker {
         connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
         self.cx.note(Activity::Waiting, connection.activity());
         self.cx.memory.note(Usage::default(), connection.usage());
+        if connection.is_last_answer_blocked() {
+            self.cx.replication.ended.push(peer);
+        }
         *self.connections.grow(peer.index()) = connection;
         let now_ms = self.cx.now_ms;
         let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);

@@ -191,7 +191,7 @@ fn a_feed_goes_on_behind_an_id_and_says_where_it_cannot() {
 #[test]
 fn who_follows_has_a_token_that_reads_all_of_it_where_one_is_needed() {
     let server = Server::configured(&format!(
-        "[access]\ncontrol_token = true\n\
+        "control_token = true\n\
          [[token]]\nname = 'all'\nsha256 = '{ALL}'\nread = '/**'\n\
          [[token]]\nname = 'team'\nsha256 = '{TEAM}'\nread = '/team/**'\n"
     ));
