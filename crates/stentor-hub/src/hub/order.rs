@@ -248,7 +248,7 @@ impl Hub {
             return Applied::Known;
         };
         sequence.subscribers.rules_replaced(generation, &rules);
-        sequence.rules = Rules::new(self.epoch, generation, rules);
+        sequence.rules = Rules::new(self.life(), generation, rules);
         drop(sequence);
         interleave::point();
         let mut slice = self.names_after(None, SWEEP_TOPICS);

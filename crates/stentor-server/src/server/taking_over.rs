@@ -75,6 +75,9 @@ impl Predecessor {
         if store != self.hello.store {
             return refused("store.path is another, which takes a restart of the server");
         }
+        if settings.follow.is_on() != self.hello.follows {
+            return refused("follow.leader begins or ends to count, which takes a restart");
+        }
         let public = if settings.listen.is_empty() { 0 } else { settings.workers };
         let has_control = !(settings.control.is_empty() && settings.monitor.is_empty());
         if usize::from(has_control) + self.hello.workers_public != self.hello.workers
@@ -143,7 +146,11 @@ impl Predecessor {
             .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
-            None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
+            // Else they come from whoever is followed.
+            None if !hub.is_following() => {
+                hub.continue_by(&server.settings.rules(), restored.upto_generation);
+            }
+            None => {}
         }
         phases.end("beginning the store and the rules");
         entrance.hub.decide(true);
@@ -193,7 +200,7 @@ impl Predecessor {
                     while let Some(entry) = next_entry(&mut left) {
                         let (entry, place) = decode_entry(entry).map_err(invalid)?;
                         // What was applied before is not judged again.
-                        let _ = hub.apply(entry, place);
+                        let _ = hub.follow(entry, place);
                     }
                     rest.len() - left.len()
                 }
@@ -255,8 +262,10 @@ mod tests {
         let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
         let hello = Hello {
             epoch: 1,
+            base: 0,
             workers_public,
             workers: workers_public + 1,
+            follows: false,
             store: None,
             addresses: Vec::new(),
             started_unix_s: 0,
