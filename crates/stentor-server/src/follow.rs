@@ -20,12 +20,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use stentor_hub::{Entry, Hub};
+use stentor_hub::{Entry, Epoch, Hub};
 use stentor_io::{Counter, monotonic_us};
 
 /// How it is with whoever is followed, for all who ask.
 pub(crate) struct FollowState {
     settings: Settings,
+    /// Of this process, so that it knows itself.
+    own: String,
+    /// Those on the way to where the order is made: the leader's, and its leader's.
+    via: Mutex<String>,
     /// All that a leader has was here once: before that there is nothing to be read.
     has_all: AtomicBool,
     /// A feed is open, and was heard of.
@@ -87,6 +91,8 @@ impl FollowState {
     pub(crate) fn new(settings: &Settings) -> FollowState {
         FollowState {
             settings: settings.clone(),
+            own: format!("{}-{}", Epoch::random(), Epoch::random()),
+            via: Mutex::default(),
             has_all: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             heard_us: AtomicU64::new(monotonic_us()),
@@ -102,6 +108,33 @@ impl FollowState {
     /// All that a leader has is here, or was once.
     pub(crate) fn has_all(&self) -> bool {
         self.has_all.load(Ordering::Acquire)
+    }
+
+    /// A process before had what is in the hub, and was all that it had of a leader.
+    pub(crate) fn goes_on_with(&self, hub: &Hub) {
+        self.has_all.store(hub.seq() > 0, Ordering::Release);
+    }
+
+    /// Which topics are followed, to be compared.
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.settings.topics.iter().map(|pattern| pattern.as_str().to_owned()).collect()
+    }
+
+    /// Takes note of what a leader says of its own way. Returns whether this server is on it: then
+    /// each would follow the other, and neither anybody else.
+    fn leads_here(&self, via: &str) -> bool {
+        let leads_here = via.split(", ").any(|process| process == self.own);
+        if !leads_here {
+            via.clone_into(&mut self.via.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        leads_here
+    }
+
+    /// The same, of this server, for its followers.
+    pub(crate) fn via_field(&self) -> String {
+        let via = self.via.lock().unwrap_or_else(PoisonError::into_inner);
+        let comma = if via.is_empty() { "" } else { ", " };
+        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
     }
 
     /// Where publishers are led to, if that is configured.
@@ -190,8 +223,6 @@ impl FollowThread {
     /// There is no thread to be had, or there are no certificates to know a leader by.
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<FollowThread>> {
         let Some(state) = &shared.follow else { return Ok(None) };
-        // A process before had it all.
-        state.has_all.store(shared.hub.seq() > 0, Ordering::Release);
         let ends = Arc::new(AtomicBool::new(false));
         let leaders = leader::Leaders::new(shared, Arc::clone(state), Arc::clone(&ends))?;
         thread::Builder::new().name("follow".to_owned()).spawn(move || leaders.run())?;
@@ -218,3 +249,22 @@ impl Sequencer for Elsewhere {
 
 /// A leader says something every second; one that did not twice is away, or the network is.
 const SILENCE_USUAL_US: u64 = 3_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_the_way_of_its_leader_finds_itself() {
+        let [first, second] = [(), ()].map(|()| FollowState::new(&Settings::default()));
+        let via = |state: &FollowState| {
+            let field = state.via_field();
+            field["Stentor-Via: ".len()..].trim_end().to_owned()
+        };
+        assert!(!first.leads_here(""));
+        assert!(!second.leads_here(&via(&first)));
+        assert_eq!(via(&second), format!("{}, {}", second.own, first.own));
+        assert!(first.leads_here(&via(&second)));
+        assert!(!first.leads_here("somebody, else"));
+    }
+}

@@ -253,12 +253,15 @@ pub fn read_feed_frame(
     }
 }
 
-/// The frame that `bytes` begin with, if it is whole: its kind, its number, its records.
+/// Its kind, its number, its records.
+type WholeFrame<'a> = (Kind, u64, &'a [u8]);
+
+/// The frame that `bytes` begin with, if it is whole.
 fn whole_frame(
     bytes: &[u8],
     spot: Spot,
     bytes_max: usize,
-) -> Result<Option<(Kind, u64, &[u8])>, &'static str> {
+) -> Result<Option<WholeFrame<'_>>, &'static str> {
     if bytes.len() < FRAME_BYTES {
         return Ok(None);
     }

@@ -205,9 +205,9 @@ impl Connection {
         }
         // The feed began after the value was looked at, and something may have come in between; or
         // what came is not in the log.
-        self.reader.cursor = cx.shared.hub.seq();
+        self.reader.cursor = cursor.max(cx.shared.hub.seq());
         let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
-        let expects_value = self.expects_value();
+        let expects_value = self.expects_value() && cursor <= cx.shared.hub.seq();
         cx.shared
             .hub
             .with_value(topic, |value| value.map_or(expects_value, |value| value.seq() > cursor))

@@ -34,6 +34,9 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     if x.replication.peers().count() >= FOLLOWERS_MAX {
         return x.refuse(&TOO_MANY);
     }
+    if x.shared.follow.as_ref().is_some_and(|follow| follow.stale_s().is_some()) {
+        return x.refuse(&STALE);
+    }
     let (hub, waker) = (&x.shared.hub, x.mailbox.waker());
     let begun = match is_feed {
         true => x.replication.feed(hub, waker, since, filters),
@@ -45,9 +48,10 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
+    let via = x.shared.follow.as_ref().map_or_else(String::new, |follow| follow.via_field());
     let fields = format!(
         "Content-Type: application/vnd.stentor.{what}\r\nCache-Control: no-store\r\n\
-         Stentor-Id: {id}\r\nTransfer-Encoding: chunked\r\n"
+         Stentor-Id: {id}\r\n{via}Transfer-Encoding: chunked\r\n"
     );
     if x.reply.shape.head_only {
         x.reply.empty(Status::OK, fields.as_bytes());
@@ -108,6 +112,11 @@ impl NotHere {
 
 const TOO_OLD_A_CLIENT: Refusal =
     Refusal::new(Status::BAD_REQUEST, "This page is sent in chunks, which takes HTTP/1.1.");
+/// Whoever follows this server has to know that nothing comes, and may find another one.
+const STALE: Refusal = Refusal::new(
+    Status::SERVICE_UNAVAILABLE,
+    "This server follows another one, of which nothing is heard: follow one that is not behind.",
+);
 const TOO_MANY: Refusal = Refusal::new(
     Status::SERVICE_UNAVAILABLE,
     "As many followers as may read here do so: follow one of them.",

@@ -58,12 +58,16 @@ impl Leaders {
             let urls = &self.state.settings.leaders;
             let url = urls[at % urls.len()].as_str().to_owned();
             let heard_us = self.state.heard_us.load(Ordering::Relaxed);
+            let (position, begun_us) = (self.follower.since(), monotonic_us());
             let Err(fault) = self.follow(&url) else { return };
             self.state.is_connected.store(false, Ordering::Relaxed);
             if self.ends() {
                 return;
             }
-            let was_followed = self.state.heard_us.load(Ordering::Relaxed) != heard_us;
+            // Not if it begins well each time, and then makes no sense.
+            let was_followed = self.state.heard_us.load(Ordering::Relaxed) != heard_us
+                && (self.follower.since() != position
+                    || monotonic_us() - begun_us > SILENCE_MAX.as_micros() as u64);
             self.state.reconnects.add(1);
             self.tell(&url, &fault, was_followed);
             (failures, anew) = match fault {
@@ -90,6 +94,11 @@ impl Leaders {
             200 => {}
             410 => return Err(self.follower.feed_is_gone()),
             _ => return Err(refused(&mut answer)),
+        }
+        let via = answer.headers().get("stentor-via").map_or(Ok(""), |via| via.to_str());
+        let via = via.ok().filter(|via| via.len() <= VIA_BYTES_MAX);
+        if self.state.leads_here(via.ok_or("its Stentor-Via makes no sense")?) {
+            return Err("it follows this server".into());
         }
         let next =
             self.follower.feed_begins(id_of(&answer).ok_or("it does not say where it is")?)?;
@@ -145,7 +154,7 @@ impl Leaders {
     fn read_feed(&mut self, body: Body) -> Result<(), Fault> {
         let mut body = body.into_reader();
         let mut buffer = vec![0; READ_BYTES];
-        let mut heard_us = monotonic_us();
+        let mut rate = Rate::default();
         loop {
             let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
             if bytes == 0 {
@@ -160,14 +169,14 @@ impl Leaders {
             self.state.bytes.add(bytes as u64);
             let now_us = monotonic_us();
             if frames > 0 {
-                heard_us = now_us;
+                rate = Rate::default();
                 self.state.heard_us.store(now_us, Ordering::Relaxed);
                 self.state.leader_seq.store(self.follower.upto(), Ordering::Relaxed);
                 if !self.state.is_connected.swap(true, Ordering::Relaxed) {
                     self.state.leader().1 = None;
                 }
-            } else if now_us - heard_us > SILENCE_MAX.as_micros() as u64 {
-                return Err("no whole frame came for too long".into());
+            } else if !rate.is_enough(bytes) {
+                return Err("its feed comes too slowly".into());
             }
         }
     }
@@ -282,6 +291,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 const ANEW_MAX: usize = 2;
 
 const READ_BYTES: usize = 64 << 10;
+
+/// A tree of so many followers below each other is none.
+const VIA_BYTES_MAX: usize = 1_024;
 
 /// A reason is a sentence.
 const REASON_BYTES_MAX: u64 = 1_024;

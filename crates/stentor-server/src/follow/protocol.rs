@@ -148,7 +148,7 @@ impl Follower {
             return if goes_on { Ok(Next::Feed) } else { Err("it goes on elsewhere".into()) };
         }
         if !self.anew && self.hub.seq() > 0 && id.epoch == here.epoch && id.seq < here.seq {
-            return Err(Fault::Behind);
+            return Err(self.is_behind());
         }
         let staged = Arc::new(self.hub.stage(id.epoch, self.anew));
         self.filling = Some(Filling {
@@ -181,6 +181,10 @@ impl Follower {
             return Err("no snapshot was begun".into());
         };
         let last = decoder.ended().ok_or("it ends before its time")?;
+        // One name may stand for several servers.
+        if last < self.upto {
+            return Err("its snapshot is behind its feed".into());
+        }
         let staged = payload.finish(last)?;
         staged.follow_rolled_back(decoder.begun().map_or(&[][..], |head| &head.lost));
         let topics = staged.counts().topics;
@@ -189,12 +193,18 @@ impl Follower {
                 (self.needs_all, self.anew) = (false, false);
                 Ok(Taken { adopted, topics })
             }
-            Err(NotAdopted::Behind) => Err(Fault::Behind),
+            Err(NotAdopted::Behind) => Err(self.is_behind()),
             Err(NotAdopted::Contradicts) => {
                 self.anew = true;
                 Err(Fault::Anew("something that is here was taken back there"))
             }
         }
+    }
+
+    /// What is here can be gone on with elsewhere.
+    fn is_behind(&mut self) -> Fault {
+        self.needs_all = self.anew || self.hub.seq() == 0;
+        Fault::Behind
     }
 
     /// Takes some bytes of the feed. Returns how many frames are whole by them.

@@ -50,8 +50,10 @@ pub(super) struct Hello {
     pub(super) base: u64,
     pub(super) workers_public: usize,
     pub(super) workers: usize,
-    /// The order is made elsewhere.
-    pub(super) follows: bool,
+    /// The topics that are followed, if anybody is: the order is made elsewhere then.
+    pub(super) follows: Option<Vec<String>>,
+    /// The first and the last SEQs of what was taken back there.
+    pub(super) rolled_back: Vec<[u64; 2]>,
     /// The directory of the store.
     pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
@@ -63,7 +65,7 @@ pub(super) struct Hello {
 }
 
 packed!(struct Hello {
-    epoch, base, workers_public, workers, follows, store, addresses, started_unix_s, upgrades,
+    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, started_unix_s, upgrades,
 });
 
 /// An address that is listened on, as it was bound.
@@ -427,7 +429,7 @@ mod tests {
 
     /// What a release of form 1 says first.
     const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
-        \x03\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
+        \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
@@ -436,7 +438,8 @@ mod tests {
         Hello {
             epoch: 0x0bad_cafe,
             base: 0,
-            follows: false,
+            follows: None,
+            rolled_back: Vec::new(),
             workers_public: 2,
             workers: 3,
             store: Some("/data".to_owned()),

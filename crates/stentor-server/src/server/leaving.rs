@@ -140,12 +140,16 @@ impl Server {
         let redirect =
             self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
         let life = self.shared.hub.life();
+        // Of a store they are in its own files.
+        let lost = self.shared.hub.rolled_back();
+        let lost = lost.into_iter().map(|range| [*range.start(), *range.end()]).collect();
         Hello {
             epoch: life.epoch.number(),
             base: life.base,
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
-            follows: self.shared.follow.is_some(),
+            follows: self.shared.follow.as_ref().map(|follow| follow.topics()),
+            rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.started_unix_s,

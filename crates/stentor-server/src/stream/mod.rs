@@ -183,6 +183,10 @@ impl Start {
             Start::After(number) if hub.is_of_past_life(number) => {
                 Start::Gap(Gap { reason: "epoch", since: Some(hub.id(number)) })
             }
+            // A leader may have lost what was read here since.
+            Start::After(number) if hub.is_following() && hub.was_rolled_back(number) => {
+                Start::Gap(Gap { reason: "rolled-back", since: Some(hub.id(number)) })
+            }
             other => other,
         }
     }
@@ -270,5 +274,15 @@ mod tests {
         assert_eq!(now, Start::After(hub.seq()));
         assert_eq!(now.in_life_of(&hub), now);
         assert_eq!(Start::parse(&hub, Some(b"00000001-1")), gap("epoch", "00000001-1"));
+    }
+
+    #[test]
+    fn what_a_leader_has_lost_since_is_told_to_who_has_read_it() {
+        let hub = hub(1);
+        hub.begin_following();
+        let read = Start::parse(&hub, Some(b"00000001-3"));
+        assert_eq!(read.in_life_of(&hub), Start::After(3));
+        hub.follow_rolled_back(&[2..=9]);
+        assert_eq!(read.in_life_of(&hub), gap("rolled-back", "00000001-3"));
     }
 }

@@ -8,7 +8,10 @@ impl Worker {
     pub(super) fn bring_to_followers<B: Backend>(&mut self, io: &mut B) {
         // Their sockets have had room all along: nobody would say so.
         for peer in std::mem::take(&mut self.cx.replication.ended) {
-            io.resume(peer);
+            let connection = self.connections.at(peer.index());
+            if connection.is_some_and(|connection| connection.is_last_answer_blocked()) {
+                io.resume(peer);
+            }
         }
         let now_ms = self.cx.now_ms;
         let bytes_max = self.cx.feed_bytes_max();

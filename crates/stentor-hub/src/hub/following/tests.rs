@@ -120,7 +120,9 @@ fn what_is_adopted_of_the_same_life_is_a_difference() {
     assert_eq!(adopt(&hub, &leader), Ok(first));
     let (same, since) = (hub.value("/same").unwrap(), hub.seq());
     put(&leader, "/more");
-    (0..3).for_each(|_| drop(put(&leader, "/long")));
+    for _ in 0..3 {
+        put(&leader, "/long");
+    }
     delete(&leader, "/gone");
     put(&leader, "/new");
     let expected = Adopted { created: 1, changed: 2, removed: 1, is_new_life: false };
@@ -143,7 +145,9 @@ fn what_is_adopted_of_the_same_life_is_a_difference() {
 #[test]
 fn a_sequence_that_began_anew_has_numbers_above_those_of_before() {
     let (first, second, hub) = (hub_of(1, 8), hub_of(2, 8), hub_of(3, 8));
-    (0..5).for_each(|_| drop(put(&first, "/a")));
+    for _ in 0..5 {
+        put(&first, "/a");
+    }
     put(&first, "/only-there");
     adopt(&hub, &first).unwrap();
     let (before, id_before) = (hub.seq(), hub.id(hub.seq()));
@@ -402,4 +406,23 @@ fn a_topic_is_replaced_at_once() {
     with_hook_inside(look, || adopt(&hub, &leader).unwrap());
     assert!(looks.get() >= 4, "{}", looks.get());
     assert_eq!(seen(&hub), seen(&leader));
+}
+
+/// What came behind a snapshot's beginning is known where a topic was written later.
+#[test]
+fn a_later_life_is_filled_as_the_first() {
+    let (first, second, hub) = (hub_of(1, 8), hub_of(2, 8), hub_of(3, 8));
+    put(&first, "/a");
+    adopt(&hub, &first).unwrap();
+    let log = Log::of(&second);
+    put(&second, "/a");
+    put(&second, "/a");
+    let staged = staged(&hub, &second, false);
+    for bytes in log.entries(0) {
+        let (entry, place) = decode_entry(&bytes).unwrap();
+        assert!(matches!(staged.follow(entry, place), Ok(Applied::Known)));
+    }
+    hub.adopt(staged).unwrap();
+    hub.check();
+    assert_eq!(seen(&hub), seen(&second));
 }

@@ -185,6 +185,7 @@ fn another_leader_may_be_behind_or_of_another_life_or_have_lost_something() {
     // What was lost in a crash is not gone on with in silence.
     lagging.hub.continue_after(5, vec![2..=5]);
     lagging.put("/a");
+    follower.feed_is_gone();
     assert!(matches!(fill(&mut follower, &lagging), Err(Fault::Anew(_))));
     assert_eq!(seen(&hub), before);
     assert!(fill(&mut follower, &lagging).unwrap().adopted.is_new_life);
@@ -316,4 +317,30 @@ fn nonsense_harms_nobody() {
             assert!(hub.counts().topics <= 2);
         }
     }
+}
+
+#[test]
+fn a_snapshot_that_is_behind_its_feed_leaves_a_hole() {
+    let (leader, lagging) = (Leader::new(1), Leader::new(1));
+    for server in [&leader, &lagging, &leader] {
+        server.put("/a");
+    }
+    let (mut follower, hub) = follower();
+    follower.feed_begins(leader.id()).unwrap();
+    follower.snapshot(&lagging.snapshot()).unwrap();
+    assert!(matches!(follower.snapshot_ends(), Err(Fault::Broken(_))));
+    assert_eq!(hub.seq(), 0);
+}
+
+#[test]
+fn after_one_that_is_behind_the_next_is_asked_for_what_is_missing() {
+    let (leader, lagging) = (Leader::new(1), Leader::new(1));
+    for server in [&leader, &lagging, &leader] {
+        server.put("/a");
+    }
+    let (mut follower, _) = follower();
+    fill(&mut follower, &leader).unwrap();
+    follower.feed_is_gone();
+    assert_eq!(follower.feed_begins(lagging.id()), Err(Fault::Behind));
+    assert_eq!(follower.since(), Some(leader.id()));
 }

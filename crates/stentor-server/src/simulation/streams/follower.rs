@@ -132,10 +132,11 @@ impl Follower {
         if mood.unrest == 0 && std::mem::take(&mut self.is_stalled) {
             self.connections().for_each(|client| sim.stall(client, false));
         }
-        if mood.unrest > 0 && rng.percent(1) {
-            if let Some(feed) = self.feed.take() {
-                self.lose(feed, sim);
-            }
+        if mood.unrest > 0
+            && rng.percent(1)
+            && let Some(feed) = self.feed.take()
+        {
+            self.lose(feed, sim);
         }
         if self.feed.is_none() && mood.connects {
             let target = self.target(true);
