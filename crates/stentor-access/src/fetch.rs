@@ -245,27 +245,39 @@ fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
 }
 
 fn agent(jwt: &Jwt, whole: Duration) -> Result<Agent, String> {
-    let mut tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into());
+    let mut config = Agent::config_builder();
     if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
-        let roots = match &jwt.jwks_ca_file {
-            Some(path) => configured(path)?,
-            None => of_this_system()?,
-        };
-        tls = tls.root_certs(RootCerts::new_with_certs(&roots));
+        let hint = "name a file by jwt.jwks_ca_file";
+        config = config.tls_config(tls_of(jwt.jwks_ca_file.as_deref(), hint)?);
     }
-    let mut config = Agent::config_builder()
+    let mut config = config
         .http_status_as_error(false)
         .max_redirects(0)
         .timeout_global(Some(whole))
         .max_response_header_size(HEAD_BYTES_MAX)
-        .tls_config(tls.build())
         .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
     if jwt.jwks_urls.iter().all(|url| url.as_str().starts_with("http:")) {
         // On this host: no proxy leads there.
         config = config.proxy(None);
     }
     Ok(config.build().new_agent())
+}
+
+/// How a client of hosts begins TLS: it knows them by the certificates in a file, or by those that
+/// this system trusts.
+///
+/// # Errors
+///
+/// There are none, in words for the log; `hint` says what to do then.
+pub fn tls_of(ca_file: Option<&Path>, hint: &str) -> Result<TlsConfig, String> {
+    let roots = match ca_file {
+        Some(path) => configured(path)?,
+        None => of_this_system(hint)?,
+    };
+    Ok(TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into())
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .build())
 }
 
 fn configured(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
@@ -282,14 +294,14 @@ fn configured(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
     Ok(roots)
 }
 
-fn of_this_system() -> Result<Vec<Certificate<'static>>, String> {
+fn of_this_system(hint: &str) -> Result<Vec<Certificate<'static>>, String> {
     let found = rustls_native_certs::load_native_certs();
     let roots: Vec<Certificate<'static>> =
         found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     if roots.is_empty() {
-        return Err("this system has no certificates to know hosts by: install ca-certificates, \
-                    or name a file by jwt.jwks_ca_file"
-            .to_owned());
+        return Err(format!(
+            "this system has no certificates to know hosts by: install ca-certificates, or {hint}"
+        ));
     }
     Ok(roots)
 }

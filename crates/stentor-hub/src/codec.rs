@@ -52,11 +52,13 @@ pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message or a deletion as the entry that it was.
+/// Appends a message or a deletion as the entry that it was, under its SEQ.
 pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
     let message = &*event.message;
-    let (shares_second, last_seq) = (message.shares_second(), message.last_seq());
-    let place = Place::Was(Past { number: message.seq(), shares_second, last_seq });
+    // Outside of this process nobody knows how it counts.
+    let (shares_second, number) = (message.shares_second(), message.id().seq);
+    let last_seq = message.life().id(message.last_seq()).seq;
+    let place = Place::Was(Past { number, shares_second, last_seq });
     let kind = if message.is_deletion() { DELETE } else { PUT };
     put_start(out, kind, place, message.published_at());
     put_bytes(out, event.topic().as_bytes());
@@ -124,6 +126,27 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
     };
     reader.end()?;
     Ok((Entry { op, when, unix_s }, place))
+}
+
+/// The topic of an entry; `None` if it changes the rules. Looks at no more than that takes.
+///
+/// # Errors
+///
+/// One sentence, if this is no entry; not all that is none is found.
+pub fn entry_topic(bytes: &[u8]) -> Result<Option<&str>, &'static str> {
+    let mut reader = Reader(bytes);
+    if reader.byte()? != VERSION {
+        return Err("The entry is of a version that is not known.");
+    }
+    let head = reader.byte()?;
+    if head & 3 == RULES {
+        return Ok(None);
+    }
+    if head >> PLACE_SHIFT & 3 != 0 {
+        reader.varint()?;
+    }
+    reader.varint()?;
+    reader.text().map(Some)
 }
 
 fn put_start(out: &mut Vec<u8>, kind: u8, place: Place, unix_s: u64) {

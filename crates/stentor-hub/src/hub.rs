@@ -10,33 +10,39 @@
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeInclusive};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use crate::entry::Place;
 use crate::event::Event;
 use crate::filter::Filter;
-use crate::id::{Epoch, Id};
+use crate::id::{Epoch, Id, Life};
 use crate::interleave;
 use crate::message::Message;
 use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
 use crate::tombstones::{Tombstones, Unstored};
 use crate::topic::{ByName, Topic};
+use arc_swap::ArcSwap;
 
 mod changes;
 #[cfg(any(test, debug_assertions))]
 mod check;
+mod following;
 mod missed;
 mod order;
 pub(crate) mod snapshot;
 
 use changes::Changes;
+pub use following::{Adopted, NotAdopted};
 pub use missed::{Missed, Page, Share};
 
 /// All topics of a server.
 pub struct Hub {
-    epoch: Epoch,
+    /// Those of the sequence, the one that is now last: see `hub/following.rs`.
+    lives: ArcSwap<Vec<Life>>,
+    /// The order is made elsewhere.
+    follows: AtomicBool,
     limits: Limits,
     table: papaya::HashSet<ByName, foldhash::fast::RandomState>,
     names: RwLock<BTreeSet<ByName>>,
@@ -69,6 +75,8 @@ struct Sequence {
     subscribers: Subscribers,
     messages_kept: usize,
     bytes_kept: usize,
+    /// How often everything was replaced at one go.
+    adopted: u64,
 }
 
 impl Hub {
@@ -76,25 +84,33 @@ impl Hub {
     /// [`Rule::default`] does if none matches.
     #[must_use]
     pub fn new(epoch: Epoch, rules: Vec<Rule>, limits: Limits) -> Hub {
+        Hub::of_life(Life { epoch, base: 0 }, rules, limits)
+    }
+
+    /// The same, of a life whose numbers begin elsewhere.
+    #[must_use]
+    pub fn of_life(life: Life, rules: Vec<Rule>, limits: Limits) -> Hub {
         Hub {
-            epoch,
+            lives: ArcSwap::from_pointee(vec![life]),
+            follows: AtomicBool::new(false),
             limits,
             table: papaya::HashSet::default(),
             names: RwLock::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
-            changes: Mutex::new(Changes::after(0)),
+            changes: Mutex::new(Changes::after(life.base)),
             rolled_back: RwLock::default(),
             doubted_seq: AtomicU64::new(0),
-            seq: AtomicU64::new(0),
+            seq: AtomicU64::new(life.base),
             topics: AtomicUsize::new(0),
             sequence: Mutex::new(Sequence {
-                seq: 0,
+                seq: life.base,
                 published: 0,
                 doubted_unix_s: 0,
-                rules: Rules::new(epoch, 0, rules),
+                rules: Rules::new(life, 0, rules),
                 subscribers: Subscribers::default(),
                 messages_kept: 0,
                 bytes_kept: 0,
+                adopted: 0,
             }),
             sweep: Mutex::default(),
         }
@@ -144,6 +160,15 @@ impl Hub {
         self.seq.store(sequence.seq, Ordering::Release);
     }
 
+    /// The rules in force, the one for all other topics left out, and their generation. Takes the
+    /// lock.
+    #[must_use]
+    pub fn rules(&self) -> (u64, Vec<Rule>) {
+        let sequence = self.sequence();
+        let rules = sequence.rules.all().split_last().map_or(&[][..], |(_, rules)| rules);
+        (sequence.rules.generation(), rules.iter().map(|terms| terms.rule.clone()).collect())
+    }
+
     /// What the rule of a topic says of storing it. Takes the lock.
     #[must_use]
     pub fn keep(&self, topic: &str) -> Keep {
@@ -162,6 +187,15 @@ impl Hub {
         }
         sequence.seq = sequence.seq.max(seq);
         self.seq.store(sequence.seq, Ordering::Release);
+    }
+
+    /// SEQs that were given to something that is no more, in their order: see
+    /// [`Hub::was_rolled_back`].
+    #[must_use]
+    pub fn rolled_back(&self) -> Vec<RangeInclusive<u64>> {
+        let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
+        let seq = |number: &u64| self.id(*number).seq;
+        ranges.iter().map(|range| seq(range.start())..=seq(range.end())).collect()
     }
 
     /// Whether this number was given to something that was taken back before anybody had promised
@@ -194,7 +228,7 @@ impl Hub {
     /// The life of this hub's sequence.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.life().epoch
     }
 
     /// Shows `f` the value of a topic; `None` if it was never published or was deleted.

@@ -105,6 +105,32 @@ impl FromStr for Id {
     }
 }
 
+/// A life of the sequence as this process counts it: numbers in a process only grow, whatever
+/// becomes of the sequence. If it begins anew elsewhere, what came under its EPOCH has numbers
+/// above all of before, and is known by its SEQ outside. Of a sequence that is made here both are
+/// the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// What names it.
+    pub epoch: Epoch,
+    /// The number here of its SEQ 0.
+    pub base: u64,
+}
+
+impl Life {
+    /// The id of a number of this life.
+    #[must_use]
+    pub fn id(self, number: u64) -> Id {
+        Id { epoch: self.epoch, seq: number.saturating_sub(self.base) }
+    }
+
+    /// The number of a SEQ of this life; `None` if no process counts as far.
+    #[must_use]
+    pub fn number(self, seq: u64) -> Option<u64> {
+        self.base.checked_add(seq).filter(|number| *number <= NUMBER_MAX)
+    }
+}
+
 /// The text of an [`Id`], kept on the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct IdText {
@@ -139,6 +165,9 @@ impl fmt::Display for InvalidId {
 impl std::error::Error for InvalidId {}
 
 const EPOCH_DIGITS: usize = 8;
+
+/// No sequence gets there in a thousand years, and sums of two such numbers are still numbers.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// Eight digits, a hyphen, and the twenty digits of the largest number.
 const ID_BYTES_MAX: usize = EPOCH_DIGITS + 1 + 20;

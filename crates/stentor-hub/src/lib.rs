@@ -46,16 +46,16 @@ mod topic;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use codec::{decode_entry, encode_entry, encode_event, encode_rules};
+pub use codec::{decode_entry, encode_entry, encode_event, encode_rules, entry_topic};
 pub use encode::{Encoder, GzipError};
 pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
 pub use event::{Event, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use form::{DEFLATE_BYTES_MAX, StreamForm};
-pub use hub::snapshot::{Restore, Restored, Snapshot, TooLong};
-pub use hub::{Counts, Hub, Limits, Missed, Page, Share, TopicInfo};
-pub use id::{Epoch, Id, IdText, InvalidId};
+pub use hub::snapshot::{Restore, Restored, Snapshot, Unwritable};
+pub use hub::{Adopted, Counts, Hub, Limits, Missed, NotAdopted, Page, Share, TopicInfo};
+pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
 pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message, OwnFields};

@@ -24,7 +24,7 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::form::{StreamForm, Streamed};
-use crate::id::{Epoch, Id};
+use crate::id::{Epoch, Id, Life};
 use crate::rules::{Keep, Rule, Terms};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
@@ -305,7 +305,8 @@ impl Message {
     /// its data, so that every server that has the same tags it alike.
     #[must_use]
     pub fn fixed(draft: Draft, named: Epoch, now_unix_s: u64) -> Message {
-        let terms = Terms { epoch: named, generation: 0, rule: Rule::default() };
+        let life = Life { epoch: named, base: 0 };
+        let terms = Terms { life, generation: 0, rule: Rule::default() };
         Message::new(draft, 0, Arc::new(terms), PublishedAt::after(None, now_unix_s))
     }
 
@@ -320,13 +321,18 @@ impl Message {
     /// Its place in the order of all messages.
     #[must_use]
     pub fn id(&self) -> Id {
-        Id { epoch: self.terms.epoch, seq: self.seq }
+        self.terms.life.id(self.seq)
     }
 
-    /// The number in its id.
+    /// Its number in this process: see [`Life`].
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// The life of the sequence that it has its id from.
+    pub(crate) fn life(&self) -> Life {
+        self.terms.life
     }
 
     /// What becomes of it when the process ends.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::field::CacheControl;
-use crate::id::Epoch;
+use crate::id::Life;
 use crate::pattern::Pattern;
 
 /// What holds for the topics of one pattern.
@@ -78,7 +78,7 @@ impl Default for Rule {
 /// What all messages published under one rule have in common.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    pub(crate) epoch: Epoch,
+    pub(crate) life: Life,
     /// Counts the changes of rules: a topic whose terms are of an older one has yet to be held to
     /// those in force.
     pub(crate) generation: u64,
@@ -101,9 +101,9 @@ impl Terms {
 pub(crate) struct Rules(Vec<Arc<Terms>>);
 
 impl Rules {
-    pub(crate) fn new(epoch: Epoch, generation: u64, rules: Vec<Rule>) -> Rules {
+    pub(crate) fn new(life: Life, generation: u64, rules: Vec<Rule>) -> Rules {
         let all = rules.into_iter().chain([Rule::default()]);
-        Rules(all.map(|rule| Arc::new(Terms { epoch, generation, rule })).collect())
+        Rules(all.map(|rule| Arc::new(Terms { life, generation, rule })).collect())
     }
 
     /// Rules as [`Rules::all`] returned them. `None` if they are of several generations, or not all
@@ -136,28 +136,29 @@ const HISTORY_BYTES_DEFAULT: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Epoch;
 
     #[test]
     fn the_first_match_wins_and_the_default_is_last() {
         let rule =
             |text: &str, history| Rule { history, ..Rule::new(Pattern::parse(text).unwrap()) };
-        let epoch = Epoch::parse("00000001").unwrap();
-        let rules = Rules::new(epoch, 0, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
+        let life = Life { epoch: Epoch::parse("00000001").unwrap(), base: 0 };
+        let rules = Rules::new(life, 0, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
         for (topic, history) in [("/a/b", 1), ("/a/b/c", 2), ("/a", 32), ("/x", 32)] {
             assert_eq!(rules.terms(topic).rule.history, history, "{topic}");
         }
-        assert_eq!(Rules::new(epoch, 0, vec![]).terms("/x").rule, Rule::default());
+        assert_eq!(Rules::new(life, 0, vec![]).terms("/x").rule, Rule::default());
         assert_eq!(Rule::default().history_bytes, 1024 * 1024);
     }
 
     #[test]
     fn rules_are_restored_if_every_topic_has_one_of_the_same_generation() {
-        let epoch = Epoch::parse("00000001").unwrap();
-        let rules = |generation| Rules::new(epoch, generation, vec![Rule::default()]).0;
+        let life = Life { epoch: Epoch::parse("00000001").unwrap(), base: 0 };
+        let rules = |generation| Rules::new(life, generation, vec![Rule::default()]).0;
         assert!(Rules::restored(rules(3)).is_some_and(|rules| rules.generation() == 3));
         let mut narrow = Rule::default();
         narrow.history += 1;
-        let narrow = Rules::new(epoch, 3, vec![narrow]).0;
+        let narrow = Rules::new(life, 3, vec![narrow]).0;
         assert!(
             Rules::restored(narrow[..1].to_vec()).is_none() && Rules::restored(vec![]).is_none()
         );

@@ -26,6 +26,13 @@ pub trait Subscriber: Send + Sync {
         let _ = (generation, rules);
     }
 
+    /// All that there is up to this number was replaced at one go, between what it was told of
+    /// before and what comes next: something may be missing in between. Called as
+    /// [`Subscriber::notify`] is.
+    fn replaced(&self, seq: u64) {
+        let _ = seq;
+    }
+
     /// Called once it was told, outside of the sequencing point: the time for what takes longer,
     /// such as to wake a thread.
     fn wake(&self) {}
@@ -85,6 +92,14 @@ impl Subscribers {
 
     pub(crate) fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
         self.all.iter().for_each(|entry| entry.subscriber.rules_replaced(generation, rules));
+    }
+
+    /// Tells everybody.
+    pub(crate) fn replaced(&self, seq: u64) -> Notified {
+        let subscribers: Vec<_> =
+            self.all.iter().map(|entry| Arc::clone(&entry.subscriber)).collect();
+        subscribers.iter().for_each(|subscriber| subscriber.replaced(seq));
+        Notified { subscribers, readers: 0 }
     }
 
     /// Tells everybody who wants it.

@@ -99,6 +99,11 @@ impl Tombstones {
         (self.floor, self.undone) = (floor, undone);
     }
 
+    /// Everything was replaced at one go, up to this number: topics came back and went by it.
+    pub(crate) fn set_undone(&mut self, seq: u64) {
+        self.undone = self.undone.max(seq);
+    }
+
     /// Whether the next deletion has another one forgotten.
     pub(crate) fn is_full(&self) -> bool {
         self.by_seq.len() >= self.max

@@ -127,6 +127,64 @@ impl Topic {
         evicted
     }
 
+    /// Becomes as another hub has this topic; what both have stays. Returns what is no longer kept.
+    pub(crate) fn become_like(&self, other: &Topic) -> Evicted {
+        let (terms, lost_seq, mut messages) = other.export();
+        let mut evicted = Evicted::new();
+        let mut kept = self.kept();
+        let earlier = kept.earlier.take().into_iter().flat_map(|earlier| earlier.messages);
+        for message in earlier.chain(self.value.load_full()) {
+            match messages.binary_search_by_key(&message.seq(), |other| other.seq()) {
+                // Whoever asked for it has it compressed, perhaps.
+                Ok(same) => messages[same] = message,
+                Err(_) => evicted.push(message),
+            }
+        }
+        let value = messages.pop();
+        messages.iter().for_each(|message| message.supersede());
+        if !messages.is_empty() {
+            let bytes = messages.iter().map(|message| message.data().len()).sum();
+            kept.earlier = Some(Box::new(Earlier { messages: messages.into(), bytes }));
+        }
+        self.value.store(value);
+        kept.terms = terms;
+        kept.lose(&evicted);
+        kept.lost_seq = lost_seq;
+        evicted
+    }
+
+    /// Whether another hub, which is further on, has all that is here, or has lost it as time goes
+    /// by: nothing of it was taken back.
+    pub(crate) fn is_continued_by(&self, other: &Topic) -> bool {
+        if self.value_seq() == other.value_seq() {
+            return true;
+        }
+        let ((_, _, here), (_, lost_seq, there)) = (self.export(), other.export());
+        let is_there = |seq| there.binary_search_by_key(&seq, |message| message.seq()).is_ok();
+        here.iter().map(|message| message.seq()).all(|seq| seq <= lost_seq || is_there(seq))
+    }
+
+    /// The number of its value; `None` once it was deleted.
+    pub(crate) fn value_seq(&self) -> Option<u64> {
+        self.value.load().as_ref().map(|value| value.seq())
+    }
+
+    /// See [`Kept`].
+    pub(crate) fn lost_seq(&self) -> u64 {
+        self.kept().lost_seq
+    }
+
+    /// How many messages are kept, and how many bytes their data has.
+    pub(crate) fn kept_sums(&self) -> (usize, usize) {
+        let kept = self.kept();
+        let earlier = kept.earlier.as_ref();
+        let (messages, bytes) =
+            earlier.map_or((0, 0), |earlier| (earlier.messages.len(), earlier.bytes));
+        let value = self.value.load();
+        let of_value = value.as_ref().map_or((0, 0), |value| (1, value.data().len()));
+        (messages + of_value.0, bytes + of_value.1)
+    }
+
     /// Takes everything out of a topic that is no longer in the table. Who still holds it learns
     /// that all of it is lost.
     pub(crate) fn clear(&self) -> Evicted {

@@ -17,6 +17,7 @@ pub(crate) mod rules;
 pub(crate) mod sight;
 
 use crate::config::{Cors, Settings};
+use crate::endpoint::replication::{FEED, SNAPSHOT};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
 use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
@@ -151,6 +152,8 @@ pub(crate) enum Act<'a> {
     Sign(&'a Request<'a>),
     /// To read all of these as a stream.
     Read(&'a [Filter]),
+    /// To be sent all that these match, and with none all that there is, as a follower is.
+    Copy(&'a [Filter]),
     /// To have the server upgraded, where it is operated.
     Upgrade(&'a Request<'a>),
     /// To open a WebSocket, from a page if the request names its origin.
@@ -253,6 +256,11 @@ impl Visitor<'_> {
                     _ => Ok(()),
                 }
             }
+            Act::Copy(filters) if self.asks_for_token() => match self.bearer {
+                Bearer::Good { .. } if covers_copy(self.allowed(), filters) => Ok(()),
+                Bearer::Good { .. } => Err(NOT_FOR_FOLLOWING.because(Why::NotCovered)),
+                bearer => bearer.must_be_good(),
+            },
             Act::PublishTo(topic) => {
                 let grant = match self.bearer {
                     Bearer::Good { grant, .. } => grant,
@@ -288,7 +296,7 @@ impl Visitor<'_> {
                 Err(BAD_ORIGIN.into())
             }
             Act::Ask(_) | Act::Sign(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
-            Act::See(_) | Act::Fetch(_) => Ok(()),
+            Act::See(_) | Act::Fetch(_) | Act::Copy(_) => Ok(()),
         }
     }
 
@@ -509,9 +517,20 @@ pub(crate) fn needs_token(listener: &Listener, settings: &Settings, request: &Re
                 || path == EVENTS || path == b"/-/values" || is_lookup(settings, request);
             let is_private =
                 || target::decode(path).is_ok_and(|path| settings.may_send_private(&path));
-            asks && (access.topics.has_private() && is_of_many() || is_private())
+            let is_copy = || listener.operates && matches!(path, FEED | SNAPSHOT);
+            asks && (access.topics.has_private() && is_of_many() || is_copy() || is_private())
         }
         _ => false,
+    }
+}
+
+/// Whether who is allowed these may be sent a copy of all that the filters match.
+pub(crate) fn covers_copy(allowed: Option<PatternsRef<'_>>, filters: &[Filter]) -> bool {
+    let Some(allowed) = allowed else { return false };
+    let is_covered = |filter: &Filter| allowed.coverage(filter) == Coverage::Whole;
+    match filters {
+        [] => is_covered(&Filter::Pattern(Pattern::any())),
+        some => some.iter().all(is_covered),
     }
 }
 
@@ -656,6 +675,10 @@ const NO_TOKEN: Refusal = Refusal::new(
 );
 const NOT_FOR_READING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to read this.");
+const NOT_FOR_FOLLOWING: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "The token does not allow to read all of this: without ?topic= that is every topic.",
+);
 const NOT_FOR_PUBLISHING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
 /// Whoever may have it started anew may have it run another program.

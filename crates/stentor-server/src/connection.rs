@@ -9,6 +9,7 @@
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
 mod check;
+mod copying;
 mod ending;
 mod expelled;
 mod handover;
@@ -37,6 +38,8 @@ use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use stentor_wire::status::Refusal;
 use work::{Incoming, Work};
 
+pub(crate) use copying::Copying;
+
 /// The record of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
@@ -63,6 +66,8 @@ enum Phase {
     Streaming,
     /// The answer to its last request comes later.
     Pending,
+    /// A follower reads it.
+    Copying,
     /// The last answer is on its way; then the socket is closed.
     Closing,
     /// The same, but the peer may still be sending: it must not be reset before it has read why
@@ -284,9 +289,10 @@ impl Connection {
         if self.wait == Wait::Leave && self.phase == Phase::Streaming {
             self.say_farewell(cx, peer);
         }
-        let result = match self.takes_input() {
-            true => self.proceed_owned(cx, io, peer, input),
-            false => self.flush(cx, io, peer).map(drop),
+        let result = match self.phase {
+            Phase::Copying => self.copy(cx, io, peer),
+            _ if self.takes_input() => self.proceed_owned(cx, io, peer, input),
+            _ => self.flush(cx, io, peer).map(drop),
         };
         if self.settle(cx, io, peer, result) == Flow::More {
             io.resume(peer);
@@ -310,6 +316,7 @@ impl Connection {
             (Phase::Delivering, _) => (Wait::Acknowledgement, now_ms + ACKNOWLEDGE_MS),
             (Phase::Streaming, _) => self.stream_deadline(cx, peer),
             (Phase::Pending, _) => self.pending_deadline(cx, peer),
+            (Phase::Copying, _) => self.copying_deadline(cx, peer),
             (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
             (_, Some(Work { incoming: Some(incoming), .. })) => {
                 (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
@@ -321,7 +328,9 @@ impl Connection {
             (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
         };
         self.wait = wait;
-        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room | Wait::Heartbeat);
+        // A follower that is brought nothing of all that comes is owed a sign of life nonetheless.
+        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room)
+            || wait == Wait::Heartbeat && self.phase != Phase::Copying;
         (renews || wait != before).then_some(deadline_ms)
     }
 
@@ -446,16 +455,17 @@ impl Connection {
             // for.
             yielded = cx.cost >= cx.budget.share() && at < input.len();
         }
-        if self.phase == Phase::Streaming && !self.waits() {
-            self.pump(cx, io, peer)?;
+        match self.phase {
+            Phase::Streaming if !self.waits() => self.pump(cx, io, peer)?,
+            Phase::Copying if !self.waits() => self.copy(cx, io, peer)?,
+            _ => {}
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;
         }
         self.flush(cx, io, peer)?;
         // An answer that waits brings the connection back by itself.
-        let waits = self.waits();
-        Ok(if yielded && !waits { Turn::Yielded(at) } else { Turn::Done(at) })
+        Ok(if yielded && !self.waits() { Turn::Yielded(at) } else { Turn::Done(at) })
     }
 
     /// Leaves what was received, if anything was, to whoever goes on with the connection.
@@ -542,7 +552,7 @@ impl Connection {
             cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
         }
         match answer {
-            goes_on @ (Answer::Stream(_) | Answer::Later(..)) => {
+            goes_on @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
                 return Progress::Answer(bytes.len(), goes_on);
             }
             Answer::Now if !keep_alive => self.phase = Phase::Closing,
@@ -651,6 +661,10 @@ impl Connection {
                 self.phase = Phase::Pending;
                 self.extra().pending = Some(pending);
                 opening
+            }
+            Answer::Copy(copying) => {
+                self.begin_copying(cx, peer, *copying);
+                None
             }
             Answer::Now | Answer::Refused | Answer::AfterBody(_) => None,
         };
@@ -764,7 +778,7 @@ impl Connection {
                 io.resume(peer);
             }
             Phase::Free => return Flow::Closed,
-            Phase::Open | Phase::Streaming | Phase::Pending => {}
+            Phase::Open | Phase::Streaming | Phase::Pending | Phase::Copying => {}
             Phase::Lingering | Phase::Delivering => {}
         }
         if let Some(work) = &mut self.work

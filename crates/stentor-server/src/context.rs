@@ -17,12 +17,14 @@ use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
+use crate::follow::FollowState;
 use crate::guard::{MemoryState, Pressure};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
+use crate::replication::Replication;
 use crate::response::{Preamble, Reply, Shape};
 use crate::route;
 use crate::stats::{Activity, Route, Stats};
@@ -55,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) sequencer: Box<dyn Sequencer>,
     /// How it is with the store, if there is one.
     pub(crate) store: Option<Arc<StoreState>>,
+    /// How it is with whoever is followed, if anybody is.
+    pub(crate) follow: Option<Arc<FollowState>>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -98,8 +102,8 @@ impl Shared {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Whether a request can be answered yet: while the store is being read, only those that ask
-    /// how the server is.
+    /// Whether a request can be answered yet: while the store is being read, or what a leader has,
+    /// only those that ask how the server is.
     ///
     /// # Errors
     /// What others are told.
@@ -108,7 +112,12 @@ impl Shared {
             Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
                 Err("The store is being read: try again in a while.")
             }
-            _ => Ok(()),
+            _ => match &self.follow {
+                Some(follow) if !follow.has_all() && !route::is_probe(request) => {
+                    Err("Nothing was had of the leader yet: try again in a while.")
+                }
+                _ => Ok(()),
+            },
         }
     }
 
@@ -185,6 +194,8 @@ pub(crate) struct Context {
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
     pub(crate) walks: Walks,
+    /// What followers are sent.
+    pub(crate) replication: Replication,
     /// What was found for the reader that is being served.
     pub(crate) found: Vec<Event>,
     pub(crate) memory: Memory,
@@ -255,6 +266,7 @@ impl Context {
             feeds: Feeds::new(subscriber),
             batches: Batches::default(),
             walks: Walks::default(),
+            replication: Replication::default(),
             found: Vec::new(),
             memory: Memory::default(),
             budget,
@@ -303,6 +315,12 @@ impl Context {
     /// What the readers of this worker may own or keep from being freed.
     pub(crate) fn readers_bytes_max(&self) -> usize {
         let bytes_max = self.settings.limits.readers_bytes_max;
+        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+    }
+
+    /// What may be kept for followers that are behind.
+    pub(crate) fn feed_bytes_max(&self) -> usize {
+        let bytes_max = self.settings.limits.feed_bytes_max;
         if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
@@ -396,6 +414,7 @@ impl Context {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::Order(order) => self.orders.push_back(order),
+                Mail::Replaced(seq, now_us) => self.feeds.invalidate(seq, now_us),
                 Mail::Event(event, published_us) => {
                     self.is_logging = true;
                     #[cfg(test)]
@@ -413,6 +432,9 @@ impl Context {
         self.out.clear();
         self.answers.clear();
         self.denials.tell(None, None, self.now_ms);
+        if outside {
+            self.replication.recover(&self.shared.hub);
+        }
         if outside | std::mem::take(&mut self.is_logging) {
             self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
@@ -441,6 +463,8 @@ impl Context {
             cost: _, lines: _, keys: _,
             // With the connections.
             passes: _,
+            // Followers come back.
+            replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
             inflater: _, generation: _, draining: _, stands_still: _, denials: _,
@@ -474,6 +498,9 @@ impl Context {
     /// whether every feed is read.
     pub(crate) fn begin_log(&mut self) -> bool {
         let is_read = self.feeds.begin_log(&self.shared.hub);
+        if self.stats.bytes_replication.value() > 0 {
+            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.now_ms);
+        }
         self.take_mail();
         is_read
     }
@@ -529,8 +556,9 @@ impl Context {
     }
 
     fn renew(&mut self) {
+        let stale_s = self.shared.follow.as_ref().and_then(|follow| follow.stale_s());
         for preamble in &mut self.preambles {
-            preamble.renew(self.unix_s, &self.settings);
+            preamble.renew(self.unix_s, &self.settings, stale_s);
         }
     }
 
@@ -668,6 +696,7 @@ impl Context {
             inflater: &mut self.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
+            replication: &mut self.replication,
             queue_age_ms: self.queue_age_ms,
             pressure: self.pressure,
             now_ms: self.now_ms,

@@ -109,6 +109,7 @@ impl Desk {
             hub: Arc::clone(&hub),
             sequencer: Box::new(InMemory),
             store: None,
+            follow: None,
             // Nobody compresses: what is shown is the plain form.
             compressor: Compressor::new().0,
             file_cache: Arc::new(FileCache::new()?),

@@ -7,6 +7,7 @@ use crate::access::denials::Denials;
 use crate::access::{Act, Author, Bearer, Denied, Listener, Visitor};
 use crate::answers::Asked;
 use crate::config::Settings;
+use crate::connection::Copying;
 use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
@@ -15,6 +16,7 @@ use crate::guard::Pressure;
 use crate::limits::PROMISES_TOGETHER;
 use crate::mailbox::Mailbox;
 use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
+use crate::replication::Replication;
 use crate::response::Reply;
 use crate::stats::Route;
 use crate::stream::Opening;
@@ -44,6 +46,9 @@ pub(crate) enum Answer {
     Stream(Box<Opening>),
     /// It is answered later. Some of what it waits for is read like a stream.
     Later(Box<Pending>, Option<Box<Opening>>),
+    /// Its answer has begun, and goes on as long as there is something that a follower is to be
+    /// sent.
+    Copy(Box<Copying>),
 }
 
 /// An answer that comes later. Nothing behind its request is looked at before.
@@ -124,6 +129,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) inflater: &'a mut Inflater,
     pub(crate) rng: &'a mut Rng,
     pub(crate) feeds: &'a Feeds,
+    pub(crate) replication: &'a mut Replication,
     /// How long whoever is accepted now has waited for it.
     pub(crate) queue_age_ms: u64,
     /// How short memory is.

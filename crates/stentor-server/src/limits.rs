@@ -208,6 +208,15 @@ pub(crate) const FILE_SHARE_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 102
 /// A client that takes less than this within the write timeout does not read.
 pub(crate) const PROGRESS_BYTES_MIN: u32 = 1024;
 
+/// How often a feed that has nothing to say says so: by that its follower knows that it is alive.
+pub(crate) const FEED_SIGN_MS: u64 = 1_000;
+
+/// Topics and patterns that a follower asks for: what is published is compared with each of them.
+pub(crate) const COPY_TOPICS_MAX: usize = 100;
+
+/// Followers that a worker sends something to: more of them make a tree.
+pub(crate) const FOLLOWERS_MAX: usize = 256;
+
 /// Files that may wait to be loaded into memory; beyond it a later request asks again.
 pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
 

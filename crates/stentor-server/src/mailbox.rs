@@ -32,6 +32,8 @@ pub(crate) enum Order {
 pub(crate) enum Mail {
     /// A message, and when it was published on the clock of [`monotonic_us`].
     Event(Event, u64),
+    /// All up to this number was replaced at one go, at this time: see [`Subscriber::replaced`].
+    Replaced(u64, u64),
     Order(Order),
 }
 
@@ -97,6 +99,14 @@ impl Subscriber for Mailbox {
         let mut contents = self.contents();
         if !contents.is_closed {
             contents.mail.push_back(Mail::Event(event.clone(), now_us));
+        }
+    }
+
+    fn replaced(&self, seq: u64) {
+        let now_us = monotonic_us();
+        let mut contents = self.contents();
+        if !contents.is_closed {
+            contents.mail.push_back(Mail::Replaced(seq, now_us));
         }
     }
 

@@ -87,7 +87,7 @@ impl Pins {
                 (address(&event.message), None)
             }
             Body::Cached { entry, .. } => (address(entry), Some(Arc::strong_count(entry))),
-            Body::HandedOver(bytes) => (bytes.as_ptr() as usize, Some(Arc::strong_count(bytes))),
+            Body::Bytes(bytes) => (bytes.as_ptr() as usize, Some(Arc::strong_count(bytes))),
             _ => return,
         };
         let bytes = body.kept_bytes();
@@ -106,7 +106,7 @@ impl Pins {
             Body::Value { message, .. } => address(message),
             Body::Streamed { event, .. } => address(&event.message),
             Body::Cached { entry, .. } => address(entry),
-            Body::HandedOver(bytes) => bytes.as_ptr() as usize,
+            Body::Bytes(bytes) => bytes.as_ptr() as usize,
             Body::Stored { .. } => return 0,
         };
         let pin = self.bodies.get(&address).filter(|pin| pin.is_alone());

@@ -28,6 +28,8 @@ pub enum CommitError {
     DiskFailed,
     /// It was not taken, since too much waits for the disk.
     DiskBehind,
+    /// It was not taken, since this server follows another one, which makes the order.
+    Elsewhere,
     /// It is not known whether it is kept: where it was on its way failed.
     Failed,
 }
@@ -41,9 +43,10 @@ impl CommitError {
             CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
             CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
             CommitError::DiskFull => Status::INSUFFICIENT_STORAGE,
-            CommitError::DiskFailed | CommitError::DiskBehind | CommitError::Failed => {
-                Status::SERVICE_UNAVAILABLE
-            }
+            CommitError::DiskFailed
+            | CommitError::DiskBehind
+            | CommitError::Elsewhere
+            | CommitError::Failed => Status::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -68,6 +71,9 @@ impl fmt::Display for CommitError {
             CommitError::DiskBehind => {
                 f.write_str("The disk is slower than what is published: try again in a while.")
             }
+            CommitError::Elsewhere => f.write_str(
+                "This server follows another one: publish there; /-/status says which it is.",
+            ),
             CommitError::Failed => f.write_str(
                 "It is not known whether the change was kept: look at the value, and try again.",
             ),

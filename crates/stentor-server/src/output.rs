@@ -29,8 +29,8 @@ pub(crate) enum Body {
     Streamed { event: Event, form: StreamForm },
     /// A file of the cache, from one byte to before another.
     Cached { entry: Arc<CachedFile>, encoding: Encoding, from: u32, to: u32 },
-    /// What several connections of the process before this one shared.
-    HandedOver(Arc<[u8]>),
+    /// What several connections are sent: of a feed, or what those of the process before shared.
+    Bytes(Arc<[u8]>),
     /// A file on the disk: so many bytes from the given one on.
     Stored { file: Arc<File>, from: u64, length: u64 },
 }
@@ -49,7 +49,7 @@ impl Body {
                 let form = entry.form(*encoding).expect("a form that was promised is kept");
                 &form.body[*from as usize..*to as usize]
             }
-            Body::HandedOver(bytes) => bytes,
+            Body::Bytes(bytes) => bytes,
             Body::Stored { .. } => &[],
         }
     }
@@ -60,7 +60,7 @@ impl Body {
             Body::Value { message, .. } => message.kept_bytes(),
             Body::Streamed { event, .. } => event.message.kept_bytes(),
             Body::Cached { entry, .. } => entry.bytes(),
-            Body::HandedOver(bytes) => bytes.len(),
+            Body::Bytes(bytes) => bytes.len(),
             Body::Stored { .. } => 0,
         }
     }
@@ -129,6 +129,15 @@ impl Output {
             let length_usize = usize::try_from(length).unwrap_or(usize::MAX);
             self.share(Body::Stored { file: Arc::clone(file), from, length }, length_usize);
             self.has_stored = true;
+        }
+    }
+
+    /// Adds bytes that several connections are sent.
+    pub(crate) fn shared(&mut self, bytes: &Arc<[u8]>) {
+        if bytes.len() < SHARE_BYTES_MIN {
+            self.bytes.extend_from_slice(bytes);
+        } else {
+            self.share(Body::Bytes(Arc::clone(bytes)), bytes.len());
         }
     }
 
@@ -303,7 +312,7 @@ impl Packed for Piece {
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Piece> {
         Ok(match u8::unpack(input)? {
             OWN => Piece::Own(Packed::unpack(input)?),
-            SHARED => Piece::Shared(Body::HandedOver(input.shared()?)),
+            SHARED => Piece::Shared(Body::Bytes(input.shared()?)),
             STORED => {
                 let file: Arc<File> = input.attached()?;
                 let (from, length) = (u64::unpack(input)?, u64::unpack(input)?);
@@ -333,6 +342,17 @@ impl Backlog {
         let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
         Backlog { pieces, offset, own_bytes: saturated(own_bytes), unacknowledged: 0 }
+    }
+
+    /// What is left of one, if there is any, and behind it the last bytes of a connection. Bodies
+    /// on a disk are none of those that end so.
+    pub(crate) fn ending(backlog: Option<&Backlog>, last: &[u8]) -> Backlog {
+        let left = backlog.into_iter().flat_map(|backlog| &backlog.pieces);
+        let left = left.map(|piece| Piece::Own(piece.bytes().into()));
+        let last = (!last.is_empty()).then(|| Piece::Own(last.into()));
+        let pieces = left.chain(last).collect();
+        let offset = backlog.map_or(0, |backlog| backlog.offset);
+        Backlog { pieces, offset, own_bytes: 0, unacknowledged: 0 }.shrunk()
     }
 
     /// Bytes that were kept for this connection alone when the backlog was made.

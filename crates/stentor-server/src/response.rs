@@ -42,8 +42,9 @@ impl Preamble {
         })
     }
 
-    /// Makes the fields anew: the second or the settings have changed.
-    pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings) {
+    /// Makes the fields anew: the second or the settings have changed. For `stale_s` seconds
+    /// nothing was heard of whoever is followed.
+    pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
         self.fields.clear();
         if settings.server_header {
             self.fields.extend_from_slice(b"Server: Stentor\r\n");
@@ -51,6 +52,9 @@ impl Preamble {
         let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
         // Writing to a vector does not fail.
         let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
+        if let Some(stale_s) = stale_s {
+            let _ = write!(self.fields, "Stentor-Stale: {stale_s}\r\n");
+        }
         if self.listener.has_cors {
             self.fields.extend_from_slice(settings.cors.constant_fields());
         }
@@ -329,7 +333,7 @@ impl Reply<'_> {
         }
         heads.add_lines(&out[more..]);
         let answers = match status.0 {
-            301 => &self.stats.answers_301,
+            301 | 307 => &self.stats.answers_301,
             304 => &self.stats.answers_304,
             200..=299 => &self.stats.answers_2xx,
             400..500 => &self.stats.answers_4xx,

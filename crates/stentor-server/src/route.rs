@@ -3,7 +3,7 @@
 use crate::access::Listener;
 use crate::answers::RequestKind;
 use crate::config::Lookup;
-use crate::endpoint::{self, Sink};
+use crate::endpoint::{self, Sink, replication};
 use crate::exchange::{Answer, Exchange};
 use crate::stats::VALUES_PATH;
 use crate::transport::{EVENTS, long_poll, sse, websocket};
@@ -99,6 +99,9 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
         x.reply.answers.asked.kind = RequestKind::Stream;
         return websocket::open(x, request, path, query);
     }
+    if matches!(path, replication::FEED | replication::SNAPSHOT) && listener.operates {
+        return replication::begin(x, path, query);
+    }
     if path.starts_with(b"/-/") || !listener.reads {
         reserved(x, request, path, query);
         return Answer::Now;
@@ -157,7 +160,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \
-             /-/status, /-/metrics, /-/healthz, /-/readyz, /-/topics and /-/echo.",
+             /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, /-/topics and \
+             /-/echo.",
         ),
         _ if monitors => x.reply.refuse(
             Status::NOT_FOUND,

@@ -24,6 +24,7 @@ use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
+use crate::follow::{Elsewhere, FollowState, FollowThread};
 use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
@@ -42,7 +43,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
-use stentor_hub::{Applied, Draft, Epoch, Hub, Message, Op, Precondition, Published};
+use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
 use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 use stentor_wire::target::TopicName;
@@ -68,6 +69,8 @@ pub struct Server {
     keys: Option<KeyThread>,
     /// Who looks after certificates, if there are any.
     certificates: Option<CertificateThread>,
+    /// Who follows another server, if one is followed.
+    follow: Option<FollowThread>,
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
@@ -201,16 +204,15 @@ fn begin(
     // every worker's waker.
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-    let (recovery, epoch) = match hello {
+    let (recovery, life) = match hello {
         None => open_store(&settings, user.as_ref())?,
         // That process has it, and gives it away at the end.
-        Some(hello) => (None, Epoch::from_number(hello.epoch)),
+        Some(hello) => (None, hello.life()),
     };
     let takes_over = hello.is_some();
-    let is_filled = recovery.is_some() || takes_over;
     check_files(&settings)?;
     let certificates = read_certificates(&settings, user.as_ref())?;
-    let hub = empty_hub(&settings, epoch, is_filled);
+    let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
     let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
@@ -227,6 +229,7 @@ fn begin(
         writer: Mutex::default(),
         keys: None,
         certificates: None,
+        follow: None,
         _guard: None,
         settings,
     };
@@ -272,11 +275,19 @@ fn share(
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
+    let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
+    if follow.is_some() {
+        hub.begin_following();
+    }
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
         hub: Arc::new(hub),
-        sequencer: sequencer(store.as_deref()),
+        sequencer: match &follow {
+            Some(_) => Box::new(Elsewhere),
+            None => sequencer(store.as_deref()),
+        },
         store,
+        follow,
         compressor,
         file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
@@ -299,26 +310,28 @@ fn share(
 }
 
 /// The hub, before anything is filled into it. What fills it has the rules of its time, too.
-fn empty_hub(settings: &Settings, epoch: Epoch, is_filled: bool) -> Hub {
+fn empty_hub(settings: &Settings, life: Life, is_filled: bool) -> Hub {
     let limits = stentor_hub::Limits {
         topics_max: settings.limits.topics_max,
         message_bytes_max: settings.limits.message_bytes_max,
     };
+    let is_filled = is_filled || settings.follow.is_on();
     let rules = if is_filled { Vec::new() } else { settings.topics.clone() };
-    Hub::new(epoch, rules, limits)
+    Hub::of_life(life, rules, limits)
 }
 
 /// Opens the store, if there is one, and says which life of the sequence it goes on with.
 fn open_store(
     settings: &Settings,
     user: Option<&User>,
-) -> Result<(Option<Recovery<HostDisk>>, Epoch), StartError> {
-    let Some(path) = &settings.store.path else { return Ok((None, Epoch::random())) };
+) -> Result<(Option<Recovery<HostDisk>>, Life), StartError> {
+    let of = |epoch| Life { epoch, base: 0 };
+    let Some(path) = &settings.store.path else { return Ok((None, of(Epoch::random()))) };
     let told = |error| StartError::Store(path.clone(), error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
-    Ok((Some(recovery), epoch))
+    Ok((Some(recovery), of(epoch)))
 }
 
 /// Who gives changes their places.
@@ -583,6 +596,7 @@ impl Server {
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
+            self.follow = FollowThread::start(shared)?;
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
             self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
             Ok(())
@@ -591,7 +605,8 @@ impl Server {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {
                 tracing::error!(
-                    "memory, keys of tokens and certificates are not looked after: {error}"
+                    "memory, whoever is followed, keys of tokens and certificates are not looked \
+                     after: {error}"
                 );
                 Ok(())
             }

@@ -505,6 +505,10 @@ impl Stats {
             &self.filters_bytes,
             &self.filters_unnamed_bytes,
             &self.walks_bytes,
+            &self.followers,
+            &self.snapshots_under_way,
+            &self.followers_behind,
+            &self.feed_bytes,
             &self.accept_queue,
             &self.accept_queue_age_ms,
             &self.waiting_requests,
@@ -567,6 +571,20 @@ stats! {
     filters_unnamed_bytes,
     /// Bytes of messages that walks hold for readers that catch up.
     walks_bytes,
+    /// Followers that read a feed.
+    followers,
+    /// Snapshots that followers are being sent.
+    snapshots_under_way,
+    /// Of the latest numbers, how many the follower that is furthest behind has not been sent.
+    followers_behind,
+    /// Feeds and snapshots ended since what they were to be sent next was not kept any more.
+    followers_too_slow,
+    /// Entries made ready for followers.
+    feed_entries,
+    /// What is kept of them, in bytes.
+    feed_bytes,
+    /// Bytes that followers were sent.
+    bytes_replication,
     /// Connections cut because they held the most of too much.
     readers_cut,
     /// Connections that wait in line with what they asked for.
@@ -600,7 +618,7 @@ stats! {
     requests,
     /// Answers with a status of 2xx, 304 excepted below.
     answers_2xx,
-    /// Answers that lead elsewhere (301).
+    /// Answers that lead elsewhere (301; or 307, where another server is followed).
     answers_301,
     /// Answers 304 Not Modified.
     answers_304,

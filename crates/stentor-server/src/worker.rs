@@ -5,6 +5,7 @@
 
 #[cfg(debug_assertions)]
 mod check;
+mod followers;
 pub(crate) mod handover;
 mod relief;
 mod shares;
@@ -117,6 +118,7 @@ impl Worker {
             || !self.cx.budget.is_idle()
             || self.is_judging()
             || self.shortened.is_some()
+            || self.cx.replication.is_behind()
         {
             return Some(0);
         }
@@ -148,6 +150,7 @@ impl Worker {
         });
         self.judge(io);
         self.shorten();
+        self.bring_to_followers(io);
         self.fan_out(io);
         self.expire(io);
         match self.drain {
@@ -240,7 +243,7 @@ impl Worker {
     fn measure<B: Backend>(&mut self, io: &B) {
         let queue = io.accept_queue();
         self.cx.queue_age_ms = queue.age_ms;
-        let Context { stats, memory, feeds, walks, budget, passes, .. } = &self.cx;
+        let Context { stats, memory, feeds, walks, budget, passes, replication, .. } = &mut self.cx;
         stats.accept_queue.set(u64::from(queue.waiting));
         stats.accept_queue_age_ms.set(queue.age_ms);
         stats.readers_bytes.set(memory.usage.owned as u64);
@@ -249,6 +252,7 @@ impl Worker {
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
         stats.readers_by_token.set(passes.count() as u64);
+        replication.show(stats);
         stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
         stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
         stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);

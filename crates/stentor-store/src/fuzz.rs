@@ -5,7 +5,10 @@
 //! behind the hashes is reached as well.
 
 use crate::frame::{self, FRAME_BYTES, Spot, u32_at, u64_at};
-use crate::{OpenError, Piece, Recovered, Recovery, Settings, SimDisk, Store, check, head, repair};
+use crate::{
+    OpenError, Piece, Recovered, Recovery, Settings, SimDisk, SnapshotDecoder, SnapshotEncoder,
+    Store, check, head, read_feed_frame, repair,
+};
 
 /// Whatever the files are, a store is refused, or is read, gone on with, and the same at the next
 /// start; and what is refused can be repaired, and is read then.
@@ -90,6 +93,57 @@ pub fn fuzz_closed(data: &[u8]) {
             assert!(bytes != good || all.is_ok_and(|all| all.len() == before + 1));
         }
     }
+}
+
+/// Whatever comes as a snapshot is refused with a sentence, or is read, however it is cut; and what
+/// is read to its end is what a store finds in it as a file. Whatever comes as a feed likewise.
+pub fn fuzz_received(data: &[u8]) {
+    let (mode, changes) = data.split_first().unwrap_or((&0, &[]));
+    let mut bytes = Vec::new();
+    let mut encoder = SnapshotEncoder::begin(9, 3, vec![1..=2], &mut bytes);
+    encoder.payload(b"one", &mut bytes);
+    encoder.entries([(4, &b"four"[..]), (5, b"five")].into_iter(), &mut bytes);
+    encoder.end(6, &mut bytes);
+    for change in changes.chunks_exact(3) {
+        let at = usize::from(change[0]) * 2 % (bytes.len() + 1);
+        match change[1] & 3 {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.splice(at.., std::iter::repeat_n(0, usize::from(change[2])))),
+            _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = change[2]),
+        }
+    }
+    let name = head::name(head::SNAPSHOT, 1);
+    if mode & 1 == 1 {
+        fit(&name, &mut bytes);
+    }
+    let whole = received(&bytes, bytes.len().max(1));
+    assert_eq!(whole, received(&bytes, 1 + usize::from(mode >> 1)));
+    if let Ok((found, Some(last))) = whole {
+        let disk = SimDisk::of(1, &[(name, bytes.clone())]);
+        let recovered = Recovery::open(disk.clone()).and_then(|all| all.read(&mut |_, _| Ok(())));
+        assert!(recovered.is_ok_and(|recovered| recovered.last == last.max(recovered.stored)));
+        assert_eq!(entries(&disk), Ok(found));
+    }
+    // A frame of a file is none of a feed, and nothing else looks like one.
+    let _ = read_feed_frame(data, 1_000);
+    assert!(!matches!(read_feed_frame(&bytes, 1_000), Ok(Some(_))));
+}
+
+/// The entries of a snapshot that comes in pieces, and its last number if it was whole.
+fn received(bytes: &[u8], step: usize) -> Result<(Vec<Vec<u8>>, Option<u64>), ()> {
+    let (mut decoder, mut found) = (SnapshotDecoder::new(usize::MAX), Vec::new());
+    let mut rest = Vec::new();
+    for piece in bytes.chunks(step) {
+        rest.extend_from_slice(piece);
+        let used = decoder.read(&rest, &mut |piece| {
+            if let Piece::Entry(_, entry) = piece {
+                found.push(entry.to_vec());
+            }
+            Ok(())
+        });
+        rest.drain(..used.map_err(|sentence| assert!(!sentence.is_empty()))?);
+    }
+    Ok((found, decoder.ended().filter(|_| rest.is_empty())))
 }
 
 /// Numbers of eight bytes, some of which are others, or more, or less.
@@ -194,6 +248,18 @@ mod tests {
                 data.extend_from_slice(&rng.next_u64().to_le_bytes()[..3]);
             }
             fuzz_closed(&data);
+        }
+    }
+
+    #[test]
+    fn whatever_is_received_is_judged() {
+        let mut rng = Rng::new(1);
+        for _ in 0..20_000 {
+            let mut data = vec![rng.next_u64() as u8];
+            for _ in 0..rng.below(4) {
+                data.extend_from_slice(&rng.next_u64().to_le_bytes()[..3]);
+            }
+            fuzz_received(&data);
         }
     }
 

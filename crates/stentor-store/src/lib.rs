@@ -71,6 +71,7 @@ mod sim;
 mod snapshot;
 mod source;
 mod store;
+mod stream;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -81,6 +82,9 @@ pub use repair::{check, repair};
 pub use sim::{DiskFaults, SimDisk, SimFile};
 pub use snapshot::{Snapshot, SnapshotWriter, backup, file_of_store, import};
 pub use store::{PushError, Settings, Store, Unclosed, View};
+pub use stream::{
+    FeedEncoder, FeedFrame, SnapshotDecoder, SnapshotEncoder, SnapshotHead, read_feed_frame,
+};
 
 #[cfg(test)]
 mod tests;

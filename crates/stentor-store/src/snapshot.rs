@@ -270,7 +270,8 @@ fn unnamed(number: u64) -> String {
     head::name(SNAPSHOT, number) + UNNAMED
 }
 
-fn whole(number: u64, epoch: u32) -> Head {
+/// The head of a whole store.
+pub(crate) fn whole(number: u64, epoch: u32) -> Head {
     Head {
         what: What::Whole,
         epoch,
@@ -311,6 +312,6 @@ const SYNC_BYTES: u64 = if cfg!(test) { 300 } else { 4 << 20 };
 const ENTRIES_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 /// A longer piece is two.
-const PIECE_BYTES_MAX: usize = if cfg!(test) { 900 } else { 64 << 20 };
+pub(crate) const PIECE_BYTES_MAX: usize = if cfg!(test) { 900 } else { 64 << 20 };
 
 const _: () = assert!(PIECE_BYTES_MAX < frame::ENTRY_BYTES_MAX && FRAME_BYTES < ENTRIES_BYTES);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use stentor_server::config::{ControlAddress, Listening, Settings, parse_address};
+use stentor_server::config::{ControlAddress, Listening, ServerUrl, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, parent, publish, serve, status, store,
@@ -80,6 +80,10 @@ pub(crate) struct ServerFlags {
     /// Directory of the store, by which values and history outlive the process
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Control listener of a server to follow: http://HOST:PORT or https://HOST:PORT; may be
+    /// repeated, for those that are to be tried in turn
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    follow: Vec<ServerUrl>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
@@ -112,6 +116,9 @@ impl ServerFlags {
         }
         if self.data.is_some() {
             settings.store.path.clone_from(&self.data);
+        }
+        if !self.follow.is_empty() {
+            settings.follow.leaders.clone_from(&self.follow);
         }
         if let Some(workers) = self.workers {
             settings.workers = workers.into();

@@ -145,10 +145,11 @@ impl Hub {
         let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
         let known = table.get(name.as_str()).map(|ByName(topic)| topic);
         let before = known.and_then(|topic| {
-            topic.value().load().as_ref().map(|value| (value.id(), value.published_at()))
+            let value = topic.value().load();
+            value.as_ref().map(|value| (value.seq(), value.id(), value.published_at()))
         });
-        if let (Some(topic), Some((before, _))) = (known, before)
-            && before.seq >= seq
+        if let (Some(topic), Some((before, ..))) = (known, before)
+            && before >= seq
         {
             // The topic is from a snapshot, and already as it was later.
             sequence.published += 1;
@@ -157,14 +158,14 @@ impl Hub {
             return Ok(Applied::Known);
         }
         if place.past().is_none() {
-            self.judge_put(before.map(|(id, _)| id), when)?;
+            self.judge_put(before.map(|(_, id, _)| id), when)?;
         }
 
         let (terms, outdated) = match known {
             Some(topic) => sequence.hold_to_rules(topic),
             None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
         };
-        let at = sequence.published_at(before.map(|(_, at)| at), unix_s, place);
+        let at = sequence.published_at(before.map(|(_, _, at)| at), unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));
         sequence.add(&message);
         let new;
@@ -248,7 +249,7 @@ impl Hub {
             return Applied::Known;
         };
         sequence.subscribers.rules_replaced(generation, &rules);
-        sequence.rules = Rules::new(self.epoch, generation, rules);
+        sequence.rules = Rules::new(self.life(), generation, rules);
         drop(sequence);
         interleave::point();
         let mut slice = self.names_after(None, SWEEP_TOPICS);

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -24,7 +25,8 @@ use super::Hub;
 use super::changes::Changes;
 use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule, put_varint};
 use crate::event::Event;
-use crate::id::Epoch;
+use crate::filter::Filter;
+use crate::id::{Epoch, Life};
 use crate::message::{Message, PublishedAt};
 use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
@@ -33,6 +35,10 @@ use crate::topic::{ByName, Topic};
 
 /// A snapshot that is being written.
 pub struct Snapshot {
+    /// What is written are the SEQs of this life.
+    life: Life,
+    /// How often the hub was replaced when it began.
+    adopted: u64,
     /// The last topic that was written.
     after: Option<Arc<Topic>>,
     topics: u64,
@@ -44,6 +50,9 @@ pub struct Snapshot {
     /// Topics that are not stored are left out, by rules of this generation, which were in force
     /// when it began, or later ones.
     stored_by: Option<u64>,
+    /// Topics that none of these matches are left out; with none there is no such topic.
+    filters: Box<[Filter]>,
+    seq: u64,
 }
 
 impl Snapshot {
@@ -51,14 +60,25 @@ impl Snapshot {
     /// behind it.
     #[must_use]
     pub fn begin(hub: &Hub, out: &mut Vec<u8>) -> Snapshot {
+        Snapshot::begin_of(hub, Box::default(), out)
+    }
+
+    /// The same of the topics that one of `filters` matches; without any, of all.
+    #[must_use]
+    pub fn begin_of(hub: &Hub, filters: Box<[Filter]>, out: &mut Vec<u8>) -> Snapshot {
+        let sequence = hub.sequence();
+        let life = hub.life();
         let mut snapshot = Snapshot {
+            life,
+            adopted: sequence.adopted,
             after: None,
             topics: 0,
             terms: HashMap::new(),
             section: Vec::new(),
             stored_by: None,
+            filters,
+            seq: 0,
         };
-        let sequence = hub.sequence();
         let (seq, published) = (sequence.seq, sequence.published);
         let rules = sequence.rules.all().to_vec();
         let tombstones = hub.tombstones.read().unwrap_or_else(PoisonError::into_inner);
@@ -67,9 +87,11 @@ impl Snapshot {
         let unstored: Vec<Unstored> = tombstones.unstored().cloned().collect();
         drop(tombstones);
         drop(sequence);
+        snapshot.seq = life.id(seq).seq;
 
         out.extend_from_slice(MAGIC);
-        put_bytes(&mut snapshot.section, hub.epoch.to_string().as_bytes());
+        put_bytes(&mut snapshot.section, life.epoch.to_string().as_bytes());
+        let [seq, floor, undone] = [seq, floor, undone].map(|number| life.id(number).seq);
         for number in [seq, published, floor, undone, rules.len() as u64] {
             put_varint(&mut snapshot.section, number);
         }
@@ -78,7 +100,7 @@ impl Snapshot {
             snapshot.index_of(&terms, out);
         }
         for Unstored { upto, rules } in unstored {
-            put_varint(&mut snapshot.section, upto);
+            put_varint(&mut snapshot.section, life.id(upto).seq);
             put_varint(&mut snapshot.section, rules.len() as u64);
             for (pattern, is_stored) in rules {
                 put_bytes(&mut snapshot.section, pattern.as_str().as_bytes());
@@ -87,10 +109,13 @@ impl Snapshot {
             snapshot.put_section(UNSTORED, out);
         }
         for deletion in &deletions {
+            if !snapshot.is_meant(deletion.topic()) {
+                continue;
+            }
             let terms = snapshot.index_of(deletion.message.terms(), out);
             put_bytes(&mut snapshot.section, deletion.topic().as_bytes());
             snapshot.put_message(hub, terms, &deletion.message);
-            put_varint(&mut snapshot.section, deletion.message.last_seq());
+            put_varint(&mut snapshot.section, life.id(deletion.message.last_seq()).seq);
             snapshot.put_section(DELETION, out);
         }
         snapshot
@@ -103,18 +128,30 @@ impl Snapshot {
         self
     }
 
+    /// The number at which it began.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn is_meant(&self, topic: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(topic))
+    }
+
     /// Writes the next slice: whole sections, some 64 KiB unless one topic has more. False
     /// once the end was written.
     ///
     /// # Errors
     ///
-    /// A topic has more than a section takes: there is no snapshot of this hub.
-    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, TooLong> {
+    /// There is no snapshot of this hub, or not this one.
+    pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, Unwritable> {
         let begin = out.len();
         let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
         for topic in slice {
-            self.put_topic(hub, &topic, out)?;
+            if self.is_meant(topic.name()) {
+                self.put_topic(hub, &topic, out)?;
+            }
             self.after = Some(topic);
             if out.len() - begin >= SLICE_BYTES {
                 break;
@@ -124,8 +161,11 @@ impl Snapshot {
             // Behind the lock: whatever was found in a topic has its number by now.
             let sequence = hub.sequence();
             let (seq, generation) = (sequence.seq, sequence.rules.generation());
+            if sequence.adopted != self.adopted {
+                return Err(Unwritable::Replaced);
+            }
             drop(sequence);
-            for number in [seq, generation, self.topics] {
+            for number in [self.life.id(seq).seq, generation, self.topics] {
                 put_varint(&mut self.section, number);
             }
             self.put_section(END, out);
@@ -133,7 +173,7 @@ impl Snapshot {
         Ok(!is_last)
     }
 
-    fn put_topic(&mut self, hub: &Hub, topic: &Topic, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn put_topic(&mut self, hub: &Hub, topic: &Topic, out: &mut Vec<u8>) -> Result<(), Unwritable> {
         let (terms, lost_seq, messages) = topic.export();
         // A topic to which the sweep has not come may be stored by now.
         let is_unstored = self
@@ -146,14 +186,14 @@ impl Snapshot {
         let of_messages: Vec<u64> =
             messages.iter().map(|message| self.index_of(message.terms(), out)).collect();
         put_bytes(&mut self.section, topic.name().as_bytes());
-        for number in [terms, lost_seq, messages.len() as u64] {
+        for number in [terms, self.life.id(lost_seq).seq, messages.len() as u64] {
             put_varint(&mut self.section, number);
         }
         for (terms, message) in of_messages.into_iter().zip(&messages) {
             self.put_message(hub, terms, message);
             put_parts(&mut self.section, &message.parts());
             if self.section.len() > SECTION_BYTES_MAX {
-                return Err(TooLong(topic.name().to_owned()));
+                return Err(Unwritable::TooLong(topic.name().to_owned()));
             }
         }
         self.put_section(TOPIC, out);
@@ -163,7 +203,7 @@ impl Snapshot {
 
     /// What messages and deletions have in common.
     fn put_message(&mut self, hub: &Hub, terms: u64, message: &Message) {
-        for number in [terms, message.seq(), message.published_at()] {
+        for number in [terms, self.life.id(message.seq()).seq, message.published_at()] {
             put_varint(&mut self.section, number);
         }
         // What the doubt came from may not be in the files behind this snapshot.
@@ -193,21 +233,31 @@ impl Snapshot {
     }
 }
 
-/// A topic keeps more than a snapshot can say of it. No server's rules allow as much.
+/// Why a snapshot cannot be written to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TooLong(pub String);
+pub enum Unwritable {
+    /// This topic keeps more than a snapshot can say of it. No server's rules allow as much.
+    TooLong(String),
+    /// The hub has adopted another one meanwhile: see [`Hub::adopt`]. Another snapshot can be.
+    Replaced,
+}
 
-impl fmt::Display for TooLong {
+impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what the topic '{}' keeps takes more than 4 GiB", self.0)
+        match self {
+            Unwritable::TooLong(topic) => {
+                write!(f, "what the topic '{topic}' keeps takes more than 4 GiB")
+            }
+            Unwritable::Replaced => f.write_str("all topics were replaced meanwhile"),
+        }
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for Unwritable {}
 
 /// A snapshot that is being read into a hub.
-pub struct Restore<'h> {
-    hub: &'h Hub,
+pub struct Restore<H> {
+    hub: H,
     magic_was_read: bool,
     /// Pieces of the snapshot are missing.
     has_holes: bool,
@@ -247,9 +297,17 @@ impl Hub {
     /// Begins to fill this hub, which has no topics and no readers, from a snapshot. Its epoch
     /// stays what it is: a history of which something was lost goes on under another one.
     #[must_use]
-    pub fn restore(&self) -> Restore<'_> {
+    pub fn restore(&self) -> Restore<&Hub> {
+        Restore::into(self)
+    }
+}
+
+impl<H: Deref<Target = Hub>> Restore<H> {
+    /// The same as [`Hub::restore`], for who keeps the hub with it.
+    #[must_use]
+    pub fn into(hub: H) -> Restore<H> {
         Restore {
-            hub: self,
+            hub,
             magic_was_read: false,
             has_holes: false,
             begin: None,
@@ -260,9 +318,7 @@ impl Hub {
             greatest_seq: 0,
         }
     }
-}
 
-impl Restore<'_> {
     /// Takes whole sections from the beginning of `bytes`, and returns how many bytes they have:
     /// the rest is to be given again, with more behind it.
     ///
@@ -329,6 +385,7 @@ impl Restore<'_> {
             TOPIC => self.read_topic(reader),
             END => {
                 let [seq, generation, topics] = reader.varints()?;
+                let [seq] = self.numbers([seq])?;
                 self.end = Some((seq, generation));
                 let is_whole = self.has_holes || topics == self.topics.len() as u64;
                 if is_whole { Ok(()) } else { Err("Something of the snapshot is missing.") }
@@ -340,6 +397,7 @@ impl Restore<'_> {
     fn read_begin(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
         let [seq, published, floor, undone, rules] = reader.varints()?;
+        let [seq, floor, undone] = self.numbers([seq, floor, undone])?;
         self.begin = Some(Begin { seq, published, floor, undone, rules });
         Ok(())
     }
@@ -349,7 +407,7 @@ impl Restore<'_> {
             return Err(MALFORMED);
         }
         let [index, generation] = reader.varints()?;
-        let terms = Terms { epoch: self.hub.epoch, generation, rule: reader.rule()? };
+        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()? };
         if self.terms.insert(index, Arc::new(terms)).is_some() {
             return Err(MALFORMED);
         }
@@ -374,6 +432,7 @@ impl Restore<'_> {
 
     fn read_unstored(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let [upto, count] = reader.varints()?;
+        let [upto] = self.numbers([upto])?;
         let rule = |_| {
             let pattern = Pattern::parse(reader.text()?).map_err(|_| MALFORMED)?;
             Ok((pattern, reader.flag()?))
@@ -396,7 +455,7 @@ impl Restore<'_> {
     fn read_deletion(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
         let (terms, seq, at) = self.read_message(&name, reader)?;
-        let last_seq = reader.varint()?;
+        let [last_seq] = self.numbers([reader.varint()?])?;
         let topic = Arc::new(Topic::deleted(&name, Arc::clone(&terms), seq));
         let message = Message::deletion(seq, terms, at, last_seq);
         let mut tombstones = self.filling()?.tombstones_mut();
@@ -411,6 +470,7 @@ impl Restore<'_> {
     fn read_topic(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
         let name = TopicName::parse(reader.text()?)?;
         let [terms, lost_seq, count] = reader.varints()?;
+        let [lost_seq] = self.numbers([lost_seq])?;
         let terms = self.terms_at(terms, &name)?;
         let (mut messages, mut latest_seq) = (Vec::new(), lost_seq);
         for _ in 0..count {
@@ -438,9 +498,18 @@ impl Restore<'_> {
         Ok(())
     }
 
+    /// What the hub counts by, of SEQs.
+    fn numbers<const N: usize>(&self, mut seqs: [u64; N]) -> Result<[u64; N], &'static str> {
+        let life = self.hub.life();
+        for seq in &mut seqs {
+            *seq = life.number(*seq).ok_or(MALFORMED)?;
+        }
+        Ok(seqs)
+    }
+
     /// The hub, once it has its rules.
     fn filling(&self) -> Result<&Hub, &'static str> {
-        if self.has_rules { Ok(self.hub) } else { Err(MALFORMED) }
+        if self.has_rules { Ok(&self.hub) } else { Err(MALFORMED) }
     }
 
     /// What [`Snapshot::put_message`] wrote.
@@ -450,6 +519,7 @@ impl Restore<'_> {
         reader: &mut Reader<'_>,
     ) -> Result<(Arc<Terms>, u64, PublishedAt), &'static str> {
         let [terms, seq, unix_s] = reader.varints()?;
+        let [seq] = self.numbers([seq])?;
         self.greatest_seq = self.greatest_seq.max(seq);
         let unix_s = u32::try_from(unix_s).map_err(|_| MALFORMED)?;
         let shares_second = reader.flag()?;
@@ -489,4 +559,4 @@ const SLICE_TOPICS: usize = 256;
 const SECTION_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { u32::MAX as usize };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

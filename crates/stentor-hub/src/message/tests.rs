@@ -9,10 +9,14 @@ use stentor_wire::http1::HeadShares;
 /// 1994-11-06 08:49:37 GMT, the date in the RFC's examples.
 const NOW: u64 = 784_111_777;
 
+fn life() -> Life {
+    Life { epoch: Epoch::parse("5f3a09c1").unwrap(), base: 0 }
+}
+
 fn terms(cache_control: Option<&str>) -> Arc<Terms> {
     let cache_control = cache_control.map(|text| CacheControl::parse(text).unwrap());
     let rule = Rule { cache_control, ..Rule::new(Pattern::any()) };
-    Arc::new(Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), generation: 0, rule })
+    Arc::new(Terms { life: life(), generation: 0, rule })
 }
 
 fn message(draft: Draft) -> Message {
@@ -111,7 +115,7 @@ fn cache_control_is_as_published_or_as_ruled() {
 fn without(draft: Draft, set: impl FnOnce(&mut Rule)) -> Message {
     let mut rule = Rule::default();
     set(&mut rule);
-    let terms = Terms { epoch: Epoch::parse("5f3a09c1").unwrap(), generation: 0, rule };
+    let terms = Terms { life: life(), generation: 0, rule };
     Message::new(draft, 42, Arc::new(terms), PublishedAt::after(None, NOW))
 }
 

@@ -12,6 +12,7 @@ use stentor_io::TurnAway;
 use crate::access::rules::{TopicAccess, TopicRules};
 
 use super::error::nearest;
+use super::follow::FollowLayer;
 use super::forms::{
     AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,
     FilePath, FormatName, HostName, Keeping, LevelName, LineTemplate, Listen, LookupField,
@@ -109,6 +110,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "topics_max", false),
     ("limits", "names_max", false),
     ("limits", "readers_bytes_max", false),
+    ("limits", "feed_bytes_max", false),
     ("limits", "memory_high", false),
     ("limits", "memory_critical", false),
     ("limits", "connections_max", false),
@@ -137,6 +139,12 @@ pub(super) const SCALARS: &[Path] = &[
     ("jwt", "require_exp", false),
     ("store", "path", false),
     ("store", "keep", false),
+    ("follow", "leader", true),
+    ("follow", "token_file", false),
+    ("follow", "ca_file", false),
+    ("follow", "topics", true),
+    ("follow", "stale_max", false),
+    ("follow", "publish_url", false),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
 ];
@@ -234,6 +242,7 @@ struct Layer {
     access: AccessLayer,
     jwt: JwtLayer,
     store: StoreLayer,
+    follow: FollowLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
@@ -277,6 +286,7 @@ struct LimitsLayer {
     topics_max: Option<Count<1, 1_000_000_000>>,
     names_max: Option<Count<1, 100_000>>,
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
+    feed_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
     memory_high: Option<Count<0, 100>>,
     memory_critical: Option<Count<0, 100>>,
     connections_max: Option<Count<0, 100_000_000>>,
@@ -386,6 +396,7 @@ impl Layer {
         tokens::apply(self.jwt, self.token, &mut settings.tokens);
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
+        self.follow.apply(&mut settings.follow);
         if let Some(Tables(rules)) = self.topics {
             let of = |rule: &RuleLayer| {
                 let content_type = rule.content_type.as_ref().map(|kind| kind.0.0.clone());
@@ -460,6 +471,7 @@ impl LimitsLayer {
         set(&mut limits.topics_max, self.topics_max, |count| to_usize(count.0));
         set(&mut limits.names_max, self.names_max, |count| to_usize(count.0));
         set(&mut limits.readers_bytes_max, self.readers_bytes_max, |bytes| to_usize(bytes.0));
+        set(&mut limits.feed_bytes_max, self.feed_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.memory_high, self.memory_high, |percent| percent.0);
         set(&mut limits.memory_critical, self.memory_critical, |percent| percent.0);
         set(&mut limits.connections_max, self.connections_max, |count| to_usize(count.0));

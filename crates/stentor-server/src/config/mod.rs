@@ -11,6 +11,7 @@
 
 mod access;
 mod error;
+mod follow;
 mod forms;
 mod layer;
 mod leave_out;
@@ -35,6 +36,7 @@ use tracing::Level;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use error::ConfigError;
+pub use follow::{Follow, ServerUrl};
 pub use quantity::parse_period_s;
 pub use show::token_table;
 pub use tls::{Listening, Tls};
@@ -87,6 +89,8 @@ pub struct Settings {
     pub tokens: stentor_access::Settings,
     /// Where messages are stored, to outlive the process.
     pub store: Store,
+    /// Whom this server follows.
+    pub follow: Follow,
     /// How topics are kept; the first rule whose pattern matches is used.
     pub topics: Vec<Rule>,
     /// The content types of messages that come without one, by the patterns of the rules: the first
@@ -242,6 +246,8 @@ pub struct Limits {
     pub names_max: usize,
     /// What the readers of one worker may own or keep from being freed, in bytes.
     pub readers_bytes_max: usize,
+    /// What is kept of the latest entries for followers that are behind, in bytes.
+    pub feed_bytes_max: usize,
     /// How full memory is, in percent, when idle connections are closed early and nobody is brought
     /// what was missed; 0: never.
     pub memory_high: u64,
@@ -492,6 +498,7 @@ impl Settings {
             return Err(ConfigError::new("cors.origins", reason));
         }
         tokens::check(&self.tokens.tokens)?;
+        follow::check(self)?;
         for (i, lookup) in self.lookups.iter().enumerate() {
             if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
                 let reason = format!("two routes begin with {}", lookup.path);
@@ -599,6 +606,7 @@ impl Default for Settings {
             cors: Cors::default(),
             tokens: stentor_access::Settings::default(),
             store: Store { path: None, keep: Keep::Synced },
+            follow: Follow::default(),
             topics: Vec::new(),
             content_types: Vec::new(),
             access: Access::default(),
@@ -623,6 +631,7 @@ impl Default for Limits {
             topics_max: 2_000_000,
             names_max: 1_000,
             readers_bytes_max: 128 * 1024 * 1024,
+            feed_bytes_max: 64 * 1024 * 1024,
             memory_high: 90,
             memory_critical: 95,
             connections_max: 0,

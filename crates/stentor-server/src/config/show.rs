@@ -16,7 +16,7 @@ use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
-use super::{tls, tokens};
+use super::{follow, tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
@@ -94,6 +94,7 @@ impl Settings {
             ("limits", "topics_max") => number(limits.topics_max),
             ("limits", "names_max") => number(limits.names_max),
             ("limits", "readers_bytes_max") => bytes(limits.readers_bytes_max),
+            ("limits", "feed_bytes_max") => bytes(limits.feed_bytes_max),
             ("limits", "memory_high") => number(limits.memory_high),
             ("limits", "memory_critical") => number(limits.memory_critical),
             ("limits", "connections_max") => number(limits.connections_max),
@@ -117,6 +118,7 @@ impl Settings {
                 None => "".into(),
             },
             ("store", "keep") => keep_name(self.store.keep).into(),
+            ("follow", key) => return follow::value_of(&self.follow, key),
             ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
             ("cors", "origins") => one_or_many(&self.cors.origins),
             ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),

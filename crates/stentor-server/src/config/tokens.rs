@@ -178,7 +178,7 @@ impl FromStr for FileName {
 }
 
 /// The same, or nothing.
-struct FileOrNone(Option<PathBuf>);
+pub(super) struct FileOrNone(pub(super) Option<PathBuf>);
 
 impl FromStr for FileOrNone {
     type Err = String;

@@ -37,7 +37,8 @@ impl Connection {
         let is_streaming = *phase == Phase::Streaming;
         let reads = self.reads_feeds();
         ensure(reads || reader.feed == MANY, "It reads.")?;
-        ensure(reads || !reader.has_pass, "It has a pass and does not read.")?;
+        let is_copying = *phase == Phase::Copying;
+        ensure(reads || is_copying || !reader.has_pass, "It has a pass and does not read.")?;
         let may_have_extra = is_streaming || *phase == Phase::Pending;
         ensure(may_have_extra || extra.is_none(), "It has what only readers have.")?;
         let is_pending = extra.is_some_and(|extra| extra.pending.is_some());
@@ -56,6 +57,9 @@ impl Connection {
             (Phase::Pending | Phase::Streaming, Wait::Expiry) => !waits && reader.has_pass,
             (Phase::Pending, Wait::Room) => waits,
             (Phase::Pending, Wait::Farewell) => true,
+            (Phase::Copying, Wait::Heartbeat) => !waits,
+            (Phase::Copying, Wait::Expiry) => !waits && reader.has_pass,
+            (Phase::Copying, Wait::Room) => waits,
             (Phase::Streaming, Wait::Frame) => !waits && extra.is_some_and(Extra::decodes),
             (Phase::Streaming, Wait::Heartbeat | Wait::Ping) => true,
             (Phase::Streaming, Wait::Room | Wait::Leave) => waits,

@@ -23,6 +23,9 @@ impl Connection {
                 self.wait = Wait::Request;
                 return self.go_on_pending(cx, io, peer);
             }
+            (Phase::Copying, Wait::Heartbeat | Wait::Expiry) => {
+                return self.expire_copying(cx, io, peer);
+            }
             (Phase::Delivering, _) if io.unacknowledged(peer) == 0 => {
                 return self.abort(cx, io, peer);
             }
@@ -52,6 +55,7 @@ impl Connection {
 
     /// A graceful stop begins.
     pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        self.deliver_copy(cx, io, peer);
         // With an answer on its way the stream is ended behind it.
         if self.waits() || !self.end_bulk(cx, io, peer) {
             return;
@@ -135,6 +139,7 @@ impl Connection {
         cx.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
         self.leave_stream(cx, peer);
+        self.leave_copying(cx, peer);
         self.extra = None;
         self.work = None;
         self.phase = Phase::Free;

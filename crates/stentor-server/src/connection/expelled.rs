@@ -6,7 +6,7 @@
 //! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
 use super::{Connection, Wait};
-use crate::access::{Act, Bearer, Denied, Sight, Visitor, listener};
+use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy, listener};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::stream::MANY;
@@ -102,6 +102,11 @@ impl Connection {
     /// took to say so.
     fn covers(&self, cx: &Context, peer: Peer, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
         let access = &cx.settings.access;
+        if self.is_copying() {
+            let filters = cx.replication.copy(peer).map_or(&[][..], |copy| copy.filters());
+            let covers = !access.control_token || covers_copy(allowed, filters);
+            return (covers, (1 + filters.len()) * COVERAGE_COST);
+        }
         if self.reader.transport == Transport::Echo
             || !access.topics.has_private()
             || listener(self.role()).reads_private && !access.control_token
@@ -156,7 +161,7 @@ impl Connection {
 
     /// Whether it reads and may not any more, and nothing else brings it to see so.
     pub(crate) fn is_to_be_judged(&self, cx: &mut Context, peer: Peer) -> bool {
-        self.reads_feeds() && self.why_expelled(cx, peer).is_some()
+        (self.reads_feeds() || self.is_copying()) && self.why_expelled(cx, peer).is_some()
     }
 
     /// It may not read any more: says so and ends, or has it said once what is under way has left.
@@ -168,6 +173,9 @@ impl Connection {
             // It would go on with what it has now once there is room, and be judged no more.
             cx.stats.readers_expired.add(1);
             return self.abort(cx, io, peer);
+        }
+        if self.is_copying() {
+            return self.deliver_copy(cx, io, peer);
         }
         self.end_if_expelled(cx, peer);
         let result = self.flush(cx, io, peer).map(drop);
@@ -192,6 +200,9 @@ impl Connection {
         }
     }
 }
+
+/// What it costs to compare one pattern with those of a token.
+const COVERAGE_COST: usize = 256;
 
 /// A token took the place of the one before.
 const RENEWED: &[u8] = b"{\"renewed\":true}";

@@ -21,7 +21,7 @@ packed!(struct Connection { role, is_tcp, phase, wait, reader, extra, work }
     without { timer, counted });
 packed!(enum Phase {
     0 => Free, 1 => Open, 2 => Streaming, 3 => Pending, 4 => Closing, 5 => Refusing,
-    6 => Lingering, 7 => Delivering,
+    6 => Lingering, 7 => Delivering, 8 => Copying,
 });
 packed!(enum Wait {
     0 => Request, 1 => Head, 2 => Body, 3 => Room, 4 => Linger, 5 => Pending, 6 => Frame,
@@ -89,7 +89,12 @@ impl Connection {
         let connection = Connection::unpack(input)?;
         connection.is_sound()?;
         let is_stopping = matches!(connection.wait, Wait::Farewell | Wait::Leave);
-        if connection.is_free() || is_stopping { Err(MISFIT) } else { Ok(connection) }
+        // Of what a follower read nothing but the end goes over.
+        if connection.is_free() || connection.is_copying() || is_stopping {
+            Err(MISFIT)
+        } else {
+            Ok(connection)
+        }
     }
 
     /// Enters the feeds that it reads.

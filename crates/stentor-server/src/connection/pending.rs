@@ -200,16 +200,14 @@ impl Connection {
     /// Whether the one topic has another value than the one that was looked at.
     fn has_new_value(&mut self, cx: &Context) -> bool {
         let Reader { feed, cursor, .. } = self.reader;
-        if cx.feeds.latest_seq(feed) > cursor {
-            return true;
-        }
         if cx.feeds.is_complete(feed, cursor) {
-            return false;
+            return cx.feeds.latest_seq(feed) > cursor;
         }
-        // The feed began after the value was looked at, and something may have come in between.
-        self.reader.cursor = cx.shared.hub.seq();
+        // The feed began after the value was looked at, and something may have come in between; or
+        // what came is not in the log.
+        self.reader.cursor = cursor.max(cx.shared.hub.seq());
         let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
-        let expects_value = self.expects_value();
+        let expects_value = self.expects_value() && cursor <= cx.shared.hub.seq();
         cx.shared
             .hub
             .with_value(topic, |value| value.map_or(expects_value, |value| value.seq() > cursor))
@@ -259,7 +257,7 @@ impl Connection {
         }
         self.extra = Some(extra);
         let many = self.reader.is_enveloped;
-        let cursor = many.then_some(Id { epoch: cx.shared.hub.epoch(), seq });
+        let cursor = many.then_some(cx.shared.hub.id(seq));
         let had_pass = self.reader.has_pass;
         let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);

@@ -19,7 +19,7 @@ use crate::transport::{SignOfLife, Transport};
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_hub::{Event, Filter, Id, Mode, Span};
+use stentor_hub::{Event, Filter, Mode, Span};
 use stentor_io::{Backend, Gone, Peer};
 use stentor_wire::websocket::{Decoder, Opcode, frame};
 
@@ -334,6 +334,7 @@ impl Connection {
         start: Start,
         upto: u64,
     ) {
+        let start = start.in_life_of(&cx.shared.hub);
         let span = match start {
             Start::After(since) => Span { since, upto, mode: self.reader.mode },
             Start::Earliest => Span { since: 0, upto, mode: self.reader.mode },
@@ -362,7 +363,7 @@ impl Connection {
     /// Tells a reader that was sent nothing where it is: were it to lose the connection before the
     /// first message, it could not say from where to resume, or would hear of the same gap again.
     fn tell_cursor(&mut self, cx: &mut Context) {
-        let id = Id { epoch: cx.shared.hub.epoch(), seq: self.reader.cursor };
+        let id = cx.shared.hub.id(self.reader.cursor);
         let Reader { transport, is_enveloped, .. } = self.reader;
         (transport.manner().cursor)(cx.out.bytes(), id, is_enveloped);
     }
@@ -445,7 +446,7 @@ impl Connection {
             cost += cx.found.len() * LOGGED_COST;
             cx.found.retain(|event| sight.covers(event.topic()));
         }
-        let since = Id { epoch: cx.shared.hub.epoch(), seq: replay.since_seq() };
+        let since = cx.shared.hub.id(replay.since_seq());
         cx.cost += cost;
         cx.budget.spend(Kind::Replays, cost);
         let part = part?;

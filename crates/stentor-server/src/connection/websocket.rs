@@ -14,7 +14,7 @@ use crate::stream::feeds::FeedId;
 use crate::transport::{TOO_MANY_TOPICS, Transport};
 use std::collections::HashSet;
 use std::sync::Arc;
-use stentor_hub::Filter;
+use stentor_hub::{Filter, Hub};
 use stentor_io::Peer;
 use stentor_wire::events::{Command, parse_command};
 use stentor_wire::lookup::json_string;
@@ -171,6 +171,7 @@ impl Connection {
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
         let start = start.under(cx.pressure, &hub);
+        let start = self.not_ahead_of_others(&hub, start);
         let subscriptions = self.join(cx, peer, &subscribe);
         self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
@@ -179,6 +180,21 @@ impl Connection {
         // Behind that: should it panic, the connection knows what it has joined.
         cx.take_mail();
         Ok(())
+    }
+
+    /// All that is read has one cursor. If that is ahead, as of a reader that comes from a server
+    /// which is further on, what else it begins to read would miss what comes until then: so it is
+    /// set back, and such a reader may be sent again what it has had there.
+    fn not_ahead_of_others(&mut self, hub: &Hub, start: Start) -> Start {
+        if !hub.is_following() || self.feeds().is_empty() {
+            return start;
+        }
+        let here = hub.notified_seq();
+        self.reader.cursor = self.reader.cursor.min(here);
+        match start {
+            Start::After(number) if number > here => Start::After(here),
+            other => other,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::answers::RequestKind;
 use crate::certificates;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
+use crate::follow::FollowReport;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,8 +22,12 @@ fn text(report: &Report) -> String {
     answers(&mut page, report);
     lookups(&mut page, report);
     values(&mut page, report);
+    followers(&mut page, report);
     files(&mut page, report);
     streams(&mut page, report);
+    if let Some(follow) = &report.follow {
+        following(&mut page, follow);
+    }
     if let Some(store) = &report.store {
         stored(&mut page, store);
     }
@@ -148,6 +153,7 @@ fn answers(page: &mut Page, report: &Report) {
         ("{kind=\"bodies\"}", c.bytes_bodies),
         ("{kind=\"streams\"}", c.bytes_streams),
         ("{kind=\"sendfile\"}", c.bytes_sendfile),
+        ("{kind=\"replication\"}", c.bytes_replication),
     ];
     page.family("sent_bytes_total", "counter", "Bytes of responses by kind.", &kinds);
     let help = "From when a request was whole until its answer had left, by kinds of requests.";
@@ -199,6 +205,19 @@ fn values(page: &mut Page, report: &Report) {
     page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
 }
 
+fn followers(page: &mut Page, report: &Report) {
+    let c = &report.counters;
+    page.gauge("followers", "Followers that read a feed.", c.followers);
+    let help = "Snapshots that are being sent.";
+    page.gauge("snapshots_under_way", help, c.snapshots_under_way);
+    let help = "Of the latest numbers, how many the last follower has not been sent.";
+    page.gauge("followers_behind", help, c.followers_behind);
+    let help = "Feeds and snapshots ended since they were too slow.";
+    page.counter("followers_too_slow_total", help, c.followers_too_slow);
+    page.counter("feed_entries_total", "Entries made ready for followers.", c.feed_entries);
+    page.gauge("feed_bytes", "What is kept of them.", c.feed_bytes);
+}
+
 fn files(page: &mut Page, report: &Report) {
     let c = &report.counters;
     page.counter("file_cache_hits_total", "Files answered from memory.", c.file_hits);
@@ -240,6 +259,22 @@ fn streams(page: &mut Page, report: &Report) {
     page.counter("gaps_total", "Times readers were told that messages are missing.", c.gaps);
     let help = "From the publishing of a message until the last reader of a worker was visited.";
     page.histograms("fan_out_seconds", help, &[(String::new(), &c.fan_outs)]);
+}
+
+/// Only where somebody is followed.
+fn following(page: &mut Page, follow: &FollowReport) {
+    let help = "Whether a leader is followed: 0 while there is no connection to one.";
+    page.gauge("follow_up", help, u64::from(follow.connected));
+    let help = "Of the numbers that the leader said it has, those that are not here.";
+    page.gauge("follow_behind", help, follow.behind);
+    let help = "For how long nothing was heard of a leader; it says something every second.";
+    page.seconds("follow_silence_seconds", help, follow.silence_ms * 1_000);
+    let help = "Connections to leaders that came to an end, or to nothing.";
+    page.counter("follow_reconnects_total", help, follow.reconnects);
+    let help = "Snapshots that were taken of leaders.";
+    page.counter("follow_snapshots_total", help, follow.snapshots);
+    let help = "Bytes of feeds and snapshots of leaders.";
+    page.counter("follow_bytes_total", help, follow.bytes);
 }
 
 /// Only where there is a store.

@@ -8,6 +8,7 @@ pub(crate) mod listing;
 pub(crate) mod metrics;
 pub(crate) mod publish;
 pub(crate) mod redirect;
+pub(crate) mod replication;
 pub(crate) mod status;
 pub(crate) mod topics;
 pub(crate) mod upgrade;

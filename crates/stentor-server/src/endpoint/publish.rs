@@ -8,7 +8,7 @@ use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::GATHER_BYTES;
-use crate::order::Outcome;
+use crate::order::{CommitError, Outcome};
 use crate::response::decimal;
 use crate::route;
 use stentor_hub::{
@@ -29,6 +29,8 @@ enum No {
     Method,
     Refused(Refused),
     Denied(Denied),
+    /// Another server takes it.
+    Elsewhere,
 }
 
 impl From<Refused> for No {
@@ -91,20 +93,35 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
             let empty = matches!(body, BodyLength::None | BodyLength::Length(0));
             x.reply.shape.persistence.keep_alive &= empty;
             x.reply.stats.publishes_refused.add(1);
-            refuse(x, path, refusal);
+            refuse(x, request, refusal);
             if empty { Answer::Now } else { Answer::Refused }
         }
     }
 }
 
-fn refuse(x: &mut Exchange<'_>, path: &[u8], no: No) {
+fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
+    let target = request.target;
     match no {
-        No::Method => route::not_allowed(x, path),
+        No::Method => route::not_allowed(x, target::split(target).0),
         No::Refused((status, reason)) => x.reply.refuse(status, &reason),
         No::Denied(denied) => {
             x.deny(&denied);
         }
+        No::Elsewhere => lead_elsewhere(x, target),
     }
+}
+
+/// This server follows another one: publishers are led to where the order is made, or refused.
+fn lead_elsewhere(x: &mut Exchange<'_>, target: &[u8]) {
+    let url = x.shared.follow.as_ref().and_then(|follow| follow.publish_url());
+    let Some(url) = url else {
+        let refused = CommitError::Elsewhere;
+        return x.reply.refuse(refused.status(), &refused.to_string());
+    };
+    // What was read of a request has no byte that could end a line.
+    let fields = [b"Location: ", url.as_bytes(), target, b"\r\n"].concat();
+    let reason = "This server follows another one: publish at Location.";
+    x.reply.refuse_with(Status::TEMPORARY_REDIRECT, &fields, reason);
 }
 
 fn check(
@@ -127,6 +144,9 @@ fn check(
             Some(topic.into_owned())
         }
     };
+    if x.shared.follow.is_some() {
+        return Err(No::Elsewhere);
+    }
     if request.content_range.is_some() {
         let reason = "A part cannot be published (Content-Range): send the whole message.";
         return Err(no(Status::BAD_REQUEST, reason));
@@ -331,7 +351,7 @@ pub(crate) fn delete(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) -
     match change(x, request, path) {
         Ok((topic, condition)) => commit(x, Op::Delete(topic), condition),
         Err(no) => {
-            refuse(x, path, no);
+            refuse(x, request, no);
             Answer::Now
         }
     }
@@ -350,5 +370,8 @@ fn change(
     }
     let topic = TopicName::from_path(path).map_err(|reason| no(Status::BAD_REQUEST, reason))?;
     x.may(Act::PublishTo(&topic))?;
+    if x.shared.follow.is_some() {
+        return Err(No::Elsewhere);
+    }
     Ok((topic.into_owned(), condition))
 }

@@ -2,7 +2,9 @@
 
 use crate::certificates;
 use crate::exchange::Exchange;
+use crate::follow::FollowReport;
 use crate::guard::Pressure;
+use crate::replication::Follower;
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
 use crate::upgrades;
@@ -56,10 +58,14 @@ pub(crate) struct Report {
     pub(crate) lookups: Vec<RouteTotals>,
     /// What came of upgrades.
     pub(crate) upgrades: upgrades::Report,
+    /// Those that read feeds of this listener.
+    pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
     pub(crate) tls: Option<certificates::Report>,
     /// `null`: there is none.
     pub(crate) store: Option<StoreReport>,
+    /// `null`: nobody is followed.
+    pub(crate) follow: Option<FollowReport>,
 }
 
 /// How the store is.
@@ -140,8 +146,10 @@ impl Report {
             heads: counters.heads,
             lookups: Routes::sum(workers()),
             upgrades: x.shared.upgrades.report(),
+            followers: x.replication.followers(),
             tls: x.shared.acceptors.report(x.unix_s),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
+            follow: x.shared.follow.as_ref().map(|follow| follow.report(&x.shared.hub)),
         }
     }
 
@@ -203,11 +211,25 @@ impl Report {
         );
         self.write_shares(&mut text);
         self.write_upgrades(&mut text);
+        self.write_others(&mut text);
+        text
+    }
+
+    /// What not every server has: followers, certificates, a leader, a store.
+    fn write_others(&self, text: &mut String) {
+        // Writing to a string does not fail.
+        for Follower { behind, topics } in &self.followers {
+            let topics = if topics.is_empty() { "all topics".to_owned() } else { topics.join(" ") };
+            let _ = writeln!(text, "Follower: {behind} behind, {topics}");
+        }
         for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
             let _ = writeln!(text, "Certificate: {shown}");
         }
         if let Some(why) = self.tls.as_ref().and_then(|tls| tls.failure.as_ref()) {
             let _ = writeln!(text, "Certificates are not those of the files: {why}");
+        }
+        if let Some(follow) = &self.follow {
+            let _ = writeln!(text, "{follow}");
         }
         if let Some(store) = &self.store {
             let _ = writeln!(
@@ -223,7 +245,6 @@ impl Report {
                 store.failure.as_ref().map_or_else(String::new, |why| format!("; {why}")),
             );
         }
-        text
     }
 
     /// What came of upgrades, if there were any.
@@ -300,6 +321,8 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
         let reason = "A worker has broken and the others go on: restart this server.";
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else if let Some(reason) = x.shared.store.as_ref().and_then(|store| store.complaint()) {
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
+    } else if let Some(reason) = x.shared.follow.as_ref().and_then(|follow| follow.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else if x.shared.memory.pressure() == Pressure::Critical {
         let reason = "Memory is short: no connection is let in until some is free.";

@@ -34,7 +34,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{
-    Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
+    Epoch, Event, Filter, Hub, Life, Pattern, Rule, Subscriber, SubscriberId, encode_event,
+    encode_rules,
 };
 use stentor_io::{Channel, LAYERED, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
@@ -45,8 +46,14 @@ use stentor_wire::packed;
 pub(super) struct Hello {
     /// The life of the numbers of messages.
     pub(super) epoch: u32,
+    /// Where it begins in the numbers of the process.
+    pub(super) base: u64,
     pub(super) workers_public: usize,
     pub(super) workers: usize,
+    /// The topics that are followed, if anybody is: the order is made elsewhere then.
+    pub(super) follows: Option<Vec<String>>,
+    /// The first and the last SEQs of what was taken back there.
+    pub(super) rolled_back: Vec<[u64; 2]>,
     /// The directory of the store.
     pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
@@ -58,7 +65,7 @@ pub(super) struct Hello {
 }
 
 packed!(struct Hello {
-    epoch, workers_public, workers, store, addresses, started_unix_s, upgrades,
+    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, started_unix_s, upgrades,
 });
 
 /// An address that is listened on, as it was bound.
@@ -94,6 +101,11 @@ impl Address {
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
     const FORMATS: [u16; 2] = [1, 1];
+
+    /// The life of the sequence that goes on.
+    pub(super) fn life(&self) -> Life {
+        Life { epoch: Epoch::from_number(self.epoch), base: self.base }
+    }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
@@ -237,6 +249,10 @@ impl Tap {
 impl Subscriber for Tap {
     fn notify(&self, event: &Event) {
         self.put(|out| encode_event(event, out));
+    }
+
+    fn replaced(&self, _: u64) {
+        self.close();
     }
 
     fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
@@ -412,14 +428,18 @@ mod tests {
     use std::thread;
 
     /// What a release of form 1 says first.
-    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
-        \x01\x05\0\0\0/data\x02\0\0\0\x00\x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
+    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+        \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
+        \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     fn hello() -> Hello {
         let of = |role, at: &str| Address { role, at: at.to_owned() };
         Hello {
             epoch: 0x0bad_cafe,
+            base: 0,
+            follows: None,
+            rolled_back: Vec::new(),
             workers_public: 2,
             workers: 3,
             store: Some("/data".to_owned()),

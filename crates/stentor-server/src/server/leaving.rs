@@ -91,6 +91,9 @@ impl Server {
             tracing::error!("{sentence}");
             store.abandon(&sentence);
         }
+        if let Some(follow) = &self.shared.follow {
+            follow.go_on();
+        }
         self.cue(|_| Cue::GoOn);
         Err(match ended {
             Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
@@ -136,10 +139,17 @@ impl Server {
         let monitor = self.monitor.iter().map(|at| Address { role: MONITOR, at: at.to_string() });
         let redirect =
             self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
+        let life = self.shared.hub.life();
+        // Of a store they are in its own files.
+        let lost = self.shared.hub.rolled_back();
+        let lost = lost.into_iter().map(|range| [*range.start(), *range.end()]).collect();
         Hello {
-            epoch: self.shared.hub.epoch().number(),
+            epoch: life.epoch.number(),
+            base: life.base,
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
+            follows: self.shared.follow.as_ref().map(|follow| follow.topics()),
+            rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.started_unix_s,
@@ -182,6 +192,9 @@ impl Leaving<'_> {
         self.copy_hub(gives_up).map_err(told)?;
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
+        if let Some(follow) = &self.server.shared.follow {
+            follow.stand_still();
+        }
         // From here on nobody is served until the other process does, or this one goes on.
         let mut phases = Phases::begin("the process that hands over");
         let packs_at_once = self.server.shared.store.is_none();

@@ -25,9 +25,12 @@ impl Server {
         let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
         let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
         let certificates = certificates.map_err(StartError::Certificates)?;
-        self.commit(Op::Rules(settings.rules())).map_err(|error| {
-            StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
-        })?;
+        // Else they come from whoever is followed.
+        if self.shared.follow.is_none() {
+            self.commit(Op::Rules(settings.rules())).map_err(|error| {
+                StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
+            })?;
+        }
         if let Some(certificates) = certificates {
             self.shared.acceptors.set(certificates, unix_s);
         }
@@ -59,6 +62,7 @@ fn differences(running: &Settings, settings: &Settings) -> Vec<String> {
         ("pin", running.pin != settings.pin),
         ("user", running.user != settings.user),
         ("store.path", running.store.path != settings.store.path),
+        ("follow", running.follow != settings.follow),
         ("log.format", running.log.format != settings.log.format),
         ("log.access", running.log.access != settings.log.access),
         ("log.access_format", running.log.access_format != settings.log.access_format),
@@ -86,6 +90,7 @@ fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
         pin: running.pin,
         user: running.user.clone(),
         store: Store { path: running.store.path.clone(), ..settings.store },
+        follow: running.follow.clone(),
         ..settings
     };
     settings.log.format = running.log.format;

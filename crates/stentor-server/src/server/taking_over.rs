@@ -6,6 +6,7 @@ use super::handover::{
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
+use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
 use crate::stats::Totals;
 use crate::upgrades::Done;
@@ -75,6 +76,13 @@ impl Predecessor {
         if store != self.hello.store {
             return refused("store.path is another, which takes a restart of the server");
         }
+        let follows = settings.follow.is_on().then(|| FollowState::new(&settings.follow).topics());
+        if follows.is_some() != self.hello.follows.is_some() {
+            return refused("follow.leader begins or ends to count, which takes a restart");
+        }
+        if follows != self.hello.follows {
+            return refused("follow.topics are others, which takes a restart");
+        }
         let public = if settings.listen.is_empty() { 0 } else { settings.workers };
         let has_control = !(settings.control.is_empty() && settings.monitor.is_empty());
         if usize::from(has_control) + self.hello.workers_public != self.hello.workers
@@ -143,7 +151,17 @@ impl Predecessor {
             .map_err(|reason| StartError::Handover(reason.to_owned()))?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
-            None => hub.continue_by(&server.settings.rules(), restored.upto_generation),
+            // Else they come from whoever is followed.
+            None if !hub.is_following() => {
+                hub.continue_by(&server.settings.rules(), restored.upto_generation);
+            }
+            None => {
+                let lost = self.hello.rolled_back.iter().map(|[first, last]| *first..=*last);
+                hub.follow_rolled_back(&lost.collect::<Vec<_>>());
+            }
+        }
+        if let Some(follow) = &server.shared.follow {
+            follow.goes_on_with(hub);
         }
         phases.end("beginning the store and the rules");
         entrance.hub.decide(true);
@@ -193,7 +211,7 @@ impl Predecessor {
                     while let Some(entry) = next_entry(&mut left) {
                         let (entry, place) = decode_entry(entry).map_err(invalid)?;
                         // What was applied before is not judged again.
-                        let _ = hub.apply(entry, place);
+                        let _ = hub.follow(entry, place);
                     }
                     rest.len() - left.len()
                 }
@@ -248,6 +266,7 @@ struct Filled {
 mod tests {
     use super::*;
     use crate::config::ControlAddress;
+    use stentor_hub::Pattern;
     use stentor_io::ChannelListener;
 
     /// One with a worker for operators beside so many.
@@ -255,8 +274,11 @@ mod tests {
         let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
         let hello = Hello {
             epoch: 1,
+            base: 0,
             workers_public,
             workers: workers_public + 1,
+            follows: None,
+            rolled_back: Vec::new(),
             store: None,
             addresses: Vec::new(),
             started_unix_s: 0,
@@ -276,6 +298,27 @@ mod tests {
         }
     }
 
+    fn following(topics: &[&str]) -> Settings {
+        let mut settings = settings(2);
+        settings.follow.leaders = vec!["http://127.0.0.1:1".parse().unwrap()];
+        settings.follow.topics =
+            topics.iter().map(|topic| Pattern::parse(topic).unwrap()).collect();
+        settings
+    }
+
+    #[test]
+    fn who_follows_goes_on_with_the_same_topics() {
+        let adapted = |topics: &[&str], before: &[&str]| {
+            let mut predecessor = predecessor(2);
+            predecessor.hello.follows =
+                Some(before.iter().map(|topic| topic.to_string()).collect());
+            predecessor.adapt(&mut following(topics))
+        };
+        adapted(&["/a/**"], &["/a/**"]).unwrap();
+        let refused = adapted(&["/a/**", "/b"], &["/a/**"]).unwrap_err().to_string();
+        assert!(refused.contains("follow.topics are others"), "{refused}");
+    }
+
     #[test]
     fn what_cannot_change_in_an_upgrade_is_refused_or_left() {
         let adapted = |mut settings: Settings, workers_public| {
@@ -288,6 +331,7 @@ mod tests {
             (kinds, 2, Settings { control: Vec::new(), ..settings(2) }),
             (kinds, 2, Settings { listen: Vec::new(), ..settings(2) }),
             (kinds, 0, settings(2)),
+            ("follow.leader begins", 2, following(&[])),
             ("store.path is another", 2, {
                 let mut settings = settings(2);
                 settings.store.path = Some("/data".into());

@@ -57,6 +57,8 @@ pub(crate) mod net;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod replication;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod shares;
@@ -207,6 +209,7 @@ impl World {
             acceptors: Arc::default(),
             sequencer,
             store,
+            follow: None,
             access_log,
             hub,
             compressor,

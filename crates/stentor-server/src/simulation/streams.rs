@@ -9,10 +9,12 @@
 //!   only of what history has really lost;
 //! - once everything is quiet, everybody has the newest of whatever they read;
 //! - while memory is very short nobody new is let in, and nobody who is in is cut;
+//! - what a follower is sent makes the same hub again;
 //! - a stop ends streams in the way that is right, and when all clients have gone nothing is left.
 //!
 //! `log.rs` is the model of what was published, `view.rs` the oracle.
 
+mod follower;
 mod log;
 mod meanwhile;
 mod poller;
@@ -26,6 +28,7 @@ use super::net::Client;
 use super::seeds::faults;
 use super::{Parts, World, patient};
 use crate::mailbox::Order;
+use follower::Follower;
 use log::{Log, TOPICS, wants};
 use meanwhile::Meanwhile;
 use poller::Poller;
@@ -46,6 +49,7 @@ struct Stage {
     readers: Vec<Reader>,
     pollers: Vec<Poller>,
     putters: Vec<Putter>,
+    followers: Vec<Follower>,
     /// Topics that are published to; the last does not exist in the beginning.
     topics: usize,
     hand_overs: HandOvers,
@@ -66,6 +70,7 @@ pub(super) fn run(seed: u64) {
     stage.come_to_rest();
     stage.check_readers();
     stage.come_to_rest();
+    stage.followers.iter().for_each(|follower| follower.check(&stage.world));
     stage.check_signs_of_life();
     if stage.rng.percent(40) {
         stage.stop();
@@ -85,6 +90,8 @@ impl Stage {
         let mut settings = patient();
         settings.topics = log::rules();
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
+        let followers = if rng.percent(40) { 1 + rng.below(2) } else { 0 };
+        settings.limits.feed_bytes_max = [4_000, 1 << 20][rng.below(2)];
         let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
@@ -94,6 +101,7 @@ impl Stage {
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
         let pollers =
             (0..rng.below(3)).map(|_| Poller::new(Plan::random(&mut rng), &log)).collect();
+        let followers = (0..followers).map(|_| Follower::random(&mut rng)).collect();
         let putters = (0..rng.below(3)).map(|_| Putter::default()).collect();
         let source = Source::new(0, faults.window_bytes);
         let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
@@ -108,6 +116,7 @@ impl Stage {
             readers,
             pollers,
             putters,
+            followers,
             topics,
             hand_overs,
             pressures,
@@ -129,6 +138,10 @@ impl Stage {
                     let topic = TOPICS[self.rng.below(self.topics)].0;
                     self.publish_to(topic, true);
                 }
+            }
+            15 if !self.followers.is_empty() && self.rng.percent(20) => {
+                // The same, but of a later generation.
+                self.world.shared.hub.set_rules(log::rules());
             }
             15..22 if !self.putters.is_empty() => {
                 let deletes = self.rng.percent(10);
@@ -155,7 +168,8 @@ impl Stage {
 
     /// Everybody does something, then the server does. Returns whether it had anything to do.
     fn turn(&mut self, mood: Mood) -> bool {
-        let Stage { world, log, rng, readers, pollers, putters, hand_overs, pressures, .. } = self;
+        let Stage { world, log, rng, readers, pollers, putters, followers, .. } = self;
+        let (hand_overs, pressures) = (&mut self.hand_overs, &mut self.pressures);
         if mood.unrest > 0 {
             pressures.play(world);
         }
@@ -167,6 +181,9 @@ impl Stage {
         }
         for (index, putter) in putters.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| putter.play(&mut world.sim, log, mood));
+        }
+        for (index, follower) in followers.iter_mut().enumerate() {
+            world.at(index % world.workers(), |world| follower.play(&mut world.sim, rng, mood));
         }
         if rng.percent(20) {
             world.jobs.run_one();
@@ -209,6 +226,9 @@ impl Stage {
         let readers = self.readers.iter().find_map(|reader| reader.missing(&self.log));
         let pollers = || self.pollers.iter().find_map(|poller| poller.missing(&self.log));
         let is_done = self.putters.iter().all(Putter::is_done);
+        if self.followers.iter().any(|follower| follower.misses(self.log.seq())) {
+            return Some("what a follower is to be sent".to_owned());
+        }
         readers.or_else(pollers).or_else(|| (!is_done).then(|| "a publisher's answer".to_owned()))
     }
 
@@ -298,7 +318,12 @@ impl Stage {
         let pollers = self.pollers.iter().map(Poller::connection).enumerate();
         let putters = self.putters.iter().map(Putter::connection).enumerate();
         let all = readers.chain(pollers).chain(putters);
-        all.filter_map(move |(index, connection)| Some((index % workers, connection?)))
+        let all = all.filter_map(move |(index, connection)| Some((index % workers, connection?)));
+        let followers = self.followers.iter().enumerate();
+        let of_followers = followers.flat_map(move |(index, follower)| {
+            follower.connections().map(move |connection| (index % workers, connection))
+        });
+        all.chain(of_followers)
     }
 
     fn sleep(&mut self, ms: u64) {

@@ -154,7 +154,7 @@ fn apply_all(hub: &Hub, batch: Vec<Logged>) {
 
 /// A snapshot that is being read, and what is left of the pieces so far.
 struct Snapshot<'h> {
-    restore: Restore<'h>,
+    restore: Restore<&'h Hub>,
     rest: Vec<u8>,
 }
 

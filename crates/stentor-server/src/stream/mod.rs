@@ -156,18 +156,38 @@ impl Start {
         let id = std::str::from_utf8(cursor).ok().and_then(|text| text.parse::<Id>().ok());
         match id {
             None => Start::Gap(Gap { reason: "malformed", since: None }),
-            Some(id) if id.epoch != hub.epoch() => {
-                Start::Gap(Gap { reason: "epoch", since: Some(id) })
+            Some(id) => Start::behind(hub, id),
+        }
+    }
+
+    /// Behind the message of this id, if there may be one.
+    fn behind(hub: &Hub, id: Id) -> Start {
+        let gap = |reason| Start::Gap(Gap { reason, since: Some(id) });
+        let Some(number) = hub.number(id) else { return gap("epoch") };
+        // A message can be read a moment before its number is the latest: only who holds the lock
+        // knows. And where the order is made elsewhere, who comes from there may be ahead.
+        let is_ahead = || number > hub.seq() && number > hub.notified_seq();
+        if is_ahead() && !hub.may_come(number) {
+            return gap("future");
+        }
+        if hub.was_rolled_back(number) {
+            return gap("rolled-back");
+        }
+        Start::After(number)
+    }
+
+    /// The same once the sequence may have begun anew: a number of before means as little as a
+    /// cursor of another server.
+    pub(crate) fn in_life_of(self, hub: &Hub) -> Start {
+        match self {
+            Start::After(number) if hub.is_of_past_life(number) => {
+                Start::Gap(Gap { reason: "epoch", since: Some(hub.id(number)) })
             }
-            // A message can be read a moment before its number is the latest: only who holds the
-            // lock knows.
-            Some(id) if id.seq > hub.seq() && id.seq > hub.notified_seq() => {
-                Start::Gap(Gap { reason: "future", since: Some(id) })
+            // A leader may have lost what was read here since.
+            Start::After(number) if hub.is_following() && hub.was_rolled_back(number) => {
+                Start::Gap(Gap { reason: "rolled-back", since: Some(hub.id(number)) })
             }
-            Some(id) if hub.was_rolled_back(id.seq) => {
-                Start::Gap(Gap { reason: "rolled-back", since: Some(id) })
-            }
-            Some(id) => Start::After(id.seq),
+            other => other,
         }
     }
 
@@ -176,7 +196,7 @@ impl Start {
     pub(crate) fn under(self, pressure: Pressure, hub: &Hub) -> Start {
         let since = match self {
             _ if pressure == Pressure::None => return self,
-            Start::After(seq) if seq < hub.notified_seq() => Some(Id { epoch: hub.epoch(), seq }),
+            Start::After(seq) if seq < hub.notified_seq() => Some(hub.id(seq)),
             Start::Earliest => None,
             other => return other,
         };
@@ -201,5 +221,68 @@ impl Gap {
     /// The same as it stands where messages are JSON objects: in frames and arrays.
     pub(crate) fn object(&self) -> String {
         format!("{{\"gap\":{}}}", self.json())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
+
+    fn hub(epoch: u32) -> Hub {
+        let hub = Hub::new(Epoch::from_number(epoch), Vec::new(), Limits::default());
+        let topic = TopicName::parse("/a").unwrap();
+        hub.publish(topic, Draft::new(*b"x"), Precondition::None, 1).unwrap();
+        hub
+    }
+
+    fn gap(reason: &'static str, since: &str) -> Start {
+        Start::Gap(Gap { reason, since: Some(since.parse().unwrap()) })
+    }
+
+    #[test]
+    fn who_comes_from_a_server_that_is_further_on_waits() {
+        let hub = hub(1);
+        let start = |cursor: &str| Start::parse(&hub, Some(cursor.as_bytes()));
+        assert_eq!(start("00000001-1"), Start::After(1));
+        assert_eq!(start("00000001-5"), gap("future", "00000001-5"));
+        hub.begin_following();
+        assert_eq!(start("00000001-5"), Start::After(5));
+        assert_eq!(start("00000001-99999999999"), gap("future", "00000001-99999999999"));
+        assert_eq!(start("00000002-5"), gap("epoch", "00000002-5"));
+        let no_number = "00000001-18446744073709551615";
+        assert_eq!(start(no_number), gap("epoch", no_number));
+    }
+
+    #[test]
+    fn a_number_of_a_life_that_is_over_is_as_a_cursor_of_another_server() {
+        let (hub, other) = (hub(1), hub(2));
+        hub.begin_following();
+        let ahead = Start::parse(&hub, Some(b"00000001-9"));
+        let staged = hub.stage(other.epoch(), false);
+        let mut bytes = Vec::new();
+        let mut snapshot = stentor_hub::Snapshot::begin(&other, &mut bytes);
+        while snapshot.write_slice(&other, &mut bytes).unwrap() {}
+        let mut restore = staged.restore();
+        restore.read(&bytes).unwrap();
+        restore.finish().unwrap();
+        hub.adopt(staged).unwrap();
+        assert_eq!(Start::After(1).in_life_of(&hub), gap("epoch", "00000001-1"));
+        assert_eq!(ahead.in_life_of(&hub), gap("epoch", "00000001-9"));
+        let now = Start::parse(&hub, Some(b"00000002-1"));
+        assert_eq!(now, Start::After(hub.seq()));
+        assert_eq!(now.in_life_of(&hub), now);
+        assert_eq!(Start::parse(&hub, Some(b"00000001-1")), gap("epoch", "00000001-1"));
+    }
+
+    #[test]
+    fn what_a_leader_has_lost_since_is_told_to_who_has_read_it() {
+        let hub = hub(1);
+        hub.begin_following();
+        let read = Start::parse(&hub, Some(b"00000001-3"));
+        assert_eq!(read.in_life_of(&hub), Start::After(3));
+        hub.follow_rolled_back(&[2..=9]);
+        assert_eq!(read.in_life_of(&hub), gap("rolled-back", "00000001-3"));
     }
 }

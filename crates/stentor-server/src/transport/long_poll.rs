@@ -38,13 +38,15 @@ pub(crate) fn hold(
     let expects_value = request.if_none_match.is_some() || wanted.start.is_named();
     // Before the value is read: whatever comes later is new.
     let seq = x.shared.hub.seq();
+    // Who comes from a server that is further on may have seen what is not here yet.
+    let after = if let Start::After(number) = wanted.start { number } else { 0 };
     let is_due = x.shared.hub.with_value(topic, |value| {
-        value.map_or(expects_value, |value| is_new(request, wanted.start, value))
+        value.map_or(expects_value && after <= seq, |value| is_new(request, wanted.start, value))
     });
     if is_due {
         return None;
     }
-    let reader = Reader { cursor: seq, ..Reader::new(Transport::LongPoll) };
+    let reader = Reader { cursor: seq.max(after), ..Reader::new(Transport::LongPoll) };
     Some(Answer::Later(held(x, request, wait_s, expects_value), Some(wanted.opening(reader))))
 }
 

@@ -48,6 +48,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     "Messages in the log that history has lost: whoever has not seen them is told of a gap.",
     "Walks over names begin anew, and a gap that one had found may be told again.",
     "Bodies that are being sent go over as bytes, once for each worker, beside the message.",
+    "Feeds end behind what is on its way, so that followers come back; snapshots are cut.",
     "Handshakes of TLS that are under way: their connections are closed (secured/handover.rs).",
     "Connections that come over count for no address, and are logged without one.",
     "Messages being compressed, and files kept in memory, are made again when asked for.",
@@ -130,13 +131,15 @@ impl Worker {
             if connection.is_free() {
                 continue;
             }
+            let peer = Peer::from_index(index as u32);
+            let ended = connection.ended_copy(cx, peer);
             connection.note_heard(cx, heard_seq);
             section = section.or_else(|| Some(out.begin_section(CONNECTIONS)));
             (index as u32).pack(&mut out);
             let deadline_tick = u64::from(connection.timer().deadline_tick());
             out.moment(deadline_tick.max(now_ms / TICK_MS) * TICK_MS);
-            connection.pack(&mut out);
-            let pass = cx.passes.get(Peer::from_index(index as u32));
+            ended.as_ref().unwrap_or(connection).pack(&mut out);
+            let pass = cx.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
             if out.len() >= PART_BYTES {
                 send_connections(&mut out, section.take(), send)?;
@@ -166,6 +169,9 @@ impl Worker {
         connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
         self.cx.note(Activity::Waiting, connection.activity());
         self.cx.memory.note(Usage::default(), connection.usage());
+        if connection.is_last_answer_blocked() {
+            self.cx.replication.ended.push(peer);
+        }
         *self.connections.grow(peer.index()) = connection;
         let now_ms = self.cx.now_ms;
         let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);

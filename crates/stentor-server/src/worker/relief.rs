@@ -18,6 +18,7 @@ impl Worker {
         let usage = self.cx.memory.usage;
         let layers = io.held_bytes(None);
         let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes() + layers;
+        let others = others + self.cx.replication.held_bytes();
         let owned = usage.owned + others;
         let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {

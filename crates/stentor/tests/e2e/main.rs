@@ -33,6 +33,8 @@ mod elsewhere;
 mod encodings;
 mod events;
 mod files;
+mod follow;
+mod following;
 mod framing;
 mod lifecycle;
 mod log;

@@ -18,7 +18,7 @@ use crate::{
 
 /// The order as a store would write it down.
 #[derive(Default)]
-struct Log(Mutex<Vec<Vec<u8>>>);
+pub(crate) struct Log(Mutex<Vec<Vec<u8>>>);
 
 impl Subscriber for Log {
     fn notify(&self, event: &Event) {
@@ -37,15 +37,20 @@ impl Subscriber for Log {
 }
 
 impl Log {
-    fn of(hub: &Hub) -> Arc<Log> {
+    pub(crate) fn of(hub: &Hub) -> Arc<Log> {
         let log = Arc::new(Log::default());
         let id = hub.add_subscriber(log.clone());
         hub.subscribe(id, &crate::Filter::parse("/**").unwrap(), Arc::default());
         log
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap().len()
+    }
+
+    /// What was written down from an index on, in order.
+    pub(crate) fn entries(&self, from: usize) -> Vec<Vec<u8>> {
+        self.0.lock().unwrap()[from..].to_vec()
     }
 
     /// Applies what was written down from an index on.
@@ -59,22 +64,22 @@ impl Log {
 }
 
 /// Chance from a seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
         (self.0 >> 33) % bound
     }
 
-    fn is_one_of(&mut self, count: u64) -> bool {
+    pub(crate) fn is_one_of(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
 
 const TOPICS: u64 = 16;
 
-const LIMITS: Limits = Limits { topics_max: 12, message_bytes_max: 1000 };
+pub(crate) const LIMITS: Limits = Limits { topics_max: 12, message_bytes_max: 1000 };
 
 fn epoch() -> Epoch {
     Epoch::parse("5f3a09c1").unwrap()
@@ -121,7 +126,7 @@ fn draft(dice: &mut Dice) -> Draft {
 }
 
 /// Any change, on any condition, at a time that mostly goes on.
-fn entry(dice: &mut Dice, hub: &Hub) -> Entry<'static> {
+pub(crate) fn entry(dice: &mut Dice, hub: &Hub) -> Entry<'static> {
     let kind = ["a", "b"][dice.below(2) as usize];
     let topic = format!("/{kind}/{}", dice.below(TOPICS / 2));
     let value = hub.value(&topic);
@@ -226,7 +231,7 @@ fn see(hub: &Hub) -> String {
 }
 
 /// The whole of a snapshot of a hub that nobody publishes to.
-fn snapshot(hub: &Hub) -> Vec<u8> {
+pub(crate) fn snapshot(hub: &Hub) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut snapshot = Snapshot::begin(hub, &mut bytes);
     while snapshot.write_slice(hub, &mut bytes).unwrap() {}
@@ -254,7 +259,7 @@ fn restore(bytes: &[u8], piece: usize) -> Result<Filled, &'static str> {
     Ok(Filled { hub, upto_seq })
 }
 
-fn seeds() -> u64 {
+pub(crate) fn seeds() -> u64 {
     std::env::var("STENTOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(80)
 }
 
@@ -579,7 +584,7 @@ fn a_topic_that_no_section_takes_is_told() {
         let mut bytes = Vec::new();
         let mut snapshot = Snapshot::begin(&hub, &mut bytes);
         let written = snapshot.write_slice(&hub, &mut bytes);
-        let expected = if n < 15 { Ok(true) } else { Err(TooLong("/a".to_owned())) };
+        let expected = if n < 15 { Ok(true) } else { Err(Unwritable::TooLong("/a".to_owned())) };
         assert_eq!(written, expected, "{n}");
     }
 }

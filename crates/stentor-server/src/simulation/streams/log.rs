@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Event, Filter, Message, Pattern, Rule, Subscriber};
+use stentor_hub::{Event, Filter, Hub, Message, Pattern, Rule, Subscriber};
 
 /// The topics of a run: name, messages kept, bytes kept.
 pub(super) const TOPICS: [(&str, u32, usize); 6] = [
@@ -81,11 +81,30 @@ struct Topic {
 }
 
 #[derive(Default)]
-struct Recorder(Mutex<Vec<Event>>);
+pub(super) struct Recorder(Mutex<Vec<Told>>);
+
+enum Told {
+    Event(Event),
+    /// All up to this number was replaced at one go.
+    Replaced(u64),
+}
 
 impl Subscriber for Recorder {
     fn notify(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
+        self.0.lock().unwrap().push(Told::Event(event.clone()));
+    }
+
+    fn replaced(&self, seq: u64) {
+        self.0.lock().unwrap().push(Told::Replaced(seq));
+    }
+}
+
+impl Recorder {
+    /// Listens to everything that is published to a hub.
+    pub(super) fn listen(self: &Arc<Recorder>, hub: &Hub) {
+        let id = hub.add_subscriber(Arc::clone(self) as Arc<dyn Subscriber>);
+        let nobody = Arc::new(AtomicU32::new(0));
+        hub.subscribe(id, &Filter::parse("/**").unwrap(), nobody);
     }
 }
 
@@ -94,9 +113,7 @@ impl Log {
     pub(super) fn attach(world: &World) -> Log {
         let recorder = Arc::new(Recorder::default());
         let hub = &world.shared.hub;
-        let id = hub.add_subscriber(Arc::clone(&recorder) as Arc<dyn Subscriber>);
-        let nobody = Arc::new(AtomicU32::new(0));
-        hub.subscribe(id, &Filter::parse("/**").unwrap(), nobody);
+        recorder.listen(hub);
         let mut log = Log {
             recorder,
             entries: BTreeMap::new(),
@@ -119,6 +136,11 @@ impl Log {
         self.sent.expect(topic, data, content_type);
     }
 
+    /// Who hears of what is published.
+    pub(super) fn recorder(&self) -> Arc<Recorder> {
+        Arc::clone(&self.recorder)
+    }
+
     /// Where others say what they are about to publish.
     pub(super) fn sent(&self) -> Sent {
         self.sent.clone()
@@ -127,8 +149,11 @@ impl Log {
     /// Takes note of what was published since the last time.
     pub(super) fn absorb(&mut self) {
         let told = std::mem::take(&mut *self.recorder.0.lock().unwrap());
-        for event in told {
-            self.add(event.topic(), Arc::clone(&event.message));
+        for told in told {
+            match told {
+                Told::Event(event) => self.add(event.topic(), Arc::clone(&event.message)),
+                Told::Replaced(seq) => self.undone = seq,
+            }
         }
     }
 

@@ -2,13 +2,13 @@
 
 use super::super::World;
 use super::NOW_S;
-use super::log::{Log, Sent, TOPICS};
+use super::log::{Log, Recorder, Sent, TOPICS};
 use super::publisher::Source;
 use crate::context::Shared;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use stentor_hub::Precondition;
+use stentor_hub::{Hub, Precondition, Snapshot};
 use stentor_io::Rng;
 use stentor_wire::target::TopicName;
 
@@ -24,6 +24,8 @@ struct Publishers {
     per_thousand: usize,
     /// Topics that are published to.
     topics: usize,
+    /// The order is made elsewhere now and then, and comes from there at one go.
+    follows: Option<Arc<Recorder>>,
 }
 
 impl Meanwhile {
@@ -35,6 +37,7 @@ impl Meanwhile {
             source: Source::new(NUMBERS_FROM, window_bytes),
             per_thousand: [0, 3, 20, 100][rng.below(4)],
             topics: 0,
+            follows: (world.late.is_none() && rng.percent(30)).then(|| log.recorder()),
         })))
     }
 
@@ -58,17 +61,49 @@ impl Publishers {
                 let topic = TopicName::parse(topic).unwrap();
                 drop(self.shared.hub.delete(topic, Precondition::None, NOW_S));
             }
+            4 if self.follows.is_some() => self.replace(),
             // More than is remembered of what was published last.
             3 => (0..self.rng.below(40)).for_each(|_| self.publish(topic, true)),
             _ => self.publish(topic, false),
         }
     }
 
+    /// The same hub elsewhere, with more that happened to it, takes the place of this one's topics.
+    fn replace(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let staged = shared.hub.stage(shared.hub.epoch(), false);
+        let mut bytes = Vec::new();
+        let mut snapshot = Snapshot::begin(&shared.hub, &mut bytes);
+        while snapshot.write_slice(&shared.hub, &mut bytes).unwrap() {}
+        let mut restore = staged.restore();
+        assert_eq!(restore.read(&bytes), Ok(bytes.len()));
+        restore.finish().unwrap();
+        if let Some(recorder) = &self.follows {
+            recorder.listen(&staged);
+        }
+        for _ in 0..self.rng.below(40) {
+            let topic = TOPICS[self.rng.below(self.topics)].0;
+            match self.rng.percent(10) {
+                true => {
+                    let topic = TopicName::parse(topic).unwrap();
+                    drop(staged.delete(topic, Precondition::None, NOW_S));
+                }
+                false => self.publish_at(&staged, topic, true),
+            }
+        }
+        shared.hub.adopt(staged).unwrap();
+    }
+
     fn publish(&mut self, topic: &str, is_small: bool) {
+        let shared = Arc::clone(&self.shared);
+        self.publish_at(&shared.hub, topic, is_small);
+    }
+
+    fn publish_at(&mut self, hub: &Hub, topic: &str, is_small: bool) {
         let datum = self.source.next(&mut self.rng, is_small);
         self.sent.expect(topic, &datum.data, datum.content_type.as_str());
         let topic = TopicName::parse(topic).unwrap();
-        self.shared.hub.publish(topic, datum.draft(), Precondition::None, NOW_S).unwrap();
+        hub.publish(topic, datum.draft(), Precondition::None, NOW_S).unwrap();
     }
 }
 

@@ -1,0 +1,351 @@
+//! A hub whose order is made elsewhere: what it takes from there, under its readers.
+//!
+//! It takes entries with their numbers ([`Hub::follow`]), and where it has missed some, all there
+//! is ([`Hub::adopt`]): another hub, filled from a snapshot beside the one that is read, whose
+//! difference is then one change. Nothing of a snapshot that breaks off, or makes no sense, comes
+//! near a reader. What both have stays as it is; a reader is sent what it has not seen, and told of
+//! a gap only where the histories do not reach back to its cursor.
+//!
+//! Numbers only grow in a process, whatever becomes of the sequence: that is what cursors, walks
+//! and logs are made of. So a sequence that began anew is counted from above all that was before
+//! ([`Life`]); only ids, which are all that is seen outside, have its EPOCH and SEQ. A reader whose
+//! number is of a life before is as one that comes with an id of another EPOCH.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::{Hub, Sequence};
+use crate::entry::{Applied, Entry, Op, Past, Place};
+use crate::hub::changes::Changes;
+use crate::id::{Epoch, Id, Life};
+use crate::interleave;
+use crate::topic::{ByName, Evicted, Topic};
+
+/// What was different in a hub that was adopted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Adopted {
+    /// Topics that are new.
+    pub created: usize,
+    /// Topics that have newer messages.
+    pub changed: usize,
+    /// Topics that are gone.
+    pub removed: usize,
+    /// It is of another life: no cursor of before means anything.
+    pub is_new_life: bool,
+}
+
+/// Why a hub was not adopted. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAdopted {
+    /// It is behind this one: whoever it comes from has yet to catch up.
+    Behind,
+    /// Something that is here never was there, or was taken back: it is to be adopted as another
+    /// life.
+    Contradicts,
+}
+
+impl fmt::Display for NotAdopted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotAdopted::Behind => "it is behind what is here",
+            NotAdopted::Contradicts => "something that is here was taken back there",
+        })
+    }
+}
+
+impl std::error::Error for NotAdopted {}
+
+/// What is to be done to a topic.
+enum Difference {
+    Created(Arc<Topic>),
+    Changed { topic: Arc<Topic>, like: Arc<Topic> },
+    Removed(Arc<Topic>),
+}
+
+impl Hub {
+    /// The life of the sequence that goes on here.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        *self.lives.load().last().expect("there always is one")
+    }
+
+    /// The id of a number that was given out here: of its own life, while that is remembered.
+    #[must_use]
+    pub fn id(&self, number: u64) -> Id {
+        let lives = self.lives.load();
+        let of = lives.iter().rfind(|life| life.base <= number).or(lives.first());
+        of.expect("there always is one").id(number)
+    }
+
+    /// The number of an id here; `None` if it is of another life.
+    #[must_use]
+    pub fn number(&self, id: Id) -> Option<u64> {
+        let life = self.life();
+        life.number(id.seq).filter(|_| id.epoch == life.epoch)
+    }
+
+    /// Whether this number is of a life that is over.
+    #[must_use]
+    pub fn is_of_past_life(&self, number: u64) -> bool {
+        number < self.life().base
+    }
+
+    /// From now on the order is made elsewhere. What is given a number there may be known to
+    /// readers before it is here.
+    pub fn begin_following(&self) {
+        self.follows.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the order is made elsewhere.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reader may have a number that is not here yet: from where the order is made. If it
+    /// is made up, nobody has to wait but whoever did that.
+    #[must_use]
+    pub fn may_come(&self, number: u64) -> bool {
+        self.is_following() && number <= self.seq() + AHEAD_MAX
+    }
+
+    /// An empty hub to be filled from a snapshot of this EPOCH, and then adopted. `anew` if what is
+    /// here is to be forgotten even if the EPOCH is the same.
+    #[must_use]
+    pub fn stage(&self, epoch: Epoch, anew: bool) -> Hub {
+        let (life, seq) = (self.life(), self.seq());
+        let life = match life.epoch == epoch && !anew {
+            _ if self.is_fresh() => Life { epoch, base: 0 },
+            true => life,
+            // Readers may have numbers that never came.
+            false => Life { epoch, base: seq + AHEAD_MAX + 1 },
+        };
+        Hub::of_life(life, Vec::new(), self.limits)
+    }
+
+    /// Applies an entry that was applied elsewhere, under the SEQ that it has there. What is known
+    /// already changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if it is none that was applied before, or its number makes no sense.
+    pub fn follow(&self, entry: Entry<'_>, place: Place) -> Result<Applied, &'static str> {
+        let Some(mut past) = place.past() else {
+            return Err("the entry was not applied where it comes from");
+        };
+        if !matches!(entry.op, Op::Rules(_)) {
+            let life = self.life();
+            let number = |seq| life.number(seq).ok_or("the number of the entry is too large");
+            let (number, last_seq) = (number(past.number)?, number(past.last_seq)?);
+            past = Past { number, last_seq, ..past };
+        }
+        self.apply(entry, Place::Was(past)).map_err(|_| "the entry was refused")
+    }
+
+    /// Whoever makes the order has given numbers up to this SEQ, and everything of them that is to
+    /// be here is.
+    pub fn follow_upto(&self, seq: u64) {
+        let Some(number) = self.life().number(seq) else { return };
+        let mut sequence = self.sequence();
+        if number > sequence.seq {
+            sequence.seq = number;
+            self.seq.store(number, Ordering::Release);
+        }
+    }
+
+    /// Takes note of SEQs of what was taken back where the order is made: see
+    /// [`Hub::was_rolled_back`]. They are in their order.
+    pub fn follow_rolled_back(&self, ranges: &[RangeInclusive<u64>]) {
+        let number = |seq: &u64| self.life().number(*seq);
+        let ranges = ranges.iter();
+        let numbers =
+            ranges.filter_map(|range| Some(number(range.start())?..=number(range.end())?));
+        let numbers = numbers.collect();
+        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = numbers;
+    }
+
+    /// Becomes like a hub that [`Hub::stage`] has made of this one, and that was filled since: in
+    /// one change, while it is read. Nobody else changes this hub meanwhile.
+    ///
+    /// Who begins to read what nobody has read waits for as long as that takes, which follows what
+    /// is different: half a second for a million topics.
+    ///
+    /// # Errors
+    ///
+    /// If it is no continuation of this hub, though of the same life.
+    pub fn adopt(&self, staged: Hub) -> Result<Adopted, NotAdopted> {
+        interleave::point();
+        let life = staged.life();
+        let is_new_life = life != self.life();
+        if !is_new_life {
+            self.judge_continuation(&staged)?;
+        }
+        let is_first = self.is_fresh();
+        let differences = self.differences(&staged, is_new_life);
+        let mut adopted = Adopted { is_new_life: is_new_life && !is_first, ..Adopted::default() };
+        interleave::point();
+
+        let of_staged = staged.sequence.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let _sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sequence = self.sequence();
+        let mut tombstones = self.tombstones_mut();
+        let mut names = self.names_mut();
+        let has_other_rules = sequence.rules.generation() != of_staged.rules.generation();
+        sequence.rules = of_staged.rules;
+        let mut dropped = Vec::new();
+        for difference in differences {
+            interleave::inside();
+            adopted.count(&difference);
+            dropped.push(self.settle(difference, &mut sequence, &mut names));
+        }
+        if has_other_rules {
+            dropped.extend(names.iter().map(|ByName(topic)| sequence.hold_to_rules(topic).1));
+        }
+        *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Who walks the names meanwhile may have looked for a topic in the wrong place.
+        tombstones.set_undone(of_staged.seq);
+        let rolled_back = staged.rolled_back.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
+        if is_new_life {
+            self.begin_life(life, is_first);
+        }
+        sequence.published = of_staged.published;
+        sequence.seq = of_staged.seq;
+        sequence.adopted += 1;
+        *self.changes() = Changes::after(of_staged.seq);
+        self.seq.store(of_staged.seq, Ordering::Release);
+        interleave::inside();
+        let notified = sequence.subscribers.replaced(of_staged.seq);
+        drop((tombstones, names, sequence));
+        notified.wake();
+        drop(dropped);
+        Ok(adopted)
+    }
+
+    /// Whether nobody can have a cursor of it.
+    fn is_fresh(&self) -> bool {
+        let sequence = self.sequence();
+        sequence.seq == 0 && sequence.adopted == 0
+    }
+
+    /// Whether all that is here was there, too, and was not taken back.
+    fn judge_continuation(&self, staged: &Hub) -> Result<(), NotAdopted> {
+        if staged.seq() < self.seq() {
+            return Err(NotAdopted::Behind);
+        }
+        let there = staged.table.pin();
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let is_taken_back = names.iter().any(|ByName(topic)| {
+            let other = there.get(topic.name());
+            other.is_some_and(|ByName(other)| !topic.is_continued_by(other))
+        });
+        drop(names);
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        // What was deleted and came back has lost all that was before.
+        let is_undone = tombstones.deletions().any(|deletion| {
+            let topic = there.get(deletion.topic());
+            topic.is_some_and(|ByName(topic)| topic.lost_seq() < deletion.seq())
+        });
+        if is_taken_back || is_undone { Err(NotAdopted::Contradicts) } else { Ok(()) }
+    }
+
+    /// What is to be done to become like another hub. Topics with the same value are the same.
+    fn differences(&self, staged: &Hub, is_new_life: bool) -> Vec<Difference> {
+        let (here, there) = (self.table.pin(), staged.table.pin());
+        let all = |hub: &Hub| -> Vec<Arc<Topic>> {
+            let names = hub.names.read().unwrap_or_else(PoisonError::into_inner);
+            names.iter().map(|ByName(topic)| Arc::clone(topic)).collect()
+        };
+        let gone = all(self).into_iter().filter(|topic| !there.contains(topic.name()));
+        let mut differences: Vec<Difference> = gone.map(Difference::Removed).collect();
+        for like in all(staged) {
+            match here.get(like.name()) {
+                None => differences.push(Difference::Created(like)),
+                Some(ByName(topic)) if is_new_life || topic.value_seq() != like.value_seq() => {
+                    differences.push(Difference::Changed { topic: Arc::clone(topic), like });
+                }
+                Some(_) => {}
+            }
+        }
+        differences
+    }
+
+    /// Does it. Returns what is no longer kept.
+    #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
+    fn settle(
+        &self,
+        difference: Difference,
+        sequence: &mut Sequence,
+        names: &mut BTreeSet<ByName>,
+    ) -> Evicted {
+        let table = self.table.pin();
+        match difference {
+            Difference::Created(topic) => {
+                sequence.add_kept(&topic);
+                table.insert(ByName(Arc::clone(&topic)));
+                names.insert(ByName(topic));
+                self.topics.fetch_add(1, Ordering::Relaxed);
+                Evicted::new()
+            }
+            Difference::Changed { topic, like } => {
+                sequence.subtract_kept(&topic);
+                let evicted = topic.become_like(&like);
+                sequence.add_kept(&topic);
+                evicted
+            }
+            Difference::Removed(topic) => {
+                // Out of the index before the table, so that whatever is listed has a value.
+                names.remove(topic.name());
+                table.remove(topic.name());
+                self.topics.fetch_sub(1, Ordering::Relaxed);
+                sequence.subtract_kept(&topic);
+                topic.clear()
+            }
+        }
+    }
+
+    fn begin_life(&self, life: Life, is_first: bool) {
+        let mut lives = if is_first { Vec::new() } else { self.lives.load().to_vec() };
+        if lives.len() == LIVES_MAX {
+            lives.remove(0);
+        }
+        lives.push(life);
+        self.lives.store(Arc::new(lives));
+    }
+}
+
+impl Adopted {
+    fn count(&mut self, difference: &Difference) {
+        match difference {
+            Difference::Created(_) => self.created += 1,
+            Difference::Changed { .. } => self.changed += 1,
+            Difference::Removed(_) => self.removed += 1,
+        }
+    }
+}
+
+impl Sequence {
+    fn add_kept(&mut self, topic: &Topic) {
+        let (messages, bytes) = topic.kept_sums();
+        self.messages_kept += messages;
+        self.bytes_kept += bytes;
+    }
+
+    fn subtract_kept(&mut self, topic: &Topic) {
+        let (messages, bytes) = topic.kept_sums();
+        self.messages_kept -= messages;
+        self.bytes_kept -= bytes;
+    }
+}
+
+/// So many lives are remembered, for those who have not heard yet that theirs is over.
+const LIVES_MAX: usize = 8;
+
+/// How far ahead of this hub a reader may be.
+const AHEAD_MAX: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! `[follow]`: whom this server follows, if it follows anybody.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use stentor_hub::Pattern;
+use toml::Value;
+
+use super::Settings;
+use super::error::ConfigError;
+use super::forms::{OneOrMany, Text, TopicPattern};
+use super::layer::set;
+use super::quantity::{DAY, Millis, SECOND, duration};
+use super::show::one_or_many;
+use super::tokens::FileOrNone;
+
+/// Whom this server follows, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Follow {
+    /// Control listeners, one of which is followed. None: this server makes its own order.
+    pub leaders: Vec<ServerUrl>,
+    /// A file with the token that is shown to them.
+    pub token_file: Option<PathBuf>,
+    /// Who signs their certificates. `None`: those this system trusts.
+    pub ca_file: Option<PathBuf>,
+    /// The topics that are followed; if none are named, all.
+    pub topics: Vec<Pattern>,
+    /// For how long nothing may be heard of a leader before this server is not ready.
+    pub stale_max_ms: u64,
+    /// Where publishers are led to. `None`: they are refused.
+    pub publish_url: Option<ServerUrl>,
+}
+
+impl Default for Follow {
+    fn default() -> Follow {
+        Follow {
+            leaders: Vec::new(),
+            token_file: None,
+            ca_file: None,
+            topics: Vec::new(),
+            stale_max_ms: 60_000,
+            publish_url: None,
+        }
+    }
+}
+
+impl Follow {
+    /// Whether anybody is followed.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.leaders.is_empty()
+    }
+}
+
+/// A server: `http://` or `https://`, a host, and a port unless it is the usual one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerUrl(String);
+
+impl ServerUrl {
+    /// Without a slash at the end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ServerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerUrl, String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
+        if !matches!(scheme, "http" | "https") || host.is_empty() || host.bytes().any(outside) {
+            return Err(format!(
+                "'{}' is not a server: write http://HOST:PORT or https://HOST:PORT",
+                text.escape_debug()
+            ));
+        }
+        Ok(ServerUrl(format!("{scheme}://{host}")))
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One that may be left out by saying nothing.
+struct UrlOrNone(Option<ServerUrl>);
+
+impl FromStr for UrlOrNone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<UrlOrNone, String> {
+        (!text.is_empty()).then(|| text.parse()).transpose().map(UrlOrNone)
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FollowLayer {
+    leader: Option<OneOrMany<ServerUrl>>,
+    token_file: Option<Text<FileOrNone>>,
+    ca_file: Option<Text<FileOrNone>>,
+    topics: Option<OneOrMany<TopicPattern>>,
+    stale_max: Option<Millis<SECOND, { 7 * DAY }>>,
+    publish_url: Option<Text<UrlOrNone>>,
+}
+
+impl FollowLayer {
+    pub(super) fn apply(self, follow: &mut Follow) {
+        set(&mut follow.leaders, self.leader, |many| many.0);
+        set(&mut follow.token_file, self.token_file, |file| file.0.0);
+        set(&mut follow.ca_file, self.ca_file, |file| file.0.0);
+        set(&mut follow.topics, self.topics, |many| {
+            many.0.into_iter().map(|pattern| pattern.0).collect()
+        });
+        set(&mut follow.stale_max_ms, self.stale_max, |time| time.0);
+        set(&mut follow.publish_url, self.publish_url, |url| url.0.0);
+    }
+}
+
+/// Rules across settings.
+pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
+    let Follow { leaders, .. } = &settings.follow;
+    if !leaders.is_empty() && settings.store.path.is_some() {
+        return Err(ConfigError::new(
+            "store.path",
+            "a server that follows another one keeps nothing itself yet: leave out --data, or \
+             --follow",
+        ));
+    }
+    if !leaders.is_empty() && settings.guestbook.is_some() {
+        return Err(ConfigError::new("follow.leader", "the demo publishes, and follows nobody"));
+    }
+    Ok(())
+}
+
+/// The value of a setting under `[follow]`, as a document would say it.
+pub(super) fn value_of(follow: &Follow, key: &str) -> Option<Value> {
+    let path = |file: &Option<PathBuf>| {
+        file.as_ref().map_or_else(String::new, |file| file.display().to_string()).into()
+    };
+    Some(match key {
+        "leader" => one_or_many(&follow.leaders),
+        "token_file" => path(&follow.token_file),
+        "ca_file" => path(&follow.ca_file),
+        "topics" => one_or_many(&follow.topics.iter().map(Pattern::as_str).collect::<Vec<_>>()),
+        "stale_max" => duration(follow.stale_max_ms).into(),
+        "publish_url" => follow.publish_url.as_ref().map_or("", ServerUrl::as_str).into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_to_follow() {
+        let from = |text: &str| Settings::from_toml(text, "f").map(|settings| settings.follow);
+        assert!(!from("").unwrap().is_on());
+        let follow = from(
+            "[follow]\nleader = ['http://10.0.0.1:8081/', 'https://leader.example']\n\
+             token_file = '/t'\nca_file = '/c'\ntopics = '/quotes/**'\nstale_max = '5s'\n\
+             publish_url = 'https://example.com'",
+        );
+        let follow = follow.unwrap();
+        let leaders = follow.leaders.iter().map(ServerUrl::as_str).collect::<Vec<_>>();
+        assert_eq!(leaders, ["http://10.0.0.1:8081", "https://leader.example"]);
+        assert_eq!((follow.stale_max_ms, follow.topics.len()), (5_000, 1));
+        assert_eq!(follow.publish_url.unwrap().to_string(), "https://example.com");
+        for bad in [
+            "leader = 'leader:8081'",
+            "leader = 'ftp://a'",
+            "leader = 'http://'",
+            "leader = 'http://me@a'",
+            "leader = 'http://a/b'",
+            "publish_url = 'a'",
+            "topics = 'quotes'",
+            "stale_max = '1ms'",
+            "leaders = 'http://a'",
+        ] {
+            assert!(from(&format!("[follow]\n{bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_follows_keeps_nothing() {
+        let from = |text: &str| {
+            let settings = Settings::from_toml(text, "f").unwrap();
+            settings.validate().map_err(|error| error.to_string())
+        };
+        assert!(from("[follow]\nleader = 'http://a'").is_ok());
+        let error = from("[follow]\nleader = 'http://a'\n[store]\npath = '/s'").unwrap_err();
+        assert!(error.contains("keeps nothing itself yet"), "{error}");
+    }
+}

@@ -1,0 +1,165 @@
+//! A connection that a follower reads: a feed, or a snapshot (`replication/`).
+//!
+//! Either is an answer in chunks. What is to be sent lies in a ring or in the hub, so a connection
+//! that its peer does not read holds what it has begun and no more. The last chunk says that there
+//! is no more to come: of a snapshot, that all of it was sent; of a feed, that whoever reads it may
+//! come back for the rest. What cannot be gone on with ends without one.
+
+use super::work::Work;
+use super::{Connection, Phase, Wait};
+use crate::budget::Kind;
+use crate::context::Context;
+use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
+use crate::output::Backlog;
+use crate::replication::{LAST_CHUNK, Next, Transfer};
+use stentor_access::Grant;
+use stentor_io::{Backend, Gone, Peer};
+
+/// What a follower is sent, and the token that it takes.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    pub(crate) copy: Transfer,
+    pub(crate) grant: Option<Grant>,
+}
+
+impl Connection {
+    /// The head of the answer is written.
+    pub(super) fn begin_copying(&mut self, cx: &mut Context, peer: Peer, copying: Copying) {
+        let Copying { copy, grant } = copying;
+        self.phase = Phase::Copying;
+        self.reader.has_pass = grant.is_some();
+        if let Some(grant) = grant {
+            cx.passes.give(peer, &grant);
+        }
+        cx.replication.enter(peer, copy);
+    }
+
+    /// It is over for whatever reason.
+    pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
+        if self.phase == Phase::Copying {
+            cx.replication.leave(peer, cx.now_ms);
+            if std::mem::take(&mut self.reader.has_pass) {
+                cx.passes.take(peer);
+            }
+        }
+    }
+
+    /// Whether the rest of its last answer waits to be sent.
+    pub(crate) fn is_last_answer_blocked(&self) -> bool {
+        self.phase == Phase::Closing && self.is_blocked()
+    }
+
+    /// Whether a follower reads it.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.phase == Phase::Copying
+    }
+
+    /// There is something new for those that read feeds.
+    pub(crate) fn deliver_copy<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        if self.phase == Phase::Copying && !self.waits() {
+            let result = self.copy(cx, io, peer);
+            let _ = self.settle(cx, io, peer, result);
+        }
+    }
+
+    /// Nothing was sent for a while.
+    pub(super) fn expire_copying<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        let is_stale = cx.shared.follow.as_ref().is_some_and(|follow| follow.stale_s().is_some());
+        // Who hears of no leader is no sign of life of one.
+        if self.wait == Wait::Heartbeat && !is_stale {
+            cx.replication.sign_of_life(peer, cx.out.bytes());
+        }
+        self.wait = Wait::Request;
+        self.deliver_copy(cx, io, peer);
+    }
+
+    /// Sends what there is, until there is no more, or no room, or the turn has cost its share.
+    pub(super) fn copy<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+    ) -> Result<(), Gone> {
+        while self.phase == Phase::Copying && !self.waits() {
+            let is_feed = cx.replication.copy(peer).is_some_and(Transfer::is_feed);
+            if self.why_expelled(cx, peer).is_some() {
+                cx.stats.readers_expired.add(1);
+                self.end_copying(cx, peer, is_feed);
+                break;
+            }
+            if is_feed && cx.draining {
+                self.end_copying(cx, peer, true);
+                break;
+            }
+            let may_go_on = is_feed || cx.budget.has_room(Kind::Replays);
+            if !may_go_on || cx.cost >= cx.budget.share() {
+                self.wait_in(Kind::Replays);
+                break;
+            }
+            let before = cx.out.len();
+            match cx.replication.next(peer, &cx.shared.hub, &mut cx.out) {
+                Next::Sent(cost) => {
+                    cx.cost += cost;
+                    cx.budget.spend(Kind::Replays, cost);
+                    if cx.out.len() > before {
+                        // The next sign of life is due as long after this.
+                        self.wait = Wait::Request;
+                    }
+                    cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
+                }
+                Next::Nothing => break,
+                Next::Later => self.wait_in(Kind::Replays),
+                Next::Over => self.end_copying(cx, peer, true),
+                Next::TooSlow => {
+                    cx.stats.followers_too_slow.add(1);
+                    tracing::warn!(
+                        "a follower was too slow: what it was to be sent next is not kept any \
+                         more; it begins anew (limits.feed_bytes_max)"
+                    );
+                    self.end_copying(cx, peer, is_feed);
+                }
+                Next::Changed => self.end_copying(cx, peer, is_feed),
+            }
+            if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, peer)? {
+                break;
+            }
+        }
+        self.flush(cx, io, peer).map(drop)
+    }
+
+    /// That was the last of it. `is_whole` says so to the peer as well.
+    fn end_copying(&mut self, cx: &mut Context, peer: Peer, is_whole: bool) {
+        if is_whole {
+            cx.out.bytes().extend_from_slice(LAST_CHUNK);
+        }
+        self.leave_copying(cx, peer);
+        self.phase = Phase::Refusing;
+    }
+
+    /// What its deadline is for, and when it is.
+    pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Wait, u64) {
+        let sign_ms = cx.now_ms + FEED_SIGN_MS;
+        match self.expires_ms(cx, peer) {
+            _ if self.waits() => (Wait::Room, cx.now_ms + cx.settings.limits.write_timeout_ms),
+            Some(expires_ms) if expires_ms < sign_ms => (Wait::Expiry, expires_ms),
+            _ => (Wait::Heartbeat, sign_ms),
+        }
+    }
+
+    /// What another process is to go on with in its place: to send what was begun, and to end. A
+    /// feed ends with the last chunk, so its follower comes back; a snapshot is cut.
+    pub(crate) fn ended_copy(&self, cx: &Context, peer: Peer) -> Option<Connection> {
+        let copy = cx.replication.copy(peer).filter(|_| self.phase == Phase::Copying)?;
+        let last = if copy.is_feed() { LAST_CHUNK } else { b"" };
+        let backlog = self.work.as_ref().and_then(|work| work.backlog.as_ref());
+        let backlog = Backlog::ending(backlog, last);
+        Some(Connection {
+            role: self.role,
+            is_tcp: self.is_tcp,
+            phase: Phase::Closing,
+            wait: Wait::Room,
+            work: Some(Box::new(Work { backlog: Some(backlog), ..Work::default() })),
+            ..Connection::default()
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! `/-/snapshot` and `/-/feed`: what followers read, and what is kept as a backup.
+
+use crate::access::Act;
+use crate::answers::RequestKind;
+use crate::connection::Copying;
+use crate::exchange::{Answer, Exchange};
+use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
+use crate::replication::{NotHere, put_sign_of_life};
+use stentor_hub::{Filter, Id};
+use stentor_wire::status::{Refusal, Status};
+use stentor_wire::target;
+
+pub(crate) const SNAPSHOT: &[u8] = b"/-/snapshot";
+pub(crate) const FEED: &[u8] = b"/-/feed";
+
+/// Begins either, if the request is a good one.
+pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
+    x.reply.answers.asked.kind = RequestKind::Stream;
+    let is_feed = path == FEED;
+    let asked = Asked::parse(query.unwrap_or_default(), is_feed, COPY_TOPICS_MAX);
+    let Asked { filters, since } = match asked {
+        Ok(asked) => asked,
+        Err(reason) => {
+            x.reply.refuse(Status::BAD_REQUEST, &reason);
+            return Answer::Now;
+        }
+    };
+    if let Err(denied) = x.may(Act::Copy(&filters)) {
+        return x.deny(&denied);
+    }
+    if x.reply.shape.persistence.http10 {
+        return x.refuse(&TOO_OLD_A_CLIENT);
+    }
+    if x.replication.peers().count() >= FOLLOWERS_MAX {
+        return x.refuse(&TOO_MANY);
+    }
+    if x.shared.follow.as_ref().is_some_and(|follow| follow.stale_s().is_some()) {
+        return x.refuse(&STALE);
+    }
+    let (hub, waker) = (&x.shared.hub, x.mailbox.waker());
+    let begun = match is_feed {
+        true => x.replication.feed(hub, waker, since, filters),
+        false => Ok(x.replication.snapshot(hub, waker, filters)),
+    };
+    let (copy, seq) = match begun {
+        Ok(begun) => begun,
+        Err(not_here) => return x.refuse(&not_here.refusal()),
+    };
+    let what = if is_feed { "feed" } else { "snapshot" };
+    let id = Id { epoch: hub.epoch(), seq };
+    let via = x.shared.follow.as_ref().map_or_else(String::new, |follow| follow.via_field());
+    let fields = format!(
+        "Content-Type: application/vnd.stentor.{what}\r\nCache-Control: no-store\r\n\
+         Stentor-Id: {id}\r\n{via}Transfer-Encoding: chunked\r\n"
+    );
+    if x.reply.shape.head_only {
+        x.reply.empty(Status::OK, fields.as_bytes());
+        return Answer::Now;
+    }
+    x.reply.endless(Status::OK, fields.as_bytes());
+    if is_feed {
+        put_sign_of_life(seq, x.reply.out.bytes());
+    }
+    let grant = x.visitor().grant().cloned();
+    Answer::Copy(Box::new(Copying { copy, grant }))
+}
+
+struct Asked {
+    filters: Box<[Filter]>,
+    since: Option<Id>,
+}
+
+impl Asked {
+    fn parse(query: &[u8], is_feed: bool, topics_max: usize) -> Result<Asked, String> {
+        let (mut filters, mut since) = (Vec::new(), None);
+        for pair in target::pairs(query) {
+            let (key, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+            match &*key {
+                "topic" if filters.len() == topics_max => {
+                    return Err(format!("At most {topics_max} topics may be asked for at once."));
+                }
+                "topic" => filters.push(Filter::parse(&value)?),
+                "since" if is_feed => {
+                    let id = value.parse();
+                    let id = id.map_err(|_| "since is an id: EPOCH-SEQ.".to_owned())?;
+                    since = Some(id);
+                }
+                "token" => {}
+                other => {
+                    let others = if is_feed { "topic, since and token" } else { "topic and token" };
+                    let other = other.escape_debug();
+                    return Err(format!("There is no parameter '{other}'; there are {others}."));
+                }
+            }
+        }
+        Ok(Asked { filters: filters.into(), since })
+    }
+}
+
+impl NotHere {
+    fn refusal(self) -> Refusal {
+        let reason = match self {
+            NotHere::Epoch => "The id is of another life of this server: begin with /-/snapshot.",
+            NotHere::Ahead => "The id is of no message yet: begin with /-/snapshot.",
+            NotHere::TooOld => {
+                "What is behind this id is not kept any more: begin with /-/snapshot."
+            }
+        };
+        Refusal::new(Status::GONE, reason)
+    }
+}
+
+const TOO_OLD_A_CLIENT: Refusal =
+    Refusal::new(Status::BAD_REQUEST, "This page is sent in chunks, which takes HTTP/1.1.");
+/// Whoever follows this server has to know that nothing comes, and may find another one.
+const STALE: Refusal = Refusal::new(
+    Status::SERVICE_UNAVAILABLE,
+    "This server follows another one, of which nothing is heard: follow one that is not behind.",
+);
+const TOO_MANY: Refusal = Refusal::new(
+    Status::SERVICE_UNAVAILABLE,
+    "As many followers as may read here do so: follow one of them.",
+);

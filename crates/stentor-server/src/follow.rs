@@ -1,0 +1,270 @@
+//! A server that follows another one: what is published there is here, under the same ids.
+//!
+//! One thread keeps a connection to a leader and applies what comes; nothing of it is in the
+//! workers, who serve what is in the hub as they do anywhere. What the two say to each other, and
+//! what is made of it, is in `protocol.rs`, which knows no socket; the connections, and how long to
+//! wait between them, are in `leader.rs`.
+//!
+//! While nobody can be followed, what is here is served on, and every answer says since when
+//! (`Stentor-Stale`). Nothing is published here: the order is made elsewhere.
+
+mod leader;
+mod protocol;
+
+use crate::config::Follow as Settings;
+use crate::context::Shared;
+use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use stentor_hub::{Entry, Epoch, Hub};
+use stentor_io::{Counter, monotonic_us};
+
+/// How it is with whoever is followed, for all who ask.
+pub(crate) struct FollowState {
+    settings: Settings,
+    /// Of this process, so that it knows itself.
+    own: String,
+    /// Those on the way to where the order is made: the leader's, and its leader's.
+    via: Mutex<String>,
+    /// All that a leader has was here once: before that there is nothing to be read.
+    has_all: AtomicBool,
+    /// A feed is open, and was heard of.
+    is_connected: AtomicBool,
+    /// When a leader was last heard, on the clock of [`monotonic_us`]; at first, when it began.
+    heard_us: AtomicU64,
+    /// The last SEQ that the leader said it has.
+    leader_seq: AtomicU64,
+    /// Who is followed, or was tried last; and why it could not be.
+    leader: Mutex<(String, Option<String>)>,
+    /// Connections that came to an end.
+    reconnects: Counter,
+    snapshots: Counter,
+    /// Bytes of feeds and snapshots.
+    bytes: Counter,
+    pace: Pace,
+}
+
+/// Where the thread stands still while another process may go on from here.
+#[derive(Default)]
+struct Pace {
+    stands_still: Mutex<bool>,
+    goes_on: Condvar,
+}
+
+/// What the pages say of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct FollowReport {
+    pub(crate) leader: String,
+    pub(crate) connected: bool,
+    /// Why it is not.
+    pub(crate) failure: Option<String>,
+    /// Up to here everything is here.
+    pub(crate) position: String,
+    /// Of the leader's numbers, so many are not.
+    pub(crate) behind: u64,
+    /// For how long nothing was heard of a leader: it says something every second.
+    pub(crate) silence_ms: u64,
+    pub(crate) reconnects: u64,
+    pub(crate) snapshots: u64,
+    pub(crate) bytes: u64,
+}
+
+impl fmt::Display for FollowReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FollowReport { leader, position, behind, silence_ms, .. } = self;
+        write!(
+            f,
+            "Following: {leader}, at {position}, {behind} behind, last heard {silence_ms} ms ago; \
+             {} reconnects, {} snapshots, {} bytes",
+            self.reconnects, self.snapshots, self.bytes
+        )?;
+        let why = self.failure.iter().filter(|_| !self.connected);
+        why.into_iter().try_for_each(|why| write!(f, "; not followed: {why}"))
+    }
+}
+
+impl FollowState {
+    pub(crate) fn new(settings: &Settings) -> FollowState {
+        FollowState {
+            settings: settings.clone(),
+            own: format!("{}-{}", Epoch::random(), Epoch::random()),
+            via: Mutex::default(),
+            has_all: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+            heard_us: AtomicU64::new(monotonic_us()),
+            leader_seq: AtomicU64::new(0),
+            leader: Mutex::default(),
+            reconnects: Counter::default(),
+            snapshots: Counter::default(),
+            bytes: Counter::default(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// All that a leader has is here, or was once.
+    pub(crate) fn has_all(&self) -> bool {
+        self.has_all.load(Ordering::Acquire)
+    }
+
+    /// A process before had what is in the hub, and was all that it had of a leader.
+    pub(crate) fn goes_on_with(&self, hub: &Hub) {
+        self.has_all.store(hub.seq() > 0, Ordering::Release);
+    }
+
+    /// Which topics are followed, to be compared.
+    pub(crate) fn topics(&self) -> Vec<String> {
+        self.settings.topics.iter().map(|pattern| pattern.as_str().to_owned()).collect()
+    }
+
+    /// Takes note of what a leader says of its own way. Returns whether this server is on it: then
+    /// each would follow the other, and neither anybody else.
+    fn leads_here(&self, via: &str) -> bool {
+        let leads_here = via.split(", ").any(|process| process == self.own);
+        if !leads_here {
+            via.clone_into(&mut self.via.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        leads_here
+    }
+
+    /// The same, of this server, for its followers.
+    pub(crate) fn via_field(&self) -> String {
+        let via = self.via.lock().unwrap_or_else(PoisonError::into_inner);
+        let comma = if via.is_empty() { "" } else { ", " };
+        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
+    }
+
+    /// Where publishers are led to, if that is configured.
+    pub(crate) fn publish_url(&self) -> Option<&str> {
+        self.settings.publish_url.as_ref().map(|url| url.as_str())
+    }
+
+    /// For how many seconds what is here may be outdated; `None`: it is as the leader says.
+    pub(crate) fn stale_s(&self) -> Option<u64> {
+        let silence_us = self.silence_us();
+        (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
+    }
+
+    /// Why this server should not be asked, if it should not.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let (leader, failure) = self.leader().clone();
+        let why = failure.map_or_else(String::new, |why| format!(": {why}"));
+        if !self.has_all() {
+            return Some(format!("Nothing was had of the leader {leader} yet{why}."));
+        }
+        let silence_us = self.silence_us();
+        let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
+        let silence_s = silence_us / 1_000_000;
+        is_too_old.then(|| {
+            format!("Nothing was heard of a leader for {silence_s} s; last of {leader}{why}.")
+        })
+    }
+
+    pub(crate) fn report(&self, hub: &Hub) -> FollowReport {
+        let (leader, failure) = self.leader().clone();
+        let position = hub.id(hub.seq());
+        FollowReport {
+            leader,
+            connected: self.is_connected.load(Ordering::Relaxed),
+            failure,
+            position: position.to_string(),
+            behind: self.leader_seq.load(Ordering::Relaxed).saturating_sub(position.seq),
+            silence_ms: self.silence_us() / 1_000,
+            reconnects: self.reconnects.value(),
+            snapshots: self.snapshots.value(),
+            bytes: self.bytes.value(),
+        }
+    }
+
+    /// Returns once nothing is applied any more, until [`FollowState::go_on`].
+    pub(crate) fn stand_still(&self) {
+        *self.pace.lock() = true;
+    }
+
+    /// The same goes on.
+    pub(crate) fn go_on(&self) {
+        *self.pace.lock() = false;
+        self.pace.goes_on.notify_all();
+    }
+
+    fn silence_us(&self) -> u64 {
+        monotonic_us().saturating_sub(self.heard_us.load(Ordering::Relaxed))
+    }
+
+    fn leader(&self) -> MutexGuard<'_, (String, Option<String>)> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pace {
+    /// Holds up whoever has others stand still, until it is dropped.
+    fn step(&self) -> MutexGuard<'_, bool> {
+        let waits = |stands_still: &mut bool| *stands_still;
+        self.goes_on.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.stands_still.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows for as long as it is kept, and a moment longer.
+pub(crate) struct FollowThread {
+    ends: Arc<AtomicBool>,
+}
+
+impl FollowThread {
+    /// Begins to follow, if that is what `shared` is to do.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or there are no certificates to know a leader by.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<FollowThread>> {
+        let Some(state) = &shared.follow else { return Ok(None) };
+        let ends = Arc::new(AtomicBool::new(false));
+        let leaders = leader::Leaders::new(shared, Arc::clone(state), Arc::clone(&ends))?;
+        thread::Builder::new().name("follow".to_owned()).spawn(move || leaders.run())?;
+        Ok(Some(FollowThread { ends }))
+    }
+}
+
+impl Drop for FollowThread {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The order is made elsewhere: nothing is given a place here.
+pub(crate) struct Elsewhere;
+
+impl Sequencer for Elsewhere {
+    fn commit(&self, _: &Shared, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        Commit::Known(Err(CommitError::Elsewhere))
+    }
+
+    fn when_kept(&self, _: &mut Vec<crate::order::Promised>) {}
+}
+
+/// A leader says something every second; one that did not twice is away, or the network is.
+const SILENCE_USUAL_US: u64 = 3_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_the_way_of_its_leader_finds_itself() {
+        let [first, second] = [(), ()].map(|()| FollowState::new(&Settings::default()));
+        let via = |state: &FollowState| {
+            let field = state.via_field();
+            field["Stentor-Via: ".len()..].trim_end().to_owned()
+        };
+        assert!(!first.leads_here(""));
+        assert!(!second.leads_here(&via(&first)));
+        assert_eq!(via(&second), format!("{}, {}", second.own, first.own));
+        assert!(first.leads_here(&via(&second)));
+        assert!(!first.leads_here("somebody, else"));
+    }
+}

@@ -1,0 +1,224 @@
+//! What followers read, and what is kept of it as a backup: `/-/snapshot` and `/-/feed`.
+
+use crate::access::bearer;
+use crate::support::{Server, TempDir, eventually, run};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+/// `printf stentor_team | sha256sum`, and of `stentor_old`.
+const TEAM: &str = "2e7206efa0a46342ee7fadec9f781d41988fe2df1c60cc64e1ab96d3d9265bf9";
+const ALL: &str = "220d092681168e0944e35b790101fbc9b7f734d0cec84bbfcf8ff30cbf1fe86a";
+
+/// An answer in chunks, as it comes.
+struct Copy {
+    stream: TcpStream,
+    head: String,
+    /// Behind the head, and not looked at.
+    input: Vec<u8>,
+}
+
+impl Copy {
+    fn open(server: &Server, target: &str, fields: &str) -> Copy {
+        let mut stream = TcpStream::connect(server.control.0).unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut copy = Copy { stream, head: String::new(), input: Vec::new() };
+        let end = loop {
+            match copy.input.windows(4).position(|four| four == b"\r\n\r\n") {
+                Some(end) => break end + 4,
+                None => assert!(copy.more(), "the head is cut"),
+            }
+        };
+        copy.head = String::from_utf8(copy.input.drain(..end).collect()).unwrap();
+        copy
+    }
+
+    /// False at the end.
+    fn more(&mut self) -> bool {
+        let mut buffer = [0; 64 * 1024];
+        let count = self.stream.read(&mut buffer).unwrap_or(0);
+        self.input.extend_from_slice(&buffer[..count]);
+        count > 0
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// What is in the next chunk: nothing in the last; `None` if it ends without one.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = self.input.windows(2).position(|two| two == b"\r\n") {
+                let length = std::str::from_utf8(&self.input[..end]).unwrap();
+                let length = usize::from_str_radix(length, 16).unwrap();
+                if let Some(chunk) = self.input.get(end + 2..end + 2 + length) {
+                    let chunk = chunk.to_vec();
+                    self.input.drain(..end + 2 + length);
+                    while self.input.len() < 2 {
+                        assert!(self.more(), "a chunk is cut");
+                    }
+                    self.input.drain(..2);
+                    return Some(chunk);
+                }
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    /// All there is.
+    fn body(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let chunk = self.chunk().expect("it is whole");
+            if chunk.is_empty() {
+                return body;
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Reads until something is in what came.
+    fn until(&mut self, text: &str) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !contains(&all, text) {
+            let chunk = self.chunk().filter(|chunk| !chunk.is_empty());
+            all.extend_from_slice(&chunk.expect("it goes on"));
+        }
+        all
+    }
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|some| some == text.as_bytes())
+}
+
+/// Puts what was sent into a directory of its own, which is a store then.
+fn save(directory: &Path, bytes: &[u8]) {
+    fs::create_dir(directory).unwrap();
+    fs::write(directory.join("snapshot-000000000001"), bytes).unwrap();
+}
+
+#[test]
+fn a_snapshot_that_is_saved_is_a_store() {
+    let (server, dir) = (Server::start(), TempDir::new());
+    for n in 0..300 {
+        server.publish(&format!("/a/{n}"), &format!("value {n}"));
+    }
+    server.publish("/a/7", "newer");
+    server.control.ask("DELETE", "/a/8", "", b"").expect(204);
+    let mut copy = Copy::open(&server, "/-/snapshot", "");
+    assert_eq!(copy.field("Content-Type"), Some("application/vnd.stentor.snapshot"));
+    assert_eq!(copy.field("Cache-Control"), Some("no-store"));
+    let id = copy.field("Stentor-Id").unwrap().to_owned();
+    assert!(id.ends_with("-302"), "{id}");
+    save(&dir.path().join("all"), &copy.body());
+    let all = dir.path().join("all");
+    let said = run(&["store", "check", all.to_str().unwrap()]);
+    assert!(said.code == Some(0) && said.out.contains("topics  299"), "{said:?}");
+    let restored = Server::with("", "", &["--data", all.to_str().unwrap()]);
+    assert_eq!(restored.public.get("/a/7").expect(200).text(), "newer");
+    restored.public.get("/a/8").refused(404);
+    // It begins a life of its own: both may go on from here.
+    assert!(!restored.publish("/a/9", "x").starts_with(&id[..8]));
+
+    let mut some = Copy::open(&server, "/-/snapshot?topic=/a/7&topic=/a/1*", "");
+    let bytes = some.body();
+    assert!(contains(&bytes, "/a/7") && !contains(&bytes, "/a/9"), "only what is asked for");
+    let cut = dir.path().join("cut");
+    save(&cut, &bytes[..bytes.len() - 1]);
+    assert_eq!(run(&["store", "check", cut.to_str().unwrap()]).code, Some(1));
+}
+
+#[test]
+fn a_feed_goes_on_behind_an_id_and_says_where_it_cannot() {
+    let mut server = Server::configured("[limits]\nfeed_bytes_max = '1 MiB'\n");
+    server.publish("/a", "before");
+    let mut feed = Copy::open(&server, "/-/feed", "");
+    assert_eq!(feed.field("Content-Type"), Some("application/vnd.stentor.feed"));
+    let id = feed.field("Stentor-Id").unwrap().to_owned();
+    assert!(id.ends_with("-1"), "{id}");
+    assert_eq!(feed.chunk().map(|chunk| chunk.len()), Some(40), "an empty frame");
+    server.publish("/a", "first");
+    server.publish("/b", "second");
+    let sent = feed.until("second");
+    assert!(contains(&sent, "first") && !contains(&sent, "before"));
+    drop(feed);
+    server.publish("/c", "third");
+    let target = format!("/-/feed?since={id}");
+    let sent = Copy::open(&server, &target, "").until("third");
+    assert!(contains(&sent, "first") && contains(&sent, "second") && !contains(&sent, "before"));
+    let sent = Copy::open(&server, &format!("{target}&topic=/c"), "").until("third");
+    assert!(!contains(&sent, "first"));
+
+    let epoch = &id[..8];
+    for (since, said) in [
+        ("00000000-2".to_owned(), "another life"),
+        (format!("{epoch}-99"), "no message yet"),
+        (format!("{epoch}-0"), "not kept any more"),
+    ] {
+        let refused = server.control.get(&format!("/-/feed?since={since}")).refused(410);
+        assert!(refused.text().contains(said), "{refused:?}");
+    }
+    for target in ["/-/feed?since=x", "/-/feed?sine=1", "/-/snapshot?since=1", "/-/feed?topic=a"] {
+        server.control.get(target).refused(400);
+    }
+    let mut old = server.publisher();
+    old.send("GET /-/feed HTTP/1.0\r\n\r\n");
+    old.response().refused(400);
+    server.public.get("/-/feed").refused(404);
+    server.control.ask("POST", "/-/feed", "", b"").refused(405);
+
+    // So much was published meanwhile that what is behind the id is gone.
+    let mut slow = Copy::open(&server, "/-/feed", "");
+    let large = "x".repeat(500_000);
+    (0..4).for_each(|_| drop(server.publish("/large", &large)));
+    server.control.get(&target).refused(410);
+    slow.until("xxxx");
+
+    let mut feed = Copy::open(&server, "/-/feed", "");
+    let status = server.control.get("/-/status").json();
+    assert!(status["followers"].as_array().is_some_and(|all| !all.is_empty()), "{status}");
+    server.child.signal("TERM");
+    while !feed.chunk().expect("it ends with the last chunk").is_empty() {}
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn who_follows_has_a_token_that_reads_all_of_it_where_one_is_needed() {
+    let server = Server::configured(&format!(
+        "control_token = true\n\
+         [[token]]\nname = 'all'\nsha256 = '{ALL}'\nread = '/**'\n\
+         [[token]]\nname = 'team'\nsha256 = '{TEAM}'\nread = '/team/**'\n"
+    ));
+    server.control.get("/-/feed").refused(401);
+    server.control.get("/-/snapshot").refused(401);
+    let (team, all) = (bearer("stentor_team"), bearer("stentor_old"));
+    server.control.ask("GET", "/-/feed", &bearer("stentor_none"), b"").refused(401);
+    server.control.ask("GET", "/-/feed", &team, b"").refused(403);
+    server.control.ask("GET", "/-/snapshot?topic=/team/a&topic=/b", &team, b"").refused(403);
+    let feed = Copy::open(&server, "/-/feed?topic=/team/*", &team);
+    assert!(feed.head.starts_with("HTTP/1.1 200 "), "{}", feed.head);
+    let snapshot = Copy::open(&server, "/-/snapshot", &all).body();
+    assert!(!snapshot.is_empty());
+}
+
+#[test]
+fn an_upgrade_ends_feeds_behind_what_is_on_its_way() {
+    let mut server = Server::of_copy("");
+    server.publish("/a", "one");
+    let mut feed = Copy::open(&server, "/-/feed", "");
+    let id = server.publish("/a", "two");
+    feed.until("two");
+    server.child.upgrade();
+    while !feed.chunk().expect("it ends with the last chunk").is_empty() {}
+    server.publish("/a", "three");
+    let mut next = Copy::open(&server, &format!("/-/feed?since={id}"), "");
+    assert!(next.head.starts_with("HTTP/1.1 200 "), "{}", next.head);
+    next.until("three");
+    eventually("one follower", || (server.figure("counters/followers") == 1).then_some(()));
+}
