@@ -190,10 +190,7 @@ impl Poller {
                 let owes_gap = poll.has_gap && self.plan.is_many;
                 assert!(!owes_gap || draining, "a gap was not told");
                 if self.plan.is_many && !draining {
-                    // Where the client is, though it was told nothing yet.
-                    let seq = seq_of(answer.field("ETag:").unwrap().trim_matches('"'));
-                    self.view.told_cursor(log, seq);
-                    self.last = Some(seq);
+                    self.stands_at(log, &answer);
                 }
             }
             // A stop does not wait for requests that are still on their way.
@@ -241,12 +238,19 @@ impl Poller {
         for item in items {
             match read_object(log, item) {
                 Object::Gap(gap) => self.view.gap(log, gap, EPOCH),
-                Object::Message(seq) => {
-                    self.view.message(log, seq);
-                    self.last = Some(seq);
-                }
+                Object::Message(seq) => self.view.message(log, seq),
             }
         }
+        // There may be gaps and nothing else: whoever asked behind the last message again would
+        // have no end of them.
+        self.stands_at(log, answer);
+    }
+
+    /// Every answer of many topics says where the client is.
+    fn stands_at(&mut self, log: &Log, answer: &Answer) {
+        let seq = seq_of(answer.field("ETag:").unwrap().trim_matches('"'));
+        self.view.told_cursor(log, seq);
+        self.last = Some(seq);
     }
 }
 
