@@ -81,6 +81,7 @@ const TOOLS: &[&str] = &[
     "python3-websockets",
     "python3-wsproto",
     "go",
+    "nats-server",
 ];
 
 /// Clients of other languages whose libraries Debian has not got: puts them together. Returns

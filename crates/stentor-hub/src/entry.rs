@@ -46,6 +46,24 @@ impl<'a> Entry<'a> {
         Entry { op, when: Precondition::None, unix_s }
     }
 
+    /// The same entry, if this holds where it has its place.
+    #[must_use]
+    pub fn if_holds(self, when: Precondition) -> Entry<'a> {
+        Entry { when, ..self }
+    }
+
+    /// Whether this may be what came of it.
+    #[must_use]
+    pub fn makes(&self, event: &Event) -> bool {
+        match &self.op {
+            Op::Put(topic, draft) => {
+                topic.as_str() == event.topic() && draft.data() == event.message.data()
+            }
+            Op::Delete(topic) => topic.as_str() == event.topic() && event.message.is_deletion(),
+            Op::Rules(_) => false,
+        }
+    }
+
     /// The topic that it changes; a change of rules changes none.
     #[must_use]
     pub fn topic(&self) -> Option<&TopicName<'_>> {

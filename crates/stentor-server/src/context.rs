@@ -17,6 +17,7 @@ use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
+use crate::cluster::ClusterState;
 use crate::follow::FollowState;
 use crate::guard::{MemoryState, Pressure};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) store: Option<Arc<StoreState>>,
     /// How it is with whoever is followed, if anybody is.
     pub(crate) follow: Option<Arc<FollowState>>,
+    /// How it is with the broker, if one makes the order.
+    pub(crate) cluster: Option<Arc<ClusterState>>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -116,7 +119,12 @@ impl Shared {
                 Some(follow) if !follow.has_all() && !route::is_probe(request) => {
                     Err("Nothing was had of the leader yet: try again in a while.")
                 }
-                _ => Ok(()),
+                _ => match &self.cluster {
+                    Some(cluster) if !cluster.has_all() && !route::is_probe(request) => {
+                        Err("Nothing was had of the cluster yet: try again in a while.")
+                    }
+                    _ => Ok(()),
+                },
             },
         }
     }
@@ -153,7 +161,18 @@ impl Shared {
             Op::Delete(topic) => tracing::debug!("to be deleted: {topic}"),
             Op::Rules(_) => {}
         }
-        match self.hub.admit(op, when, unix_s) {
+        let admitted = match &self.cluster {
+            None => self.hub.admit(op, when, unix_s),
+            // Others know more, perhaps: it is judged where it has its place.
+            Some(_) if matches!(op, Op::Delete(_)) => {
+                Ok(Entry::past(op, unix_s).if_holds(when))
+            }
+            Some(_) => {
+                let admitted = self.hub.admit(op, Precondition::None, unix_s);
+                admitted.map(|entry| entry.if_holds(when))
+            }
+        };
+        match admitted {
             Ok(entry) => self.sequencer.commit(self, entry, back),
             Err(refusal) => Commit::Known(Err(refusal.into())),
         }
@@ -556,7 +575,9 @@ impl Context {
     }
 
     fn renew(&mut self) {
-        let stale_s = self.shared.follow.as_ref().and_then(|follow| follow.stale_s());
+        let Shared { follow, cluster, .. } = &*self.shared;
+        let of_leader = follow.as_ref().and_then(|follow| follow.stale_s());
+        let stale_s = of_leader.or(cluster.as_ref().and_then(|cluster| cluster.stale_s()));
         for preamble in &mut self.preambles {
             preamble.renew(self.unix_s, &self.settings, stale_s);
         }

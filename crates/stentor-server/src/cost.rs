@@ -110,6 +110,7 @@ impl Desk {
             sequencer: Box::new(InMemory),
             store: None,
             follow: None,
+            cluster: None,
             // Nobody compresses: what is shown is the plain form.
             compressor: Compressor::new().0,
             file_cache: Arc::new(FileCache::new()?),

@@ -11,6 +11,8 @@
 mod leader;
 mod protocol;
 
+pub(crate) use leader::{agent, snapshot_of};
+
 use crate::config::Follow as Settings;
 use crate::context::Shared;
 use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};

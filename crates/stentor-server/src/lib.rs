@@ -20,6 +20,7 @@ pub mod cost;
 mod endpoint;
 mod exchange;
 mod files;
+mod cluster;
 mod follow;
 mod guard;
 mod keys;

@@ -30,6 +30,15 @@ pub enum CommitError {
     DiskBehind,
     /// It was not taken, since this server follows another one, which makes the order.
     Elsewhere,
+    /// It was not taken, since the broker that makes the order is not to be had.
+    BrokerAway,
+    /// It was not taken, since too much waits for the broker.
+    BrokerBehind,
+    /// It was not taken, since the broker takes no message that is so large.
+    BrokerRefuses {
+        /// So many bytes are taken, with what is said of them.
+        max: usize,
+    },
     /// It is not known whether it is kept: where it was on its way failed.
     Failed,
 }
@@ -38,7 +47,8 @@ impl CommitError {
     /// What a publisher is answered.
     pub(crate) fn status(self) -> Status {
         match self {
-            CommitError::Refused(Refusal::TooLarge { .. }) => Status::CONTENT_TOO_LARGE,
+            CommitError::Refused(Refusal::TooLarge { .. })
+            | CommitError::BrokerRefuses { .. } => Status::CONTENT_TOO_LARGE,
             CommitError::Refused(Refusal::TooManyTopics { .. }) => Status::INSUFFICIENT_STORAGE,
             CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
             CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
@@ -46,6 +56,8 @@ impl CommitError {
             CommitError::DiskFailed
             | CommitError::DiskBehind
             | CommitError::Elsewhere
+            | CommitError::BrokerAway
+            | CommitError::BrokerBehind
             | CommitError::Failed => Status::SERVICE_UNAVAILABLE,
         }
     }
@@ -74,6 +86,18 @@ impl fmt::Display for CommitError {
             CommitError::Elsewhere => f.write_str(
                 "This server follows another one: publish there; /-/status says which it is.",
             ),
+            CommitError::BrokerAway => f.write_str(
+                "The broker cannot be reached: nothing is published until it can; /-/readyz says \
+                 what is wrong.",
+            ),
+            CommitError::BrokerBehind => {
+                f.write_str("The broker is slower than what is published: try again in a while.")
+            }
+            CommitError::BrokerRefuses { max } => write!(
+                f,
+                "The message is larger than the broker takes, which is {max} bytes: raise \
+                 max_payload in its configuration."
+            ),
             CommitError::Failed => f.write_str(
                 "It is not known whether the change was kept: look at the value, and try again.",
             ),
@@ -89,10 +113,6 @@ pub(crate) enum Commit {
     Known(Outcome),
     /// Whoever asked is told what comes of it, once. Whoever asks for several may be told in any
     /// order: not all are promised the same.
-    #[cfg_attr(
-        not(any(test, feature = "fuzz")),
-        expect(dead_code, reason = "a broker does so; so far a test is one")
-    )]
     Later,
     /// It was applied, and is not kept yet as was promised: see [`Sequencer::when_kept`].
     Applied(Applied, Due),

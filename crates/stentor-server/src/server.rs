@@ -24,6 +24,7 @@ use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::files::{FileCache, FileLoader, check_roots};
+use crate::cluster::{ClusterState, ClusterThread};
 use crate::follow::{Elsewhere, FollowState, FollowThread};
 use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
@@ -71,6 +72,8 @@ pub struct Server {
     certificates: Option<CertificateThread>,
     /// Who follows another server, if one is followed.
     follow: Option<FollowThread>,
+    /// Who talks to the broker, if there is one.
+    cluster: Option<ClusterThread>,
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
@@ -230,6 +233,7 @@ fn begin(
         keys: None,
         certificates: None,
         follow: None,
+        cluster: None,
         _guard: None,
         settings,
     };
@@ -276,18 +280,22 @@ fn share(
 ) -> Result<(Shared, Jobs), StartError> {
     let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
     let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
-    if follow.is_some() {
+    let cluster = settings.cluster.is_on();
+    let cluster = cluster.then(|| Arc::new(ClusterState::new(&settings.cluster)));
+    if follow.is_some() || cluster.is_some() {
         hub.begin_following();
     }
     let (compressor, jobs) = Compressor::new();
     let shared = Shared {
         hub: Arc::new(hub),
-        sequencer: match &follow {
-            Some(_) => Box::new(Elsewhere),
-            None => sequencer(store.as_deref()),
+        sequencer: match (&follow, &cluster) {
+            (Some(_), _) => Box::new(Elsewhere),
+            (_, Some(cluster)) => Box::new(Arc::clone(&cluster.intake)),
+            (None, None) => sequencer(store.as_deref()),
         },
         store,
         follow,
+        cluster,
         compressor,
         file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
@@ -597,6 +605,7 @@ impl Server {
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
             self.follow = FollowThread::start(shared)?;
+            self.cluster = ClusterThread::start(shared)?;
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
             self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
             Ok(())

@@ -157,8 +157,12 @@ impl Hub {
             self.advance(&mut sequence, topic, seq);
             return Ok(Applied::Known);
         }
-        if place.past().is_none() {
-            self.judge_put(before.map(|(_, id, _)| id), when)?;
+        let value = before.map(|(_, id, _)| id);
+        match place {
+            Place::Next => self.judge_put(value, when)?,
+            // Limits are a server's own, and those who apply the same entries judge alike.
+            Place::At(_) if !when.holds(value) => return Err(Refusal::PreconditionFailed),
+            Place::At(_) | Place::Was(_) => {}
         }
 
         let (terms, outdated) = match known {

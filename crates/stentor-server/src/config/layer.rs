@@ -12,6 +12,7 @@ use stentor_io::TurnAway;
 use crate::access::rules::{TopicAccess, TopicRules};
 
 use super::error::nearest;
+use super::cluster::ClusterLayer;
 use super::follow::FollowLayer;
 use super::forms::{
     AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,
@@ -145,6 +146,17 @@ pub(super) const SCALARS: &[Path] = &[
     ("follow", "topics", true),
     ("follow", "stale_max", false),
     ("follow", "publish_url", false),
+    ("cluster", "nats", true),
+    ("cluster", "stream", false),
+    ("cluster", "user", false),
+    ("cluster", "password_file", false),
+    ("cluster", "token_file", false),
+    ("cluster", "peers", true),
+    ("cluster", "peer_token_file", false),
+    ("cluster", "replicas", false),
+    ("cluster", "keep", false),
+    ("cluster", "keep_bytes", false),
+    ("cluster", "stale_max", false),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
 ];
@@ -243,6 +255,7 @@ struct Layer {
     jwt: JwtLayer,
     store: StoreLayer,
     follow: FollowLayer,
+    cluster: ClusterLayer,
     files: FilesLayer,
     topics: Option<Tables<RuleLayer>>,
     lookup: Option<Tables<LookupLayer>>,
@@ -397,6 +410,7 @@ impl Layer {
         set(&mut settings.store.path, self.store.path, |path| path.0.0);
         set(&mut settings.store.keep, self.store.keep, |keep| keep.0.0);
         self.follow.apply(&mut settings.follow);
+        self.cluster.apply(&mut settings.cluster);
         if let Some(Tables(rules)) = self.topics {
             let of = |rule: &RuleLayer| {
                 let content_type = rule.content_type.as_ref().map(|kind| kind.0.0.clone());

@@ -11,6 +11,7 @@
 
 mod access;
 mod error;
+mod cluster;
 mod follow;
 mod forms;
 mod layer;
@@ -36,6 +37,7 @@ use tracing::Level;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use error::ConfigError;
+pub use cluster::{BrokerUrl, Cluster, StreamName};
 pub use follow::{Follow, ServerUrl};
 pub use quantity::parse_period_s;
 pub use show::token_table;
@@ -91,6 +93,8 @@ pub struct Settings {
     pub store: Store,
     /// Whom this server follows.
     pub follow: Follow,
+    /// The broker that keeps the order of several servers.
+    pub cluster: Cluster,
     /// How topics are kept; the first rule whose pattern matches is used.
     pub topics: Vec<Rule>,
     /// The content types of messages that come without one, by the patterns of the rules: the first
@@ -499,6 +503,7 @@ impl Settings {
         }
         tokens::check(&self.tokens.tokens)?;
         follow::check(self)?;
+        cluster::check(self)?;
         for (i, lookup) in self.lookups.iter().enumerate() {
             if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
                 let reason = format!("two routes begin with {}", lookup.path);
@@ -607,6 +612,7 @@ impl Default for Settings {
             tokens: stentor_access::Settings::default(),
             store: Store { path: None, keep: Keep::Synced },
             follow: Follow::default(),
+            cluster: Cluster::default(),
             topics: Vec::new(),
             content_types: Vec::new(),
             access: Access::default(),

@@ -16,7 +16,7 @@ use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
 use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
-use super::{follow, tls, tokens};
+use super::{cluster, follow, tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
 use stentor_io::TurnAway;
@@ -118,6 +118,7 @@ impl Settings {
                 None => "".into(),
             },
             ("store", "keep") => keep_name(self.store.keep).into(),
+            ("cluster", key) => return cluster::value_of(&self.cluster, key),
             ("follow", key) => return follow::value_of(&self.follow, key),
             ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
             ("cors", "origins") => one_or_many(&self.cors.origins),

@@ -4,6 +4,7 @@ use crate::answers::RequestKind;
 use crate::certificates;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
+use crate::cluster::ClusterReport;
 use crate::follow::FollowReport;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
 use std::collections::BTreeMap;
@@ -27,6 +28,9 @@ fn text(report: &Report) -> String {
     streams(&mut page, report);
     if let Some(follow) = &report.follow {
         following(&mut page, follow);
+    }
+    if let Some(cluster) = &report.cluster {
+        clustered(&mut page, cluster);
     }
     if let Some(store) = &report.store {
         stored(&mut page, store);
@@ -275,6 +279,22 @@ fn following(page: &mut Page, follow: &FollowReport) {
     page.counter("follow_snapshots_total", help, follow.snapshots);
     let help = "Bytes of feeds and snapshots of leaders.";
     page.counter("follow_bytes_total", help, follow.bytes);
+}
+
+/// Only where a broker makes the order.
+fn clustered(page: &mut Page, cluster: &ClusterReport) {
+    let help = "Whether the broker is there, and takes what is published.";
+    page.gauge("cluster_up", help, u64::from(cluster.open));
+    let help = "Messages of the broker's stream that are not here yet; each has up to 1,023 changes.";
+    page.gauge("cluster_behind", help, cluster.behind);
+    let help = "The time from a message that was sent to the broker until it was here.";
+    page.seconds("cluster_round_trip_seconds", help, cluster.round_trip_us);
+    let help = "Bytes of changes that wait for the broker.";
+    page.gauge("cluster_waiting_bytes", help, cluster.waiting_bytes);
+    let help = "Connections to brokers that came to an end, or to nothing.";
+    page.counter("cluster_reconnects_total", help, cluster.reconnects);
+    let help = "Snapshots that were taken of other nodes.";
+    page.counter("cluster_snapshots_total", help, cluster.snapshots);
 }
 
 /// Only where there is a store.

@@ -2,6 +2,7 @@
 
 use crate::certificates;
 use crate::exchange::Exchange;
+use crate::cluster::ClusterReport;
 use crate::follow::FollowReport;
 use crate::guard::Pressure;
 use crate::replication::Follower;
@@ -66,6 +67,8 @@ pub(crate) struct Report {
     pub(crate) store: Option<StoreReport>,
     /// `null`: nobody is followed.
     pub(crate) follow: Option<FollowReport>,
+    /// `null`: no broker makes the order.
+    pub(crate) cluster: Option<ClusterReport>,
 }
 
 /// How the store is.
@@ -150,6 +153,7 @@ impl Report {
             tls: x.shared.acceptors.report(x.unix_s),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
             follow: x.shared.follow.as_ref().map(|follow| follow.report(&x.shared.hub)),
+            cluster: x.shared.cluster.as_ref().map(|cluster| cluster.report(&x.shared.hub)),
         }
     }
 
@@ -230,6 +234,9 @@ impl Report {
         }
         if let Some(follow) = &self.follow {
             let _ = writeln!(text, "{follow}");
+        }
+        if let Some(cluster) = &self.cluster {
+            let _ = writeln!(text, "{cluster}");
         }
         if let Some(store) = &self.store {
             let _ = writeln!(
@@ -323,6 +330,8 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
     } else if let Some(reason) = x.shared.store.as_ref().and_then(|store| store.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else if let Some(reason) = x.shared.follow.as_ref().and_then(|follow| follow.complaint()) {
+        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
+    } else if let Some(reason) = x.shared.cluster.as_ref().and_then(|it| it.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else if x.shared.memory.pressure() == Pressure::Critical {
         let reason = "Memory is short: no connection is let in until some is free.";

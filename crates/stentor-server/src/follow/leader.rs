@@ -5,15 +5,17 @@
 //! none could be followed, it takes longer each time until they are tried again, by chance in part,
 //! so that many followers do not come back together.
 
-use super::protocol::{Fault, Follower, Next};
-use super::{FollowState, Settings};
+use super::protocol::{Fault, Follower, Next, SnapshotReader};
+use super::FollowState;
+use crate::config::ServerUrl;
 use crate::context::Shared;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use stentor_hub::{Applied, Id, Published};
+use stentor_hub::{Applied, Hub, Id, Published};
 use stentor_io::{Rng, monotonic_us};
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -44,7 +46,8 @@ impl Leaders {
         });
         Ok(Leaders {
             follower: Follower::new(Arc::clone(&shared.hub), on_applied),
-            agent: agent(&state.settings).map_err(io::Error::other)?,
+            agent: agent(&state.settings.leaders, state.settings.ca_file.as_deref())
+                .map_err(io::Error::other)?,
             rng: Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40),
             state,
             ends,
@@ -191,10 +194,7 @@ impl Leaders {
             request = request.query("since", id.to_string());
         }
         if let Some(path) = &self.state.settings.token_file {
-            // Read each time: it may be another one by now.
-            let told = |error| format!("{}: {error}", path.display());
-            let token = std::fs::read_to_string(path).map_err(told)?;
-            request = request.header("authorization", format!("Bearer {}", token.trim()));
+            request = request.header("authorization", authorization(path)?);
         }
         request.call().map_err(|error| Fault::Broken(error.to_string()))
     }
@@ -246,6 +246,46 @@ impl Rate {
     }
 }
 
+/// Reads a snapshot of a server into a hub that was staged for it.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn snapshot_of(
+    agent: &Agent,
+    url: &str,
+    token_file: Option<&Path>,
+    staged: Hub,
+) -> Result<Hub, String> {
+    let mut request = agent.get(format!("{url}/-/snapshot"));
+    if let Some(path) = token_file {
+        request = request.header("authorization", authorization(path)?);
+    }
+    let mut answer = request.call().map_err(|error| error.to_string())?;
+    if answer.status().as_u16() != 200 {
+        return Err(refused(&mut answer).to_string());
+    }
+    let mut body = answer.into_body().into_reader();
+    let (mut buffer, mut rate) = (vec![0; READ_BYTES], Rate::default());
+    let mut reader = SnapshotReader::new(staged);
+    loop {
+        let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
+        if bytes == 0 {
+            return reader.end().map_err(str::to_owned);
+        }
+        reader.take(&buffer[..bytes])?;
+        if !rate.is_enough(bytes) {
+            return Err("its snapshot comes too slowly".to_owned());
+        }
+    }
+}
+
+/// What shows a token, which is read each time: it may be another one by now.
+fn authorization(path: &Path) -> Result<String, String> {
+    let token = std::fs::read_to_string(path);
+    let token = token.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(format!("Bearer {}", token.trim()))
+}
+
 fn id_of(answer: &Response<Body>) -> Option<Id> {
     answer.headers().get("stentor-id")?.to_str().ok()?.parse().ok()
 }
@@ -260,7 +300,12 @@ fn refused(answer: &mut Response<Body>) -> Fault {
     Fault::Broken(format!("{status}: {}", reason.trim_end()))
 }
 
-fn agent(settings: &Settings) -> Result<Agent, String> {
+/// A client of servers, who are known by the certificates in a file, or by those that this system
+/// trusts.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn agent(servers: &[ServerUrl], ca_file: Option<&Path>) -> Result<Agent, String> {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -269,9 +314,9 @@ fn agent(settings: &Settings) -> Result<Agent, String> {
         .timeout_recv_response(Some(SILENCE_MAX))
         .timeout_per_read(Some(SILENCE_MAX))
         .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
-    if settings.leaders.iter().any(|url| url.as_str().starts_with("https:")) {
+    if servers.iter().any(|url| url.as_str().starts_with("https:")) {
         let hint = "name a file by follow.ca_file";
-        config = config.tls_config(stentor_access::tls_of(settings.ca_file.as_deref(), hint)?);
+        config = config.tls_config(stentor_access::tls_of(ca_file, hint)?);
     }
     Ok(config.build().new_agent())
 }

@@ -37,11 +37,11 @@ pub(super) struct Follower {
     rest: Vec<u8>,
     /// Everything up to this SEQ was sent by the feed.
     upto: u64,
-    filling: Option<Filling>,
+    filling: Option<SnapshotReader>,
 }
 
-/// A snapshot that is being read.
-struct Filling {
+/// A snapshot that is being read, and fills a hub that was staged for it.
+pub(crate) struct SnapshotReader {
     decoder: SnapshotDecoder,
     /// Of its bytes, the beginning of a frame.
     frame: Vec<u8>,
@@ -150,43 +150,33 @@ impl Follower {
         if !self.anew && self.hub.seq() > 0 && id.epoch == here.epoch && id.seq < here.seq {
             return Err(self.is_behind());
         }
-        let staged = Arc::new(self.hub.stage(id.epoch, self.anew));
-        self.filling = Some(Filling {
-            decoder: SnapshotDecoder::new(FRAME_BYTES_MAX),
-            frame: Vec::new(),
-            payload: Payload::new(staged),
-        });
+        let staged = self.hub.stage(id.epoch, self.anew);
+        self.filling = Some(SnapshotReader::new(staged));
         Ok(Next::Snapshot)
     }
 
     /// Takes some bytes of the snapshot.
     pub(super) fn snapshot(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let Some(Filling { decoder, frame, payload }) = &mut self.filling else {
+        let Some(filling) = &mut self.filling else {
             return Err("no snapshot was begun".into());
         };
-        frame.extend_from_slice(bytes);
-        let used = decoder.read(frame, &mut |piece| payload.take(piece).map_err(str::to_owned))?;
-        frame.drain(..used);
-        match decoder.begun() {
-            Some(head) if Some(Epoch::from_number(head.epoch)) != self.feed => {
-                Err("it began anew between its feed and its snapshot".into())
-            }
-            _ => Ok(()),
+        filling.take(bytes)?;
+        if filling.epoch().is_some_and(|epoch| Some(epoch) != self.feed) {
+            return Err("it began anew between its feed and its snapshot".into());
         }
+        Ok(())
     }
 
     /// The snapshot was read to its end: what is here is as it says, from now on.
     pub(super) fn snapshot_ends(&mut self) -> Result<Taken, Fault> {
-        let Some(Filling { decoder, payload, .. }) = self.filling.take() else {
+        let Some(filling) = self.filling.take() else {
             return Err("no snapshot was begun".into());
         };
-        let last = decoder.ended().ok_or("it ends before its time")?;
         // One name may stand for several servers.
-        if last < self.upto {
+        if filling.last()? < self.upto {
             return Err("its snapshot is behind its feed".into());
         }
-        let staged = payload.finish(last)?;
-        staged.follow_rolled_back(decoder.begun().map_or(&[][..], |head| &head.lost));
+        let staged = filling.end()?;
         let topics = staged.counts().topics;
         match self.hub.adopt(staged) {
             Ok(adopted) => {
@@ -248,6 +238,51 @@ impl Follower {
     /// The last SEQ that the leader said it has.
     pub(super) fn upto(&self) -> u64 {
         self.upto
+    }
+}
+
+impl SnapshotReader {
+    /// Nothing is in `staged` yet.
+    pub(crate) fn new(staged: Hub) -> SnapshotReader {
+        SnapshotReader {
+            decoder: SnapshotDecoder::new(FRAME_BYTES_MAX),
+            frame: Vec::new(),
+            payload: Payload::new(Arc::new(staged)),
+        }
+    }
+
+    /// Takes some bytes of it.
+    ///
+    /// # Errors
+    /// One sentence, if it makes no sense.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let SnapshotReader { decoder, frame, payload } = self;
+        frame.extend_from_slice(bytes);
+        let used = decoder.read(frame, &mut |piece| payload.take(piece).map_err(str::to_owned))?;
+        frame.drain(..used);
+        Ok(())
+    }
+
+    /// The life that it is of, once it has begun.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.decoder.begun().map(|head| Epoch::from_number(head.epoch))
+    }
+
+    /// The last SEQ that is in it.
+    fn last(&self) -> Result<u64, &'static str> {
+        self.decoder.ended().ok_or("it ends before its time")
+    }
+
+    /// The hub, if all of it was read.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(crate) fn end(self) -> Result<Hub, &'static str> {
+        let last = self.last()?;
+        let staged = self.payload.finish(last)?;
+        let lost = self.decoder.begun().map_or(&[][..], |head| &head.lost);
+        staged.follow_rolled_back(lost);
+        Ok(staged)
     }
 }
 

@@ -63,6 +63,7 @@ fn differences(running: &Settings, settings: &Settings) -> Vec<String> {
         ("user", running.user != settings.user),
         ("store.path", running.store.path != settings.store.path),
         ("follow", running.follow != settings.follow),
+        ("cluster", running.cluster != settings.cluster),
         ("log.format", running.log.format != settings.log.format),
         ("log.access", running.log.access != settings.log.access),
         ("log.access_format", running.log.access_format != settings.log.access_format),
@@ -91,6 +92,7 @@ fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
         user: running.user.clone(),
         store: Store { path: running.store.path.clone(), ..settings.store },
         follow: running.follow.clone(),
+        cluster: running.cluster.clone(),
         ..settings
     };
     settings.log.format = running.log.format;

@@ -22,6 +22,7 @@ mod bench;
 mod bodies;
 mod browser;
 mod certificates;
+mod cluster;
 mod commands;
 mod connections;
 mod control;

@@ -1,0 +1,357 @@
+//! A server that is one of several: a broker keeps the order, and every node serves all of it.
+//!
+//! Workers put what is published into the [`Intake`] and forget it. One thread has it appended to
+//! the broker's log, reads the log, applies to the hub what comes, and has publishers told. What a
+//! node makes of the log is in `protocol.rs`, which knows no socket; how the log is reached is in
+//! `nats.rs`. A reader notices nothing of it: the hub is the same, and its numbers are given by
+//! somebody else.
+
+mod codec;
+mod nats;
+mod protocol;
+#[cfg(test)]
+mod simulation;
+mod waiting;
+
+use self::nats::{Broker, Fetch};
+use self::protocol::Node;
+use self::waiting::Intake;
+use crate::config::Cluster as Settings;
+use crate::context::Shared;
+use crate::follow::{agent, snapshot_of};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use stentor_hub::{Applied, Epoch, Hub, Published, encode_rules};
+use stentor_io::{Counter, monotonic_us};
+
+/// How it is with the cluster, for all who ask.
+pub(crate) struct ClusterState {
+    settings: Settings,
+    pub(crate) intake: Arc<Intake>,
+    ends: AtomicBool,
+    is_connected: AtomicBool,
+    /// The log is read, and takes what is published.
+    is_open: AtomicBool,
+    /// All of the order was here once.
+    has_all: AtomicBool,
+    /// When it was last open, on the clock of [`monotonic_us`]; at first, when it began.
+    open_us: AtomicU64,
+    /// The message of the log that was read last, and the last one there is.
+    read: AtomicU64,
+    last: AtomicU64,
+    /// Messages that the log had behind the last one that came.
+    behind: AtomicU64,
+    round_trip_us: AtomicU64,
+    replicas: AtomicU64,
+    others_rules: AtomicBool,
+    reconnects: Counter,
+    snapshots: Counter,
+    said: Mutex<Said>,
+}
+
+/// What is wrong.
+#[derive(Default)]
+struct Said {
+    /// Why there is no connection.
+    failure: Option<String>,
+    /// Why the log is not read.
+    complaint: Option<String>,
+    /// What the broker, or a peer, refused last.
+    refusal: Option<String>,
+    has_warned: bool,
+}
+
+/// What the pages say of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClusterReport {
+    pub(crate) connected: bool,
+    /// The broker takes what is published.
+    pub(crate) open: bool,
+    /// Why it does not, if that is known.
+    pub(crate) failure: Option<String>,
+    /// Up to here everything is here.
+    pub(crate) position: String,
+    /// The message of the stream that was read last.
+    pub(crate) message: u64,
+    /// So many of the stream are not here yet.
+    pub(crate) behind: u64,
+    /// From sending a message until it was in the stream.
+    pub(crate) round_trip_us: u64,
+    /// Bytes that wait for the broker.
+    pub(crate) waiting_bytes: u64,
+    /// How many servers of NATS keep the stream.
+    pub(crate) replicas: u64,
+    /// Another node has other rules of topics.
+    pub(crate) rules_differ: bool,
+    pub(crate) reconnects: u64,
+    pub(crate) snapshots: u64,
+}
+
+impl fmt::Display for ClusterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClusterReport { position, message, behind, round_trip_us, .. } = self;
+        write!(
+            f,
+            "Cluster: at {position}, message {message} of the stream, {behind} behind, round trip \
+             {round_trip_us} us, {} bytes waiting; {} reconnects, {} snapshots",
+            self.waiting_bytes, self.reconnects, self.snapshots
+        )?;
+        if self.replicas == 1 {
+            f.write_str("; one broker keeps it, see docs/cluster.md on what that is worth")?;
+        }
+        if self.rules_differ {
+            f.write_str("; another node has other [[topics]]")?;
+        }
+        let why = self.failure.iter().filter(|_| !self.open);
+        why.into_iter().try_for_each(|why| write!(f, "; nothing is published: {why}"))
+    }
+}
+
+impl ClusterState {
+    pub(crate) fn new(settings: &Settings) -> ClusterState {
+        ClusterState {
+            settings: settings.clone(),
+            intake: Arc::new(Intake::new()),
+            ends: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
+            has_all: AtomicBool::new(false),
+            open_us: AtomicU64::new(monotonic_us()),
+            read: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            round_trip_us: AtomicU64::new(0),
+            replicas: AtomicU64::new(0),
+            others_rules: AtomicBool::new(false),
+            reconnects: Counter::default(),
+            snapshots: Counter::default(),
+            said: Mutex::default(),
+        }
+    }
+
+    /// All of the order is here, or was once.
+    pub(crate) fn has_all(&self) -> bool {
+        self.has_all.load(Ordering::Acquire)
+    }
+
+    /// For how many seconds what is here may be outdated; `None`: it is as the log says.
+    pub(crate) fn stale_s(&self) -> Option<u64> {
+        let away_us = self.away_us();
+        (away_us >= AWAY_USUAL_US).then_some(away_us / 1_000_000)
+    }
+
+    /// Why this server should not be asked, if it should not.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let why = self.why().map_or_else(String::new, |why| format!(": {why}"));
+        if !self.has_all() {
+            return Some(format!("Nothing was had of the cluster yet{why}."));
+        }
+        let away_us = self.away_us();
+        let is_too_long = away_us / 1_000 > self.settings.stale_max_ms;
+        let away_s = away_us / 1_000_000;
+        is_too_long.then(|| format!("The broker was not to be had for {away_s} s{why}."))
+    }
+
+    pub(crate) fn report(&self, hub: &Hub) -> ClusterReport {
+        let (read, last) = (&self.read, &self.last);
+        let (read, last) = (read.load(Ordering::Relaxed), last.load(Ordering::Relaxed));
+        ClusterReport {
+            connected: self.is_connected.load(Ordering::Relaxed),
+            open: self.is_open.load(Ordering::Relaxed),
+            failure: self.why(),
+            position: hub.id(hub.seq()).to_string(),
+            message: read,
+            behind: last.saturating_sub(read).max(self.behind.load(Ordering::Relaxed)),
+            round_trip_us: self.round_trip_us.load(Ordering::Relaxed),
+            waiting_bytes: self.intake.bytes() as u64,
+            replicas: self.replicas.load(Ordering::Relaxed),
+            rules_differ: self.others_rules.load(Ordering::Relaxed),
+            reconnects: self.reconnects.value(),
+            snapshots: self.snapshots.value(),
+        }
+    }
+
+    fn why(&self) -> Option<String> {
+        let said = self.said();
+        let why = [&said.failure, &said.complaint, &said.refusal];
+        why.into_iter().flatten().next().cloned()
+    }
+
+    fn away_us(&self) -> u64 {
+        match self.is_open.load(Ordering::Relaxed) {
+            true => 0,
+            false => monotonic_us().saturating_sub(self.open_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn connected(&self, is_connected: bool) {
+        self.is_connected.store(is_connected, Ordering::Relaxed);
+        if is_connected {
+            self.said().failure = None;
+        }
+    }
+
+    /// Says once why there is no connection, not each time it is tried again.
+    fn note_failure(&self, url: &str, reason: &str) {
+        self.reconnects.add(1);
+        let why = format!("{url}: {reason}");
+        let mut said = self.said();
+        if said.failure.as_ref() != Some(&why) {
+            tracing::warn!("the broker {why}");
+        }
+        said.failure = Some(why);
+    }
+
+    fn note_refusal(&self, reason: &str) {
+        let mut said = self.said();
+        if said.refusal.as_deref() != Some(reason) {
+            tracing::warn!("refused: {reason}");
+            said.refusal = Some(reason.to_owned());
+        }
+    }
+
+    fn note(&self, node: &Node) {
+        let is_open = node.is_open();
+        let was_open = self.is_open.swap(is_open, Ordering::Relaxed);
+        if is_open {
+            self.open_us.store(monotonic_us(), Ordering::Relaxed);
+        }
+        if is_open != was_open {
+            let mut said = self.said();
+            said.complaint = node.complaint();
+            if is_open {
+                said.refusal = None;
+                tracing::info!("the cluster's stream is read, at message {}", node.read());
+            } else if let Some(complaint) = &said.complaint {
+                tracing::error!("{complaint}");
+            }
+        } else if !is_open {
+            self.said().complaint = node.complaint();
+        }
+        self.has_all.store(node.has_all(), Ordering::Release);
+        self.read.store(node.read(), Ordering::Relaxed);
+        let differ = node.others_rules.is_some_and(|rules| rules != node.rules);
+        if differ && !self.others_rules.swap(true, Ordering::Relaxed) {
+            tracing::warn!("another node has other [[topics]]: histories differ by that");
+        }
+    }
+
+    fn note_info(&self, replicas: u32) {
+        self.replicas.store(u64::from(replicas), Ordering::Relaxed);
+        let mut said = self.said();
+        if replicas == 1 && !said.has_warned {
+            said.has_warned = true;
+            tracing::warn!(
+                "one broker alone keeps the stream: unless it has sync_interval: always, what it \
+                 has acknowledged in the last two minutes is lost with its power"
+            );
+        }
+    }
+
+    fn note_last(&self, last: u64) {
+        self.last.store(last, Ordering::Relaxed);
+    }
+
+    fn note_behind(&self, behind: u64) {
+        self.behind.store(behind, Ordering::Relaxed);
+    }
+
+    fn note_round_trip(&self, us: u64) {
+        self.round_trip_us.store(us, Ordering::Relaxed);
+    }
+
+    fn note_snapshot(&self) {
+        self.snapshots.add(1);
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the thread that talks to the broker is told.
+pub(crate) enum Input {
+    /// Something was said by the connection of this number.
+    Said(u32, Vec<nats::Said>),
+    /// It came to an end.
+    Broken(u32, String),
+    /// Something waits.
+    Bell,
+}
+
+/// Talks to the broker for as long as it is kept, and a moment longer.
+pub(crate) struct ClusterThread {
+    state: Arc<ClusterState>,
+}
+
+impl ClusterThread {
+    /// Begins, if `shared` is one of several.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or there are no certificates to know peers by.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<ClusterThread>> {
+        let Some(state) = &shared.cluster else { return Ok(None) };
+        let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
+        let bell = sender.clone();
+        // If there is no room in it, it is awake.
+        state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
+        // The server may end before this thread does.
+        let of_compressor = Arc::downgrade(shared);
+        let on_applied = Box::new(move |applied: &mut Applied| {
+            if let Applied::Put(Published { message, replaced, .. }) = applied
+                && let Some(replaced) = replaced.take()
+                && let Some(shared) = of_compressor.upgrade()
+            {
+                shared.compressor.expect(message, replaced.asked());
+            }
+        });
+        let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
+        let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
+        let mut node = Node::new(hub, intake, false, seed, on_applied);
+        node.rules = rules_of(&shared.hub);
+        let fetch = fetch(&state.settings).map_err(io::Error::other)?;
+        let broker = Broker::new(Arc::clone(state), node, fetch, (sender, inputs));
+        thread::Builder::new().name("cluster".to_owned()).spawn(move || broker.run())?;
+        Ok(Some(ClusterThread { state: Arc::clone(state) }))
+    }
+}
+
+impl Drop for ClusterThread {
+    fn drop(&mut self) {
+        self.state.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What stands for the rules of a node where they are compared.
+fn rules_of(hub: &Hub) -> u64 {
+    let mut bytes = Vec::new();
+    encode_rules(0, &hub.rules().1, &mut bytes);
+    protocol::hash_of(&bytes)
+}
+
+/// How snapshots of peers are had: of each in turn, until one has the life that is wanted.
+fn fetch(settings: &Settings) -> Result<Fetch, String> {
+    let agent = agent(&settings.peers, None)?;
+    let (peers, token_file) = (settings.peers.clone(), settings.peer_token_file.clone());
+    let mut at = 0;
+    Ok(Box::new(move |staged| {
+        let peer = peers.get(at % peers.len().max(1)).ok_or("cluster.peers names no other node")?;
+        at += 1;
+        let taken = snapshot_of(&agent, peer.as_str(), token_file.as_deref(), staged);
+        taken.map_err(|reason| format!("{peer}: {reason}"))
+    }))
+}
+
+/// A broker that is away for a moment is nothing to speak of.
+const AWAY_USUAL_US: u64 = 3_000_000;
+
+/// So much of what was said waits to be heard.
+const INPUTS_MAX: usize = 64;

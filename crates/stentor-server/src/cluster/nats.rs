@@ -1,0 +1,476 @@
+//! A log in NATS JetStream, and the thread that talks to it.
+//!
+//! The client is written here: of the protocol a node needs five verbs, and of JetStream five
+//! requests. What a client has to do when a broker comes back, or comes back empty, is then part of
+//! the protocol of nodes, which is tested without any broker.
+
+mod jetstream;
+mod link;
+mod wire;
+
+use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done, read_info};
+use self::link::Link;
+pub(super) use self::wire::Said;
+use self::wire::Message;
+use super::protocol::{Action, Appended, Looked, Node, hash_of};
+use super::{ClusterState, Input};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+use stentor_hub::Hub;
+use stentor_io::{Rng, monotonic_us};
+
+/// How a peer's snapshot comes into a hub that was made for it.
+pub(super) type Fetch = Box<dyn FnMut(Hub) -> Result<Hub, String> + Send>;
+
+/// The thread's own state.
+pub(super) struct Broker {
+    state: Arc<ClusterState>,
+    node: Node,
+    stream: Stream,
+    fetch: Fetch,
+    inputs: Receiver<Input>,
+    sender: SyncSender<Input>,
+    rng: Rng,
+    /// Counts connections.
+    number: u32,
+    /// When the life was first seen at this sequence.
+    life_seen: Option<(u64, u64)>,
+    fetch_at_ms: u64,
+}
+
+/// A connection, and what was asked by it.
+struct Session {
+    link: Link,
+    inbox: String,
+    next: u64,
+    asked: HashMap<u64, Asked>,
+    look: Option<Look>,
+    /// Which inbox brings the stream, and when it was last heard.
+    delivers: Option<(u64, u64)>,
+    heard_ms: u64,
+    ping_at_ms: u64,
+}
+
+/// What an answer is to.
+enum Asked {
+    Info(u64),
+    Create,
+    Life(u64),
+    At(u64),
+    Consumer,
+    Append { token: u64, sent_us: u64 },
+}
+
+/// What is known of the log so far.
+#[derive(Default)]
+struct Look {
+    token: u64,
+    asked_ms: u64,
+    info: Option<Info>,
+    life: Option<Option<(u64, Vec<u8>)>>,
+    message: Option<Option<u64>>,
+}
+
+impl Broker {
+    pub(super) fn new(
+        state: Arc<ClusterState>,
+        node: Node,
+        fetch: Fetch,
+        (sender, inputs): (SyncSender<Input>, Receiver<Input>),
+    ) -> Broker {
+        let settings = &state.settings;
+        let stream = Stream {
+            name: settings.stream.as_str().to_owned(),
+            replicas: settings.replicas,
+            keep_ms: settings.keep_ms,
+            keep_bytes: settings.keep_bytes,
+        };
+        let rng = Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40);
+        Broker {
+            state,
+            node,
+            stream,
+            fetch,
+            inputs,
+            sender,
+            rng,
+            number: 0,
+            life_seen: None,
+            fetch_at_ms: 0,
+        }
+    }
+
+    /// Goes on until it is to end.
+    pub(super) fn run(mut self) {
+        let mut at = 0;
+        while !self.state.ends() {
+            let urls = &self.state.settings.nats;
+            let url = urls[at % urls.len()].clone();
+            let reason = match self.connect(&url.address()) {
+                Ok(session) => self.serve(session),
+                Err(reason) => reason,
+            };
+            self.node.handle_lost();
+            self.state.connected(false);
+            if self.state.ends() {
+                return;
+            }
+            self.state.note_failure(&url.to_string(), &reason);
+            at += 1;
+            let pause_ms = PAUSE_MS + self.rng.below(PAUSE_MS as usize) as u64;
+            self.wait(pause_ms);
+        }
+    }
+
+    /// Waits, while time goes on for those who wait.
+    fn wait(&mut self, ms: u64) {
+        let until_ms = now_ms() + ms;
+        while let Some(left) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) {
+            // What comes of a connection that is no more is not heard.
+            let _ = self.inputs.recv_timeout(Duration::from_millis(left.min(TICK_MS)));
+            self.node.handle_time(now_ms());
+            self.state.note(&self.node);
+        }
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Session, String> {
+        self.number += 1;
+        let name = format!("stentor {:016x}", self.node.run());
+        let sender = self.sender.clone();
+        let link = Link::connect(address, &self.state.settings, &name, self.number, sender)?;
+        self.state.intake.set_payload_max(link.payload_max.saturating_sub(HEAD_BYTES));
+        let inbox = format!("_INBOX.{:016x}{:04x}", self.node.run(), self.number);
+        let now_ms = now_ms();
+        let mut session = Session {
+            link,
+            inbox,
+            next: 0,
+            asked: HashMap::new(),
+            look: None,
+            delivers: None,
+            heard_ms: now_ms,
+            ping_at_ms: now_ms,
+        };
+        let all = format!("{}.>", session.inbox);
+        wire::subscribe(&all, 1, session.link.out());
+        self.state.connected(true);
+        self.node.handle_connected(now_ms);
+        Ok(session)
+    }
+
+    /// Serves a connection until it is of no use any more. Returns why.
+    fn serve(&mut self, mut session: Session) -> String {
+        loop {
+            if let Err(reason) = self.step(&mut session) {
+                return reason;
+            }
+            if self.state.ends() {
+                return "this server ends".to_owned();
+            }
+        }
+    }
+
+    fn step(&mut self, session: &mut Session) -> Result<(), String> {
+        let now = now_ms();
+        self.node.handle_time(now);
+        session.expire(|token| self.node.handle_appended(token, Appended::Unknown, now));
+        self.act(session)?;
+        session.keep_alive(now)?;
+        session.link.flush().map_err(|error| error.to_string())?;
+        self.state.note(&self.node);
+        let patience = match self.state.intake.may_sleep() {
+            true => Duration::from_millis(TICK_MS),
+            // What waits goes behind what is under way.
+            false => Duration::from_millis(1),
+        };
+        let first = match self.inputs.recv_timeout(patience) {
+            Ok(input) => input,
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return Err("nobody reads".to_owned()),
+        };
+        self.take(session, first)?;
+        for _ in 0..INPUTS_MAX {
+            let Ok(input) = self.inputs.try_recv() else { break };
+            self.take(session, input)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, session: &mut Session, input: Input) -> Result<(), String> {
+        match input {
+            Input::Said(number, all) if number == self.number => {
+                session.heard_ms = now_ms();
+                for said in all {
+                    match said {
+                        Said::Message(message) => self.take_message(session, message)?,
+                        Said::Ping => session.link.out().extend_from_slice(wire::PONG),
+                        Said::Error(reason) => return Err(reason),
+                        Said::Info(_) | Said::Pong | Said::Ok => {}
+                    }
+                }
+                Ok(())
+            }
+            Input::Broken(number, reason) if number == self.number => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_message(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
+        let now = now_ms();
+        let word = message.subject.rsplit('.').next().unwrap_or_default();
+        let number = word.get(1..).and_then(|number| number.parse::<u64>().ok());
+        let Some(number) = number else { return Ok(()) };
+        if word.starts_with('d') {
+            match &mut session.delivers {
+                Some((at, heard_ms)) if *at == number => *heard_ms = now,
+                _ => return Ok(()),
+            }
+            if message.status().is_some() {
+                // A sign of life, which may ask whether this is heard.
+                let reply = message.reply.or_else(|| stalled(&message.headers));
+                if let Some(reply) = reply {
+                    wire::publish(&reply, "", None, b"", session.link.out());
+                }
+                return Ok(());
+            }
+            let reply = message.reply.as_deref().unwrap_or_default();
+            let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
+            self.state.note_behind(behind);
+            self.node.handle_message(seq, &message.payload, now);
+            return Ok(());
+        }
+        let Some(asked) = session.asked.remove(&number) else { return Ok(()) };
+        let is_deaf = message.status() == Some(503);
+        match asked {
+            Asked::Append { token, sent_us } => {
+                let appended = read_append(&message);
+                match &appended {
+                    Appended::At(_) => self.state.note_round_trip(monotonic_us() - sent_us),
+                    Appended::Refused(reason) => self.state.note_refusal(reason),
+                    _ => {}
+                }
+                self.node.handle_appended(token, appended, now);
+            }
+            _ if is_deaf => return Err("JetStream does not answer".to_owned()),
+            Asked::Info(token) => match read_info(&message.payload) {
+                Ok(info) => {
+                    self.state.note_info(info.replicas);
+                    session.looking(token).for_each(|look| look.info = Some(info));
+                }
+                Err(No::NotFound) => {
+                    let (subject, request) = self.stream.create();
+                    session.ask(&subject, &request, Asked::Create);
+                }
+                Err(No::Other(reason)) => return Err(reason),
+            },
+            Asked::Create => {
+                if let Err(No::Other(reason)) = read_done(&message.payload)
+                    && !reason.contains("already in use")
+                {
+                    return Err(format!("the stream cannot be made: {reason}"));
+                }
+                // It is looked at again in a while, whoever has made it.
+                session.look = None;
+                self.node.handle_lost();
+                self.node.handle_connected(now);
+            }
+            Asked::Life(token) => {
+                let life = found(jetstream::read_message(&message.payload))?;
+                session.looking(token).for_each(|look| look.life = Some(life.clone()));
+            }
+            Asked::At(token) => {
+                let at = found(jetstream::read_message(&message.payload))?;
+                let hash = at.map(|(_, bytes)| hash_of(&bytes));
+                session.looking(token).for_each(|look| look.message = Some(hash));
+            }
+            Asked::Consumer => {
+                if let Err(reason) = read_done(&message.payload) {
+                    return Err(format!("the stream is not read: {reason:?}"));
+                }
+            }
+        }
+        self.end_look(session, now);
+        Ok(())
+    }
+
+    /// Once all is known that was asked for.
+    fn end_look(&mut self, session: &mut Session, now: u64) {
+        let is_whole = |look: &mut Look| {
+            look.info.is_some() && look.life.is_some() && look.message.is_some()
+        };
+        let Some(look) = session.look.take_if(is_whole) else { return };
+        let (Some(info), Some(life), Some(at)) = (look.info, look.life, look.message) else {
+            return;
+        };
+        let life = life.map(|(seq, bytes)| {
+            let is_old = self.is_old(seq, &info, now);
+            (seq, bytes, is_old)
+        });
+        let looked = Looked { first: info.first, last: info.last, life, at };
+        self.state.note_last(info.last);
+        self.node.handle_looked(look.token, &looked, now);
+    }
+
+    /// Whether a message would soon not be kept any more.
+    fn is_old(&mut self, seq: u64, info: &Info, now: u64) -> bool {
+        let is_in_first_half = info.last - info.first > 64 && seq < (info.first + info.last) / 2;
+        match self.life_seen {
+            Some((at, since_ms)) if at == seq => {
+                let is_aged = info.keep_ms > 0 && now - since_ms > info.keep_ms / 4;
+                is_aged || is_in_first_half
+            }
+            // How old it was then nobody knows.
+            before => {
+                self.life_seen = Some((seq, now));
+                before.is_none() && info.keep_ms > 0 || is_in_first_half
+            }
+        }
+    }
+
+    /// Does what the node wants done.
+    fn act(&mut self, session: &mut Session) -> Result<(), String> {
+        let now = now_ms();
+        while let Some(action) = self.node.poll() {
+            match action {
+                Action::Look { at, token } => {
+                    let mut look = Look { token, asked_ms: now, ..Look::default() };
+                    if at == 0 {
+                        look.message = Some(None);
+                    } else {
+                        let (subject, request) = self.stream.message(at);
+                        session.ask(&subject, &request, Asked::At(token));
+                    }
+                    session.look = Some(look);
+                    let (subject, request) = self.stream.info();
+                    session.ask(&subject, &request, Asked::Info(token));
+                    let (subject, request) = self.stream.last_life();
+                    session.ask(&subject, &request, Asked::Life(token));
+                }
+                Action::Read { from } => {
+                    session.next += 1;
+                    let at = session.next;
+                    session.delivers = Some((at, now));
+                    let deliver = format!("{}.d{at}", session.inbox);
+                    let (subject, request) = self.stream.consumer(&deliver, from);
+                    session.ask(&subject, &request, Asked::Consumer);
+                }
+                Action::Append { to, after, payload, token } => {
+                    session.append(&self.stream.subject(to), after, &payload, token);
+                }
+                Action::Snapshot { epoch } => {
+                    if now < self.fetch_at_ms {
+                        continue;
+                    }
+                    self.fetch_at_ms = now + FETCH_PAUSE_MS;
+                    let staged = (self.fetch)(self.node.stage(epoch));
+                    match &staged {
+                        Ok(_) => self.state.note_snapshot(),
+                        Err(reason) => self.state.note_refusal(reason),
+                    }
+                    self.node.handle_snapshot(staged, now_ms());
+                    session.heard_ms = now_ms();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// The look that this is an answer to, if it is the one that is under way.
+    fn looking(&mut self, token: u64) -> impl Iterator<Item = &mut Look> {
+        self.look.iter_mut().filter(move |look| look.token == token)
+    }
+
+    /// Gives up appends that were not answered for long.
+    fn expire(&mut self, mut unknown: impl FnMut(u64)) {
+        let now_us = monotonic_us();
+        self.asked.retain(|_, asked| match asked {
+            Asked::Append { token, sent_us } if now_us > *sent_us + APPEND_MAX_US => {
+                unknown(*token);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn ask(&mut self, subject: &str, request: &str, asked: Asked) {
+        self.next += 1;
+        let reply = format!("{}.r{}", self.inbox, self.next);
+        self.asked.insert(self.next, asked);
+        wire::publish(subject, &reply, None, request.as_bytes(), self.link.out());
+    }
+
+    fn append(&mut self, subject: &str, after: u64, payload: &[u8], token: u64) {
+        self.next += 1;
+        let reply = format!("{}.r{}", self.inbox, self.next);
+        self.asked.insert(self.next, Asked::Append { token, sent_us: monotonic_us() });
+        let field = Some(("Nats-Expected-Last-Subject-Sequence", after));
+        wire::publish(subject, &reply, field, payload, self.link.out());
+    }
+
+    /// Whether it is of use yet.
+    fn keep_alive(&mut self, now: u64) -> Result<(), String> {
+        if now >= self.ping_at_ms {
+            self.ping_at_ms = now + PING_MS;
+            self.link.out().extend_from_slice(wire::PING);
+        }
+        if now > self.heard_ms + SILENCE_MAX_MS {
+            return Err("it says nothing any more".to_owned());
+        }
+        if self.delivers.is_some_and(|(_, heard_ms)| now > heard_ms + SILENCE_MAX_MS) {
+            return Err("the stream is not brought any more".to_owned());
+        }
+        let is_old = |look: &Look| now > look.asked_ms + LOOK_MAX_MS;
+        if self.look.as_ref().is_some_and(is_old) {
+            return Err("JetStream does not say how the stream is".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A message that need not be there.
+fn found<T>(read: Result<T, No>) -> Result<Option<T>, String> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(No::NotFound) => Ok(None),
+        Err(No::Other(reason)) => Err(reason),
+    }
+}
+
+/// Where a consumer that is held up is to be answered.
+fn stalled(headers: &[u8]) -> Option<String> {
+    let headers = std::str::from_utf8(headers).ok()?;
+    let line = headers.lines().find_map(|line| line.strip_prefix("Nats-Consumer-Stalled:"))?;
+    Some(line.trim().to_owned())
+}
+
+fn now_ms() -> u64 {
+    monotonic_us() / 1_000
+}
+
+/// How often it is looked what time it is.
+const TICK_MS: u64 = 50;
+
+/// A broker that was away is tried again after this time, and as much again at most.
+const PAUSE_MS: u64 = 100;
+
+const PING_MS: u64 = 1_000;
+
+/// Something is heard of a broker, and of its stream, every second.
+const SILENCE_MAX_MS: u64 = 4_000;
+const LOOK_MAX_MS: u64 = 4_000;
+
+/// An append that was not answered for so long is tried again.
+const APPEND_MAX_US: u64 = 2_000_000;
+
+/// How often peers are asked for a snapshot.
+const FETCH_PAUSE_MS: u64 = 2_000;
+
+/// What is taken in before it is looked what there is to do.
+const INPUTS_MAX: usize = 64;
+
+/// What a message has beside its payload.
+const HEAD_BYTES: usize = 256;

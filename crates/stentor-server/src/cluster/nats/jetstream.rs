@@ -1,0 +1,260 @@
+//! What is asked of JetStream, and what it answers: JSON, and the subjects it goes by.
+
+use super::wire::Message;
+use crate::cluster::protocol::{Appended, Subject};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The stream that keeps the order, as it is to be if it has to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub(super) name: String,
+    pub(super) replicas: u32,
+    pub(super) keep_ms: u64,
+    pub(super) keep_bytes: u64,
+}
+
+/// How a stream is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Info {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) replicas: u32,
+    pub(super) keep_ms: u64,
+}
+
+/// Why something that was asked for is not there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum No {
+    /// There is no such stream, or message.
+    NotFound,
+    Other(String),
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    #[serde(default)]
+    code: u32,
+    #[serde(default)]
+    err_code: u32,
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    error: Option<Failure>,
+    config: Option<Config>,
+    state: Option<State>,
+    message: Option<Stored>,
+    seq: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    num_replicas: u32,
+    #[serde(default)]
+    max_age: u64,
+}
+
+#[derive(Deserialize)]
+struct State {
+    first_seq: u64,
+    last_seq: u64,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    seq: u64,
+    #[serde(default)]
+    data: String,
+}
+
+impl Stream {
+    pub(super) fn subject(&self, of: Subject) -> String {
+        match of {
+            Subject::Life => format!("{}.life", self.name),
+            Subject::Own(run) => format!("{}.node.{run:016x}", self.name),
+        }
+    }
+
+    pub(super) fn info(&self) -> (String, String) {
+        (format!("$JS.API.STREAM.INFO.{}", self.name), String::new())
+    }
+
+    pub(super) fn create(&self) -> (String, String) {
+        let config = json!({
+            "name": self.name,
+            "subjects": [format!("{}.>", self.name)],
+            "retention": "limits",
+            "discard": "old",
+            "storage": "file",
+            "num_replicas": self.replicas,
+            "max_age": self.keep_ms * 1_000_000,
+            "max_bytes": self.keep_bytes,
+            "max_msgs": -1,
+            "max_consumers": -1,
+            "duplicate_window": (self.keep_ms * 1_000_000).min(100_000_000),
+        });
+        (format!("$JS.API.STREAM.CREATE.{}", self.name), config.to_string())
+    }
+
+    pub(super) fn message(&self, seq: u64) -> (String, String) {
+        (format!("$JS.API.STREAM.MSG.GET.{}", self.name), json!({ "seq": seq }).to_string())
+    }
+
+    pub(super) fn last_life(&self) -> (String, String) {
+        let subject = self.subject(Subject::Life);
+        let request = json!({ "last_by_subj": subject });
+        (format!("$JS.API.STREAM.MSG.GET.{}", self.name), request.to_string())
+    }
+
+    /// Has everything from this sequence on brought, in its order.
+    pub(super) fn consumer(&self, deliver: &str, from: u64) -> (String, String) {
+        let request = json!({
+            "stream_name": self.name,
+            "config": {
+                "deliver_subject": deliver,
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": from,
+                "ack_policy": "none",
+                "max_deliver": 1,
+                "flow_control": true,
+                "idle_heartbeat": HEARTBEAT_NS,
+                "inactive_threshold": INACTIVE_NS,
+                "mem_storage": true,
+                "num_replicas": 1,
+            },
+        });
+        (format!("$JS.API.CONSUMER.CREATE.{}", self.name), request.to_string())
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Answer, No> {
+    let answer: Answer = serde_json::from_slice(bytes)
+        .map_err(|error| No::Other(format!("an answer of JetStream makes no sense: {error}")))?;
+    match answer.error {
+        Some(Failure { code: 404, .. }) => Err(No::NotFound),
+        Some(failure) => Err(No::Other(failure.description)),
+        None => Ok(answer),
+    }
+}
+
+/// # Errors
+/// [`No`]
+pub(super) fn read_info(bytes: &[u8]) -> Result<Info, No> {
+    let Answer { config: Some(config), state: Some(state), .. } = parse(bytes)? else {
+        return Err(No::Other("JetStream says nothing of the stream".to_owned()));
+    };
+    Ok(Info {
+        first: state.first_seq.max(1),
+        last: state.last_seq,
+        replicas: config.num_replicas,
+        keep_ms: config.max_age / 1_000_000,
+    })
+}
+
+/// # Errors
+/// [`No`]
+pub(super) fn read_message(bytes: &[u8]) -> Result<(u64, Vec<u8>), No> {
+    let stored = parse(bytes)?.message.ok_or(No::NotFound)?;
+    let data = STANDARD.decode(stored.data);
+    let data = data.map_err(|_| No::Other("a message of the stream is no base64".to_owned()))?;
+    Ok((stored.seq, data))
+}
+
+/// Whether something was done that was asked for.
+///
+/// # Errors
+/// [`No`]
+pub(super) fn read_done(bytes: &[u8]) -> Result<(), No> {
+    parse(bytes).map(drop)
+}
+
+/// What came of an append.
+pub(super) fn read_append(message: &Message) -> Appended {
+    if message.status() == Some(503) {
+        return Appended::Refused("no stream hears it".to_owned());
+    }
+    let Ok(answer) = serde_json::from_slice::<Answer>(&message.payload) else {
+        return Appended::Unknown;
+    };
+    match (answer.error, answer.seq) {
+        (None, Some(seq)) => Appended::At(seq),
+        (Some(Failure { err_code: WRONG_LAST_SEQUENCE, description, .. }), _) => {
+            let last = description.rsplit(' ').next().and_then(|last| last.parse().ok());
+            last.map_or(Appended::Unknown, Appended::Conflict)
+        }
+        (Some(failure), _) => Appended::Refused(failure.description),
+        (None, None) => Appended::Unknown,
+    }
+}
+
+/// The sequence of a message that a consumer brings, and how many follow it: they are in the
+/// subject where it would be acknowledged.
+pub(super) fn read_delivery(reply: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = reply.split('.').collect();
+    // Newer servers name a domain and an account before, and may say more behind.
+    let at = match words[..] {
+        ["$JS", "ACK", ..] if words.len() == 9 => 4,
+        ["$JS", "ACK", ..] if words.len() >= 11 => 6,
+        _ => return None,
+    };
+    Some((words[at + 1].parse().ok()?, words[at + 4].parse().ok()?))
+}
+
+/// The error of an append whose condition does not hold.
+const WRONG_LAST_SEQUENCE: u32 = 10_071;
+
+/// A consumer that has nothing to bring says so every second,
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+
+/// and is forgotten if nobody hears it for so long.
+const INACTIVE_NS: u64 = 10_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_jetstream_answers() {
+        let info = br#"{"type":"x","config":{"num_replicas":3,"max_age":3600000000000},
+            "state":{"messages":1,"first_seq":7,"last_seq":9}}"#;
+        let expected = Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000 };
+        assert_eq!(read_info(info), Ok(expected));
+        let missing = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        assert_eq!(read_info(missing), Err(No::NotFound));
+        assert_eq!(read_message(missing), Err(No::NotFound));
+        let failed = br#"{"error":{"code":503,"description":"no leader"}}"#;
+        assert_eq!(read_done(failed), Err(No::Other("no leader".to_owned())));
+        let message = br#"{"message":{"subject":"a","seq":3,"data":"aGk=","time":"t"}}"#;
+        assert_eq!(read_message(message), Ok((3, b"hi".to_vec())));
+        let told = |payload: &str, headers: &str| {
+            read_append(&Message {
+                payload: payload.as_bytes().to_vec(),
+                headers: headers.as_bytes().to_vec(),
+                ..Message::default()
+            })
+        };
+        assert_eq!(told(r#"{"stream":"s","seq":5}"#, ""), Appended::At(5));
+        let wrong = r#"{"error":{"code":400,"err_code":10071,
+            "description":"wrong last sequence: 12"},"stream":"s","seq":0}"#;
+        assert_eq!(told(wrong, ""), Appended::Conflict(12));
+        assert!(matches!(told("", "NATS/1.0 503\r\n\r\n"), Appended::Refused(_)));
+        assert_eq!(told("", ""), Appended::Unknown);
+        let full = r#"{"error":{"code":503,"err_code":10023,"description":"no room"}}"#;
+        assert_eq!(told(full, ""), Appended::Refused("no room".to_owned()));
+    }
+
+    #[test]
+    fn where_a_message_is_from() {
+        let read = |reply| read_delivery(reply);
+        assert_eq!(read("$JS.ACK.s.c.1.42.7.1700000000.3"), Some((42, 3)));
+        assert_eq!(read("$JS.ACK.d.hash.s.c.1.42.7.1700000000.3.rnd"), Some((42, 3)));
+        assert_eq!(read("_INBOX.a"), None);
+        assert_eq!(read("$JS.ACK.s.c.1.x.7.1700000000.3"), None);
+    }
+}

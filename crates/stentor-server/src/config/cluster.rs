@@ -1,0 +1,270 @@
+//! `[cluster]`: the broker that keeps the order of several servers, if one does.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use toml::Value;
+
+use super::error::ConfigError;
+use super::follow::ServerUrl;
+use super::forms::{OneOrMany, Text};
+use super::layer::set;
+use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND, duration, size};
+use super::show::one_or_many;
+use super::tokens::FileOrNone;
+use super::Settings;
+
+/// The broker that keeps the order, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cluster {
+    /// Servers of NATS, one of which is used. None: this server makes its own order, or follows.
+    pub nats: Vec<BrokerUrl>,
+    /// The stream, and what its subjects begin with.
+    pub stream: StreamName,
+    /// As whom this server shows itself.
+    pub user: Option<String>,
+    /// A file with the password of `user`.
+    pub password_file: Option<PathBuf>,
+    /// A file with a token that is shown instead.
+    pub token_file: Option<PathBuf>,
+    /// Control listeners of other nodes, for what the stream does not have any more.
+    pub peers: Vec<ServerUrl>,
+    /// A file with the token that is shown to them.
+    pub peer_token_file: Option<PathBuf>,
+    /// How many servers of NATS keep the stream, if it is made here.
+    pub replicas: u32,
+    /// How long, and how much, the stream keeps, if it is made here.
+    pub keep_ms: u64,
+    /// The same in bytes.
+    pub keep_bytes: u64,
+    /// For how long the broker may be away before this server is not ready.
+    pub stale_max_ms: u64,
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster {
+            nats: Vec::new(),
+            stream: StreamName("stentor".to_owned()),
+            user: None,
+            password_file: None,
+            token_file: None,
+            peers: Vec::new(),
+            peer_token_file: None,
+            replicas: 1,
+            keep_ms: HOUR,
+            keep_bytes: GIB,
+            stale_max_ms: 60_000,
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether a broker keeps the order.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.nats.is_empty()
+    }
+}
+
+/// A server of NATS: `nats://`, a host, and a port unless it is 4222.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokerUrl(String);
+
+impl BrokerUrl {
+    /// The host and the port, with a colon in between.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let host = self.0.strip_prefix("nats://").unwrap_or(&self.0);
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
+            !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if has_port { host.to_owned() } else { format!("{host}:4222") }
+    }
+}
+
+impl FromStr for BrokerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BrokerUrl, String> {
+        let host = text.strip_prefix("nats://").unwrap_or_default();
+        let host = host.strip_suffix('/').unwrap_or(host);
+        let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
+        if host.is_empty() || host.bytes().any(outside) {
+            return Err(format!(
+                "'{}' is not a server of NATS: write nats://HOST:PORT",
+                text.escape_debug()
+            ));
+        }
+        Ok(BrokerUrl(format!("nats://{host}")))
+    }
+}
+
+impl fmt::Display for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamName(String);
+
+impl StreamName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for StreamName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StreamName, String> {
+        let is_usual = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+        if text.is_empty() || text.len() > 32 || !text.bytes().all(is_usual) {
+            return Err(format!(
+                "'{}' is not the name of a stream: write letters, digits, - and _, 32 at most",
+                text.escape_debug()
+            ));
+        }
+        Ok(StreamName(text.to_owned()))
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ClusterLayer {
+    nats: Option<OneOrMany<BrokerUrl>>,
+    stream: Option<Text<StreamName>>,
+    user: Option<String>,
+    password_file: Option<Text<FileOrNone>>,
+    token_file: Option<Text<FileOrNone>>,
+    peers: Option<OneOrMany<ServerUrl>>,
+    peer_token_file: Option<Text<FileOrNone>>,
+    replicas: Option<Count<1, 5>>,
+    keep: Option<Millis<{ 60 * SECOND }, { 365 * DAY }>>,
+    keep_bytes: Option<Bytes<{ 16 * MIB }, { 1_024 * GIB }>>,
+    stale_max: Option<Millis<SECOND, { 7 * DAY }>>,
+}
+
+impl ClusterLayer {
+    pub(super) fn apply(self, cluster: &mut Cluster) {
+        set(&mut cluster.nats, self.nats, |many| many.0);
+        set(&mut cluster.stream, self.stream, |name| name.0);
+        set(&mut cluster.user, self.user, |user| (!user.is_empty()).then_some(user));
+        set(&mut cluster.password_file, self.password_file, |file| file.0.0);
+        set(&mut cluster.token_file, self.token_file, |file| file.0.0);
+        set(&mut cluster.peers, self.peers, |many| many.0);
+        set(&mut cluster.peer_token_file, self.peer_token_file, |file| file.0.0);
+        set(&mut cluster.replicas, self.replicas, |count| count.0 as u32);
+        set(&mut cluster.keep_ms, self.keep, |time| time.0);
+        set(&mut cluster.keep_bytes, self.keep_bytes, |size| size.0);
+        set(&mut cluster.stale_max_ms, self.stale_max, |time| time.0);
+    }
+}
+
+/// Rules across settings.
+pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
+    let cluster = &settings.cluster;
+    if !cluster.is_on() {
+        return Ok(());
+    }
+    let error = |key, reason: &str| Err(ConfigError::new(key, reason));
+    if settings.follow.is_on() {
+        return error(
+            "cluster.nats",
+            "a node of a cluster follows nobody: leave out follow.leader, or cluster.nats",
+        );
+    }
+    if settings.store.path.is_some() {
+        return error(
+            "store.path",
+            "a node of a cluster keeps nothing itself yet: leave out --data, or cluster.nats",
+        );
+    }
+    if settings.guestbook.is_some() {
+        return error("cluster.nats", "the demo publishes alone");
+    }
+    if cluster.user.is_some() != cluster.password_file.is_some() {
+        return error("cluster.user", "a user and password_file go together");
+    }
+    if cluster.user.is_some() && cluster.token_file.is_some() {
+        return error("cluster.token_file", "a broker is shown a user or a token, not both");
+    }
+    Ok(())
+}
+
+/// The value of a setting under `[cluster]`, as a document would say it.
+pub(super) fn value_of(cluster: &Cluster, key: &str) -> Option<Value> {
+    let path = |file: &Option<PathBuf>| {
+        file.as_ref().map_or_else(String::new, |file| file.display().to_string()).into()
+    };
+    Some(match key {
+        "nats" => one_or_many(&cluster.nats),
+        "stream" => cluster.stream.as_str().into(),
+        "user" => cluster.user.clone().unwrap_or_default().into(),
+        "password_file" => path(&cluster.password_file),
+        "token_file" => path(&cluster.token_file),
+        "peers" => one_or_many(&cluster.peers),
+        "peer_token_file" => path(&cluster.peer_token_file),
+        "replicas" => i64::from(cluster.replicas).into(),
+        "keep" => duration(cluster.keep_ms).into(),
+        "keep_bytes" => size(cluster.keep_bytes).into(),
+        "stale_max" => duration(cluster.stale_max_ms).into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_broker() {
+        let from = |text: &str| Settings::from_toml(text, "f").map(|settings| settings.cluster);
+        assert!(!from("").unwrap().is_on());
+        let cluster = from(
+            "[cluster]\nnats = ['nats://10.0.0.1', 'nats://b.example:4223/']\nstream = 'scores'\n\
+             user = 'me'\npassword_file = '/p'\npeers = 'http://10.0.0.2:8081'\nreplicas = 3\n\
+             keep = '2h'\nkeep_bytes = '2 GiB'\nstale_max = '5s'",
+        );
+        let cluster = cluster.unwrap();
+        let addresses: Vec<_> = cluster.nats.iter().map(BrokerUrl::address).collect();
+        assert_eq!(addresses, ["10.0.0.1:4222", "b.example:4223"]);
+        assert_eq!((cluster.stream.as_str(), cluster.replicas), ("scores", 3));
+        assert_eq!((cluster.keep_ms, cluster.keep_bytes), (2 * HOUR, 2 * GIB));
+        for bad in [
+            "nats = 'b:4222'",
+            "nats = 'http://b'",
+            "nats = 'nats://'",
+            "nats = 'nats://me@b'",
+            "stream = 'a.b'",
+            "stream = ''",
+            "peers = 'b'",
+            "replicas = 6",
+            "keep = '1s'",
+            "broker = 'nats://b'",
+        ] {
+            assert!(from(&format!("[cluster]\n{bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_goes_with_it() {
+        let error = |text: &str| {
+            let text = format!("[cluster]\nnats = 'nats://b'\n{text}");
+            let settings = Settings::from_toml(&text, "f").unwrap();
+            settings.validate().err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(error("user = 'a'\npassword_file = '/p'"), "");
+        assert!(error("user = 'a'").contains("go together"));
+        assert!(error("[follow]\nleader = 'http://a'").contains("follows nobody"));
+        assert!(error("[store]\npath = '/s'").contains("keeps nothing itself yet"));
+        let both = "user = 'a'\npassword_file = '/p'\ntoken_file = '/t'";
+        assert!(error(both).contains("not both"));
+    }
+}

@@ -1,0 +1,306 @@
+//! Several servers and a broker of NATS that keeps their order.
+
+use crate::support::{Client, Heard, Reader, Server, TempDir, Way, eventually};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// A broker, with its streams in a directory.
+struct Broker {
+    child: Child,
+    address: SocketAddr,
+    dir: TempDir,
+}
+
+impl Broker {
+    /// `None` if there is no such program; with `TEST_TOOLS` there has to be one.
+    fn start() -> Option<Broker> {
+        let program = program()?;
+        // Nobody else is given it meanwhile, as a rule.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let dir = TempDir::new();
+        let child = run(&program, address, dir.path());
+        Some(Broker { child, address, dir })
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Begins it again where it was, with what it had.
+    fn again(&mut self) {
+        self.child = run(&program().unwrap(), self.address, self.dir.path());
+    }
+
+    /// Settings of a node.
+    fn toml(&self, more: &str) -> String {
+        format!(
+            "[[topics]]\nmatch = '/**'\nhistory = 1000\n[cluster]\nnats = 'nats://{}'\n{more}\n",
+            self.address
+        )
+    }
+
+    fn node(&self, more: &str) -> Server {
+        let server = Server::configured(&self.toml(more));
+        is_ready(&server);
+        server
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let found = places.map(|place| place.join("nats-server")).find(|program| program.is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("TEST_TOOLS").is_none(), "nats-server is not installed");
+        eprintln!("skipped: nats-server is not installed");
+    }
+    found
+}
+
+fn run(program: &Path, address: SocketAddr, dir: &Path) -> Child {
+    let mut command = Command::new(program);
+    command.args(["--jetstream", "--addr", "127.0.0.1", "--store_dir"]).arg(dir);
+    command.args(["--port", &address.port().to_string()]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the broker listens", || TcpStream::connect(address).ok());
+    child
+}
+
+fn is_ready(server: &Server) {
+    eventually("it is ready", || (server.control.get("/-/readyz").status == 200).then_some(()));
+}
+
+/// Waits until the broker takes what is published there.
+fn is_open(server: &Server) {
+    eventually("it is open", || {
+        let status = server.control.get("/-/status").expect(200).json();
+        (status["cluster"]["open"] == true).then_some(())
+    });
+}
+
+fn has(server: &Server, topic: &str, id: &str) -> Vec<u8> {
+    let tag = format!("\"{id}\"");
+    eventually(&format!("{topic} is {id}"), || {
+        let value = server.public.get(topic);
+        (value.field("etag") == Some(&*tag)).then_some(value.body)
+    })
+}
+
+#[test]
+fn what_is_published_at_one_node_is_read_at_all() {
+    let Some(broker) = Broker::start() else { return };
+    let nodes = [(); 3].map(|()| broker.node(""));
+    let first = nodes[0].publish("/a", "one");
+    nodes.iter().for_each(|node| assert_eq!(has(node, "/a", &first), b"one"));
+    // Each sees at once what it has published itself.
+    let mut last = first.clone();
+    for (n, node) in nodes.iter().cycle().take(30).enumerate() {
+        let id = node.publish("/a", &n.to_string());
+        assert_eq!(node.public.get("/a").expect(200).field("etag"), Some(&*format!("\"{id}\"")));
+        assert!(seq(&id) > seq(&last), "{id} {last}");
+        last = id;
+    }
+    // A reader goes from node to node with the cursor it has.
+    let mut seen = Vec::new();
+    let mut cursor = first;
+    for node in nodes.iter().cycle().take(6) {
+        let mut reader = Reader::open(Way::Events, node.public, "/a", "", &cursor);
+        for _ in 0..5 {
+            let Heard::Message { id, data, .. } = reader.hear() else { panic!("no gap") };
+            cursor = id;
+            seen.push(data);
+        }
+    }
+    assert_eq!(seen, (0..30).map(|n| n.to_string()).collect::<Vec<_>>());
+    nodes[1].control.ask("DELETE", "/a", "", b"").expect(204);
+    for node in &nodes {
+        eventually("it is gone", || (node.public.get("/a").status == 404).then_some(()));
+    }
+    nodes[2].control.ask("DELETE", "/a", "", b"").refused(404);
+    let status = nodes[0].control.get("/-/status").expect(200).json();
+    assert_eq!(status["cluster"]["replicas"], 1, "{status}");
+    let metrics = String::from_utf8(nodes[0].control.get("/-/metrics").body).unwrap();
+    assert!(metrics.contains("\nstentor_cluster_up 1\n"), "{metrics}");
+}
+
+fn seq(id: &str) -> u64 {
+    id.split_once('-').unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn of_those_who_name_a_value_one_replaces_it() {
+    let Some(broker) = Broker::start() else { return };
+    let nodes = [(); 3].map(|()| broker.node(""));
+    let mut id = nodes[0].publish("/a", "0");
+    for round in 1..20 {
+        let condition = format!("Content-Type: text/plain\r\nIf-Match: \"{id}\"\r\n");
+        let answers: Vec<_> = thread::scope(|scope| {
+            let ask = |node: &'_ Server| {
+                let body = round.to_string();
+                node.control.ask("PUT", "/a", &condition, body.as_bytes())
+            };
+            let asked: Vec<_> =
+                nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        let taken: Vec<_> = answers.iter().filter(|answer| answer.status < 300).collect();
+        assert_eq!(taken.len(), 1, "{answers:?}");
+        assert!(answers.iter().all(|answer| [200, 201, 204, 412].contains(&answer.status)));
+        id = taken[0].tag().trim_matches('"').to_owned();
+    }
+}
+
+#[test]
+fn a_broker_that_is_away_takes_nothing_and_loses_nothing() {
+    let Some(mut broker) = Broker::start() else { return };
+    let nodes = [(); 2].map(|()| broker.node(""));
+    let before = nodes[0].publish("/a", "before");
+    has(&nodes[1], "/a", &before);
+    let mut reader = Reader::open(Way::Events, nodes[1].public, "/a", "", &before);
+    for round in 0..3 {
+        broker.kill();
+        let refused = eventually("it is refused", || {
+            let answer = nodes[0].control.put("/a", "text/plain", b"meanwhile");
+            (answer.status == 503).then_some(answer)
+        });
+        assert!(refused.field("retry-after").is_some(), "{refused:?}");
+        assert_eq!(nodes[1].public.get("/a").expect(200).body.is_empty(), false);
+        broker.again();
+        nodes.iter().for_each(is_open);
+        let data = format!("after {round}");
+        let id = nodes[0].publish("/a", &data);
+        assert_eq!(id[..8], before[..8], "it is the same life");
+        // Of what was on its way when the broker went, something may be there.
+        loop {
+            match reader.hear() {
+                Heard::Message { data: heard, .. } if heard == data => break,
+                Heard::Message { data: heard, .. } => assert_eq!(heard, "meanwhile"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_is_gone_becomes_another_life_with_all_that_there_was() {
+    let Some(mut broker) = Broker::start() else { return };
+    let nodes = [(); 2].map(|()| broker.node(""));
+    for n in 0..100 {
+        nodes[n % 2].publish(&format!("/{n}"), &n.to_string());
+    }
+    let before = nodes[0].publish("/a", "before");
+    has(&nodes[1], "/a", &before);
+    let mut reader = Reader::open(Way::Events, nodes[1].public, "/a", "", &before);
+    broker.kill();
+    let _ = std::fs::remove_dir_all(broker.dir.path().join("jetstream"));
+    broker.again();
+    assert!(matches!(reader.hear(), Heard::Gap { reason, .. } if reason == "epoch"));
+    nodes.iter().for_each(is_open);
+    let after = nodes[1].publish("/b", "after");
+    assert_ne!(after[..8], before[..8]);
+    assert_eq!(has(&nodes[0], "/b", &after), b"after");
+    for node in &nodes {
+        for n in 0..100 {
+            let value = node.public.get(&format!("/{n}")).expect(200);
+            assert_eq!(value.text(), n.to_string());
+            assert!(value.tag().contains(&after[..8]));
+        }
+    }
+    // Whoever comes now reads the life from its beginning.
+    let third = broker.node("");
+    assert_eq!(third.public.get("/7").expect(200).text(), "7");
+}
+
+#[test]
+fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
+    let Some(broker) = Broker::start() else { return };
+    let first = broker.node("");
+    first.publish("/old", "old");
+    purge(&broker);
+    let peers = format!("peers = 'http://{}'", first.control.0);
+    let alone = Server::configured(&broker.toml(""));
+    let why = eventually("it says what to do", || {
+        let answer = alone.control.get("/-/readyz");
+        (answer.status == 503 && answer.text().contains("cluster.peers")).then_some(answer)
+    });
+    assert!(why.text().contains("does not reach back"), "{why:?}");
+    alone.public.get("/old").refused(503);
+    let second = broker.node(&peers);
+    assert_eq!(second.public.get("/old").expect(200).text(), "old");
+    let id = second.publish("/new", "new");
+    assert_eq!(has(&first, "/new", &id), b"new");
+    let status = second.control.get("/-/status").expect(200).json();
+    assert_eq!(status["cluster"]["snapshots"], 1, "{status}");
+}
+
+/// Has the broker forget all but what was published last.
+fn purge(broker: &Broker) {
+    let mut client = Client::over(TcpStream::connect(broker.address).unwrap());
+    let request = b"{\"keep\":1}";
+    client.send("CONNECT {\"verbose\":false}\r\nSUB done 1\r\n");
+    client.send(format!("PUB $JS.API.STREAM.PURGE.stentor done {}\r\n", request.len()));
+    client.send([&request[..], b"\r\nPING\r\n"].concat());
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains("purged") {
+        heard.extend(client.take().unwrap());
+    }
+}
+
+#[test]
+fn under_kills_of_the_broker_nothing_that_was_acknowledged_is_lost() {
+    let Some(mut broker) = Broker::start() else { return };
+    let nodes = [(); 2].map(|()| broker.node(""));
+    let first = nodes[0].publish("/a", "first");
+    has(&nodes[1], "/a", &first);
+    let mut reader = Reader::open(Way::Events, nodes[1].public, "/a", "", &first);
+    let ends = AtomicBool::new(false);
+    let (acknowledged, last) = thread::scope(|scope| {
+        let publisher = scope.spawn(|| {
+            let (mut acknowledged, mut n) = (Vec::new(), 0);
+            while !ends.load(Ordering::Relaxed) {
+                n += 1;
+                let data = n.to_string();
+                let answer = nodes[0].control.put("/a", "text/plain", data.as_bytes());
+                if answer.status == 503 {
+                    continue;
+                }
+                answer.expect_one_of(&[200, 201]);
+                acknowledged.push(data);
+            }
+            acknowledged
+        });
+        for _ in 0..5 {
+            thread::sleep(std::time::Duration::from_millis(300));
+            broker.kill();
+            broker.again();
+            is_open(&nodes[0]);
+        }
+        ends.store(true, Ordering::Relaxed);
+        let acknowledged = publisher.join().unwrap();
+        is_open(&nodes[0]);
+        (acknowledged, nodes[0].publish("/a", "last"))
+    });
+    let mut heard = Vec::new();
+    loop {
+        match reader.hear() {
+            Heard::Message { id, .. } if id == last => break,
+            Heard::Message { data, .. } => heard.push(data),
+            other => panic!("{other:?}"),
+        }
+    }
+    let unique: std::collections::BTreeSet<_> = heard.iter().collect();
+    assert_eq!(unique.len(), heard.len(), "something is there twice");
+    assert!(acknowledged.iter().all(|data| unique.contains(data)), "something is lost");
+    
+}
