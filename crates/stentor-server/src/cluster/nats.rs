@@ -47,7 +47,7 @@ struct Session {
     next: u64,
     asked: HashMap<u64, Asked>,
     look: Option<Look>,
-    /// Which inbox brings the stream, and when it was last heard.
+    /// Which subscription brings the stream, and when it was last heard.
     delivers: Option<(u64, u64)>,
     heard_ms: u64,
     ping_at_ms: u64,
@@ -153,8 +153,8 @@ impl Broker {
             heard_ms: now_ms,
             ping_at_ms: now_ms,
         };
-        let all = format!("{}.>", session.inbox);
-        wire::subscribe(&all, 1, session.link.out());
+        let replies = format!("{}.r.*", session.inbox);
+        wire::subscribe(&replies, REPLIES, session.link.out());
         self.state.connected(true);
         self.node.handle_connected(now_ms);
         Ok(session)
@@ -219,12 +219,9 @@ impl Broker {
 
     fn take_message(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
         let now = now_ms();
-        let word = message.subject.rsplit('.').next().unwrap_or_default();
-        let number = word.get(1..).and_then(|number| number.parse::<u64>().ok());
-        let Some(number) = number else { return Ok(()) };
-        if word.starts_with('d') {
+        if message.sid != REPLIES {
             match &mut session.delivers {
-                Some((at, heard_ms)) if *at == number => *heard_ms = now,
+                Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
                 _ => return Ok(()),
             }
             if message.status().is_some() {
@@ -241,7 +238,8 @@ impl Broker {
             self.node.handle_message(seq, &message.payload, now);
             return Ok(());
         }
-        let Some(asked) = session.asked.remove(&number) else { return Ok(()) };
+        let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
+        let Some(asked) = number.and_then(|number: u64| session.asked.remove(&number)) else { return Ok(()) };
         let is_deaf = message.status() == Some(503);
         match asked {
             Asked::Append { token, sent_us } => {
@@ -350,9 +348,12 @@ impl Broker {
                 }
                 Action::Read { from } => {
                     session.next += 1;
-                    let at = session.next;
-                    session.delivers = Some((at, now));
-                    let deliver = format!("{}.d{at}", session.inbox);
+                    let sid = REPLIES + session.next;
+                    if let Some((before, _)) = session.delivers.replace((sid, now)) {
+                        wire::unsubscribe(before, session.link.out());
+                    }
+                    let deliver = format!("{}.d.{sid}", session.inbox);
+                    wire::subscribe(&deliver, sid, session.link.out());
                     let (subject, request) = self.stream.consumer(&deliver, from);
                     session.ask(&subject, &request, Asked::Consumer);
                 }
@@ -398,14 +399,14 @@ impl Session {
 
     fn ask(&mut self, subject: &str, request: &str, asked: Asked) {
         self.next += 1;
-        let reply = format!("{}.r{}", self.inbox, self.next);
+        let reply = format!("{}.r.{}", self.inbox, self.next);
         self.asked.insert(self.next, asked);
         wire::publish(subject, &reply, None, request.as_bytes(), self.link.out());
     }
 
     fn append(&mut self, subject: &str, after: u64, payload: &[u8], token: u64) {
         self.next += 1;
-        let reply = format!("{}.r{}", self.inbox, self.next);
+        let reply = format!("{}.r.{}", self.inbox, self.next);
         self.asked.insert(self.next, Asked::Append { token, sent_us: monotonic_us() });
         let field = Some(("Nats-Expected-Last-Subject-Sequence", after));
         wire::publish(subject, &reply, field, payload, self.link.out());
@@ -450,6 +451,9 @@ fn stalled(headers: &[u8]) -> Option<String> {
 fn now_ms() -> u64 {
     monotonic_us() / 1_000
 }
+
+/// The subscription of answers; that of the stream has a greater number.
+const REPLIES: u64 = 1;
 
 /// How often it is looked what time it is.
 const TICK_MS: u64 = 50;

@@ -48,8 +48,12 @@ pub(super) struct Node {
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     /// What is here is of a life of the log, or was.
     has_all: bool,
+    /// Where the life that is here began in the log; 0 if that is not known.
+    began: u64,
     /// Lives that are over.
     past: Vec<Epoch>,
+    /// The log says nothing of a life, though something was in it, since then.
+    bare_ms: Option<u64>,
     connected: bool,
     /// The message that was read last; 0 before the first.
     read: u64,
@@ -212,7 +216,9 @@ impl Node {
             rng,
             on_applied,
             has_all,
+            began: 0,
             past: Vec::new(),
+            bare_ms: None,
             connected: false,
             read: 0,
             least: 0,
@@ -411,8 +417,7 @@ impl Node {
         let life_seq = looked.life.as_ref().map_or(0, |(seq, ..)| *seq);
         let life = looked.life.as_ref().map(|(seq, bytes, _)| (*seq, decode(bytes)));
         let (epoch, began) = match life {
-            None if !self.has_all && self.staging.is_none() => return self.turn(0, now_ms),
-            None => return self.suspect(0, now_ms),
+            None => return self.handle_no_life(looked, asked, now_ms),
             Some((seq, Ok(Message { epoch, body: Body::Turn(turn), .. }))) => {
                 (epoch, turn.began.unwrap_or(seq))
             }
@@ -424,6 +429,10 @@ impl Node {
         let ours = match &self.staging {
             Some(staging) => Some(staging.epoch),
             None => self.has_all.then(|| self.hub.epoch()),
+        };
+        (self.bare_ms, self.began) = match ours == Some(epoch) {
+            true => (None, began),
+            false => (None, self.began),
         };
         let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
         if ours != Some(epoch) {
@@ -453,6 +462,38 @@ impl Node {
         self.go_on(looked, life_seq, now_ms);
     }
 
+    /// The log does not say which life it is in.
+    fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
+        let is_new = !self.has_all && self.staging.is_none();
+        if is_new {
+            // Somebody may know, and say it again.
+            let since_ms = *self.bare_ms.get_or_insert(now_ms);
+            if looked.last == 0 || now_ms >= since_ms + BARE_PATIENCE_MS {
+                self.turn(0, now_ms);
+            }
+            return;
+        }
+        let is_same = match (asked.hash, looked.at) {
+            (Some(ours), Some(at)) => ours == at,
+            (_, None) => asked.read < looked.first,
+            // That is seen when it is read.
+            (None, Some(_)) => true,
+        };
+        let has_all = looked.last >= asked.read.max(self.least) && self.staging.is_none();
+        if !(is_same && has_all && looked.last > 0) || self.contradicts {
+            return self.suspect(0, now_ms);
+        }
+        let turn = Turn { before: None, has_seed: false, began: Some(self.began) };
+        self.say_again(0, self.hub.epoch(), turn);
+    }
+
+    /// Says again which life it is, if nobody has since the message at this sequence.
+    fn say_again(&mut self, life_seq: u64, epoch: Epoch, turn: Turn) {
+        let payload = turn.encode(epoch, self.run, 0).into();
+        let (to, token) = (Subject::Life, self.writer.next_token());
+        self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
+    }
+
     /// Looks after the life that is.
     fn go_on(&mut self, looked: &Looked, life_seq: u64, now_ms: u64) {
         match &self.staging {
@@ -464,10 +505,7 @@ impl Node {
                 let (_, bytes, _) = looked.life.as_ref().expect("it was looked at");
                 if let Ok(Message { epoch, body: Body::Turn(turn), .. }) = decode(bytes) {
                     let turn = Turn { began: Some(turn.began.unwrap_or(life_seq)), ..turn };
-                    let payload = turn.encode(epoch, self.run, 0).into();
-                    let token = self.writer.next_token();
-                    let to = Subject::Life;
-                    self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
+                    self.say_again(life_seq, epoch, turn);
                 }
             }
             _ => {}
@@ -932,6 +970,9 @@ const PATIENCE_MS: u64 = 5_000;
 
 /// How long a turn may take before it is looked what came of it.
 const TURN_PATIENCE_MS: u64 = 5_000;
+
+/// How long it is waited for somebody who knows which life the log is in.
+const BARE_PATIENCE_MS: u64 = 5_000;
 
 /// How long whoever begins a life may say nothing before another one does.
 const SEED_PATIENCE_MS: u64 = 10_000;

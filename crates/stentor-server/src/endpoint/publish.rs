@@ -310,7 +310,11 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
         Ok(other) => unreachable!("a change is made or refused: {other:?}"),
         Err(error) => {
             x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
-            x.reply.refuse(error.status(), &error.to_string());
+            let fields: &[u8] = match error {
+                CommitError::BrokerAway | CommitError::BrokerBehind => RETRY_SOON,
+                _ => b"",
+            };
+            x.reply.refuse_with(error.status(), fields, &error.to_string());
         }
     }
 }
@@ -375,3 +379,6 @@ fn change(
     }
     Ok((topic.into_owned(), condition))
 }
+
+/// A broker that is away is back soon, as a rule.
+const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";

@@ -148,7 +148,12 @@ impl Server {
             base: life.base,
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
-            follows: self.shared.follow.as_ref().map(|follow| follow.topics()),
+            // A node of a cluster is taken over by nobody.
+            follows: match (&self.shared.follow, &self.shared.cluster) {
+                (Some(follow), _) => Some(follow.topics()),
+                (None, Some(_)) => Some(Vec::new()),
+                (None, None) => None,
+            },
             rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),

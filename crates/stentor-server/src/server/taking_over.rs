@@ -76,6 +76,9 @@ impl Predecessor {
         if store != self.hello.store {
             return refused("store.path is another, which takes a restart of the server");
         }
+        if settings.cluster.is_on() {
+            return refused("a node of a cluster is not upgraded yet, and has to be restarted");
+        }
         let follows = settings.follow.is_on().then(|| FollowState::new(&settings.follow).topics());
         if follows.is_some() != self.hello.follows.is_some() {
             return refused("follow.leader begins or ends to count, which takes a restart");

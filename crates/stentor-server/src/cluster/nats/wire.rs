@@ -19,6 +19,8 @@ pub(crate) enum Said {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Message {
     pub(super) subject: String,
+    /// The subscription that brings it.
+    pub(super) sid: u64,
     pub(super) reply: Option<String>,
     /// With its first line.
     pub(super) headers: Vec<u8>,
@@ -75,9 +77,9 @@ fn read_message(
     };
     let length = number()?;
     let headers = if has_headers { number()? } else { 0 };
-    let (subject, reply) = match words[..] {
-        [subject, _] => (subject, None),
-        [subject, _, reply] => (subject, Some(reply.to_owned())),
+    let (subject, sid, reply) = match words[..] {
+        [subject, sid] => (subject, sid, None),
+        [subject, sid, reply] => (subject, sid, Some(reply.to_owned())),
         _ => return Err(MALFORMED),
     };
     if headers > length {
@@ -90,6 +92,7 @@ fn read_message(
     }
     let message = Message {
         subject: subject.to_owned(),
+        sid: sid.parse().map_err(|_| MALFORMED)?,
         reply,
         headers: body[..headers].to_vec(),
         payload: body[headers..].to_vec(),
@@ -103,6 +106,10 @@ pub(super) fn connect(options: &str, out: &mut Vec<u8>) {
 
 pub(super) fn subscribe(subject: &str, sid: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("SUB {subject} {sid}\r\n").as_bytes());
+}
+
+pub(super) fn unsubscribe(sid: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("UNSUB {sid}\r\n").as_bytes());
 }
 
 /// Publishes, with a field if one is given.
@@ -169,6 +176,7 @@ mod tests {
             panic!("it is a message")
         };
         assert_eq!((message.subject.as_str(), message.reply.as_deref()), ("a.b", Some("r.1")));
+        assert_eq!(message.sid, 1);
         assert_eq!((&message.payload[..], message.status()), (&b"1\r\n45"[..], None));
         let Said::Message(message) = read_whole(b"HMSG a 1 16 18\r\nNATS/1.0 503\r\n\r\nhi\r\n")
         else {
@@ -185,6 +193,7 @@ mod tests {
             "MSG a 1\r\n",
             "MSG a 1 b c 1\r\n",
             "MSG a 1 x\r\n",
+            "MSG a x 0\r\n\r\n",
             "MSG a 1 999999999\r\n",
             "HMSG a 1 5 4\r\n12345\r\n",
             "MSG a 1 1\r\n123",
@@ -199,10 +208,11 @@ mod tests {
         let mut out = Vec::new();
         connect("{}", &mut out);
         subscribe("i.>", 1, &mut out);
+        unsubscribe(7, &mut out);
         publish("a", "", None, b"x", &mut out);
         publish("a", "r", None, b"", &mut out);
         publish("a", "r", Some(("Nats-Expected-Last-Subject-Sequence", 7)), b"xy", &mut out);
-        let expected = "CONNECT {}\r\nPING\r\nSUB i.> 1\r\nPUB a 1\r\nx\r\nPUB a r 0\r\n\r\n\
+        let expected = "CONNECT {}\r\nPING\r\nSUB i.> 1\r\nUNSUB 7\r\nPUB a 1\r\nx\r\nPUB a r 0\r\n\r\n\
                         HPUB a r 52 54\r\nNATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 7\r\n\
                         \r\nxy\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
