@@ -9,9 +9,11 @@
 mod codec;
 mod nats;
 mod protocol;
+mod seeds;
 #[cfg(test)]
 mod simulation;
 mod waiting;
+mod writer;
 
 use self::nats::{Broker, Fetch};
 use self::protocol::Node;

@@ -13,11 +13,11 @@ use crate::addresses::{AddressCounts, Counted};
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
 use crate::certificates::Acceptors;
+use crate::cluster::ClusterState;
 use crate::compressor::Compressor;
 use crate::config::Settings;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::{FileCache, OpenFiles};
-use crate::cluster::ClusterState;
 use crate::follow::FollowState;
 use crate::guard::{MemoryState, Pressure};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
@@ -164,9 +164,7 @@ impl Shared {
         let admitted = match &self.cluster {
             None => self.hub.admit(op, when, unix_s),
             // Others know more, perhaps: it is judged where it has its place.
-            Some(_) if matches!(op, Op::Delete(_)) => {
-                Ok(Entry::past(op, unix_s).if_holds(when))
-            }
+            Some(_) if matches!(op, Op::Delete(_)) => Ok(Entry::past(op, unix_s).if_holds(when)),
             Some(_) => {
                 let admitted = self.hub.admit(op, Precondition::None, unix_s);
                 admitted.map(|entry| entry.if_holds(when))

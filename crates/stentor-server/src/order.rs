@@ -47,8 +47,9 @@ impl CommitError {
     /// What a publisher is answered.
     pub(crate) fn status(self) -> Status {
         match self {
-            CommitError::Refused(Refusal::TooLarge { .. })
-            | CommitError::BrokerRefuses { .. } => Status::CONTENT_TOO_LARGE,
+            CommitError::Refused(Refusal::TooLarge { .. }) | CommitError::BrokerRefuses { .. } => {
+                Status::CONTENT_TOO_LARGE
+            }
             CommitError::Refused(Refusal::TooManyTopics { .. }) => Status::INSUFFICIENT_STORAGE,
             CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
             CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,

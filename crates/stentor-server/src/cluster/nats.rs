@@ -10,8 +10,8 @@ mod wire;
 
 use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done, read_info};
 use self::link::Link;
-pub(super) use self::wire::Said;
 use self::wire::Message;
+pub(super) use self::wire::Said;
 use super::protocol::{Action, Appended, Looked, Node, hash_of};
 use super::{ClusterState, Input};
 use std::collections::HashMap;
@@ -239,7 +239,9 @@ impl Broker {
             return Ok(());
         }
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
-        let Some(asked) = number.and_then(|number: u64| session.asked.remove(&number)) else { return Ok(()) };
+        let Some(asked) = number.and_then(|number: u64| session.asked.remove(&number)) else {
+            return Ok(());
+        };
         let is_deaf = message.status() == Some(503);
         match asked {
             Asked::Append { token, sent_us } => {
@@ -295,9 +297,8 @@ impl Broker {
 
     /// Once all is known that was asked for.
     fn end_look(&mut self, session: &mut Session, now: u64) {
-        let is_whole = |look: &mut Look| {
-            look.info.is_some() && look.life.is_some() && look.message.is_some()
-        };
+        let is_whole =
+            |look: &mut Look| look.info.is_some() && look.life.is_some() && look.message.is_some();
         let Some(look) = session.look.take_if(is_whole) else { return };
         let (Some(info), Some(life), Some(at)) = (look.info, look.life, look.message) else {
             return;

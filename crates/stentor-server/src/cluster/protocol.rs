@@ -26,15 +26,14 @@
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
 //! message there the same. If it is not, twice, a life is begun.
 
-use super::codec::{Body, ENTRIES_MAX, Growing, Message, PLACE_BITS, Turn, decode, entries};
+use super::codec::{Body, ENTRIES_MAX, Message, PLACE_BITS, Turn, decode, entries};
+use super::seeds::{is_continued, late_entry, newest, next_late, next_seed};
 use super::waiting::Intake;
-use crate::order::{CommitError, ReturnAddress, Telling};
+use super::writer::{Promises, Sending, What, Writer};
+use crate::order::{CommitError, Telling};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{
-    Applied, Entry, Epoch, Event, Hub, Op, Place, Precondition, decode_entry, encode_entry,
-    encode_event,
-};
+use stentor_hub::{Applied, Entry, Epoch, Hub, Op, Place, decode_entry};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
@@ -86,50 +85,6 @@ pub(super) struct Node {
     pub(super) rules: u64,
     /// A node has other rules.
     pub(super) others_rules: Option<u64>,
-}
-
-/// What this run writes under its own subject, one message at a time.
-struct Writer {
-    counter: u64,
-    /// The last sequence there.
-    last: u64,
-    token: u64,
-    sending: Option<Sending>,
-    /// In the log, and not read yet.
-    stored: VecDeque<Stored>,
-    seeding: Option<VecDeque<Event>>,
-}
-
-struct Sending {
-    payload: Arc<[u8]>,
-    counter: u64,
-    what: What,
-    since_ms: u64,
-    /// It is on its way.
-    token: Option<u64>,
-    /// It was sent so often.
-    sent: u32,
-    /// Something else is the last one there: to be read before it is clear what.
-    conflict: Option<u64>,
-}
-
-struct Stored {
-    counter: u64,
-    promises: Promises,
-    since_ms: u64,
-}
-
-enum What {
-    Batch(Promises),
-    Seed,
-    Late,
-}
-
-/// Whom to tell what came of a batch.
-#[derive(Default)]
-struct Promises {
-    backs: Vec<ReturnAddress>,
-    bytes: usize,
 }
 
 /// A life on its way in.
@@ -746,215 +701,9 @@ impl Node {
     }
 }
 
-impl Writer {
-    fn new() -> Writer {
-        Writer {
-            counter: 0,
-            last: 0,
-            token: 0,
-            sending: None,
-            stored: VecDeque::new(),
-            seeding: None,
-        }
-    }
-
-    fn next_token(&mut self) -> u64 {
-        self.token += 1;
-        self.token
-    }
-
-    /// The append that is due, if one is. The log was read up to `read`.
-    fn send(&mut self, read: u64, run: u64) -> Option<Action> {
-        let token = self.token + 1;
-        let sending = self.sending.as_mut()?;
-        if let Some(seq) = sending.conflict {
-            if seq > read {
-                return None;
-            }
-            // It was another one, or this one would have been taken out.
-            (self.last, sending.conflict) = (seq, None);
-        }
-        if sending.token.is_some() {
-            return None;
-        }
-        self.token = token;
-        sending.token = Some(token);
-        sending.sent += 1;
-        let payload = Arc::clone(&sending.payload);
-        Some(Action::Append { to: Subject::Own(run), after: self.last, payload, token })
-    }
-
-    fn handle_appended(&mut self, token: u64, appended: Appended, intake: &Intake) {
-        let Some(sending) = self.sending.as_mut().filter(|it| it.token == Some(token)) else {
-            return;
-        };
-        match appended {
-            Appended::At(seq) => {
-                self.last = seq;
-                let Sending { counter, what, since_ms, .. } =
-                    self.sending.take().expect("it was there");
-                let promises = what.promises();
-                self.stored.push_back(Stored { counter, promises, since_ms });
-            }
-            Appended::Conflict(seq) => (sending.token, sending.conflict) = (None, Some(seq)),
-            Appended::Unknown => sending.token = None,
-            Appended::Refused(_) => match &mut sending.what {
-                // Copies may still come out of a connection that was given up: these are sent
-                // until they are known to be there, or too old.
-                What::Seed | What::Late => sending.token = None,
-                What::Batch(_) => {
-                    let sending = self.sending.take().expect("it was there");
-                    let error = match sending.sent {
-                        1 => CommitError::BrokerAway,
-                        _ => CommitError::Failed,
-                    };
-                    sending.what.promises().tell_all(intake, error);
-                }
-            },
-        }
-    }
-
-    /// A message was read. Returns whom to tell what came of it.
-    fn took(&mut self, message: &Message<'_>, run: u64) -> Promises {
-        if message.run != run {
-            return Promises::default();
-        }
-        if let Some(sending) = self.sending.take_if(|it| it.counter == message.counter) {
-            return sending.what.promises();
-        }
-        let is_it = |it: &mut Stored| it.counter == message.counter;
-        let stored = self.stored.pop_front_if(is_it);
-        stored.map_or_else(Promises::default, |stored| stored.promises)
-    }
-
-    /// Tells those who have waited for too long that it is not known.
-    fn expire(&mut self, intake: &Intake, now_ms: u64) {
-        let is_old = |since_ms: u64| now_ms >= since_ms + PATIENCE_MS;
-        let sending = self
-            .sending
-            .take_if(|it| matches!(it.what, What::Batch(_)) && is_old(it.since_ms));
-        sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
-        while let Some(stored) = self.stored.pop_front_if(|it| is_old(it.since_ms)) {
-            stored.promises.tell_all(intake, CommitError::Failed);
-        }
-    }
-
-    /// The log is not read where what is under way may be.
-    fn forget(&mut self, intake: &Intake) {
-        let is_batch = |it: &mut Sending| matches!(it.what, What::Batch(_));
-        let sending = self.sending.take_if(is_batch).map(|sending| sending.what.promises());
-        let stored = self.stored.drain(..).map(|stored| stored.promises);
-        for promises in sending.into_iter().chain(stored) {
-            promises.tell_all(intake, CommitError::Failed);
-        }
-    }
-
-    /// What is under way is of a life that is over: it was not read, and never will be.
-    fn begin_life(&mut self, intake: &Intake) {
-        let sending = self.sending.take().map(|sending| sending.what.promises());
-        let stored = self.stored.drain(..).map(|stored| stored.promises);
-        for promises in sending.into_iter().chain(stored) {
-            promises.tell_all(intake, CommitError::BrokerAway);
-        }
-        self.seeding = None;
-    }
-}
-
-impl What {
-    fn promises(self) -> Promises {
-        match self {
-            What::Batch(promises) => promises,
-            What::Seed | What::Late => Promises::default(),
-        }
-    }
-}
-
-impl Promises {
-    fn tell_all(self, intake: &Intake, error: CommitError) {
-        let mut telling = Telling::default();
-        self.backs.into_iter().for_each(|back| telling.add(back, Err(error)));
-        drop(telling);
-        intake.give_back(self.bytes);
-    }
-}
-
 /// The last number of a message's entries: all of it was applied.
 fn last_of(seq: u64) -> u64 {
     seq << PLACE_BITS | ENTRIES_MAX as u64
-}
-
-/// Whether what the hub has under the numbers of this message is what it says.
-fn is_continued(hub: &Hub, seq: u64, bytes: &[u8]) -> bool {
-    let of = match decode(bytes).map(|message| message.body) {
-        Ok(Body::Batch { entries: of, .. } | Body::Seed { entries: of, .. }) => entries(of),
-        _ => Ok(Vec::new()),
-    };
-    let Ok(of) = of else { return false };
-    let first = hub.life().number(seq << PLACE_BITS).unwrap_or(u64::MAX);
-    hub.kept().iter().filter(|event| event.seq() >= first).all(|event| {
-        let place = usize::try_from(event.seq() - first).ok();
-        let entry = place.and_then(|place| of.get(place)).map(|bytes| decode_entry(bytes));
-        entry.is_some_and(|entry| entry.is_ok_and(|(entry, _)| entry.makes(event)))
-    })
-}
-
-/// The newest change of each topic behind this number, in their order.
-fn newest(hub: &Hub, number: u64) -> VecDeque<Event> {
-    let kept = hub.kept().into_iter().filter(|event| event.seq() > number);
-    // Of a life before others may be kept, and are nothing to anybody.
-    let of_life = kept.filter(|event| !hub.is_of_past_life(event.seq()));
-    let is_newest = |event: &Event| match event.message.is_deletion() {
-        true => hub.value(event.topic()).is_none(),
-        false => event.message.is_value(),
-    };
-    of_life.filter(is_newest).collect()
-}
-
-/// Some of what there is at the beginning of a life, and whether that is all.
-fn next_seed(events: &mut VecDeque<Event>) -> (Growing, bool) {
-    let mut seed = Growing::new();
-    while let Some(event) = events.front() {
-        if seed.count() == ENTRIES_MAX || seed.bytes() + event.message.kept_bytes() > SEED_BYTES {
-            if seed.count() > 0 {
-                return (seed, false);
-            }
-        }
-        if !event.message.is_deletion() {
-            seed.push(|out| encode_event(event, out));
-        }
-        events.pop_front();
-    }
-    (seed, true)
-}
-
-/// A change of before that is not in the life that has begun: it is to take place unless the topic
-/// is another one by then.
-fn late_entry(hub: &Hub, event: &Event) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    encode_event(event, &mut bytes);
-    let (entry, _) = decode_entry(&bytes).ok()?;
-    let when = match hub.value(event.topic()) {
-        Some(value) => Precondition::IfMatch(format!("\"{}\"", value.id()).into_bytes().into()),
-        None if event.message.is_deletion() => return None,
-        None => Precondition::IfNoneMatch(b"*"[..].into()),
-    };
-    let mut out = Vec::new();
-    encode_entry(&entry.if_holds(when), Place::Next, &mut out);
-    Some(out)
-}
-
-fn next_late(late: &mut VecDeque<Vec<u8>>) -> Growing {
-    let mut batch = Growing::new();
-    while let Some(entry) = late.front() {
-        let is_full =
-            batch.count() == ENTRIES_MAX || batch.bytes() + entry.len() > SEED_BYTES;
-        if is_full && batch.count() > 0 {
-            break;
-        }
-        batch.push(|out| out.extend_from_slice(entry));
-        late.pop_front();
-    }
-    batch
 }
 
 /// What a message is compared by.
@@ -965,9 +714,6 @@ pub(super) fn hash_of(bytes: &[u8]) -> u64 {
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;
 
-/// After so long nobody waits for an append any more.
-const PATIENCE_MS: u64 = 5_000;
-
 /// How long a turn may take before it is looked what came of it.
 const TURN_PATIENCE_MS: u64 = 5_000;
 
@@ -976,8 +722,5 @@ const BARE_PATIENCE_MS: u64 = 5_000;
 
 /// How long whoever begins a life may say nothing before another one does.
 const SEED_PATIENCE_MS: u64 = 10_000;
-
-/// A message of seeds has so many bytes, if no single one has more.
-const SEED_BYTES: usize = if cfg!(test) { 300 } else { 512 << 10 };
 
 const TOO_LARGE: &str = "its number is too large";

@@ -112,6 +112,9 @@ struct Recorder(Mutex<Vec<Vec<Seen>>>);
 /// An id, and what it is of.
 type Seen = (Id, String, Option<Vec<u8>>);
 
+/// A topic, and its data unless it is a deletion.
+type Of = (String, Option<Vec<u8>>);
+
 impl Subscriber for Recorder {
     fn notify(&self, event: &Event) {
         let mut pieces = self.0.lock().unwrap();
@@ -150,7 +153,7 @@ struct World {
     now_ms: u64,
     faults: Faults,
     /// What every id is of.
-    order: BTreeMap<(u32, u64), (String, Option<Vec<u8>>)>,
+    order: BTreeMap<(u32, u64), Of>,
     /// Lives in which an id is of several messages: they have to be over.
     ambiguous: HashSet<u32>,
     /// Nowhere to be found.
@@ -174,8 +177,7 @@ fn member(hub: Hub, has_all: bool, seed: u64) -> Member {
     let id = hub.add_subscriber(Arc::clone(&heard) as Arc<dyn Subscriber>);
     hub.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
     let intake = Arc::new(Intake::new());
-    let node =
-        Node::new(Arc::clone(&hub), Arc::clone(&intake), has_all, seed, Box::new(|_| {}));
+    let node = Node::new(Arc::clone(&hub), Arc::clone(&intake), has_all, seed, Box::new(|_| {}));
     Member {
         node,
         hub,
@@ -260,6 +262,10 @@ impl World {
                 Faults::Loss => self.log.messages.len() + 1,
                 _ => life.max(1) as usize,
             };
+            // Nor is what only they have read that are no more: then somebody has to decide.
+            let whole = self.members.iter().filter(|member| member.node.has_all());
+            let read = whole.map(|member| member.node.read()).min().unwrap_or(0);
+            let most = most.min(read.saturating_sub(self.log.before) as usize + 1);
             let forgotten = self.rng.below(most);
             self.log.messages.drain(..forgotten);
             self.log.before += forgotten as u64;
@@ -289,7 +295,9 @@ impl World {
     fn restart(&mut self) {
         let index = self.rng.below(self.members.len());
         let mut hub = empty(&mut self.rng);
-        let has_disk = self.members[index].node.has_all() && self.rng.percent(50);
+        // What a disk would have to say of the log beside its entries is not kept yet.
+        let may_have_disk = self.faults != Faults::Loss;
+        let has_disk = may_have_disk && self.members[index].node.has_all() && self.rng.percent(50);
         if has_disk || self.faults != Faults::Loss {
             // Else nobody may know what the log has lost.
             self.check_order(index);
@@ -377,8 +385,7 @@ impl World {
             }
             None => {}
         }
-        let due: Vec<_> =
-            member.answers.extract_if(.., |(due_ms, ..)| *due_ms <= now_ms).collect();
+        let due: Vec<_> = member.answers.extract_if(.., |(due_ms, ..)| *due_ms <= now_ms).collect();
         for (_, connection, answer) in due {
             if connection != member.connection {
                 continue;
@@ -536,7 +543,9 @@ impl World {
         }
         let mut counts = HashMap::new();
         for ((epoch, _), (_, data)) in &self.order {
-            let Some(data) = data.as_ref().filter(|_| !self.ambiguous.contains(epoch)) else {
+            // What is lost is sent again by whoever was not told that it was there.
+            let is_whole = self.faults != Faults::Loss || *epoch == life;
+            let Some(data) = data.as_ref().filter(|_| is_whole) else {
                 continue;
             };
             let data = String::from_utf8(data.clone()).unwrap();

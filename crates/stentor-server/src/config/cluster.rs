@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Value;
 
+use super::Settings;
 use super::error::ConfigError;
 use super::follow::ServerUrl;
 use super::forms::{OneOrMany, Text};
@@ -14,7 +15,6 @@ use super::layer::set;
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND, duration, size};
 use super::show::one_or_many;
 use super::tokens::FileOrNone;
-use super::Settings;
 
 /// The broker that keeps the order, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,8 +11,8 @@ use stentor_io::TurnAway;
 
 use crate::access::rules::{TopicAccess, TopicRules};
 
-use super::error::nearest;
 use super::cluster::ClusterLayer;
+use super::error::nearest;
 use super::follow::FollowLayer;
 use super::forms::{
     AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,

@@ -10,8 +10,8 @@
 //! either wholly good or refused; nothing is ever half applied.
 
 mod access;
-mod error;
 mod cluster;
+mod error;
 mod follow;
 mod forms;
 mod layer;
@@ -36,8 +36,8 @@ use tracing::Level;
 
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
-pub use error::ConfigError;
 pub use cluster::{BrokerUrl, Cluster, StreamName};
+pub use error::ConfigError;
 pub use follow::{Follow, ServerUrl};
 pub use quantity::parse_period_s;
 pub use show::token_table;

@@ -2,9 +2,9 @@
 
 use crate::answers::RequestKind;
 use crate::certificates;
+use crate::cluster::ClusterReport;
 use crate::endpoint::status::{Report, StoreReport};
 use crate::exchange::Exchange;
-use crate::cluster::ClusterReport;
 use crate::follow::FollowReport;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
 use std::collections::BTreeMap;
@@ -285,7 +285,8 @@ fn following(page: &mut Page, follow: &FollowReport) {
 fn clustered(page: &mut Page, cluster: &ClusterReport) {
     let help = "Whether the broker is there, and takes what is published.";
     page.gauge("cluster_up", help, u64::from(cluster.open));
-    let help = "Messages of the broker's stream that are not here yet; each has up to 1,023 changes.";
+    let help =
+        "Messages of the broker's stream that are not here yet; each has up to 1,023 changes.";
     page.gauge("cluster_behind", help, cluster.behind);
     let help = "The time from a message that was sent to the broker until it was here.";
     page.seconds("cluster_round_trip_seconds", help, cluster.round_trip_us);

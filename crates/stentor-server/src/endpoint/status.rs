@@ -1,8 +1,8 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
 use crate::certificates;
-use crate::exchange::Exchange;
 use crate::cluster::ClusterReport;
+use crate::exchange::Exchange;
 use crate::follow::FollowReport;
 use crate::guard::Pressure;
 use crate::replication::Follower;

@@ -5,8 +5,8 @@
 //! none could be followed, it takes longer each time until they are tried again, by chance in part,
 //! so that many followers do not come back together.
 
-use super::protocol::{Fault, Follower, Next, SnapshotReader};
 use super::FollowState;
+use super::protocol::{Fault, Follower, Next, SnapshotReader};
 use crate::config::ServerUrl;
 use crate::context::Shared;
 use std::io::{self, Read};

@@ -210,6 +210,7 @@ impl World {
             sequencer,
             store,
             follow: None,
+            cluster: None,
             access_log,
             hub,
             compressor,

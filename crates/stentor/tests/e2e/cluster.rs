@@ -158,8 +158,7 @@ fn of_those_who_name_a_value_one_replaces_it() {
                 let body = round.to_string();
                 node.control.ask("PUT", "/a", &condition, body.as_bytes())
             };
-            let asked: Vec<_> =
-                nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+            let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
             asked.into_iter().map(|asked| asked.join().unwrap()).collect()
         });
         let taken: Vec<_> = answers.iter().filter(|answer| answer.status < 300).collect();
@@ -183,7 +182,7 @@ fn a_broker_that_is_away_takes_nothing_and_loses_nothing() {
             (answer.status == 503).then_some(answer)
         });
         assert!(refused.field("retry-after").is_some(), "{refused:?}");
-        assert_eq!(nodes[1].public.get("/a").expect(200).body.is_empty(), false);
+        assert!(!nodes[1].public.get("/a").expect(200).body.is_empty());
         broker.again();
         nodes.iter().for_each(is_open);
         let data = format!("after {round}");
@@ -310,5 +309,4 @@ fn under_kills_of_the_broker_nothing_that_was_acknowledged_is_lost() {
     let unique: std::collections::BTreeSet<_> = heard.iter().collect();
     assert_eq!(unique.len(), heard.len(), "something is there twice");
     assert!(acknowledged.iter().all(|data| unique.contains(data)), "something is lost");
-    
 }

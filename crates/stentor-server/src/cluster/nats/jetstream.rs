@@ -225,7 +225,8 @@ mod tests {
             "state":{"messages":1,"first_seq":7,"last_seq":9}}"#;
         let expected = Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000 };
         assert_eq!(read_info(info), Ok(expected));
-        let missing = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        let missing =
+            br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
         assert_eq!(read_info(missing), Err(No::NotFound));
         assert_eq!(read_message(missing), Err(No::NotFound));
         let failed = br#"{"error":{"code":503,"description":"no leader"}}"#;

@@ -160,12 +160,7 @@ fn hear(socket: &mut TcpStream, rest: &mut Vec<u8>) -> Result<Said, String> {
 }
 
 /// Reads until the connection ends.
-fn read_all(
-    mut socket: TcpStream,
-    mut bytes: Vec<u8>,
-    number: u32,
-    inputs: &SyncSender<Input>,
-) {
+fn read_all(mut socket: TcpStream, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
     let mut buffer = vec![0; READ_BYTES];
     let broken = loop {
         let (mut all, mut used) = (Vec::new(), 0);
