@@ -537,6 +537,8 @@ impl Node {
             return;
         }
         self.past.extend(self.staging.take().map(|staging| staging.epoch));
+        // If the log forgets this turn, it goes back to a life that is over.
+        self.past.extend(self.has_all.then(|| self.hub.epoch()));
         self.writer.begin_life(&self.intake);
         self.late.clear();
         let hub = self.hub.stage(epoch, false);

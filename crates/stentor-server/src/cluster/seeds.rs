@@ -1,4 +1,5 @@
-//! What a hub has, as the beginning of a life; and what of it a life lacks that has begun elsewhere.
+//! What a hub has, as the beginning of a life; and what of it a life lacks that has begun
+//! elsewhere.
 
 use super::codec::{Body, ENTRIES_MAX, Growing, PLACE_BITS, decode, entries};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! A connection to a broker: two threads, of which one only reads.
 //!
 //! Everything that comes is put into the channel of the thread that knows what to make of it, with
-//! the number of the connection; the channel is bounded, so a node that is slow is read slowly. What
-//! is to be written is gathered, and written at one go.
+//! the number of the connection; the channel is bounded, so a node that is slow is read slowly.
+//! What is to be written is gathered, and written at one go.
 
 use super::wire::{self, Said};
 use crate::cluster::Input;
