@@ -310,7 +310,11 @@ fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
             original.step(&mut dice);
             let (bytes, result) = original.ordered.last().unwrap();
             for hub in [&restored.hub, &replayed, &judged] {
-                let (entry, place) = decode_entry(bytes).unwrap();
+                let (entry, mut place) = decode_entry(bytes).unwrap();
+                if !original.has_holes {
+                    // Limits are not judged at a place that somebody else has given.
+                    place = Place::Next;
+                }
                 assert_eq!(hub.apply(entry, place).map(drop), *result, "{seed}");
             }
         }
