@@ -619,6 +619,9 @@ class HeadBr(Attack):
                 attacker.drop(connection, was_cut=False)
 
 
+BELIEVES_ALL = credulous()
+
+
 class TlsAttack(Attack):
     """An attack on a listener that speaks TLS."""
 
@@ -627,7 +630,7 @@ class TlsAttack(Attack):
     def probe(self, stage: "Stage") -> bool:
         """A newcomer is served in a second, its handshake included."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", stage.server.port, timeout=1, context=credulous(),
+            "127.0.0.1", stage.server.port, timeout=1, context=BELIEVES_ALL,
             source_address=("127.3.0.3", 0))
         try:
             connection.request("GET", BYSTANDERS_VALUE)
@@ -683,38 +686,37 @@ class TlsRecords(TlsAttack):
     stays_mib = READERS_MIB
     rate = 4_000_000
 
+    SESSIONS = 4_000
+    PART = bytes(1_000)
+    PARTS = 16
+
     def strike(self, attacker: Attacker) -> None:
         header = b"\x17\x03\x03" + (16_384 + 17).to_bytes(2, "big")
-        context, sessions = credulous(), []
-        for number in range(4_000):
-            if attacker.over:
-                return
-            try:
-                opened = socket.create_connection(("127.0.0.1", attacker.port), 5,
-                                                  (address(number % ADDRESSES), 0))
-                secured = context.wrap_socket(opened)
-                sessions.append(socket.socket(fileno=secured.detach()))
-            except OSError:
-                continue
-            sessions[-1].setblocking(False)
-            attacker.tally[OPENED] += 1
-            attacker.tally[OPEN] = len(sessions)
-        first = True
+        sessions: list[tuple[socket.socket, int]] = []
+        at = 0
         while not attacker.over:
-            for session in sessions:
-                part = header + bytes(1_000) if first else bytes(1_000)
-                attacker.spend(len(part))
-                try:
-                    attacker.tally[SENT] += session.send(part)
-                except OSError:
-                    pass
-                if attacker.over:
-                    return
-            first = False
+            attacker.tally[OPEN] = len(sessions)
+            attacker.spend(len(self.PART))
+            try:
+                if len(sessions) < self.SESSIONS:
+                    sessions.append((detached_session(attacker), 1))
+                    attacker.tally[SENT] += sessions[-1][0].send(header + self.PART)
+                    continue
+                at = (at + 1) % len(sessions)
+                opened, parts = sessions[at]
+                if parts < self.PARTS:
+                    sessions[at] = opened, parts + 1
+                    attacker.tally[SENT] += opened.send(self.PART)
+            except BlockingIOError:
+                pass
+            except OSError:
+                if len(sessions) == self.SESSIONS:
+                    sessions.pop(at)[0].close()
+                    attacker.tally[CUT] += 1
 
 
 class TlsKeyUpdates(TlsAttack):
-    """Sessions change their keys and have the server change its own, without end, GETs in between."""
+    """Sessions change their keys and have the server change its own, without end, between GETs."""
 
     SESSIONS = 200
     UPDATES = 30
@@ -755,6 +757,16 @@ class TlsRenegotiation(TlsAttack):
             session.ask_anew()
             attacker.tally[SENT] += bytes_each
             session.close()
+
+
+def detached_session(attacker: Attacker) -> socket.socket:
+    """The socket of one, on which anything may be sent from here on."""
+    number = attacker.tally[OPENED] = attacker.tally[OPENED] + 1
+    opened = socket.create_connection(
+        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0))
+    session = socket.socket(fileno=BELIEVES_ALL.wrap_socket(opened).detach())
+    session.setblocking(False)
+    return session
 
 
 def secured_session(attacker: Attacker, is_old: bool = False) -> Session:
