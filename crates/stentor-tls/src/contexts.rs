@@ -6,9 +6,9 @@
 //! keeps its key, and needs none.
 //!
 //! It is filled by what is received and was authentic, and by nothing that is sent: a message to a
-//! million readers leaves it alone. Each context has a few places where it may be, and whoever finds
-//! all of these taken has that of which nothing was heard for longest: so the memory of all is
-//! bounded, there is hardly anything to search, and a quarter as many connections as there are
+//! million readers leaves it alone. Each context has a few places where it may be, and whoever
+//! finds all of these taken has that of which nothing was heard for longest: so the memory of all
+//! is bounded, there is hardly anything to search, and a quarter as many connections as there are
 //! places seldom take one from each other.
 //!
 //! A context is found by the secret it was made of, all of it. So it cannot be another
