@@ -17,8 +17,9 @@ from typing import Any
 
 from . import table
 from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
-from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, Publisher, make_files
+from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, make_files
 from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
+from .honest import Publisher
 from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
 from .process import TIED, cpu_seconds_of
 from .servers import Stentor

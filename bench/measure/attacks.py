@@ -9,7 +9,6 @@ import http.client
 import json
 import random
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from .attacker import (
     ADDRESSES,
     BYTES_PER_SECOND,
+    CUT,
     OPEN,
     OPENED,
     SENT,
@@ -31,6 +31,8 @@ from .attacker import (
     stream,
     websocket,
 )
+from .honest import Publisher
+from .secured import KEY_UPDATE_BYTES, Session, credulous, hello
 
 if TYPE_CHECKING:
     from .attack import Stage
@@ -110,36 +112,6 @@ class Attack:
     @classmethod
     def summary(cls) -> str:
         return (cls.__doc__ or "").strip().splitlines()[0]
-
-
-class Publisher:
-    """An honest publisher on the control listener, in a process of its own."""
-
-    def __init__(self, port: int, public_port: int) -> None:
-        self.port = port
-        self.public_port = public_port
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-
-    def put(self, topic: str, body: bytes, **fields: str) -> str:
-        """Publishes, and returns the message's id; an empty one if that failed."""
-        names = {name.replace("_", "-"): value for name, value in fields.items()}
-        try:
-            self.connection.request("PUT", topic, body, {"Content-Type": "text/plain", **names})
-            answer = json.loads(self.connection.getresponse().read())
-            return str(answer.get("id", ""))
-        except (OSError, ValueError, http.client.HTTPException):
-            self.connection.close()
-            return ""
-
-    def steps(self, per_second: float) -> Iterator[int]:
-        """For ever, since it is ended from outside; what it could not do in time is left out."""
-        due = time.monotonic()
-        step = 0
-        while True:
-            yield step
-            step += 1
-            due = max(due + 1 / per_second, time.monotonic() - 1)
-            time.sleep(max(due - time.monotonic(), 0))
 
 
 def text(length: int, seed: int = 0) -> str:
@@ -647,6 +619,9 @@ class HeadBr(Attack):
                 attacker.drop(connection, was_cut=False)
 
 
+BELIEVES_ALL = credulous()
+
+
 class TlsAttack(Attack):
     """An attack on a listener that speaks TLS."""
 
@@ -655,7 +630,7 @@ class TlsAttack(Attack):
     def probe(self, stage: "Stage") -> bool:
         """A newcomer is served in a second, its handshake included."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", stage.server.port, timeout=1, context=credulous(),
+            "127.0.0.1", stage.server.port, timeout=1, context=BELIEVES_ALL,
             source_address=("127.3.0.3", 0))
         try:
             connection.request("GET", BYSTANDERS_VALUE)
@@ -711,51 +686,94 @@ class TlsRecords(TlsAttack):
     stays_mib = READERS_MIB
     rate = 4_000_000
 
+    SESSIONS = 4_000
+    PART = bytes(1_000)
+    PARTS = 16
+
     def strike(self, attacker: Attacker) -> None:
         header = b"\x17\x03\x03" + (16_384 + 17).to_bytes(2, "big")
-        context, sessions = credulous(), []
-        for number in range(4_000):
-            if attacker.over:
-                return
+        sessions: list[tuple[socket.socket, int]] = []
+        at = 0
+        while not attacker.over:
+            attacker.tally[OPEN] = len(sessions)
+            attacker.spend(len(self.PART))
             try:
-                opened = socket.create_connection(("127.0.0.1", attacker.port), 5,
-                                                  (address(number % ADDRESSES), 0))
-                secured = context.wrap_socket(opened)
-                sessions.append(socket.socket(fileno=secured.detach()))
+                if len(sessions) < self.SESSIONS:
+                    sessions.append((detached_session(attacker), 1))
+                    attacker.tally[SENT] += sessions[-1][0].send(header + self.PART)
+                    continue
+                at = (at + 1) % len(sessions)
+                opened, parts = sessions[at]
+                if parts < self.PARTS:
+                    sessions[at] = opened, parts + 1
+                    attacker.tally[SENT] += opened.send(self.PART)
+            except BlockingIOError:
+                pass
+            except OSError:
+                if len(sessions) == self.SESSIONS:
+                    sessions.pop(at)[0].close()
+                    attacker.tally[CUT] += 1
+
+
+class TlsKeyUpdates(TlsAttack):
+    """Sessions change their keys and have the server change its own, without end, between GETs."""
+
+    SESSIONS = 200
+    UPDATES = 30
+
+    def strike(self, attacker: Attacker) -> None:
+        sessions: list[Session] = []
+        at = 0
+        while not attacker.over:
+            if len(sessions) < self.SESSIONS:
+                with contextlib.suppress(OSError):
+                    sessions.append(secured_session(attacker))
+                continue
+            at = (at + 1) % len(sessions)
+            session = sessions[at]
+            is_alive = all(session.update_keys() for _ in range(self.UPDATES))
+            # A GET is something, and they may go on.
+            is_alive = is_alive and session.send(get(BYSTANDERS_VALUE))
+            session.receive()
+            attacker.tally[SENT] += self.UPDATES * KEY_UPDATE_BYTES
+            attacker.spend(self.UPDATES * KEY_UPDATE_BYTES)
+            if not is_alive:
+                sessions.pop(at).close()
+                attacker.tally[CUT] += 1
+            attacker.tally[OPEN] = len(sessions)
+
+
+class TlsRenegotiation(TlsAttack):
+    """Sessions of TLS 1.2 ask for another handshake as soon as they have one."""
+
+    def strike(self, attacker: Attacker) -> None:
+        bytes_each = len(hello())
+        while not attacker.over:
+            attacker.spend(bytes_each)
+            try:
+                session = secured_session(attacker, is_old=True)
             except OSError:
                 continue
-            sessions[-1].setblocking(False)
-            attacker.tally[OPENED] += 1
-            attacker.tally[OPEN] = len(sessions)
-        first = True
-        while not attacker.over:
-            for session in sessions:
-                part = header + bytes(1_000) if first else bytes(1_000)
-                attacker.spend(len(part))
-                try:
-                    attacker.tally[SENT] += session.send(part)
-                except OSError:
-                    pass
-                if attacker.over:
-                    return
-            first = False
+            session.ask_anew()
+            attacker.tally[SENT] += bytes_each
+            session.close()
 
 
-def credulous() -> ssl.SSLContext:
-    """A client that believes whatever it is shown."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+def detached_session(attacker: Attacker) -> socket.socket:
+    """The socket of one, on which anything may be sent from here on."""
+    number = attacker.tally[OPENED] = attacker.tally[OPENED] + 1
+    opened = socket.create_connection(
+        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0))
+    session = socket.socket(fileno=BELIEVES_ALL.wrap_socket(opened).detach())
+    session.setblocking(False)
+    return session
 
 
-def hello() -> bytes:
-    """The first thing a client says."""
-    said = ssl.MemoryBIO()
-    client = credulous().wrap_bio(ssl.MemoryBIO(), said)
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    return said.read()
+def secured_session(attacker: Attacker, is_old: bool = False) -> Session:
+    """From one of the addresses of attackers."""
+    number = attacker.tally[OPENED] = attacker.tally[OPENED] + 1
+    return Session(socket.create_connection(
+        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0)), is_old)
 
 
 def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:

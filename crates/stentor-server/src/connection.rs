@@ -13,6 +13,7 @@ mod copying;
 mod ending;
 mod expelled;
 mod handover;
+mod memory;
 pub(crate) mod pending;
 mod reader;
 mod websocket;
@@ -25,9 +26,7 @@ use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::{Answer, Exchange, Persistence};
 use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
-use crate::memory::{Pins, Usage};
 use crate::order::Ticket;
-use crate::output::Backlog;
 use crate::response::Shape;
 use crate::route;
 use crate::stats::Activity;
@@ -206,30 +205,6 @@ impl Connection {
             work.is_in_line = false;
         }
         work.line == Some(kind) && work.backlog.is_none()
-    }
-
-    /// What it holds.
-    pub(crate) fn usage(&self) -> Usage {
-        let extra = self.extra.as_deref().map_or(0, reader::Extra::own_bytes);
-        match self.work.as_deref() {
-            None => Usage { owned: extra, pinned: 0 },
-            Some(work) => Usage { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
-        }
-    }
-
-    /// What others no longer keep of what it has still to be sent.
-    pub(crate) fn add_pins(&self, pins: &mut Pins) {
-        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        backlog.into_iter().flat_map(Backlog::bodies).for_each(|body| pins.add(body));
-    }
-
-    /// How much it would free to cut it, roughly, in bytes.
-    pub(crate) fn weight(&self, pins: &Pins) -> usize {
-        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        let bodies = backlog.into_iter().flat_map(Backlog::bodies);
-        let pinned: usize = bodies.map(|body| pins.part(body)).sum();
-        let feeds = self.extra.as_deref().map_or(0, reader::Extra::feeds_bytes);
-        self.usage().owned + pinned + feeds
     }
 
     /// Bytes arrived: answers whatever they complete.

@@ -38,8 +38,6 @@ pub(crate) struct FollowState {
     is_connected: AtomicBool,
     /// When a leader was last heard, on the clock of [`monotonic_us`]; at first, when it began.
     heard_us: AtomicU64,
-    /// The last SEQ that the leader said it has.
-    leader_seq: AtomicU64,
     /// Who is followed, or was tried last; and why it could not be.
     leader: Mutex<(String, Option<String>)>,
     /// Connections that came to an end.
@@ -66,8 +64,6 @@ pub(crate) struct FollowReport {
     pub(crate) failure: Option<String>,
     /// Up to here everything is here.
     pub(crate) position: String,
-    /// Of the leader's numbers, so many are not.
-    pub(crate) behind: u64,
     /// For how long nothing was heard of a leader: it says something every second.
     pub(crate) silence_ms: u64,
     pub(crate) reconnects: u64,
@@ -77,11 +73,11 @@ pub(crate) struct FollowReport {
 
 impl fmt::Display for FollowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FollowReport { leader, position, behind, silence_ms, .. } = self;
+        let FollowReport { leader, position, silence_ms, .. } = self;
         write!(
             f,
-            "Following: {leader}, at {position}, {behind} behind, last heard {silence_ms} ms ago; \
-             {} reconnects, {} snapshots, {} bytes",
+            "Following: {leader}, at {position}, last heard {silence_ms} ms ago; {} reconnects, {} \
+             snapshots, {} bytes",
             self.reconnects, self.snapshots, self.bytes
         )?;
         let why = self.failure.iter().filter(|_| !self.connected);
@@ -98,7 +94,6 @@ impl FollowState {
             has_all: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             heard_us: AtomicU64::new(monotonic_us()),
-            leader_seq: AtomicU64::new(0),
             leader: Mutex::default(),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
@@ -173,7 +168,6 @@ impl FollowState {
             connected: self.is_connected.load(Ordering::Relaxed),
             failure,
             position: position.to_string(),
-            behind: self.leader_seq.load(Ordering::Relaxed).saturating_sub(position.seq),
             silence_ms: self.silence_us() / 1_000,
             reconnects: self.reconnects.value(),
             snapshots: self.snapshots.value(),

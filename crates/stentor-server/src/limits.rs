@@ -79,8 +79,8 @@ pub(crate) const CONTEXTS_KEPT: usize = 256;
 pub(crate) const HANDSHAKES_GRACE_MS: u64 = 1_000;
 
 /// How long handshakes may take in one turn: for as long as a part of what else there was, but at
-/// least so long, which is two of them.
-pub(crate) const HANDSHAKES_US: u64 = 250;
+/// least so long, which is one of them.
+pub(crate) const HANDSHAKES_US: u64 = 100;
 pub(crate) const HANDSHAKES_PART: u64 = 4;
 
 /// What a whole handshake takes as a rule; and what a step of it counts for at least, for the

@@ -100,6 +100,8 @@ pub struct SnapshotDecoder {
     frame_bytes_max: usize,
     offset: u64,
     begun: Option<SnapshotHead>,
+    /// The number of the last entry.
+    seq: u64,
     ended: Option<u64>,
 }
 
@@ -107,7 +109,7 @@ impl SnapshotDecoder {
     /// One that takes no frame which is longer.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> SnapshotDecoder {
-        SnapshotDecoder { frame_bytes_max, offset: 0, begun: None, ended: None }
+        SnapshotDecoder { frame_bytes_max, offset: 0, begun: None, seq: 0, ended: None }
     }
 
     /// What it says of itself, once that was read.
@@ -151,7 +153,13 @@ impl SnapshotDecoder {
                 visit(match kind {
                     Kind::Payload => Piece::Payload(record),
                     Kind::Rest => Piece::Rest(record),
-                    Kind::Entries => Piece::Entry(seq, record),
+                    Kind::Entries if seq < self.seq => {
+                        return Err("an entry's number is below the one before".to_owned());
+                    }
+                    Kind::Entries => {
+                        self.seq = seq;
+                        Piece::Entry(seq, record)
+                    }
                     Kind::Hole | Kind::End => return Err(OTHER.to_owned()),
                 })?;
             }
@@ -181,6 +189,7 @@ impl SnapshotDecoder {
         let Head { epoch, last, lost, what: What::Whole, .. } = head else {
             return Err(NO_SNAPSHOT.to_owned());
         };
+        self.seq = last;
         self.begun = Some(SnapshotHead { epoch, seq: last, lost });
         self.offset = length;
         Ok(Some(&bytes[length as usize..]))

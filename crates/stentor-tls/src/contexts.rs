@@ -6,8 +6,10 @@
 //! keeps its key, and needs none.
 //!
 //! It is filled by what is received and was authentic, and by nothing that is sent: a message to a
-//! million readers leaves it alone. Each context has one place where it may be, and whoever comes
-//! to the same place takes it over, so the memory of all is bounded and nothing is searched.
+//! million readers leaves it alone. Each context has a few places where it may be, and whoever
+//! finds all of these taken has that of which nothing was heard for longest: so the memory of all
+//! is bounded, there is hardly anything to search, and a quarter as many connections as there are
+//! places seldom take one from each other.
 //!
 //! A context is found by the secret it was made of, all of it. So it cannot be another
 //! connection's, whatever numbers of sockets are used again, and behind a KeyUpdate it is not
@@ -90,8 +92,11 @@ impl Contexts {
 
     pub(crate) fn keep(&mut self, found: Found) {
         if let Found::Kept(entry) = found {
-            let place = self.place(entry.secret());
-            self.places[place] = Some(entry);
+            let set = self.set(entry.secret());
+            // The one heard of last stands first, and behind a place that is free nothing moves.
+            let last = set.iter().position(Option::is_none).unwrap_or(set.len() - 1);
+            set[..=last].rotate_right(1);
+            set[0] = Some(entry);
         }
     }
 
@@ -99,20 +104,25 @@ impl Contexts {
         if self.places.is_empty() {
             return None;
         }
-        let place = self.place(secret);
         let is_of = |entry: &mut Box<Entry>| {
             entry.suite == suite && verify_slices_are_equal(entry.secret(), secret).is_ok()
         };
-        self.places[place].take_if(is_of)
+        self.set(secret).iter_mut().find_map(|place| place.take_if(is_of))
     }
 
-    /// Which place it is says a few bits of the secret, to whoever could watch the memory; the rest
-    /// of it is as long as any key.
-    fn place(&self, secret: &[u8]) -> usize {
+    /// The places where it may be. Which they are says a few bits of the secret, to whoever could
+    /// watch the memory; the rest of it is as long as any key.
+    fn set(&mut self, secret: &[u8]) -> &mut [Option<Box<Entry>>] {
         let last = secret.last_chunk().expect("a secret has more than four bytes");
-        usize::try_from(u32::from_le_bytes(*last)).expect("it fits") & (self.places.len() - 1)
+        let number = usize::try_from(u32::from_le_bytes(*last)).expect("it fits");
+        let places = SET_PLACES.min(self.places.len());
+        let first = number & (self.places.len() - places);
+        &mut self.places[first..first + places]
     }
 }
+
+/// In so many places a context may be.
+const SET_PLACES: usize = 4;
 
 /// A context, and whether there is a place for it.
 pub(crate) enum Found {
@@ -203,6 +213,28 @@ mod tests {
             open(&mut contexts, &mut server, &mut seal(&mut client, b"e"));
         }
         assert_eq!(OPENERS.get(), before + 7);
+    }
+
+    /// Secrets of these tests end alike, so that all have the same places.
+    #[test]
+    fn where_all_places_are_taken_the_one_unheard_of_for_longest_goes() {
+        let mut contexts = Contexts::new(64);
+        let mut pairs: Vec<_> = (0..5).map(|_| sessions(Suite::Tls13Aes128)).collect();
+        let mut made_for = |order: &[usize]| {
+            let before = OPENERS.get();
+            for &at in order {
+                let (server, client) = &mut pairs[at];
+                open(&mut contexts, server, &mut seal(client, b"x"));
+            }
+            assert!(contexts.len() <= SET_PLACES);
+            OPENERS.get() - before
+        };
+        assert_eq!(made_for(&[0, 1, 2, 3]), 4);
+        assert_eq!(made_for(&[0, 1, 2, 3, 3, 2, 0]), 0);
+        assert_eq!(made_for(&[4]), 1);
+        assert_eq!(made_for(&[0, 2, 3, 4]), 0);
+        assert_eq!(made_for(&[1]), 1);
+        assert_eq!(made_for(&[2, 3, 4, 1]), 0);
     }
 
     #[test]

@@ -19,7 +19,6 @@
 use std::fmt;
 
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 
 use crate::alert::{Alert, FATAL, PeerAlert};
@@ -27,12 +26,13 @@ use crate::keys::Keys;
 use crate::memory::{Owned, Secrets};
 use crate::names;
 use crate::session::{ALERT, SEAL_ROOM_MIN};
-use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, Suite, Version};
+use crate::suite::{Suite, Version};
 
 mod acceptor;
 mod client;
 mod error;
 mod hello;
+mod incoming;
 mod signing;
 mod step;
 #[cfg(any(test, feature = "fuzz"))]
@@ -42,8 +42,10 @@ pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
 pub use client::{ClientHandshake, Connector, NO_CERTIFICATE_SHOWN, Trust, explain};
 pub use error::{HandshakeError, HandshakeFault};
 pub(crate) use hello::prefers_chacha;
+pub use incoming::{HANDSHAKE_BYTES_MAX, HANDSHAKE_RECORDS_MAX};
 pub(crate) use signing::{Certified, CertifiedError};
 
+use incoming::{Incoming, Next};
 use step::{Secret, Taken};
 
 /// A handshake that is under way.
@@ -52,12 +54,7 @@ pub struct Handshake {
     /// Made when the first record is there, by which the suites are put in order.
     connection: Option<Box<UnbufferedServerConnection>>,
     taken: Taken,
-    /// What rustls has seen and still needs, and behind it a record that is not whole.
-    input: Vec<u8>,
-    /// So many bytes of `input` rustls has seen.
-    presented: usize,
-    received: usize,
-    records: usize,
+    incoming: Incoming,
     has_sent: bool,
     has_ended: bool,
 }
@@ -103,10 +100,7 @@ impl Handshake {
             acceptor,
             connection: None,
             taken: Taken::default(),
-            input: Vec::new(),
-            presented: 0,
-            received: 0,
-            records: 0,
+            incoming: Incoming::default(),
             has_sent: false,
             has_ended: false,
         }
@@ -133,7 +127,7 @@ impl Handshake {
         if !matches!(progress, Ok(Progress { established: None, .. })) {
             self.has_ended = true;
             self.connection = None;
-            self.input = Vec::new();
+            self.incoming = Incoming::default();
         }
         progress
     }
@@ -141,13 +135,13 @@ impl Handshake {
     /// What has come and is not done with, in bytes: it takes so much memory beside itself.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.input.capacity()
+        self.incoming.held_bytes()
     }
 
     /// Whether a whole record of it has come: from then on rustls has it.
     #[must_use]
     pub fn has_hello(&self) -> bool {
-        self.records > 0
+        self.incoming.records() > 0
     }
 
     /// Whether something was sent: from then on it has cost what a handshake does.
@@ -165,46 +159,22 @@ impl Handshake {
     ) -> Result<Progress, HandshakeError> {
         let mut used = 0;
         loop {
-            let record = &self.input[self.presented..];
-            let is_first = self.connection.is_none();
-            if is_first && record.first().is_some_and(u8::is_ascii_uppercase) {
-                return Err(HandshakeError::new(HandshakeFault::NotTls, "it is not TLS"));
+            let next = match self.incoming.next(bytes, &mut used) {
+                Ok(Next::Part) => return Ok(Progress { used, established: None }),
+                Ok(next) => next,
+                Err(error) => return Err(self.refuse(error, out)),
+            };
+            if self.connection.is_none() {
+                let chacha = prefers_chacha(self.incoming.bytes());
+                self.connection = Some(Box::new(self.acceptor.connect(chacha)?));
             }
-            let framing = framing(record);
-            let missing = framing.bytes().saturating_sub(record.len());
-            if missing > 0 {
-                let taken = missing.min(bytes.len() - used);
-                if taken == 0 {
-                    return Ok(Progress { used, established: None });
-                }
-                self.received += taken;
-                if self.received > HANDSHAKE_BYTES_MAX {
-                    return Err(self.refuse(HandshakeFault::TooLong, "it is too long", out));
-                }
-                if self.input.capacity() - self.input.len() < taken {
-                    // Otherwise it would be twice as much as there is.
-                    self.input.reserve_exact(taken.max(self.input.len().min(INPUT_GROWTH_BYTES)));
-                }
-                self.input.extend_from_slice(&bytes[used..used + taken]);
-                used += taken;
-                continue;
-            }
-            if is_first {
-                let connection = self.acceptor.connect(prefers_chacha(&self.input))?;
-                self.connection = Some(Box::new(connection));
-            }
-            self.records += 1;
-            if self.records > HANDSHAKE_RECORDS_MAX {
-                return Err(self.refuse(HandshakeFault::TooLong, "it has too many records", out));
-            }
-            self.presented = self.input.len();
             let established = self.advance(now_unix_s, out)?;
             if established.is_some() {
                 return Ok(Progress { used, established });
             }
-            if let Framing::Wrong = framing {
+            if next == Next::Wrong {
                 let what = "what it sent is no record";
-                return Err(self.refuse(HandshakeFault::Malformed, what, out));
+                return Err(self.refuse(HandshakeError::new(HandshakeFault::Malformed, what), out));
             }
         }
     }
@@ -248,33 +218,7 @@ impl Handshake {
         let Some(connection) = self.connection.as_mut() else {
             return Err(rustls::Error::HandshakeNotComplete);
         };
-        loop {
-            let seen = &mut self.input[..self.presented];
-            let UnbufferedStatus { discard, state } = connection.process_tls_records(seen);
-            let done = match state {
-                Ok(ConnectionState::EncodeTlsData(data)) => {
-                    encode(data, out);
-                    None
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    None
-                }
-                Ok(ConnectionState::BlockedHandshake) => Some(false),
-                Ok(ConnectionState::WriteTraffic(_)) => Some(true),
-                // It has seen nothing that lies behind the handshake.
-                Ok(_) => return Err(rustls::Error::General("data in a handshake".to_owned())),
-                Err(error) => {
-                    drain(connection, seen, out);
-                    return Err(error);
-                }
-            };
-            self.input.drain(..discard);
-            self.presented -= discard;
-            if let Some(done) = done {
-                return Ok(done);
-            }
-        }
+        self.incoming.run(connection.as_mut(), out)
     }
 
     /// Takes the session out of rustls, which is done.
@@ -285,7 +229,7 @@ impl Handshake {
     ) -> Result<Established, HandshakeError> {
         let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
         let connection = self.connection.take().ok_or_else(|| internal("there is none"))?;
-        if !self.input.is_empty() || connection.is_handshaking() {
+        if !self.incoming.bytes().is_empty() || connection.is_handshaking() {
             return Err(internal("something is left of the handshake"));
         }
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
@@ -319,60 +263,11 @@ impl Handshake {
     }
 
     /// Gives up by itself. An alert is possible only while nothing is sealed.
-    fn refuse(&self, fault: HandshakeFault, what: &str, out: &mut Vec<u8>) -> HandshakeError {
-        let error = HandshakeError::new(fault, what);
-        if !self.has_sent {
+    fn refuse(&self, error: HandshakeError, out: &mut Vec<u8>) -> HandshakeError {
+        if !self.has_sent && error.fault != HandshakeFault::NotTls {
             error::plain_alert(&error, out);
         }
         error
-    }
-}
-
-/// How long the record is that these bytes begin.
-enum Framing {
-    Header,
-    Record(usize),
-    /// It cannot be one: rustls shall say so now, and not when so many bytes have come.
-    Wrong,
-}
-
-impl Framing {
-    fn bytes(&self) -> usize {
-        match self {
-            Framing::Header | Framing::Wrong => HEADER_BYTES,
-            Framing::Record(bytes) => *bytes,
-        }
-    }
-}
-
-fn framing(bytes: &[u8]) -> Framing {
-    let Some([kind, _, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
-        return Framing::Header;
-    };
-    let len = usize::from(u16::from_be_bytes([*high, *low]));
-    if !(20..=23).contains(kind) || len > FRAGMENT_BYTES_MAX + 2048 {
-        return Framing::Wrong;
-    }
-    Framing::Record(HEADER_BYTES + len)
-}
-
-/// Appends what rustls has to send.
-fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
-    let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) else { return };
-    let start = out.len();
-    out.resize(start + size.required_size, 0);
-    let written = data.encode(&mut out[start..]).unwrap_or(0);
-    out.truncate(start + written);
-}
-
-/// After an error: what rustls has to send about it, and no step further. It is given the same
-/// bytes again, however many of them it was done with, for it remembers places in them.
-fn drain(connection: &mut UnbufferedServerConnection, seen: &mut [u8], out: &mut Vec<u8>) {
-    while connection.wants_write() {
-        match connection.process_tls_records(seen).state {
-            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
-            _ => return,
-        }
     }
 }
 
@@ -436,20 +331,11 @@ fn is_of(suite: Suite, secret: &Secret, key: &[u8], iv: &[u8]) -> bool {
 
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handshake").field("received", &self.received).finish_non_exhaustive()
+        f.debug_struct("Handshake")
+            .field("incoming", &self.incoming.bytes().len())
+            .finish_non_exhaustive()
     }
 }
-
-/// How much a client may send before it is done: the longest message that rustls takes, in records
-/// that are not too short, and what else there is.
-pub const HANDSHAKE_BYTES_MAX: usize = 72 * 1024;
-
-/// By so much at most the memory for it grows beyond what has come.
-const INPUT_GROWTH_BYTES: usize = 8 * 1024;
-
-/// In how many records that may be. rustls looks at all of a message's pieces again with each that
-/// comes, so a message in thousands of them would cost more than the handshake.
-pub const HANDSHAKE_RECORDS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
 use crate::output::Backlog;
-use crate::replication::{LAST_CHUNK, Next, Transfer};
+use crate::replication::{LAST_CHUNK, Next, Transfer, named};
 use stentor_access::Grant;
 use stentor_io::{Backend, Gone, Peer};
 
@@ -26,6 +26,9 @@ impl Connection {
     /// The head of the answer is written.
     pub(super) fn begin_copying(&mut self, cx: &mut Context, peer: Peer, copying: Copying) {
         let Copying { copy, grant } = copying;
+        if copy.is_feed() {
+            tracing::info!("a follower has come, and reads {}", named(copy.filters()));
+        }
         self.phase = Phase::Copying;
         self.reader.has_pass = grant.is_some();
         if let Some(grant) = grant {
@@ -37,7 +40,10 @@ impl Connection {
     /// It is over for whatever reason.
     pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
         if self.phase == Phase::Copying {
-            cx.replication.leave(peer, cx.now_ms);
+            let copy = cx.replication.leave(peer, cx.now_ms);
+            if let Some(copy) = copy.filter(Transfer::is_feed) {
+                tracing::info!("a follower has left, which read {}", named(copy.filters()));
+            }
             if std::mem::take(&mut self.reader.has_pass) {
                 cx.passes.take(peer);
             }

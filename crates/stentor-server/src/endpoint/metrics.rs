@@ -269,8 +269,6 @@ fn streams(page: &mut Page, report: &Report) {
 fn following(page: &mut Page, follow: &FollowReport) {
     let help = "Whether a leader is followed: 0 while there is no connection to one.";
     page.gauge("follow_up", help, u64::from(follow.connected));
-    let help = "Of the numbers that the leader said it has, those that are not here.";
-    page.gauge("follow_behind", help, follow.behind);
     let help = "For how long nothing was heard of a leader; it says something every second.";
     page.seconds("follow_silence_seconds", help, follow.silence_ms * 1_000);
     let help = "Connections to leaders that came to an end, or to nothing.";

@@ -5,7 +5,7 @@ use crate::cluster::ClusterReport;
 use crate::exchange::Exchange;
 use crate::follow::FollowReport;
 use crate::guard::Pressure;
-use crate::replication::Follower;
+use crate::replication::{Follower, named};
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
 use crate::upgrades;
@@ -223,8 +223,7 @@ impl Report {
     fn write_others(&self, text: &mut String) {
         // Writing to a string does not fail.
         for Follower { behind, topics } in &self.followers {
-            let topics = if topics.is_empty() { "all topics".to_owned() } else { topics.join(" ") };
-            let _ = writeln!(text, "Follower: {behind} behind, {topics}");
+            let _ = writeln!(text, "Follower: {behind} behind, {}", named(topics));
         }
         for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
             let _ = writeln!(text, "Certificate: {shown}");

@@ -174,7 +174,6 @@ impl Leaders {
             if frames > 0 {
                 rate = Rate::default();
                 self.state.heard_us.store(now_us, Ordering::Relaxed);
-                self.state.leader_seq.store(self.follower.upto(), Ordering::Relaxed);
                 if !self.state.is_connected.swap(true, Ordering::Relaxed) {
                     self.state.leader().1 = None;
                 }

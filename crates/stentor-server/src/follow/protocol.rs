@@ -19,7 +19,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stentor_hub::{Adopted, Applied, Epoch, Hub, Id, NotAdopted, Restore, Restored, decode_entry};
+use stentor_hub::{
+    Adopted, Applied, Epoch, Hub, Id, NotAdopted, Place, Restore, Restored, decode_entry,
+};
 use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
 
 /// A follower, from one connection to the next.
@@ -228,16 +230,15 @@ impl Follower {
                 return Err("an entry has a number that is not there yet".into());
             }
             let (entry, place) = decode_entry(record)?;
+            let is_its_own = matches!(place, Place::Was(past) if past.number == seq);
+            if entry.topic().is_some() && !is_its_own {
+                return Err("an entry has another number than its record".into());
+            }
             (self.on_applied)(self.hub.follow(entry, place)?);
         }
         self.upto = upto;
         self.hub.follow_upto(upto);
         Ok(())
-    }
-
-    /// The last SEQ that the leader said it has.
-    pub(super) fn upto(&self) -> u64 {
-        self.upto
     }
 }
 

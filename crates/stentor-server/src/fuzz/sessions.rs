@@ -90,7 +90,7 @@ fn something_of_everything() -> Vec<u8> {
     entry(9, (CLOSING, 0, FULL | LEFT), Holds { until_ms: Some(NOW_MS + 9), ..small });
     let lingers = Holds { until_ms: Some(NOW_MS + 9), ..holds };
     entry(11, (LINGERING, 0, LEFT | FAILED | FINISHED), lingers);
-    entry(100_000, (LOST, 0, 0), holds);
+    entry(3_000, (LOST, 0, 0), holds);
     out.into_bytes()
 }
 

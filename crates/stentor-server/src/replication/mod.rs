@@ -386,6 +386,12 @@ impl Transfer {
     }
 }
 
+/// The topics that are followed, for people.
+pub(crate) fn named<T: ToString>(topics: &[T]) -> String {
+    let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
+    if names.is_empty() { "all topics".to_owned() } else { names.join(" ") }
+}
+
 /// Says how far a feed is: up to this number everything was sent.
 pub(crate) fn put_sign_of_life(upto: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&Chunk::begin().seal(upto));

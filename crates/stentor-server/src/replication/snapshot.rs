@@ -103,13 +103,13 @@ impl SnapshotCopy {
                 }
                 Ok(Some(part)) => {
                     let records = frame_in(part.chunk).records();
-                    open.entries(
-                        records.filter(|(seq, entry)| match entry_topic(entry) {
-                            Ok(Some(topic)) => *seq > slices.seq() && is_meant(filters, topic),
-                            _ => true,
-                        }),
-                        out,
-                    );
+                    let begin = slices.seq();
+                    let records = records.filter(|(seq, entry)| match entry_topic(entry) {
+                        Ok(Some(topic)) => *seq > begin && is_meant(filters, topic),
+                        _ => true,
+                    });
+                    // A ring that was behind has rules with a number of before.
+                    open.entries(records.map(|(seq, entry)| (seq.max(begin), entry)), out);
                     if part.upto >= upto {
                         *stage = Stage::End(part.upto);
                     }

@@ -40,8 +40,7 @@ impl Sessions {
         // It never grows, for what it was before would lie about with the keys in it.
         let mut part = Zeroizing::new(Vec::with_capacity(PART_BYTES));
         for index in self.entries.indices() {
-            let mut out = Packer::new(now_ms);
-            let Some(place) = self.pack_entry(index, &mut out) else { continue };
+            let Some((out, place)) = self.pack_entry(index, now_ms) else { continue };
             let bytes = MAGIC.len() + VERSION_BYTES + out.len() + SESSION_BYTES_MAX;
             if part.len() + bytes > part.capacity() {
                 send_part(&mut part, send)?;
@@ -62,28 +61,29 @@ impl Sessions {
     }
 
     /// Packs all of a connection but its session, and says where that is.
-    fn pack_entry(&self, index: usize, out: &mut Packer) -> Option<Place> {
+    fn pack_entry(&self, index: usize, now_ms: u64) -> Option<(Packer, Place)> {
         let entry = self.entries.get(index)?;
         let stage = match entry.stage {
             Stage::None => return None,
             Stage::Shaking => Stage::Lost,
             stage => stage,
         };
-        (index as u32).pack(out);
-        (stage as u8).pack(out);
-        entry.role.pack(out);
-        entry.packed_flags().pack(out);
+        let mut out = Packer::new(now_ms);
+        (index as u32).pack(&mut out);
+        (stage as u8).pack(&mut out);
+        entry.role.pack(&mut out);
+        entry.packed_flags().pack(&mut out);
         let peer = Peer::from_index(index as u32);
-        self.clients.name(peer).map(str::to_owned).pack(out);
+        self.clients.name(peer).map(str::to_owned).pack(&mut out);
         let (unsent, waiting, until_ms) =
             self.extras.get(&peer).map_or((&[][..], &[][..], 0), |extra| {
                 (extra.unsent(), extra.inbound.waiting(), extra.until_ms)
             });
-        unsent.to_vec().pack(out);
-        waiting.to_vec().pack(out);
-        (until_ms > 0).pack(out);
+        unsent.to_vec().pack(&mut out);
+        waiting.to_vec().pack(&mut out);
+        (until_ms > 0).pack(&mut out);
         out.moment(until_ms);
-        Some(entry.place)
+        Some((out, entry.place))
     }
 
     /// No other process goes on: this one does.

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::access::{CONTROL, PUBLIC};
-use crate::limits::{DRAIN_IDLE_MS, HANDSHAKE_BYTES, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX};
+use crate::limits::{
+    DRAIN_IDLE_MS, HANDSHAKE_BYTES, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX,
+    HANDSHAKES_PART, HANDSHAKES_US,
+};
 use crate::mailbox::Order;
 use crate::simulation::net::{Client, Layers, tls};
 use crate::simulation::{Parts, SMALL, World, kind, patient};
@@ -186,17 +189,20 @@ fn a_turn_has_a_share_for_handshakes() {
     let mut handshakes = Handshakes::default();
     handshakes.begin_turn(0);
     assert!(handshakes.has_room(true));
-    handshakes.charge(crate::limits::HANDSHAKES_US);
+    handshakes.charge(HANDSHAKES_US);
     assert!(!handshakes.has_room(true) && !handshakes.has_room(false));
     let peers = [0, 1, 2, 3, 4, 5].map(Peer::from_index);
     for (index, peer) in peers.into_iter().enumerate() {
         handshakes.wait(peer, index != 4);
     }
-    handshakes.begin_turn(0);
+    handshakes.begin_turn(2 * HANDSHAKE_US_USUAL * HANDSHAKES_PART);
     assert!(handshakes.has_room(false) && !handshakes.has_room(true), "nobody goes past");
     let mut called = Vec::new();
     handshakes.call(&mut called);
     assert_eq!(called, [peers[4], peers[0]], "who has begun comes first, and not all are called");
+    handshakes.begin_turn(0);
+    handshakes.call(&mut called);
+    assert_eq!(called[2..], [peers[1]], "and one, however short the turn was");
     assert_eq!(handshakes.deadline_ms(), Some(0));
 }
 

@@ -65,7 +65,8 @@ pub(super) struct Hello {
 }
 
 packed!(struct Hello {
-    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, started_unix_s, upgrades,
+    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, started_unix_s,
+    upgrades,
 });
 
 /// An address that is listened on, as it was bound.

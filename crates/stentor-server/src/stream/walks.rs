@@ -345,7 +345,9 @@ impl Walk {
         }
         if kept < self.found.len() {
             self.found.truncate(kept);
-            self.bound_seq = self.found.last().map_or(self.bound_seq, Event::seq);
+            // What is newer than the bound may be kept here, and says nothing of what is before it.
+            let newest = self.found.last().map_or(self.bound_seq, Event::seq);
+            self.bound_seq = self.bound_seq.min(newest);
         }
     }
 

@@ -18,17 +18,16 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
-use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, HandshakeKind,
     InvalidMessage, KeyLog, RootCertStore, SignatureScheme, version,
 };
 
 use super::acceptor::{AES_FIRST, RX_LABEL as CLIENT_LABEL, StepTime, TX_LABEL as SERVER_LABEL};
+use super::incoming::{Incoming, Next};
 use super::step::{self, Secret, Taken};
 use super::{
-    Certified, Established, Framing, HANDSHAKE_RECORDS_MAX, HandshakeError, HandshakeFault,
-    Negotiated, Progress, begin_session, encode, framing,
+    Certified, Established, HandshakeError, HandshakeFault, Negotiated, Progress, begin_session,
 };
 use crate::alert::PeerAlert;
 use crate::certificates::Identity;
@@ -53,11 +52,7 @@ pub struct Connector {
 pub struct ClientHandshake {
     connection: Option<Box<UnbufferedClientConnection>>,
     taken: Taken,
-    /// What rustls has seen and still needs, and behind it a record that is not whole.
-    input: Vec<u8>,
-    /// So many bytes of `input` rustls has seen.
-    presented: usize,
-    records: usize,
+    incoming: Incoming,
 }
 
 impl Connector {
@@ -122,9 +117,7 @@ impl Connector {
         let mut handshake = ClientHandshake {
             connection: Some(Box::new(connection.map_err(|error| refused(&error))?)),
             taken: Taken::default(),
-            input: Vec::new(),
-            presented: 0,
-            records: 0,
+            incoming: Incoming::default(),
         };
         handshake.advance(now_unix_s, out)?;
         Ok(handshake)
@@ -144,27 +137,15 @@ impl ClientHandshake {
     ) -> Result<Progress, HandshakeError> {
         let mut used = 0;
         loop {
-            let record = &self.input[self.presented..];
-            let framing = framing(record);
-            let missing = framing.bytes().saturating_sub(record.len());
-            if missing > 0 {
-                let taken = missing.min(bytes.len() - used);
-                if taken == 0 {
-                    return Ok(Progress { used, established: None });
+            match self.incoming.next(bytes, &mut used) {
+                Ok(Next::Part) => return Ok(Progress { used, established: None }),
+                Ok(Next::Record) => {}
+                Ok(Next::Wrong) => return Err(HandshakeError::new(HandshakeFault::NotTls, NO_TLS)),
+                Err(error) if error.fault == HandshakeFault::NotTls => {
+                    return Err(HandshakeError::new(HandshakeFault::NotTls, NO_TLS));
                 }
-                self.input.extend_from_slice(&bytes[used..used + taken]);
-                used += taken;
-                continue;
+                Err(error) => return Err(error),
             }
-            if let Framing::Wrong = framing {
-                return Err(HandshakeError::new(HandshakeFault::NotTls, NO_TLS));
-            }
-            self.records += 1;
-            if self.records > HANDSHAKE_RECORDS_MAX {
-                let what = "its handshake has too many records";
-                return Err(HandshakeError::new(HandshakeFault::TooLong, what));
-            }
-            self.presented = self.input.len();
             let established = self.advance(now_unix_s, out)?;
             if established.is_some() {
                 return Ok(Progress { used, established });
@@ -190,45 +171,14 @@ impl ClientHandshake {
     /// Whether rustls is done.
     fn run(&mut self, out: &mut Vec<u8>) -> Result<bool, Error> {
         let connection = self.connection.as_mut().ok_or(Error::HandshakeNotComplete)?;
-        loop {
-            let seen = &mut self.input[..self.presented];
-            let UnbufferedStatus { discard, state } = connection.process_tls_records(seen);
-            let done = match state {
-                Ok(ConnectionState::EncodeTlsData(data)) => {
-                    encode(data, out);
-                    None
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    None
-                }
-                Ok(ConnectionState::BlockedHandshake) => Some(false),
-                Ok(ConnectionState::WriteTraffic(_)) => Some(true),
-                Ok(_) => return Err(Error::General("data in a handshake".to_owned())),
-                Err(error) => {
-                    // What it has to say about it; given the same bytes, for it remembers places.
-                    while connection.wants_write() {
-                        match connection.process_tls_records(seen).state {
-                            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
-                            _ => break,
-                        }
-                    }
-                    return Err(error);
-                }
-            };
-            self.input.drain(..discard);
-            self.presented -= discard;
-            if let Some(done) = done {
-                return Ok(done);
-            }
-        }
+        self.incoming.run(connection.as_mut(), out)
     }
 
     /// Takes the session out of rustls, which is done.
     fn establish(&mut self) -> Result<Established, HandshakeError> {
         let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
         let connection = self.connection.take().ok_or_else(|| internal("there is none"))?;
-        if !self.input.is_empty() || connection.is_handshaking() {
+        if !self.incoming.bytes().is_empty() || connection.is_handshaking() {
             return Err(internal("something is left of the handshake"));
         }
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
@@ -410,7 +360,9 @@ impl fmt::Debug for Connector {
 
 impl fmt::Debug for ClientHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientHandshake").field("records", &self.records).finish_non_exhaustive()
+        f.debug_struct("ClientHandshake")
+            .field("records", &self.incoming.records())
+            .finish_non_exhaustive()
     }
 }
 

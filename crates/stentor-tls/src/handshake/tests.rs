@@ -654,11 +654,11 @@ fn a_handshake_takes_so_many_bytes_and_no_more() {
                 Ok(progress) => at += progress.used,
                 Err(error) => break error,
             }
-            assert!(handshake.input.capacity() <= HANDSHAKE_BYTES_MAX + INPUT_GROWTH_BYTES);
+            assert!(handshake.held_bytes() <= HANDSHAKE_BYTES_MAX + incoming::GROWTH_BYTES);
         };
         assert!(at <= HANDSHAKE_BYTES_MAX, "{error:?}");
         assert!(out.len() <= 100);
-        assert!(handshake.connection.is_none() && handshake.input.capacity() == 0);
+        assert!(handshake.connection.is_none() && handshake.held_bytes() == 0);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Certificates of operators: who is let in at a control listener that asks for them, by clients
 //! that nobody here has written and by the commands.
 
-use crate::support::{Child, Server, TempDir, curl, eventually, run, stentor, tool};
+use crate::support::{
+    Child, Server, TempDir, curl, eventually, python_of_host, run, stentor, tool,
+};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::fs;
 use std::io::Write;
@@ -122,6 +124,33 @@ fn who_is_refused_something_is_named_in_the_log_and_in_that_of_the_next_process(
         guarded.server.child.upgrade();
     }
     assert_eq!(client.out().matches("HTTP/1.1 403 ").count(), 2, "{}", client.out());
+}
+
+#[test]
+fn python_operates_with_a_certificate_and_shows_it_each_time() {
+    for version in ["1.2", "1.3"] {
+        let guarded = Guarded::start(Server::beside_tls, "");
+        let operate = |shown: Option<&str>| {
+            let mut command = python_of_host("tls_operator.py")?;
+            command.arg(guarded.control.port().to_string());
+            command.arg(guarded.file("server.pem")).arg(version);
+            if let Some(name) = shown {
+                command.args(["pem", "key"].map(|end| guarded.file(&format!("{name}.{end}"))));
+            }
+            Some(Child::spawn(&mut command).said())
+        };
+        let Some(said) = operate(Some("ann")) else { return };
+        let expected = "PUT 201 \nGET 200 by python\nresumed False\n\
+                        PUT 200 \nGET 200 by python\nresumed False\n";
+        assert_eq!(said.out, expected, "{version}: {}", said.err);
+        for shown in [None, Some("eve")] {
+            let said = operate(shown).unwrap();
+            assert!(said.out.starts_with("refused: "), "{version}: {}{}", said.out, said.err);
+            assert_eq!(said.out.lines().count(), 1, "{version}: {}", said.out);
+        }
+        guarded.server.settled("tls_failed/client_certificate", 2);
+        assert_eq!(guarded.server.figure("counters/tls_resumed"), 0, "each shows it anew");
+    }
 }
 
 /// Our own tools operate such a server.

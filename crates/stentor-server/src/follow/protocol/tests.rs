@@ -150,7 +150,7 @@ fn a_follower_takes_all_and_then_what_comes() {
     assert_eq!(hub.rules(), leader.hub.rules());
     // Numbers may go by that are nobody's here.
     follower.feed(&sign_of_life(100)).unwrap();
-    assert_eq!((follower.since().unwrap().seq, follower.upto()), (100, 100));
+    assert_eq!((follower.since().unwrap().seq, follower.upto), (100, 100));
 }
 
 #[test]
@@ -233,6 +233,30 @@ fn a_feed_that_goes_on_elsewhere_or_back_is_not_followed() {
     frame.seal(2, &mut out);
     assert!(follower.feed(&out).is_err());
     assert_eq!(hub.seq(), 1);
+}
+
+#[test]
+fn an_entry_has_the_number_that_its_record_says() {
+    let leader = Leader::new(1);
+    leader.put("/a");
+    let (mut follower, hub) = follower();
+    fill(&mut follower, &leader).unwrap();
+    leader.put("/a");
+    let frames = leader.frames.0.lock().unwrap().last().unwrap().1.clone();
+    let whole = read_feed_frame(&frames, FRAME_BYTES_MAX).unwrap().unwrap();
+    let entry = whole.records().next().unwrap().1;
+    let mut feed = |number: u64| {
+        let mut out = Vec::new();
+        let frame = FeedEncoder::begin(&mut out);
+        frame.entry(number, &mut out, |out| out.extend_from_slice(entry));
+        frame.seal(3, &mut out);
+        assert_eq!(follower.feed_begins(hub.id(hub.seq())), Ok(Next::Feed));
+        follower.feed(&out).map(|_| hub.seq())
+    };
+    for number in [1, 3] {
+        assert!(feed(number).is_err(), "{number}");
+    }
+    assert_eq!(feed(2), Ok(3));
 }
 
 #[test]

@@ -158,7 +158,10 @@ impl View {
         for (topic, track) in &mut self.tracks {
             let may_be_new = wants(&coming.joined, topic) && !coming.leaves_alone(topic);
             let was_wanted = wants(&self.filters, topic);
-            track.anew = (may_be_new && was_wanted).then_some((coming.from, log.seq()));
+            // A command that leaves it alone changes nothing of what one before it did.
+            if may_be_new && was_wanted {
+                track.anew = Some((coming.from, log.seq()));
+            }
         }
         let Coming { filters, from, expected, gaps, .. } = coming;
         assert_eq!(expected, None, "a subscription was not told of its gap");

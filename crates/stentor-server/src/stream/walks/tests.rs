@@ -9,10 +9,12 @@ fn hub() -> Hub {
 }
 
 fn publish(hub: &Hub, topic: &str) -> u64 {
-    hub.publish(TopicName::parse(topic).unwrap(), Draft::new(*b"x"), Precondition::None, 0)
-        .unwrap()
-        .id
-        .seq
+    publish_bytes(hub, topic, 1)
+}
+
+fn publish_bytes(hub: &Hub, topic: &str, bytes: usize) -> u64 {
+    let (topic, draft) = (TopicName::parse(topic).unwrap(), Draft::new(vec![b'x'; bytes]));
+    hub.publish(topic, draft, Precondition::None, 0).unwrap().id.seq
 }
 
 fn filters(texts: &[&str]) -> Vec<Filter> {
@@ -207,4 +209,16 @@ fn whoever_has_too_many_names_is_told_so() {
     }
     let part = walk.part(span, usize::MAX, &mut Vec::new());
     assert_eq!(part, Part { upto_seq: span.upto, lost_seq: span.upto, gave_up: true });
+}
+
+#[test]
+fn what_is_kept_of_one_topic_says_nothing_of_another_that_has_more() {
+    let hub = hub();
+    let large = KEPT_BYTES_MAX - 100;
+    // Of /b not all is found at once; then there is more than is kept, and of that /c goes.
+    let published = [("/b", 1), ("/b", large), ("/b", 1), ("/a", 1), ("/c", large)];
+    let last = published.map(|(topic, bytes)| publish_bytes(&hub, topic, bytes))[4];
+    let span = Span { since: 0, upto: last, mode: Mode::All };
+    let seqs = catch_up(&mut Walks::default(), &hub, &["/c", "/a", "/b"], span, 1 << 20).0;
+    assert_eq!(seqs, (1..=last).collect::<Vec<_>>());
 }

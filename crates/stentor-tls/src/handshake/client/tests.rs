@@ -12,7 +12,10 @@ use super::*;
 use crate::authority::{Authority, Issued};
 use crate::certificates::{Certificates, KeyKind};
 use crate::testing::{seal, sessions};
-use crate::{Acceptor, Alert, Failure, Inbound, Owned, Record, Settings, Suite, Tickets, Version};
+use crate::{
+    Acceptor, Alert, Failure, HANDSHAKE_RECORDS_MAX, Inbound, Owned, Record, Settings, Suite,
+    Tickets, Version,
+};
 
 const NOW: u64 = 1_800_000_000;
 const NAME: &str = "a.example";

@@ -3,7 +3,7 @@
 
 use super::peers::{NCHAN, NCHAN_MODULE, Nginx, OK};
 use super::{bench, server_with_value, url};
-use crate::support::{Child, Server, TempDir, eventually, run, stentor};
+use crate::support::{Child, Server, TempDir, eventually, python_of_host, run, stentor};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
     date_time_ymd,
@@ -111,6 +111,19 @@ fn nchan_pushes_over_tls_in_all_three_ways() {
             });
         }
     });
+}
+
+/// What is sealed and not sent is bounded as what is not is.
+#[test]
+fn a_server_that_reads_nothing_is_given_up() {
+    let Some(mut command) = python_of_host("tls_deaf.py") else { return };
+    let signer = Signer::new();
+    let (certificate, key) = signer.sign("127.0.0.1", 2100);
+    let server = Child::spawn(command.arg(certificate).arg(key));
+    let port = eventually("it listens", || server.out().trim().parse::<u16>().ok());
+    let url = format!("https://127.0.0.1:{port}/a");
+    let run = bench(&format!("hold {url} --as ws --connections 1 --duration 20s --insecure"));
+    assert_eq!(run.errors(), [("the server does not read", 1)]);
 }
 
 #[test]

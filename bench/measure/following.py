@@ -1,0 +1,260 @@
+"""What followers cost their leader, how far behind they are, and whether readers can go from one
+server to another."""
+
+import http.client
+import json
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from . import table
+from .bench import Bench, MeasurementError
+from .process import TIED
+from .publish import (
+    MESSAGE_BYTES,
+    TOPICS,
+    check_answer,
+    message,
+    read_to_end,
+    topic,
+)
+from .push import Publisher, put
+from .servers import Stentor
+
+RATE, AT_ONCE = 100_000, 200
+SECONDS = 5
+FEEDS = 4
+TOPICS_MANY = 1_000_000
+LINES = 20_000
+SWITCHES, WANDERERS, WANDERED = 10_000, 25, "/wandered"
+STAY_SECONDS_MAX = 0.02
+START_SECONDS_MAX = 120
+# Histories that reach back as far as a reader that changes servers may have been away.
+CONFIG = "[[topics]]\nmatch = '/bench/**'\nhistory = 1\n[[topics]]\nmatch = '/**'\nhistory = 5000\n"
+
+
+def following(bench: Bench) -> list[table.Row]:
+    """All of it."""
+    rows = []
+    for step in (cost, lag, switches, start):
+        table.progress(f"{step.__name__} ...")
+        try:
+            rows += step(bench)
+        except (MeasurementError, OSError) as error:
+            rows.append(table.not_measured(step.__name__, str(error)))
+    return rows
+
+
+def leader_on(bench: Bench, cores: str) -> Stentor:
+    return Stentor(bench, config=CONFIG, cores=cores)
+
+
+@contextmanager
+def follower_of(bench: Bench, leader: Stentor) -> Iterator[Stentor]:
+    """A server that has all that the leader has."""
+    config = f"[follow]\nleader = 'http://127.0.0.1:{leader.control_port}'\n"
+    with Stentor(bench, config=config, cores="0,1", name="follower") as follower:
+        wait_until_ready(follower)
+        yield follower
+
+
+def wait_until_ready(server: Stentor) -> None:
+    give_up = time.monotonic() + START_SECONDS_MAX
+    while get(server, "/-/readyz").status != 200:
+        if time.monotonic() > give_up:
+            raise MeasurementError(f"{server.name} is not ready: {server.last_words()}")
+        time.sleep(0.01)
+
+
+def get(server: Stentor, path: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", server.control_port, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    answer.read()
+    return answer
+
+
+def publish_steadily(leader: Stentor, seconds: float) -> int:
+    """So many messages a second on one connection, a few every two milliseconds. Returns how many
+    there were."""
+    chunks = []
+    for begin in range(0, TOPICS, AT_ONCE):
+        lines = "".join(json.dumps({"topic": topic(n), "data": message(n)}) + "\n"
+                        for n in range(begin, begin + AT_ONCE))
+        chunks.append(b"%x\r\n%b\r\n" % (len(lines), lines.encode()))
+    with socket.create_connection(("127.0.0.1", leader.control_port), 30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(
+            b"POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
+        begun = time.monotonic()
+        batches = int(seconds * RATE / AT_ONCE)
+        for batch in range(batches):
+            time.sleep(max(0.0, begun + batch * AT_ONCE / RATE - time.monotonic()))
+            connection.sendall(chunks[batch % len(chunks)])
+        connection.sendall(b"0\r\n\r\n")
+        check_answer(read_to_end(connection), batches * AT_ONCE)
+    return batches * AT_ONCE
+
+
+def cost(bench: Bench) -> list[table.Row]:
+    """Of feeds that are read and thrown away, so that the leader's time is what is compared."""
+    none = cpu_of_publishing(bench, 0)
+    feeds = (cpu_of_publishing(bench, FEEDS) - none) / FEEDS
+    what = f"leader at {RATE:,} messages/s: CPU per message"
+    return [
+        table.absolute_row(f"{what}, without followers", f"{none:.2f} us", none, None),
+        table.absolute_row(f"{what} and follower", f"{feeds:.2f} us", feeds,
+                           table.at_most(2, " us")),
+    ]
+
+
+def cpu_of_publishing(bench: Bench, feeds: int) -> float:
+    """Microseconds of the leader's time for a message, with so many feeds on it."""
+    with leader_on(bench, "0") as leader, ExitStack() as stack:
+        publish_steadily(leader, 1)
+        for _ in range(feeds):
+            throw_away(stack, leader)
+        time.sleep(0.2)
+        before = leader.cpu_seconds()
+        messages = publish_steadily(leader, SECONDS)
+        return (leader.cpu_seconds() - before) / messages * 1e6
+
+
+def throw_away(stack: ExitStack, leader: Stentor) -> None:
+    """Reads a feed on a thread, until the stack is left."""
+    address = ("127.0.0.1", leader.control_port)
+    connection = stack.enter_context(socket.create_connection(address, 30))
+    connection.sendall(b"GET /-/feed HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+
+    def read() -> None:
+        buffer = bytearray(1 << 20)
+        while connection.recv_into(buffer):
+            pass
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(connection.shutdown, socket.SHUT_RDWR)
+
+
+def lag(bench: Bench) -> list[table.Row]:
+    """How long a message takes to a reader at the follower, and to one at the leader, while others
+    are published."""
+    with leader_on(bench, "0,1") as leader, follower_of(bench, leader) as follower:
+        found = {}
+        for name, server in (("leader", leader), ("follower", follower)):
+            publishing = threading.Thread(target=publish_steadily, args=(leader, SECONDS + 2))
+            publishing.start()
+            found[name] = delivery_p99_ms(bench, leader, server)
+            publishing.join()
+    what = f"delivery at a follower beside {RATE:,} messages/s, p99"
+    ours = found["follower"]
+    return [table.Row(what, f"{ours:.2f} ms", f"at its leader {found['leader']:.2f} ms", "",
+                      "<= 5 ms", ours <= 5)]
+
+
+def delivery_p99_ms(bench: Bench, leader: Stentor, server: Stentor) -> float:
+    done = subprocess.run([
+        *TIED, str(bench.stentor), "bench", "push", f"http://127.0.0.1:{server.port}/seen",
+        "--publish", f"http://127.0.0.1:{leader.control_port}/seen", "--publish-method", "PUT",
+        "--connections", "10", "--as", "sse", "--rate", "100",
+        "--messages", str(100 * SECONDS), "--json"],
+        stdout=subprocess.PIPE, text=True)
+    report = json.loads(done.stdout)
+    if done.returncode:
+        raise MeasurementError(f"deliveries at port {server.port} were not whole")
+    return report["delivery"]["latency"]["p99_us"] / 1e3
+
+
+def switches(bench: Bench) -> list[table.Row]:
+    """Readers that go to and fro between both with the id of the last message they had."""
+    with leader_on(bench, "0,1") as leader, follower_of(bench, leader) as follower:
+        wanderers = [Wanderer([leader.port, follower.port], n) for n in range(WANDERERS)]
+        with Publisher(leader.control_port, put(WANDERED)) as publisher:
+            publisher.publish(b"0")
+            for wanderer in wanderers:
+                wanderer.thread.start()
+            number = 0
+            while any(wanderer.thread.is_alive() for wanderer in wanderers):
+                number += 1
+                publisher.publish(b"%d" % number)
+                time.sleep(0.002)
+    wrong = [wanderer.wrong for wanderer in wanderers if wanderer.wrong]
+    heard = sum(wanderer.heard for wanderer in wanderers)
+    changes = sum(wanderer.changes for wanderer in wanderers)
+    if wrong:
+        table.progress(f"switches: {wrong[0]}")
+    what = f"{changes:,} changes of the server, {heard:,} messages: gaps, missing, twice"
+    is_good = not wrong and changes >= SWITCHES
+    return [table.Row(what, str(len(wrong)), "", "", "0", is_good)]
+
+
+class Wanderer:
+    """Reads a stream at one server for a moment, then at the next, and checks that the messages are
+    numbered one by one."""
+
+    def __init__(self, ports: list[int], seed: int) -> None:
+        self.ports, self.random = ports, random.Random(seed)
+        self.heard, self.changes, self.wrong = 0, 0, ""
+        self.last: tuple[bytes, int] | None = None
+        self.thread = threading.Thread(target=self.wander, daemon=True)
+
+    def wander(self) -> None:
+        try:
+            while self.changes < SWITCHES // WANDERERS and not self.wrong:
+                self.read_at(self.ports[self.changes % len(self.ports)])
+                self.changes += 1
+        except OSError as error:
+            self.wrong = f"a stream failed: {error}"
+
+    def read_at(self, port: int) -> None:
+        cursor = b"Last-Event-ID: %b\r\n" % self.last[0] if self.last else b""
+        until = time.monotonic() + self.random.uniform(0, STAY_SECONDS_MAX)
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(b"GET %b HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                               b"Accept: text/event-stream\r\n%b\r\n" % (WANDERED.encode(), cursor))
+            events = connection.makefile("rb")
+            if not events.readline().startswith(b"HTTP/1.1 200"):
+                self.wrong = f"no stream behind {self.last}"
+                return
+            name, identity = b"", b""
+            # It stays until it was sent something, so that each server is read at.
+            seen = self.heard
+            while self.heard == seen or time.monotonic() < until:
+                field, _, value = events.readline().strip().partition(b": ")
+                if field == b"event":
+                    self.wrong = f"{value!r} behind {self.last} at port {port}"
+                    return
+                if field == b"id":
+                    identity = value
+                if field == b"data":
+                    self.hear(identity, int(value))
+
+    def hear(self, identity: bytes, number: int) -> None:
+        if self.last and number != self.last[1] + 1:
+            self.wrong = f"{number} behind {self.last}"
+        self.last = identity, number
+        self.heard += 1
+
+
+def start(bench: Bench) -> list[table.Row]:
+    """A follower of a leader with many topics, and what it holds when it is there."""
+    with leader_on(bench, "0,1") as leader:
+        for begin in range(0, TOPICS_MANY, LINES):
+            leader.put_many((f"/bench/topics/{n:07d}", "x" * MESSAGE_BYTES)
+                            for n in range(begin, begin + LINES))
+        begun = time.monotonic()
+        with follower_of(bench, leader) as follower:
+            seconds = time.monotonic() - begun
+            ours, theirs = follower.memory().resident, leader.memory().resident
+    return [
+        table.absolute_row(f"start of a follower with {TOPICS_MANY:,} topics", f"{seconds:.1f} s",
+                           seconds, table.at_most(6, " s")),
+        table.ratio_row("its memory then", f"{ours / 1e6:.0f} MB",
+                        f"its leader {theirs / 1e6:.0f} MB", ours / theirs, None),
+    ]
