@@ -196,9 +196,6 @@ impl ClusterState {
 
     fn connected(&self, is_connected: bool) {
         self.is_connected.store(is_connected, Ordering::Relaxed);
-        if is_connected {
-            self.said().failure = None;
-        }
     }
 
     /// Says once why there is no connection, not each time it is tried again.
@@ -230,7 +227,8 @@ impl ClusterState {
             let mut said = self.said();
             said.complaint = node.complaint();
             if is_open {
-                said.refusal = None;
+                // Not before: a broker may take every connection, and be of no use.
+                (said.failure, said.refusal) = (None, None);
                 tracing::info!("the cluster's stream is read, at message {}", node.read());
             } else if let Some(complaint) = &said.complaint {
                 tracing::error!("{complaint}");

@@ -310,3 +310,25 @@ fn under_kills_of_the_broker_nothing_that_was_acknowledged_is_lost() {
     assert_eq!(unique.len(), heard.len(), "something is there twice");
     assert!(acknowledged.iter().all(|data| unique.contains(data)), "something is lost");
 }
+
+/// The checker of `bench/cluster`, for a moment; by hand it goes on for hours.
+fn whatever_fails(brokers: &str) {
+    let Some(program) = program() else { return };
+    let checker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/cluster");
+    let mut command = Command::new("python3");
+    command.arg(checker).args(["--seconds", "10", "--brokers", brokers, "--stentor"]);
+    command.args([Path::new(env!("CARGO_BIN_EXE_stentor")), Path::new("--nats-server"), &program]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn whatever_fails_what_was_promised_holds() {
+    whatever_fails("1");
+}
+
+#[test]
+fn whatever_fails_what_was_promised_holds_with_three_brokers() {
+    whatever_fails("3");
+}

@@ -1,0 +1,244 @@
+"""Publishers and readers, who write down what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .http import Gone, ask, events
+from .oracle import DELETED, Attempt, Id, Mark, Order, Outcome, Reader
+from .world import Node
+
+# Publishers contend for a few topics, of which the last come and go.
+TOPICS, FLEETING = 12, 3
+PAUSE_SECONDS, STAY_SECONDS = 0.06, 3.0
+STUCK_SECONDS = 120
+# What the server says where a change may yet come to be.
+NOT_KNOWN = b"It is not known"
+
+
+@dataclass
+class Round:
+    """What is published and read from a quiet moment to the next."""
+
+    name: str
+    nodes: list[Node]
+    order: Order
+    random: random.Random
+    begin: Id | None = None
+    number: int = 0
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    deletions: dict[str, list[int]] = field(default_factory=dict)
+    # Topic -> the last change of all; a reader that has it is at the end.
+    ends: dict[str, Id] = field(default_factory=dict)
+    gaps: Counter[str] = field(default_factory=Counter)
+    reads: int = 0
+
+    @property
+    def topics(self) -> list[str]:
+        return [f"/{self.name}/{number}" for number in range(TOPICS)]
+
+    @property
+    def fleeting(self) -> list[str]:
+        return self.topics[-FLEETING:]
+
+    def attempt(self, topic: str, condition: Id | str | None = None) -> str:
+        self.number += 1
+        data = f"{self.name}.{self.number}"
+        self.attempts[data] = Attempt(topic, condition)
+        return data
+
+    async def publish(self, node: Node, topic: str, condition: Id | str | None = None) -> Id | None:
+        """Tries to, once. Returns the id if it was taken."""
+        data = self.attempt(topic, condition)
+        attempt, generation = self.attempts[data], node.generation
+        fields = {"Content-Type": "text/plain"}
+        if condition:
+            name, value = ("If-None-Match", "*") if condition == "*" else \
+                ("If-Match", f'"{condition}"')
+            fields[name] = value
+        try:
+            answer = await ask(node.control, "PUT", topic, fields, data.encode())
+        except Gone:
+            return None
+        if answer.status in (200, 201):
+            attempt.outcome, attempt.id = Outcome.TAKEN, Id.of(answer.fields["etag"])
+            self.order.saw(attempt.id, topic, data, f"the publisher at {node.name}")
+            await self.read_back(node, generation, topic, attempt.id)
+            return attempt.id
+        if not (answer.status == 503 and NOT_KNOWN in answer.body):
+            attempt.outcome = Outcome.REFUSED
+        if answer.status not in (412, 503):
+            self.order.violations.append(f"{node.name}: PUT {topic} was {answer}")
+        return None
+
+    async def read_back(self, node: Node, generation: int, topic: str, id: Id) -> None:
+        """Whoever was answered sees it at that node, or what came since."""
+        try:
+            answer = await ask(node.port, "GET", topic)
+        except Gone:
+            return
+        self.reads += 1
+        is_same = node.generation == generation and answer.status in (200, 404)
+        if is_same and answer.status == 404 and topic not in self.fleeting:
+            self.order.violations.append(f"{node.name}: {id} of {topic} was taken, and is gone")
+        if is_same and answer.status == 200:
+            seen = Id.of(answer.fields["etag"])
+            if seen.epoch == id.epoch and seen < id:
+                self.order.violations.append(f"{node.name}: {id} of {topic} was taken, and behind "
+                                             f"that it has {seen}")
+
+    async def delete(self, node: Node, topic: str) -> None:
+        count = self.deletions.setdefault(topic, [0, 0])
+        try:
+            answer = await ask(node.control, "DELETE", topic)
+        except Gone:
+            count[1] += 1
+            return
+        count[0] += answer.status == 204
+        count[1] += answer.status == 503 and NOT_KNOWN in answer.body
+
+
+async def publisher(round: Round) -> None:
+    """Publishes for as long as it is let, at any node."""
+    dice = random.Random(round.random.random())
+    while True:
+        await asyncio.sleep(dice.expovariate(1 / PAUSE_SECONDS))
+        node, topic, what = dice.choice(round.nodes), dice.choice(round.topics), dice.random()
+        if topic in round.fleeting and what < 0.4:
+            if what < 0.2:
+                await round.delete(node, topic)
+            else:
+                await round.publish(node, topic, "*")
+        elif what < 0.6:
+            await round.publish(node, topic)
+        else:
+            await replace(round, node, dice.choice(round.nodes), dice.choice(round.topics[:3]))
+
+
+async def replace(round: Round, node: Node, other: Node, topic: str) -> None:
+    """Reads a value at one node, and replaces it at another."""
+    try:
+        seen = await ask(node.port, "GET", topic)
+    except Gone:
+        return
+    if seen.status == 200:
+        await round.publish(other, topic, Id.of(seen.fields["etag"]))
+
+
+async def publish_surely(round: Round, topic: str) -> Id:
+    """Once all is well: it may take a while."""
+    give_up = asyncio.get_running_loop().time() + STUCK_SECONDS
+    while asyncio.get_running_loop().time() < give_up:
+        id = await round.publish(round.random.choice(round.nodes), topic)
+        if id:
+            return id
+        await asyncio.sleep(0.2)
+    raise TimeoutError(f"nothing is published at {topic}")
+
+
+async def poll(round: Round, node: Node, since: Id, wait: int) -> tuple[list[dict], Id]:
+    """What is new of all topics, and the cursor behind it."""
+    path = f"/-/events?topic=/{round.name}/**&mode=all&wait={wait}&since={since}"
+    answer = await ask(node.port, "GET", path, patience=wait + 10)
+    if answer.status not in (200, 204):
+        raise Gone(f"status {answer.status}")
+    envelopes = json.loads(answer.body) if answer.status == 200 else []
+    return envelopes, Id.of(answer.fields["etag"])
+
+
+def change_of(envelope: dict) -> tuple[Id, str, str | None]:
+    envelope = envelope.get("delete", envelope)
+    return Id.of(envelope["id"]), envelope["topic"], envelope.get("data", DELETED)
+
+
+class Wanderer:
+    """A reader that goes from node to node with its cursor, and stays for a moment at each."""
+
+    def __init__(self, round: Round, number: int) -> None:
+        self.round, self.random = round, random.Random(round.random.random())
+        topic = None if number % 3 == 0 else self.random.choice(round.topics)
+        self.seen = Reader(topic, f"reader {number} of {topic or 'all'}")
+        self.polls = topic is None and number % 2 == 0
+        self.cursor, self.is_told, self.node = round.begin, False, round.nodes[0]
+        self.seen.marks.append(Mark(round.begin, False))
+
+    async def wander(self) -> None:
+        """Until it has the last change of its topics."""
+        while not self.is_at_end():
+            self.node = self.random.choice(self.round.nodes)
+            generation = self.node.generation
+            stay = self.random.expovariate(1 / STAY_SECONDS)
+            # What came behind a gap are values, perhaps: with the next connection it is strict again.
+            self.is_told = False
+            try:
+                async with asyncio.timeout(stay):
+                    await (self.poll() if self.polls else self.read())
+                    if self.is_at_end():
+                        return
+                    await self.look_into_end(generation)
+            except (Gone, TimeoutError):
+                await asyncio.sleep(0.05)
+
+    async def look_into_end(self, generation: int) -> None:
+        """A stream has ended: somebody must have ended the node."""
+        if self.node.generation == generation and self.node.is_up:
+            # Whoever ends it says so first, and it may have died by itself.
+            await asyncio.sleep(0.2)
+            if self.node.generation == generation and self.node.is_up:
+                self.round.order.violations.append(
+                    f"{self.seen.name}: the stream at {self.node.name} ended behind {self.cursor}")
+
+    def is_at_end(self) -> bool:
+        ends = self.round.ends
+        if len(ends) < TOPICS:
+            return False
+        end = ends[self.seen.topic] if self.seen.topic else max(ends.values())
+        return self.cursor.epoch == end.epoch and self.cursor >= end
+
+    async def read(self) -> None:
+        topic = self.seen.topic
+        path = topic or f"/-/events?topic=/{self.round.name}/**"
+        async for event in events(self.node.port, path, {"Last-Event-ID": str(self.cursor)}):
+            kind, data = event.get("event"), event.get("data")
+            if kind == "gap":
+                self.is_told = True
+                self.count(json.loads(data)["reason"])
+            elif data is None and "id" in event:
+                self.reach(Id.of(event["id"]), False)
+            elif kind == "delete":
+                self.take(Id.of(event["id"]), json.loads(data)["topic"], DELETED)
+            elif data is not None:
+                envelope = {"topic": topic, "data": data} if topic else json.loads(data)
+                self.take(Id.of(event["id"]), envelope["topic"], envelope["data"])
+            if self.is_at_end():
+                return
+
+    async def poll(self) -> None:
+        while not self.is_at_end():
+            self.is_told = False
+            envelopes, reached = await poll(self.round, self.node, self.cursor, 10)
+            for envelope in envelopes:
+                if "gap" in envelope:
+                    self.is_told = True
+                    self.count(envelope["gap"]["reason"])
+                else:
+                    self.take(*change_of(envelope))
+            self.reach(reached, False)
+
+    def count(self, reason: str) -> None:
+        self.round.gaps[reason] += 1
+        if "epoch" in reason and not self.round.order.may_lose:
+            self.round.order.violations.append(f"{self.seen.name}: a gap at {self.node.name} behind "
+                                               f"{self.cursor}, {reason}, and nothing was lost")
+
+    def take(self, id: Id, topic: str, data: str | None) -> None:
+        self.round.order.saw(id, topic, data, f"{self.seen.name} at {self.node.name}")
+        self.reach(id, True)
+
+    def reach(self, id: Id, is_sent: bool) -> None:
+        self.seen.marks.append(Mark(id, is_sent, self.is_told))
+        self.cursor = id

@@ -1,0 +1,195 @@
+"""What goes wrong, by chance and for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from .world import Broker, Node, Process, World
+
+PAUSE_SECONDS, DURATION_SECONDS = 0.8, 1.5
+AT_ONCE = 2
+
+
+class Faults:
+    """Makes up to two things go wrong at once, on different processes."""
+
+    def __init__(self, world: World, seed: int, loses: bool) -> None:
+        self.world, self.random = world, random.Random(seed)
+        self.done: Counter[str] = Counter()
+        self.busy: set[Process] = set()
+        self.saved = False
+        self.kinds: list[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]] = [
+            ("node killed", self.node_killed), ("node stopped", self.node_stopped),
+            ("node ended", self.node_ended), ("node cut off", self.node_cut_off),
+            ("links slow", self.links_slow), ("connections cut", self.connections_cut),
+            ("broker killed", self.broker_killed), ("broker stopped", self.broker_stopped)]
+        if all(broker.is_small for broker in world.brokers):
+            self.kinds.append(("disk full", self.disk_full))
+        if len(world.brokers) > 1:
+            self.kinds.append(("broker cut off", self.broker_cut_off))
+        if loses:
+            self.kinds += [("broker forgot all", self.all_forgotten),
+                           ("broker went back", self.gone_back)]
+
+    async def run(self, seconds: float) -> None:
+        """For so long, and heals everything."""
+        until = asyncio.get_running_loop().time() + seconds
+        under_way: set[asyncio.Task[None]] = set()
+        while asyncio.get_running_loop().time() < until:
+            if len(under_way) < AT_ONCE:
+                name, fault = self.random.choice(self.kinds)
+                task = asyncio.create_task(self.one(name, fault))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            await asyncio.sleep(self.random.expovariate(1 / PAUSE_SECONDS))
+        if under_way:
+            await asyncio.wait(under_way)
+
+    async def one(self, name: str,
+                  fault: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        async with fault():
+            self.done[name] += 1
+            await asyncio.sleep(self.random.expovariate(1 / DURATION_SECONDS))
+
+    @asynccontextmanager
+    async def taken(self, processes: list[Process]) -> AsyncIterator[Process]:
+        """One of them to which nothing happens yet."""
+        free = [process for process in processes if process not in self.busy]
+        while not free:
+            await asyncio.sleep(0.05)
+            free = [process for process in processes if process not in self.busy]
+        process = self.random.choice(free)
+        self.busy.add(process)
+        try:
+            yield process
+        finally:
+            self.busy.discard(process)
+
+    def node(self) -> AbstractAsyncContextManager[Node]:
+        return self.taken(self.world.nodes)
+
+    def broker(self) -> AbstractAsyncContextManager[Broker]:
+        return self.taken(self.world.brokers)
+
+    @asynccontextmanager
+    async def down(self, process: Process,
+                   how: signal.Signals = signal.SIGKILL) -> AsyncIterator[None]:
+        await process.end(how)
+        try:
+            yield
+        finally:
+            process.start()
+
+    @asynccontextmanager
+    async def node_killed(self) -> AsyncIterator[None]:
+        async with self.node() as node, self.down(node):
+            yield
+
+    @asynccontextmanager
+    async def node_ended(self) -> AsyncIterator[None]:
+        async with self.node() as node, self.down(node, signal.SIGTERM):
+            yield
+
+    @asynccontextmanager
+    async def broker_killed(self) -> AsyncIterator[None]:
+        async with self.broker() as broker, self.down(broker):
+            yield
+
+    @asynccontextmanager
+    async def stopped(self, process: Process) -> AsyncIterator[None]:
+        process.stop()
+        # Longer than anybody waits, now and then.
+        await asyncio.sleep(self.random.choice([0.1, 0.5, 2, 6]))
+        try:
+            yield
+        finally:
+            process.resume()
+
+    @asynccontextmanager
+    async def node_stopped(self) -> AsyncIterator[None]:
+        async with self.node() as node, self.stopped(node):
+            yield
+
+    @asynccontextmanager
+    async def broker_stopped(self) -> AsyncIterator[None]:
+        async with self.broker() as broker, self.stopped(broker):
+            yield
+
+    @asynccontextmanager
+    async def still(self, links: list) -> AsyncIterator[None]:
+        for link in links:
+            link.flows.clear()
+        await asyncio.sleep(self.random.choice([0, 0, 3, 7]))
+        try:
+            yield
+        finally:
+            for link in links:
+                link.heal()
+
+    @asynccontextmanager
+    async def node_cut_off(self) -> AsyncIterator[None]:
+        """From all brokers, or from one of them."""
+        links = self.world.of_node[self.random.choice(self.world.nodes).number]
+        chosen = links if self.random.random() < 0.5 else [self.random.choice(links)]
+        async with self.still(chosen):
+            yield
+
+    @asynccontextmanager
+    async def broker_cut_off(self) -> AsyncIterator[None]:
+        """From the others; nodes still reach it."""
+        broker = self.random.choice(self.world.brokers)
+        async with self.still(self.world.of_broker[broker.number]):
+            yield
+
+    @asynccontextmanager
+    async def links_slow(self) -> AsyncIterator[None]:
+        chosen = self.random.sample(self.world.links, k=min(3, len(self.world.links)))
+        for link in chosen:
+            link.delay = self.random.choice([0.002, 0.02, 0.2])
+        try:
+            yield
+        finally:
+            for link in chosen:
+                link.delay = 0.0
+
+    @asynccontextmanager
+    async def connections_cut(self) -> AsyncIterator[None]:
+        self.random.choice(self.world.links).cut()
+        yield
+
+    @asynccontextmanager
+    async def disk_full(self) -> AsyncIterator[None]:
+        async with self.broker() as broker:
+            await asyncio.to_thread(broker.fill)
+            try:
+                yield
+            finally:
+                broker.make_room()
+
+    @asynccontextmanager
+    async def all_forgotten(self) -> AsyncIterator[None]:
+        async with self.broker() as broker, self.down(broker):
+            broker.forget(None)
+            self.saved = False
+            yield
+
+    @asynccontextmanager
+    async def gone_back(self) -> AsyncIterator[None]:
+        """The first time it is saved what the broker has, and the second time it is back there."""
+        async with self.broker() as broker, self.down(broker):
+            saved = self.world.directory / "saved"
+            if self.saved:
+                broker.forget(saved)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.rmtree(saved)
+                shutil.copytree(broker.store / "jetstream", saved)
+            self.saved = not self.saved
+            yield

@@ -1,0 +1,255 @@
+"""Brokers, nodes, and the links between them, all of which can be made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from .http import Gone, ask
+
+# Where the store of a broker is, if its disk is to be full now and then.
+DISK_BYTES = 192 << 20
+READY_SECONDS_MAX = 120
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Link:
+    """A relay in front of a port: it can be slow, stand still, or break. What was on its way while
+    it stood still arrives later, as with a network."""
+
+    def __init__(self, target: int) -> None:
+        self.target, self.port, self.delay = target, 0, 0.0
+        self.flows = asyncio.Event()
+        self.flows.set()
+        self.writers: set[asyncio.StreamWriter] = set()
+        self.pumps: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> Link:
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            inner, outer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        for source, sink in ((reader, outer), (inner, writer)):
+            self.writers.add(sink)
+            pump = asyncio.create_task(self.pump(source, sink))
+            self.pumps.add(pump)
+            pump.add_done_callback(self.pumps.discard)
+
+    async def pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(1 << 16):
+                if self.delay:
+                    await asyncio.sleep(self.delay)
+                await self.flows.wait()
+                sink.write(data)
+                await sink.drain()
+        await self.flows.wait()
+        self.writers.discard(sink)
+        sink.transport.abort()
+
+    def cut(self) -> None:
+        """Breaks all connections; new ones may be made."""
+        for writer in list(self.writers):
+            writer.transport.abort()
+
+    def heal(self) -> None:
+        self.delay = 0.0
+        self.flows.set()
+
+
+class Process:
+    """A program that is killed, stopped and started again."""
+
+    def __init__(self, name: str, command: list[str], log: Path) -> None:
+        self.name, self.command, self.log = name, command, log
+        self.generation, self.is_stopped, self.is_ending = 0, False, False
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("STENTOR_")}
+        self.generation, self.is_ending = self.generation + 1, False
+        with self.log.open("ab") as log:
+            self.child = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
+                                          stderr=log, env=environment)
+
+    @property
+    def is_up(self) -> bool:
+        return self.child.poll() is None and not self.is_stopped and not self.is_ending
+
+    async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        self.is_ending = True
+        self.resume()
+        self.child.send_signal(how)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.to_thread(self.child.wait), 20)
+        self.child.kill()
+        await asyncio.to_thread(self.child.wait)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self.child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.is_stopped:
+            self.child.send_signal(signal.SIGCONT)
+        self.is_stopped = False
+
+
+class Broker(Process):
+    """A server of NATS."""
+
+    def __init__(self, directory: Path, number: int, program: str) -> None:
+        self.directory, self.store = directory, directory / f"store{number}"
+        self.number, self.port, self.route_port = number, free_port(), free_port()
+        self.config = directory / f"broker{number}.conf"
+        super().__init__(f"broker {number}", [program, "-c", str(self.config)],
+                         directory / f"broker{number}.log")
+        self.store.mkdir()
+        self.is_small = os.geteuid() == 0 and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "stentor-chaos", self.store],
+            stderr=subprocess.DEVNULL).returncode
+
+    def configure(self, advertised: int, routes: list[int]) -> None:
+        text = (f"server_name: b{self.number}\nlisten: 127.0.0.1:{self.port}\n"
+                f"jetstream {{ store_dir: {self.store}, max_file: 1G }}\n")
+        if routes:
+            urls = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+            text += (f"cluster {{ name: chaos, listen: 127.0.0.1:{self.route_port}, "
+                     f"advertise: 127.0.0.1:{advertised}, no_advertise: true, "
+                     f"routes: [{urls}] }}\n")
+        self.config.write_text(text)
+
+    def fill(self) -> None:
+        """Leaves no room on its disk."""
+        with contextlib.suppress(OSError), (self.store / "full").open("wb", 0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+
+    def make_room(self) -> None:
+        (self.store / "full").unlink(missing_ok=True)
+
+    def forget(self, saved: Path | None) -> None:
+        """Loses what it has, or what is not saved."""
+        shutil.rmtree(self.store / "jetstream", ignore_errors=True)
+        if saved:
+            shutil.copytree(saved, self.store / "jetstream")
+
+
+class Node(Process):
+    """A server of the cluster."""
+
+    def __init__(self, directory: Path, number: int, binary: Path) -> None:
+        self.number, self.port, self.control = number, free_port(), free_port()
+        self.config, self.data = directory / f"node{number}.toml", directory / f"data{number}"
+        command = [str(binary), "serve", "-c", str(self.config)]
+        super().__init__(f"node {number}", command, directory / f"node{number}.log")
+
+    def configure(self, brokers: list[Link], others: list[Node], replicas: int, keep: str,
+                  has_store: bool) -> None:
+        nats = [f"nats://127.0.0.1:{link.port}" for link in brokers]
+        peers = [f"http://127.0.0.1:{other.control}" for other in others]
+        store = f"[store]\npath = '{self.data}'\n" if has_store else ""
+        self.config.write_text(
+            f"listen = '127.0.0.1:{self.port}'\ncontrol = '127.0.0.1:{self.control}'\n"
+            f"workers = 1\ndrain = '1s'\n[[topics]]\nmatch = '/**'\nhistory = 1000000\n"
+            f"history_bytes = '1 GiB'\n[streams]\nretry = '100ms'\n{store}"
+            f"[cluster]\nnats = {nats}\npeers = {peers}\nreplicas = {replicas}\n"
+            f"keep = '{keep}'\nkeep_bytes = '64 MiB'\n")
+
+    async def status(self) -> dict:
+        answer = await ask(self.control, "GET", "/-/status", patience=5)
+        if answer.status != 200:
+            raise Gone(f"status {answer.status}")
+        return json.loads(answer.body)["cluster"]
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, directory: Path, binary: Path, program: str, brokers: int,
+                 nodes: int = 3) -> None:
+        self.brokers = [Broker(directory, number, program) for number in range(brokers)]
+        self.nodes = [Node(directory, number, binary) for number in range(nodes)]
+        self.directory = directory
+        self.links: list[Link] = []
+        self.of_node: dict[int, list[Link]] = {}
+        self.of_broker: dict[int, list[Link]] = {number: [] for number in range(brokers)}
+
+    async def start(self, keep: str, has_store: bool) -> None:
+        await self.connect_brokers()
+        for broker in self.brokers:
+            broker.start()
+        for node in self.nodes:
+            links = [await self.link(broker.port) for broker in self.brokers]
+            at = node.number % len(links)
+            self.of_node[node.number] = links
+            others = [other for other in self.nodes if other is not node]
+            node.configure(links[at:] + links[:at], others, len(self.brokers), keep, has_store)
+            node.start()
+        await self.until("all nodes are ready", self.is_level)
+
+    async def connect_brokers(self) -> None:
+        """Each broker reaches each other one by links of its own; whoever learns of one by hearsay
+        takes the link that it advertises."""
+        if len(self.brokers) == 1:
+            return self.brokers[0].configure(0, [])
+        for broker in self.brokers:
+            advertised = await self.link(broker.route_port)
+            self.of_broker[broker.number].append(advertised)
+            routes = []
+            for other in self.brokers:
+                if other is not broker:
+                    link = await self.link(other.route_port)
+                    self.of_broker[broker.number].append(link)
+                    self.of_broker[other.number].append(link)
+                    routes.append(link.port)
+            broker.configure(advertised.port, routes)
+
+    async def link(self, target: int) -> Link:
+        link = await Link(target).start()
+        self.links.append(link)
+        return link
+
+    async def is_level(self) -> bool:
+        """All nodes are at the same place, and none lacks anything."""
+        found = [await node.status() for node in self.nodes]
+        places = {one["position"] for one in found}
+        return all(one["open"] and not one["behind"] and not one["waiting_bytes"]
+                   for one in found) and len(places) == 1
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+        give_up = asyncio.get_running_loop().time() + READY_SECONDS_MAX
+        while True:
+            with contextlib.suppress(Gone):
+                if await holds():
+                    return
+            if asyncio.get_running_loop().time() > give_up:
+                raise TimeoutError(f"not within {READY_SECONDS_MAX} s: {what}")
+            await asyncio.sleep(0.1)
+
+    def close(self) -> None:
+        for process in [*self.nodes, *self.brokers]:
+            if process.child:
+                process.resume()
+                process.child.kill()
+                process.child.wait()
