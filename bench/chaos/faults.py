@@ -172,6 +172,9 @@ class Faults:
                 yield
             finally:
                 broker.make_room()
+                # One that could not write has switched JetStream off, for good.
+                await broker.end()
+                broker.start()
 
     @asynccontextmanager
     async def all_forgotten(self) -> AsyncIterator[None]:

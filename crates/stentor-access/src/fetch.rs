@@ -270,14 +270,23 @@ fn agent(jwt: &Jwt, whole: Duration) -> Result<Agent, String> {
 ///
 /// There are none, in words for the log; `hint` says what to do then.
 pub fn tls_of(ca_file: Option<&Path>, hint: &str) -> Result<TlsConfig, String> {
-    let roots = match ca_file {
-        Some(path) => configured(path)?,
-        None => of_this_system(hint)?,
-    };
+    let roots = roots_of(ca_file, hint)?;
     Ok(TlsConfig::builder()
         .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into())
         .root_certs(RootCerts::new_with_certs(&roots))
         .build())
+}
+
+/// The certificates by which hosts are known: those in a file, or those that this system trusts.
+///
+/// # Errors
+///
+/// As [`tls_of`].
+pub fn roots_of(ca_file: Option<&Path>, hint: &str) -> Result<Vec<Certificate<'static>>, String> {
+    match ca_file {
+        Some(path) => configured(path),
+        None => of_this_system(hint),
+    }
 }
 
 fn configured(path: &Path) -> Result<Vec<Certificate<'static>>, String> {

@@ -22,6 +22,7 @@ use crate::config::Cluster as Settings;
 use crate::context::Shared;
 use crate::follow::{agent, snapshot_of};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,8 +59,10 @@ pub(crate) struct ClusterState {
 /// What is wrong.
 #[derive(Default)]
 struct Said {
-    /// Why there is no connection.
+    /// Why there is no connection,
     failure: Option<String>,
+    /// and what was last said of each broker.
+    failures: BTreeMap<String, String>,
     /// Why the log is not read.
     complaint: Option<String>,
     /// What the broker, or a peer, refused last.
@@ -203,7 +206,7 @@ impl ClusterState {
         self.reconnects.add(1);
         let why = format!("{url}: {reason}");
         let mut said = self.said();
-        if said.failure.as_ref() != Some(&why) {
+        if said.failures.insert(url.to_owned(), reason.to_owned()).as_deref() != Some(reason) {
             tracing::warn!("the broker {why}");
         }
         said.failure = Some(why);
@@ -229,6 +232,7 @@ impl ClusterState {
             if is_open {
                 // Not before: a broker may take every connection, and be of no use.
                 (said.failure, said.refusal) = (None, None);
+                said.failures.clear();
                 tracing::info!("the cluster's stream is read, at message {}", node.read());
             } else if let Some(complaint) = &said.complaint {
                 tracing::error!("{complaint}");
@@ -296,9 +300,11 @@ impl ClusterThread {
     /// Begins, if `shared` is one of several.
     ///
     /// # Errors
-    /// There is no thread to be had, or there are no certificates to know peers by.
+    /// There is no thread to be had, or a file cannot be read that is shown to the broker or its
+    /// peers, or by which they are known.
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<ClusterThread>> {
         let Some(state) = &shared.cluster else { return Ok(None) };
+        check(&state.settings).map_err(io::Error::other)?;
         let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
         let bell = sender.clone();
         // If there is no room in it, it is awake.
@@ -327,6 +333,17 @@ impl ClusterThread {
 impl Drop for ClusterThread {
     fn drop(&mut self) {
         self.state.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether all files can be read that a node of a cluster needs to reach others.
+///
+/// # Errors
+/// One sentence.
+pub fn check(settings: &Settings) -> Result<(), String> {
+    match settings.is_on() {
+        true => nats::check(settings),
+        false => Ok(()),
     }
 }
 

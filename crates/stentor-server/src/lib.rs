@@ -51,6 +51,7 @@ pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 mod simulation;
 
+pub use cluster::check as check_cluster;
 pub use order::CommitError;
 pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
 pub use stentor_io::{

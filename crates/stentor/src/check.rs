@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stentor_server::certificates::{Shown, inspect};
+use stentor_server::check_cluster;
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::cost::{Account, accounts};
 use tracing::Level;
@@ -18,7 +19,8 @@ use crate::args::usage;
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
 ///
 /// Certificates are read, as a start would, with the names they are for and the days they have
-/// left; one that cannot be used is exit code 2 too.
+/// left; one that cannot be used is exit code 2 too. So is a file that a node of a cluster would
+/// show to its broker.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     settings
         .validate()
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
+    check_cluster(&settings.cluster).map_err(usage)?;
     let certificates = inspect(&settings, stentor_server::unix_s()).map_err(usage)?;
     for warning in certificates.warnings() {
         eprintln!("stentor: {warning}");

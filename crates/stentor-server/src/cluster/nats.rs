@@ -4,16 +4,20 @@
 //! requests. What a client has to do when a broker comes back, or comes back empty, is then part of
 //! the protocol of nodes, which is tested without any broker.
 
+mod channel;
+mod credentials;
 mod jetstream;
 mod link;
 mod wire;
 
 use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done, read_info};
 use self::link::Link;
+pub(super) use self::link::check;
 use self::wire::Message;
 pub(super) use self::wire::Said;
 use super::protocol::{Action, Appended, Looked, Node, hash_of};
 use super::{ClusterState, Input};
+use crate::config::BrokerUrl;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -108,7 +112,7 @@ impl Broker {
         while !self.state.ends() {
             let urls = &self.state.settings.nats;
             let url = urls[at % urls.len()].clone();
-            let reason = match self.connect(&url.address()) {
+            let reason = match self.connect(&url) {
                 Ok(session) => self.serve(session),
                 Err(reason) => reason,
             };
@@ -135,11 +139,11 @@ impl Broker {
         }
     }
 
-    fn connect(&mut self, address: &str) -> Result<Session, String> {
+    fn connect(&mut self, url: &BrokerUrl) -> Result<Session, String> {
         self.number += 1;
         let name = format!("stentor {:016x}", self.node.run());
         let sender = self.sender.clone();
-        let link = Link::connect(address, &self.state.settings, &name, self.number, sender)?;
+        let link = Link::connect(url, &self.state.settings, &name, self.number, sender)?;
         self.state.intake.set_payload_max(link.payload_max.saturating_sub(HEAD_BYTES));
         let inbox = format!("_INBOX.{:016x}{:04x}", self.node.run(), self.number);
         let now_ms = now_ms();

@@ -27,8 +27,16 @@ pub struct Cluster {
     pub user: Option<String>,
     /// A file with the password of `user`.
     pub password_file: Option<PathBuf>,
-    /// A file with a token that is shown instead.
+    /// A file with a token that is shown instead,
     pub token_file: Option<PathBuf>,
+    /// or one with the seed of a key, and mostly a JWT.
+    pub creds_file: Option<PathBuf>,
+    /// A file with the certificates by which brokers are known, instead of this system's.
+    pub ca_file: Option<PathBuf>,
+    /// A certificate that is shown to brokers,
+    pub cert_file: Option<PathBuf>,
+    /// and its private key.
+    pub key_file: Option<PathBuf>,
     /// Control listeners of other nodes, for what the stream does not have any more.
     pub peers: Vec<ServerUrl>,
     /// A file with the token that is shown to them.
@@ -51,6 +59,10 @@ impl Default for Cluster {
             user: None,
             password_file: None,
             token_file: None,
+            creds_file: None,
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
             peers: Vec::new(),
             peer_token_file: None,
             replicas: 1,
@@ -69,19 +81,31 @@ impl Cluster {
     }
 }
 
-/// A server of NATS: `nats://`, a host, and a port unless it is 4222.
+/// A server of NATS: `nats://` or `tls://`, a host, and a port unless it is 4222.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BrokerUrl(String);
+pub struct BrokerUrl {
+    is_tls: bool,
+    host: String,
+    port: u16,
+}
 
 impl BrokerUrl {
     /// The host and the port, with a colon in between.
     #[must_use]
     pub fn address(&self) -> String {
-        let host = self.0.strip_prefix("nats://").unwrap_or(&self.0);
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
-            !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
-        });
-        if has_port { host.to_owned() } else { format!("{host}:4222") }
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Its name, or its address, as certificates have it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Whether it is to be reached by TLS alone.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 }
 
@@ -89,22 +113,32 @@ impl FromStr for BrokerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<BrokerUrl, String> {
-        let host = text.strip_prefix("nats://").unwrap_or_default();
-        let host = host.strip_suffix('/').unwrap_or(host);
-        let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
-        if host.is_empty() || host.bytes().any(outside) {
-            return Err(format!(
-                "'{}' is not a server of NATS: write nats://HOST:PORT",
+        let parse = || {
+            let (scheme, rest) = text.split_once("://")?;
+            let is_tls = ["nats", "tls"].iter().position(|known| *known == scheme)? == 1;
+            let rest = rest.strip_suffix('/').unwrap_or(rest);
+            let (host, port) = match rest.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+                _ => (rest, 4222),
+            };
+            let is_outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
+            let is_bare = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+            let is_good = !host.is_empty() && !host.bytes().any(is_outside) && !is_bare;
+            is_good.then(|| BrokerUrl { is_tls, host: host.to_owned(), port })
+        };
+        parse().ok_or_else(|| {
+            format!(
+                "'{}' is not a server of NATS: write nats://HOST:PORT or tls://HOST:PORT",
                 text.escape_debug()
-            ));
-        }
-        Ok(BrokerUrl(format!("nats://{host}")))
+            )
+        })
     }
 }
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let scheme = if self.is_tls { "tls" } else { "nats" };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)
     }
 }
 
@@ -143,6 +177,10 @@ pub(super) struct ClusterLayer {
     user: Option<String>,
     password_file: Option<Text<FileOrNone>>,
     token_file: Option<Text<FileOrNone>>,
+    creds_file: Option<Text<FileOrNone>>,
+    ca_file: Option<Text<FileOrNone>>,
+    cert_file: Option<Text<FileOrNone>>,
+    key_file: Option<Text<FileOrNone>>,
     peers: Option<OneOrMany<ServerUrl>>,
     peer_token_file: Option<Text<FileOrNone>>,
     replicas: Option<Count<1, 5>>,
@@ -158,6 +196,10 @@ impl ClusterLayer {
         set(&mut cluster.user, self.user, |user| (!user.is_empty()).then_some(user));
         set(&mut cluster.password_file, self.password_file, |file| file.0.0);
         set(&mut cluster.token_file, self.token_file, |file| file.0.0);
+        set(&mut cluster.creds_file, self.creds_file, |file| file.0.0);
+        set(&mut cluster.ca_file, self.ca_file, |file| file.0.0);
+        set(&mut cluster.cert_file, self.cert_file, |file| file.0.0);
+        set(&mut cluster.key_file, self.key_file, |file| file.0.0);
         set(&mut cluster.peers, self.peers, |many| many.0);
         set(&mut cluster.peer_token_file, self.peer_token_file, |file| file.0.0);
         set(&mut cluster.replicas, self.replicas, |count| count.0 as u32);
@@ -192,8 +234,19 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
     if cluster.user.is_some() != cluster.password_file.is_some() {
         return error("cluster.user", "a user and password_file go together");
     }
-    if cluster.user.is_some() && cluster.token_file.is_some() {
-        return error("cluster.token_file", "a broker is shown a user or a token, not both");
+    let shown = [&cluster.password_file, &cluster.token_file, &cluster.creds_file];
+    if shown.into_iter().flatten().count() > 1 {
+        return error(
+            "cluster.creds_file",
+            "a broker is shown one of a user, a token and credentials: leave out the others",
+        );
+    }
+    if cluster.cert_file.is_some() != cluster.key_file.is_some() {
+        return error("cluster.cert_file", "cert_file and key_file go together");
+    }
+    let is_secured = cluster.nats.iter().any(BrokerUrl::is_tls);
+    if !is_secured && (cluster.ca_file.is_some() || cluster.cert_file.is_some()) {
+        return error("cluster.ca_file", "certificates are for a broker at tls://, and none is");
     }
     Ok(())
 }
@@ -209,6 +262,10 @@ pub(super) fn value_of(cluster: &Cluster, key: &str) -> Option<Value> {
         "user" => cluster.user.clone().unwrap_or_default().into(),
         "password_file" => path(&cluster.password_file),
         "token_file" => path(&cluster.token_file),
+        "creds_file" => path(&cluster.creds_file),
+        "ca_file" => path(&cluster.ca_file),
+        "cert_file" => path(&cluster.cert_file),
+        "key_file" => path(&cluster.key_file),
         "peers" => one_or_many(&cluster.peers),
         "peer_token_file" => path(&cluster.peer_token_file),
         "replicas" => i64::from(cluster.replicas).into(),
@@ -235,6 +292,11 @@ mod tests {
         let cluster = cluster.unwrap();
         let addresses: Vec<_> = cluster.nats.iter().map(BrokerUrl::address).collect();
         assert_eq!(addresses, ["10.0.0.1:4222", "b.example:4223"]);
+        let url = |text: &str| text.parse::<BrokerUrl>().unwrap();
+        let secured = url("tls://[::1]");
+        assert_eq!((secured.host(), secured.address().as_str()), ("::1", "[::1]:4222"));
+        assert!(secured.is_tls() && !url("nats://b").is_tls());
+        assert_eq!(secured.to_string(), "tls://[::1]:4222");
         assert_eq!((cluster.stream.as_str(), cluster.replicas), ("scores", 3));
         assert_eq!((cluster.keep_ms, cluster.keep_bytes), (2 * HOUR, 2 * GIB));
         for bad in [
@@ -242,6 +304,9 @@ mod tests {
             "nats = 'http://b'",
             "nats = 'nats://'",
             "nats = 'nats://me@b'",
+            "nats = 'nats://b:'",
+            "nats = 'nats://::1'",
+            "nats = 'ws://b'",
             "stream = 'a.b'",
             "stream = ''",
             "peers = 'b'",
@@ -255,16 +320,22 @@ mod tests {
 
     #[test]
     fn what_goes_with_it() {
-        let error = |text: &str| {
-            let text = format!("[cluster]\nnats = 'nats://b'\n{text}");
+        let error_of = |text: &str| {
+            let text = format!("[cluster]\n{text}");
             let settings = Settings::from_toml(&text, "f").unwrap();
             settings.validate().err().map(|error| error.to_string()).unwrap_or_default()
         };
+        let error = |text: &str| error_of(&format!("nats = 'nats://b'\n{text}"));
         assert_eq!(error("user = 'a'\npassword_file = '/p'"), "");
         assert!(error("user = 'a'").contains("go together"));
         assert!(error("[follow]\nleader = 'http://a'").contains("follows nobody"));
         assert!(error("[store]\npath = '/s'").contains("keeps nothing itself yet"));
         let both = "user = 'a'\npassword_file = '/p'\ntoken_file = '/t'";
-        assert!(error(both).contains("not both"));
+        assert!(error(both).contains("leave out the others"));
+        assert!(error("token_file = '/t'\ncreds_file = '/c'").contains("leave out the others"));
+        assert!(error("cert_file = '/c'").contains("go together"));
+        assert!(error("ca_file = '/c'").contains("at tls://"));
+        let secured = "nats = 'tls://b'\nca_file = '/c'\ncert_file = '/c'\nkey_file = '/k'";
+        assert_eq!(error_of(secured), "");
     }
 }

@@ -41,6 +41,14 @@ pub enum Trust {
     Roots(Vec<CertificateDer<'static>>),
 }
 
+impl Trust {
+    /// Who shows a certificate that leads to one of these, in DER.
+    pub fn of<'a>(roots: impl IntoIterator<Item = &'a [u8]>) -> Trust {
+        let owned = |der: &[u8]| CertificateDer::from(der.to_vec());
+        Trust::Roots(roots.into_iter().map(owned).collect())
+    }
+}
+
 /// Begins handshakes with one server. It is cheap to clone.
 #[derive(Clone)]
 pub struct Connector {

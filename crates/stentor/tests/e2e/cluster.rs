@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+mod secured;
+
 /// A broker, with its streams in a directory.
 struct Broker {
     child: Child,
@@ -17,10 +19,16 @@ struct Broker {
 impl Broker {
     /// `None` if there is no such program; with `TEST_TOOLS` there has to be one.
     fn start() -> Option<Broker> {
+        Broker::configured("")
+    }
+
+    /// The same with a file of settings.
+    fn configured(settings: &str) -> Option<Broker> {
         let program = program()?;
         // Nobody else is given it meanwhile, as a rule.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let dir = TempDir::new();
+        std::fs::write(dir.path().join("broker.conf"), settings).unwrap();
         let child = run(&program, address, dir.path());
         Some(Broker { child, address, dir })
     }
@@ -71,7 +79,7 @@ fn program() -> Option<PathBuf> {
 fn run(program: &Path, address: SocketAddr, dir: &Path) -> Child {
     let mut command = Command::new(program);
     command.args(["--jetstream", "--addr", "127.0.0.1", "--store_dir"]).arg(dir);
-    command.args(["--port", &address.port().to_string()]);
+    command.args(["--port", &address.port().to_string(), "-c"]).arg(dir.join("broker.conf"));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     eventually("the broker listens", || TcpStream::connect(address).ok());
     child

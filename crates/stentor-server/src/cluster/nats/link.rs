@@ -3,20 +3,28 @@
 //! Everything that comes is put into the channel of the thread that knows what to make of it, with
 //! the number of the connection; the channel is bounded, so a node that is slow is read slowly.
 //! What is to be written is gathered, and written at one go.
+//!
+//! A broker says in the clear who it is. Where TLS is asked for, nothing else is said or believed
+//! before there is TLS.
 
+use super::channel::{self, Sink, Source};
+use super::credentials::Credentials;
 use super::wire::{self, Said};
 use crate::cluster::Input;
-use crate::config::Cluster as Settings;
+use crate::config::{BrokerUrl, Cluster as Settings};
 use serde::Deserialize;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
+use stentor_tls::{Connector, Identity, PemPair, Trust};
+use zeroize::Zeroizing;
 
 /// A connection that is up.
 pub(super) struct Link {
-    socket: TcpStream,
+    sink: Sink,
     out: Vec<u8>,
     /// The largest message that the broker takes.
     pub(super) payload_max: usize,
@@ -33,60 +41,60 @@ struct About {
     jetstream: bool,
     #[serde(default)]
     tls_required: bool,
+    #[serde(default)]
+    tls_available: bool,
+    #[serde(default)]
+    nonce: String,
 }
 
 impl Link {
-    /// Connects to a broker, at `host:port`, and has what comes sent to `inputs`.
+    /// Connects to a broker, and has what comes sent to `inputs`.
     ///
     /// # Errors
-    /// One sentence.
+    /// One sentence, or a part of one whose subject is the broker.
     pub(super) fn connect(
-        address: &str,
+        url: &BrokerUrl,
         settings: &Settings,
         name: &str,
         number: u32,
         inputs: SyncSender<Input>,
     ) -> Result<Link, String> {
         let told = |error: io::Error| error.to_string();
-        let addresses = address.to_socket_addrs().map_err(told)?;
-        let mut result = Err("it has no address".to_owned());
-        for address in addresses {
-            result = TcpStream::connect_timeout(&address, CONNECT_MAX).map_err(told);
-            if result.is_ok() {
-                break;
-            }
-        }
-        let mut socket = result?;
-        socket.set_nodelay(true).map_err(told)?;
-        socket.set_read_timeout(Some(CONNECT_MAX)).map_err(told)?;
-        socket.set_write_timeout(Some(WRITE_MAX)).map_err(told)?;
+        let (mut source, mut sink) = channel::open(dial(&url.address())?).map_err(told)?;
         let mut rest = Vec::new();
-        let Said::Info(info) = hear(&mut socket, &mut rest)? else {
+        let Said::Info(info) = hear(&mut source, &mut rest)? else {
             return Err("it does not begin as a server of NATS does".to_owned());
         };
         let about: About = serde_json::from_slice(&info).map_err(|error| error.to_string())?;
         if !about.headers || !about.jetstream {
-            return Err("it has no JetStream: begin it with --jetstream".to_owned());
+            return Err(NO_JETSTREAM.to_owned());
         }
-        if about.tls_required {
-            return Err("it asks for TLS, which is not there yet".to_owned());
+        match (url.is_tls(), about.tls_required) {
+            (false, true) => return Err("it asks for TLS: name it as tls://".to_owned()),
+            (true, false) if !about.tls_available => {
+                return Err("it has no TLS, and is named as tls://".to_owned());
+            }
+            (true, _) if !rest.is_empty() => {
+                return Err("something was said in the clear before there was TLS".to_owned());
+            }
+            (true, _) => channel::secure(&mut source, &mut sink, &connector(url, settings)?)?,
+            (false, _) => {}
         }
         let mut out = Vec::new();
-        wire::connect(&options(settings, name)?, &mut out);
-        socket.write_all(&out).map_err(told)?;
+        wire::connect(&options(settings, name, &about.nonce)?, &mut out);
+        sink.write_all(&out).map_err(told)?;
         loop {
-            match hear(&mut socket, &mut rest)? {
+            match hear(&mut source, &mut rest)? {
                 Said::Pong => break,
-                Said::Error(reason) => return Err(reason),
+                Said::Error(reason) => return Err(format!("says: {reason}")),
                 _ => {}
             }
         }
-        socket.set_read_timeout(None).map_err(told)?;
-        let reader = socket.try_clone().map_err(told)?;
-        let run = move || read_all(reader, rest, number, &inputs);
+        source.socket().set_read_timeout(None).map_err(told)?;
+        let run = move || read_all(source, rest, number, &inputs);
         thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map_err(told)?;
         out.clear();
-        Ok(Link { socket, out, payload_max: about.max_payload })
+        Ok(Link { sink, out, payload_max: about.max_payload })
     }
 
     /// What is to be written.
@@ -100,27 +108,62 @@ impl Link {
     /// The connection is of no use any more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
-            self.socket.write_all(&self.out)?;
+            self.sink.write_all(&self.out)?;
             self.out.clear();
         }
         Ok(())
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // Whoever reads it ends by that.
-        let _ = self.socket.shutdown(Shutdown::Both);
-    }
+/// Whether everything can be read that is shown to brokers, or by which they are known.
+///
+/// # Errors
+/// One sentence.
+pub(in crate::cluster) fn check(settings: &Settings) -> Result<(), String> {
+    Credentials::read(settings)?;
+    let mut secured = settings.nats.iter().filter(|url| url.is_tls());
+    secured.try_for_each(|url| connector(url, settings).map(drop))
 }
 
-/// How a node shows itself to a broker.
-fn options(settings: &Settings, name: &str) -> Result<String, String> {
-    let read = |path: &std::path::Path| {
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok::<_, String>(text.trim().to_owned())
+fn dial(address: &str) -> Result<TcpStream, String> {
+    let told = |error: io::Error| error.to_string();
+    let addresses = address.to_socket_addrs().map_err(told)?;
+    let mut result = Err("it has no address".to_owned());
+    for address in addresses {
+        result = TcpStream::connect_timeout(&address, CONNECT_MAX).map_err(told);
+        if result.is_ok() {
+            break;
+        }
+    }
+    let socket = result?;
+    socket.set_nodelay(true).map_err(told)?;
+    socket.set_read_timeout(Some(CONNECT_MAX)).map_err(told)?;
+    socket.set_write_timeout(Some(WRITE_MAX)).map_err(told)?;
+    Ok(socket)
+}
+
+/// Begins TLS with this broker. The files are read each time, for they are renewed.
+fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> {
+    let hint = "name a file by cluster.ca_file";
+    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), hint)?;
+    let trust = Trust::of(roots.iter().map(|root| root.der()));
+    let identity = match (&settings.cert_file, &settings.key_file) {
+        (Some(cert), Some(key)) => {
+            let read = |file: &Path| {
+                let read = std::fs::read(file).map(Zeroizing::new);
+                read.map_err(|error| format!("{}: {error}", file.display()))
+            };
+            let (certificate, private) = (read(cert)?, read(key)?);
+            let pem = PemPair { certificate: (cert, &certificate), key: (key, &private) };
+            Some(Identity::read(&pem).map_err(|error| error.to_string())?)
+        }
+        _ => None,
     };
+    Connector::new(url.host(), &trust, identity.as_ref())
+}
+
+/// What a node says first.
+fn options(settings: &Settings, name: &str, nonce: &str) -> Result<String, String> {
     let mut options = serde_json::json!({
         "verbose": false,
         "pedantic": false,
@@ -131,37 +174,25 @@ fn options(settings: &Settings, name: &str) -> Result<String, String> {
         "headers": true,
         "no_responders": true,
     });
-    if let Some(user) = &settings.user {
-        options["user"] = user.clone().into();
-    }
-    if let Some(path) = &settings.password_file {
-        options["pass"] = read(path)?.into();
-    }
-    if let Some(path) = &settings.token_file {
-        options["auth_token"] = read(path)?.into();
-    }
+    Credentials::read(settings)?.add_to(&mut options, nonce);
     Ok(options.to_string())
 }
 
 /// Waits for what is said next.
-fn hear(socket: &mut TcpStream, rest: &mut Vec<u8>) -> Result<Said, String> {
+fn hear(source: &mut Source, rest: &mut Vec<u8>) -> Result<Said, String> {
     loop {
         if let Some((said, length)) = wire::read(rest)? {
             rest.drain(..length);
             return Ok(said);
         }
-        let mut buffer = [0; 4_096];
-        let bytes = socket.read(&mut buffer).map_err(|error| error.to_string())?;
-        if bytes == 0 {
+        if !source.read(rest).map_err(|error| error.to_string())? {
             return Err("it ended the connection".to_owned());
         }
-        rest.extend_from_slice(&buffer[..bytes]);
     }
 }
 
 /// Reads until the connection ends.
-fn read_all(mut socket: TcpStream, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
-    let mut buffer = vec![0; READ_BYTES];
+fn read_all(mut source: Source, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
     let broken = loop {
         let (mut all, mut used) = (Vec::new(), 0);
         let failed = loop {
@@ -181,10 +212,9 @@ fn read_all(mut socket: TcpStream, mut bytes: Vec<u8>, number: u32, inputs: &Syn
         if let Some(reason) = failed {
             break reason.to_owned();
         }
-        match socket.read(&mut buffer) {
-            Ok(0) => break "it ended the connection".to_owned(),
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        match source.read(&mut bytes) {
+            Ok(true) => {}
+            Ok(false) => break "it ended the connection".to_owned(),
             Err(error) => break error.to_string(),
         }
     };
@@ -192,9 +222,10 @@ fn read_all(mut socket: TcpStream, mut bytes: Vec<u8>, number: u32, inputs: &Syn
     let _ = inputs.send(Input::Broken(number, broken));
 }
 
+const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
+                            was full, for then it switches JetStream off";
+
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// A broker that takes nothing for so long is given up.
 const WRITE_MAX: Duration = Duration::from_secs(5);
-
-const READ_BYTES: usize = 256 << 10;

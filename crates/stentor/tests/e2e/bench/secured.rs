@@ -3,67 +3,27 @@
 
 use super::peers::{NCHAN, NCHAN_MODULE, Nginx, OK};
 use super::{bench, server_with_value, url};
-use crate::support::{Child, Server, TempDir, eventually, python_of_host, run, stentor};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
-    date_time_ymd,
-};
+use crate::support::{Child, Server, Signer, eventually, python_of_host, run, stentor};
 use std::fs;
-use std::path::PathBuf;
 use std::thread;
 
-/// Somebody who signs certificates, and files of what it has signed.
-struct Signer {
-    dir: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Signer {
-    fn new() -> Signer {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "somebody who signs");
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let dir = TempDir::new();
-        fs::write(dir.path().join("ca.pem"), issuer.pem()).unwrap();
-        Signer { dir, issuer }
-    }
-
-    fn ca(&self) -> String {
-        self.dir.path().join("ca.pem").display().to_string()
-    }
-
-    /// A certificate for a name, until the end of that year: its file, and its key's.
-    fn sign(&self, name: &str, until: i32) -> (PathBuf, PathBuf) {
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        params.not_after = date_time_ymd(until, 12, 31);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let file = |kind: &str| self.dir.path().join(format!("{name}-{until}-{kind}.pem"));
-        fs::write(file("certificate"), certificate.pem()).unwrap();
-        fs::write(file("key"), key.serialize_pem()).unwrap();
-        (file("certificate"), file("key"))
-    }
-
-    /// An nginx with a good certificate.
-    fn nginx(&self, module: Option<&str>, locations: &str) -> Option<Nginx> {
-        let (certificate, key) = self.sign("127.0.0.1", 2100);
-        Nginx::secured(module, locations, &certificate, &key)
-    }
+/// An nginx with a good certificate.
+fn nginx_of(signer: &Signer, module: Option<&str>, locations: &str) -> Option<Nginx> {
+    let (certificate, key) = signer.sign("127.0.0.1", 2100);
+    Nginx::secured(module, locations, &certificate, &key)
 }
 
 #[test]
 fn requests_are_answered_over_tls_in_every_way() {
     let signer = Signer::new();
     // Large enough for several records, and to come in parts.
-    let large = signer.dir.path().join("large");
+    let large = signer.dir().join("large");
     fs::write(&large, "x".repeat(60_000)).unwrap();
     let file = large.display();
     for versions in ["TLSv1.3", "TLSv1.2"] {
         let locations =
             format!("ssl_protocols {versions};\n{OK}\nlocation = /large {{ alias {file}; }}");
-        let Some(nginx) = signer.nginx(None, &locations) else { return };
+        let Some(nginx) = nginx_of(&signer, None, &locations) else { return };
         let trust = ["--insecure".to_owned(), format!("--ca {}", signer.ca())];
         for (nth, flags) in
             ["--pipeline 8", "--close", "--close --rst", "--rate 2000", "--threads 3"]
@@ -99,7 +59,7 @@ fn nchan_pushes_over_tls_in_all_three_ways() {
         for role in ["sse", "ws", "poll"] {
             scope.spawn(move || {
                 let signer = Signer::new();
-                let Some(nchan) = signer.nginx(Some(NCHAN_MODULE), NCHAN) else { return };
+                let Some(nchan) = nginx_of(&signer, Some(NCHAN_MODULE), NCHAN) else { return };
                 let flags =
                     format!("--connections 30 --messages 20 --rate 50 --ca {}", signer.ca());
                 let line = format!("push URL/sub --publish URL/pub --as {role} {flags}");
@@ -130,7 +90,7 @@ fn a_server_that_reads_nothing_is_given_up() {
 fn what_is_wrong_with_a_certificate_is_said() {
     let signer = Signer::new();
     let (ca, other_ca) = (signer.ca(), Signer::new());
-    fs::write(other_ca.dir.path().join("ca.pem"), {
+    fs::write(other_ca.dir().join("ca.pem"), {
         let (stranger, _) = other_ca.sign("stranger", 2100);
         fs::read(stranger).unwrap()
     })
@@ -197,8 +157,8 @@ fn in_front_of(signer: &Signer, server: &Server) -> Option<(Nginx, Nginx)> {
              proxy_http_version 1.1; proxy_set_header Connection ''; }}"
         )
     };
-    let public = signer.nginx(None, &pass(&url(server.public, "")))?;
-    let control = signer.nginx(None, &pass(&url(server.control, "")))?;
+    let public = nginx_of(signer, None, &pass(&url(server.public, "")))?;
+    let control = nginx_of(signer, None, &pass(&url(server.control, "")))?;
     Some((public, control))
 }
 

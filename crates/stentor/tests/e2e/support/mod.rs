@@ -4,6 +4,7 @@ mod browser;
 mod client;
 mod reader;
 mod server;
+mod signer;
 mod site;
 mod sse;
 mod tools;
@@ -13,6 +14,7 @@ pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Ending, Response, Url};
 pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
+pub(crate) use signer::Signer;
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
 pub(crate) use tools::{
