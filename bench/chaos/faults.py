@@ -13,14 +13,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from .world import Broker, Node, Process, World
 
-PAUSE_SECONDS, DURATION_SECONDS = 0.8, 1.5
+PAUSE_SECONDS, DURATION_SECONDS = 0.6, 1.2
 AT_ONCE = 2
 
 
 class Faults:
     """Makes up to two things go wrong at once, on different processes."""
 
-    def __init__(self, world: World, seed: int, loses: bool) -> None:
+    def __init__(self, world: World, seed: int, loses: bool, only: list[str]) -> None:
         self.world, self.random = world, random.Random(seed)
         self.done: Counter[str] = Counter()
         self.busy: set[Process] = set()
@@ -37,13 +37,18 @@ class Faults:
         if loses:
             self.kinds += [("broker forgot all", self.all_forgotten),
                            ("broker went back", self.gone_back)]
+        names = {name for name, _ in self.kinds}
+        if not names.issuperset(only):
+            raise SystemExit(f"there are these faults: {', '.join(sorted(names))}")
+        self.kinds = [(name, fault) for name, fault in self.kinds if name in only or not only]
+        self.at_once = min(AT_ONCE, len(self.kinds))
 
     async def run(self, seconds: float) -> None:
         """For so long, and heals everything."""
         until = asyncio.get_running_loop().time() + seconds
         under_way: set[asyncio.Task[None]] = set()
         while asyncio.get_running_loop().time() < until:
-            if len(under_way) < AT_ONCE:
+            if len(under_way) < self.at_once:
                 name, fault = self.random.choice(self.kinds)
                 task = asyncio.create_task(self.one(name, fault))
                 under_way.add(task)

@@ -107,11 +107,16 @@ class Bench:
         return text + ("\nwarning: the host is busy, figures will scatter" if busy > 0.7 else "")
 
 
+# Only some measurements need these, and ask for them then.
+MORE_PACKAGES = {"nats-server": "nats-server"}
+
+
 def require_tools(tools: Iterable[str]) -> None:
     """Installs the missing packages when allowed to, else says which they are."""
     environment_path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     os.environ["PATH"] = environment_path  # nginx lives in sbin, which users often lack
-    missing = sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool)})
+    packages = {**PACKAGES, **MORE_PACKAGES}
+    missing = sorted({packages[tool] for tool in tools if not shutil.which(tool)})
     if missing:
         install(*missing)
 

@@ -67,7 +67,8 @@ struct Said {
     complaint: Option<String>,
     /// What the broker, or a peer, refused last.
     refusal: Option<String>,
-    has_warned: bool,
+    /// What an acknowledgement of the broker is not worth.
+    warning: Option<&'static str>,
 }
 
 /// What the pages say of it.
@@ -90,6 +91,8 @@ pub(crate) struct ClusterReport {
     pub(crate) waiting_bytes: u64,
     /// How many servers of NATS keep the stream.
     pub(crate) replicas: u64,
+    /// What an acknowledgement of the broker is not worth, if it is less than one might think.
+    pub(crate) warning: Option<&'static str>,
     /// Another node has other rules of topics.
     pub(crate) rules_differ: bool,
     pub(crate) reconnects: u64,
@@ -105,9 +108,7 @@ impl fmt::Display for ClusterReport {
              {round_trip_us} us, {} bytes waiting; {} reconnects, {} snapshots",
             self.waiting_bytes, self.reconnects, self.snapshots
         )?;
-        if self.replicas == 1 {
-            f.write_str("; one broker keeps it, see docs/cluster.md on what that is worth")?;
-        }
+        self.warning.iter().try_for_each(|warning| write!(f, "; {warning}"))?;
         if self.rules_differ {
             f.write_str("; another node has other [[topics]]")?;
         }
@@ -174,6 +175,7 @@ impl ClusterState {
             round_trip_us: self.round_trip_us.load(Ordering::Relaxed),
             waiting_bytes: self.intake.bytes() as u64,
             replicas: self.replicas.load(Ordering::Relaxed),
+            warning: self.said().warning,
             rules_differ: self.others_rules.load(Ordering::Relaxed),
             reconnects: self.reconnects.value(),
             snapshots: self.snapshots.value(),
@@ -248,16 +250,14 @@ impl ClusterState {
         }
     }
 
-    fn note_info(&self, replicas: u32) {
+    /// What the stream is, and what it is not worth.
+    fn note_stream(&self, replicas: u32, warning: Option<&'static str>) {
         self.replicas.store(u64::from(replicas), Ordering::Relaxed);
         let mut said = self.said();
-        if replicas == 1 && !said.has_warned {
-            said.has_warned = true;
-            tracing::warn!(
-                "one broker alone keeps the stream: unless it has sync_interval: always, what it \
-                 has acknowledged in the last two minutes is lost with its power"
-            );
+        if let Some(warning) = warning.filter(|_| said.warning != warning) {
+            tracing::warn!("{warning}");
         }
+        said.warning = warning;
     }
 
     fn note_last(&self, last: u64) {

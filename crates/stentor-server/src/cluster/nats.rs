@@ -10,7 +10,7 @@ mod jetstream;
 mod link;
 mod wire;
 
-use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done, read_info};
+use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done};
 use self::link::Link;
 pub(super) use self::link::check;
 use self::wire::Message;
@@ -258,9 +258,9 @@ impl Broker {
                 self.node.handle_appended(token, appended, now);
             }
             _ if is_deaf => return Err("JetStream does not answer".to_owned()),
-            Asked::Info(token) => match read_info(&message.payload) {
+            Asked::Info(token) => match self.stream.read_info(&message.payload) {
                 Ok(info) => {
-                    self.state.note_info(info.replicas);
+                    self.state.note_stream(info.replicas, info.warning());
                     session.looking(token).for_each(|look| look.info = Some(info));
                 }
                 Err(No::NotFound) => {

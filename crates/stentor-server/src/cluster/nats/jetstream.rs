@@ -23,6 +23,39 @@ pub(super) struct Info {
     pub(super) last: u64,
     pub(super) replicas: u32,
     pub(super) keep_ms: u64,
+    pub(super) kept: Kept,
+}
+
+/// What is written before a message is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kept {
+    /// Nothing is.
+    InMemory,
+    /// Nothing yet.
+    Later,
+    /// As the broker's `sync_interval` says, which it tells nobody.
+    InFiles,
+}
+
+impl Info {
+    /// What an acknowledgement of this stream is not worth, if it is less than one might think.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        match self.kept {
+            Kept::InMemory => Some(
+                "the stream is in the broker's memory: what it has acknowledged is lost when it \
+                 ends; make one with storage file",
+            ),
+            Kept::Later => Some(
+                "the stream has persist_mode async: what it has acknowledged is not even written, \
+                 and is lost if the broker is killed; make one without",
+            ),
+            Kept::InFiles if self.replicas <= 1 => Some(
+                "one broker alone keeps the stream: unless it has sync_interval: always, what it \
+                 has acknowledged in the last two minutes is lost with its power",
+            ),
+            Kept::InFiles => None,
+        }
+    }
 }
 
 /// Why something that was asked for is not there.
@@ -58,6 +91,14 @@ struct Config {
     num_replicas: u32,
     #[serde(default)]
     max_age: u64,
+    #[serde(default)]
+    retention: String,
+    #[serde(default)]
+    storage: String,
+    #[serde(default)]
+    persist_mode: String,
+    #[serde(default)]
+    subjects: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -143,18 +184,43 @@ fn parse(bytes: &[u8]) -> Result<Answer, No> {
     }
 }
 
-/// # Errors
-/// [`No`]
-pub(super) fn read_info(bytes: &[u8]) -> Result<Info, No> {
-    let Answer { config: Some(config), state: Some(state), .. } = parse(bytes)? else {
-        return Err(No::Other("JetStream says nothing of the stream".to_owned()));
-    };
-    Ok(Info {
-        first: state.first_seq.max(1),
-        last: state.last_seq,
-        replicas: config.num_replicas,
-        keep_ms: config.max_age / 1_000_000,
-    })
+impl Stream {
+    /// How it is, if it can keep an order.
+    ///
+    /// # Errors
+    /// [`No`]
+    pub(super) fn read_info(&self, bytes: &[u8]) -> Result<Info, No> {
+        let Answer { config: Some(config), state: Some(state), .. } = parse(bytes)? else {
+            return Err(No::Other("JetStream says nothing of the stream".to_owned()));
+        };
+        let name = &self.name;
+        if config.retention != "limits" {
+            let retention = config.retention;
+            return Err(No::Other(format!(
+                "the stream {name} has retention {retention}: it must be limits, or another \
+                 stream be named by cluster.stream"
+            )));
+        }
+        let all = format!("{name}.>");
+        if !config.subjects.contains(&all) {
+            return Err(No::Other(format!(
+                "the stream {name} is of other subjects than {all}: name another one by \
+                 cluster.stream"
+            )));
+        }
+        let kept = match (config.storage.as_str(), config.persist_mode.as_str()) {
+            ("memory", _) => Kept::InMemory,
+            (_, "async") => Kept::Later,
+            _ => Kept::InFiles,
+        };
+        Ok(Info {
+            first: state.first_seq.max(1),
+            last: state.last_seq,
+            replicas: config.num_replicas,
+            keep_ms: config.max_age / 1_000_000,
+            kept,
+        })
+    }
 }
 
 /// # Errors
@@ -220,14 +286,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn how_a_stream_is() {
+        let stream = Stream { name: "s".to_owned(), replicas: 1, keep_ms: 1, keep_bytes: 1 };
+        let read = |more: &str| {
+            let text = format!(
+                r#"{{"type":"x","config":{{"retention":"limits","max_age":3600000000000{more}}},
+                "state":{{"messages":1,"first_seq":7,"last_seq":9}}}}"#
+            );
+            stream.read_info(text.as_bytes())
+        };
+        let of_all = r#","subjects":["s.>"],"storage":"#;
+        let info = read(&format!(r#"{of_all}"file","num_replicas":3"#)).unwrap();
+        let expected =
+            Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000, kept: Kept::InFiles };
+        assert_eq!((info, info.warning()), (expected, None));
+        for (more, expected) in [
+            (r#""file","num_replicas":1"#, "one broker alone keeps the stream"),
+            (r#""memory","num_replicas":3"#, "in the broker's memory"),
+            (r#""file","num_replicas":3,"persist_mode":"async""#, "persist_mode async"),
+        ] {
+            let warning = read(&format!("{of_all}{more}")).unwrap().warning().unwrap();
+            assert!(warning.contains(expected), "{warning}");
+        }
+        let why = |more: &str| match read(more) {
+            Err(No::Other(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(why(r#","subjects":["t.>"]"#).contains("of other subjects than s.>"));
+        let queue = br#"{"config":{"retention":"workqueue"},"state":{"first_seq":0,"last_seq":0}}"#;
+        assert!(matches!(stream.read_info(queue), Err(No::Other(why)) if why.contains("limits")));
+        let missing = br#"{"error":{"code":404,"description":"stream not found"}}"#;
+        assert_eq!(stream.read_info(missing), Err(No::NotFound));
+    }
+
+    #[test]
     fn what_jetstream_answers() {
-        let info = br#"{"type":"x","config":{"num_replicas":3,"max_age":3600000000000},
-            "state":{"messages":1,"first_seq":7,"last_seq":9}}"#;
-        let expected = Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000 };
-        assert_eq!(read_info(info), Ok(expected));
         let missing =
             br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
-        assert_eq!(read_info(missing), Err(No::NotFound));
         assert_eq!(read_message(missing), Err(No::NotFound));
         let failed = br#"{"error":{"code":503,"description":"no leader"}}"#;
         assert_eq!(read_done(failed), Err(No::Other("no leader".to_owned())));

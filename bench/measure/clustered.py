@@ -1,0 +1,92 @@
+"""What an order that a broker keeps costs: how late all nodes have a message, and whose time it
+takes. What happens when everything fails is the matter of bench/cluster."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from . import table
+from .bench import Bench, MeasurementError, require_tools
+from .following import (
+    CONFIG,
+    RATE,
+    SECONDS,
+    delivery_p99_ms,
+    publish_steadily,
+    wait_until_ready,
+)
+from .process import Server, free_port
+from .servers import Stentor
+
+NODES = 3
+
+
+def clustered(bench: Bench) -> list[table.Row]:
+    """All of it."""
+    try:
+        require_tools(["nats-server"])
+        return [*cost(bench), *lag(bench)]
+    except (MeasurementError, OSError) as error:
+        return [table.not_measured("cluster", str(error))]
+
+
+@contextmanager
+def cluster(bench: Bench) -> Iterator[tuple[Server, list[Stentor]]]:
+    """A broker, and nodes that publish by it."""
+    with ExitStack() as stack:
+        store, port = stack.enter_context(tempfile.TemporaryDirectory()), free_port()
+        broker = stack.enter_context(Server("broker", [
+            "nats-server", "--jetstream", "--store_dir", store, "--addr", "127.0.0.1",
+            "--port", str(port)], port, cores="0,1"))
+        config = f"{CONFIG}[cluster]\nnats = 'nats://127.0.0.1:{port}'\n"
+        nodes = [stack.enter_context(Stentor(bench, config=config, cores="0,1", name=f"node{n}"))
+                 for n in range(NODES)]
+        for node in nodes:
+            wait_until_ready(node)
+        yield broker, nodes
+
+
+def cost(bench: Bench) -> list[table.Row]:
+    """The time of a broker and of nodes for a message, beside that of a server by itself."""
+    with Stentor(bench, config=CONFIG, cores="0,1") as alone:
+        publish_steadily(alone, 1)
+        by_itself = cpu_of_publishing(alone, [alone])[0]
+    with cluster(bench) as (broker, nodes):
+        publish_steadily(nodes[0], 1)
+        of_broker, *of_nodes = cpu_of_publishing(nodes[0], [broker, *nodes])
+    what = f"cluster of {NODES} nodes at {RATE:,} messages/s: CPU per message"
+    reading = max(of_nodes[1:])
+    return [
+        table.absolute_row(f"{what}, of the broker", f"{of_broker:.2f} us", of_broker,
+                           table.at_most(4, " us")),
+        table.absolute_row(f"{what}, of a node that reads", f"{reading:.2f} us", reading,
+                           table.at_most(3, " us")),
+        table.Row(f"{what}, of the node that publishes", f"{of_nodes[0]:.2f} us",
+                  f"a server by itself {by_itself:.2f} us", "", "", None),
+    ]
+
+
+def cpu_of_publishing(publishing: Stentor, servers: list[Server]) -> list[float]:
+    """Microseconds of each for a message."""
+    before = [server.cpu_seconds() for server in servers]
+    messages = publish_steadily(publishing, SECONDS)
+    # Who reads may be a moment behind.
+    time.sleep(0.5)
+    after = [server.cpu_seconds() for server in servers]
+    return [(b - a) / messages * 1e6 for a, b in zip(before, after, strict=True)]
+
+
+def lag(bench: Bench) -> list[table.Row]:
+    """How long a message takes to readers at each node, while others are published."""
+    found = []
+    with cluster(bench) as (_, nodes):
+        for node in nodes:
+            publishing = threading.Thread(target=publish_steadily, args=(nodes[0], SECONDS + 2))
+            publishing.start()
+            found.append(delivery_p99_ms(bench, nodes[0], node))
+            publishing.join()
+    what = f"delivery at every node of a cluster beside {RATE:,} messages/s, p99"
+    return [table.Row(what, f"{max(found):.2f} ms", f"where it is published {found[0]:.2f} ms", "",
+                      "<= 10 ms", max(found) <= 10)]
