@@ -39,9 +39,11 @@ pub(super) fn all(release: &Release) -> Result<(), String> {
     }
     step("the browser client, by tsc --strict", || browser_client(release))?;
     step("the Dockerfile, by hadolint", || dockerfile(release))?;
-    step("the compose file, by docker-compose", || {
-        let compose = packaging("compose.yaml");
-        run(Command::new("docker-compose").arg("-f").arg(compose).args(["config", "--quiet"]))
+    step("the compose files, by docker-compose", || {
+        ["compose.yaml", "cluster/compose.yaml"].into_iter().try_for_each(|name| {
+            let mut compose = Command::new("docker-compose");
+            run(compose.arg("-f").arg(packaging(name)).args(["config", "--quiet"]))
+        })
     })?;
     step("the manifest, by the schemas of Kubernetes", || {
         let validate = python_tool(release, "kubernetes-validate", KUBERNETES)?;
