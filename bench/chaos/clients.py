@@ -93,13 +93,14 @@ class Round:
 
     async def delete(self, node: Node, topic: str) -> None:
         count = self.deletions.setdefault(topic, [0, 0])
+        # Nobody may be there any more when it is answered.
+        count[1] += 1
         try:
             answer = await ask(node.control, "DELETE", topic)
         except Gone:
-            count[1] += 1
             return
         count[0] += answer.status == 204
-        count[1] += answer.status == 503 and NOT_KNOWN in answer.body
+        count[1] -= not (answer.status == 503 and NOT_KNOWN in answer.body)
 
 
 async def publisher(round: Round) -> None:

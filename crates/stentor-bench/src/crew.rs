@@ -15,7 +15,7 @@ use crate::gauge;
 use crate::network::Network;
 use crate::orders::{Orders, Rank, Sources, Work};
 use crate::plan::{Closing, Plan, Setup};
-use crate::tally::{Counts, Outcome, Tally};
+use crate::tally::{Counts, Outcome, Tally, histogram};
 use crate::worker::Worker;
 
 /// Why a run came to nothing.
@@ -55,6 +55,11 @@ impl Spread {
         let _ = raise_open_files_limit();
         let threads = threads(setup, connections, open_files_limit())?;
         let sources = sources(setup, connections, closing)?;
+        // Each thread reads at one server, and each server is read by as many.
+        let threads = match plan {
+            Plan::Push(push) => threads.next_multiple_of(1 + push.also.len()),
+            _ => threads,
+        };
         Ok(Spread { threads, sources })
     }
 }
@@ -112,6 +117,7 @@ fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources,
 pub(crate) struct Crew {
     pub(crate) orders: Arc<Orders>,
     messages: usize,
+    places: usize,
     members: Vec<Member>,
 }
 
@@ -128,15 +134,17 @@ impl Crew {
     /// Out of files, threads or memory.
     pub(crate) fn start(work: Work) -> Result<Crew, BenchError> {
         let cannot = |error: io::Error| BenchError(format!("cannot start a thread: {error}"));
-        let work = Arc::new(work);
+        let (places, threads) = (work.places(), work.threads);
+        let messages = work.holders.as_ref().map_or(0, |work| work.followed);
+        let works: Vec<_> = (0..places).map(|place| Arc::new(work.at(place))).collect();
         let orders = Arc::new(Orders::default());
         // All of them before the first thread: every file table must hold its own.
-        let wakers = (0..work.threads).map(|_| Ok(Arc::new(Waker::new()?)));
+        let wakers = (0..threads).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(cannot)?;
         let mut members = Vec::with_capacity(wakers.len());
         for (index, waker) in wakers.into_iter().enumerate() {
             let tally = Arc::new(Tally::default());
-            let (work, orders) = (work.clone(), orders.clone());
+            let (work, orders) = (works[index % places].clone(), orders.clone());
             let (own_tally, own_waker) = (tally.clone(), waker.clone());
             let body = move || {
                 own_file_table()?;
@@ -153,8 +161,7 @@ impl Crew {
             let thread = thread.stack_size(STACK_BYTES).spawn(body).map_err(cannot)?;
             members.push(Member { tally, waker, thread });
         }
-        let messages = work.holders.as_ref().map_or(0, |work| work.followed);
-        Ok(Crew { orders, messages, members })
+        Ok(Crew { orders, messages, places, members })
     }
 
     /// Makes all threads look at their orders.
@@ -183,12 +190,16 @@ impl Crew {
         self.wake();
         let mut all = Outcome::new(self.messages);
         let tallies: Vec<_> = self.members.iter().map(|member| member.tally.clone()).collect();
-        for member in self.members {
+        all.places.resize_with(self.places, || (0, histogram()));
+        for (index, member) in self.members.into_iter().enumerate() {
             let outcome = member
                 .thread
                 .join()
                 .map_err(|_| BenchError("a thread of the load generator panicked".to_owned()))?
                 .map_err(|error| BenchError(format!("a thread failed: {error}")))?;
+            let (readers, delivery) = &mut all.places[index % self.places];
+            *readers += outcome.steady.readers;
+            delivery.add(&outcome.delivery[0]).expect("a histogram that grows takes any other");
             all.merge(&outcome);
         }
         Ok((all, Counts::sum(tallies.iter().map(|tally| &**tally))))

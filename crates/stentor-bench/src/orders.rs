@@ -13,7 +13,7 @@ use crate::plan::{Closing, Role};
 use crate::tally::PERIODS;
 
 /// What every thread knows from the start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) address: SocketAddr,
     /// How it is connected to by TLS, if it is.
@@ -23,6 +23,35 @@ pub(crate) struct Work {
     pub(crate) rank: Rank,
     pub(crate) requesters: Option<RequestWork>,
     pub(crate) holders: Option<HoldWork>,
+    /// Servers that other threads connect to, in turn.
+    pub(crate) elsewhere: Vec<Place>,
+}
+
+/// Another server.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) secure: Option<Connector>,
+    /// What holders ask there.
+    pub(crate) request: Vec<u8>,
+}
+
+impl Work {
+    /// How many servers there are.
+    pub(crate) fn places(&self) -> usize {
+        1 + self.elsewhere.len()
+    }
+
+    /// What the threads of one server know.
+    pub(crate) fn at(&self, place: usize) -> Work {
+        let mut work = self.clone();
+        let elsewhere = place.checked_sub(1).and_then(|place| self.elsewhere.get(place));
+        if let Some(Place { address, secure, request }) = elsewhere.cloned() {
+            (work.address, work.secure) = (address, secure);
+            work.holders.iter_mut().for_each(|holders| holders.request = request.clone());
+        }
+        work
+    }
 }
 
 /// Who goes first where threads share a core.
@@ -40,7 +69,7 @@ pub(crate) enum Rank {
 }
 
 /// What requesters do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RequestWork {
     /// One request.
     pub(crate) request: Vec<u8>,
@@ -55,7 +84,7 @@ pub(crate) struct RequestWork {
 }
 
 /// What holders do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HoldWork {
     pub(crate) role: Role,
     /// Where and whom to ask, up to the fields that only some requests have.

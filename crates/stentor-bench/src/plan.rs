@@ -125,6 +125,8 @@ pub struct Push {
     pub role: Role,
     /// Readers opened per second. None: as fast as it goes.
     pub ramp: Option<u32>,
+    /// Other servers that have what is published; readers are spread over all.
+    pub also: Vec<Target>,
     /// How messages are published.
     pub publish: Publish,
     /// Messages per second.
@@ -292,6 +294,7 @@ impl Push {
             ("size", format!("{} B", self.publish.size)),
             ("published to", self.publish.target.url.clone()),
         ];
+        settings.extend(self.also.iter().map(|target| ("also read at", target.url.clone())));
         settings.extend(self.ramp.map(|ramp| ("ramp", format!("{ramp}/s"))));
         if self.stall_percent > 0 {
             settings.push(("stalled", format!("{} %", self.stall_percent)));

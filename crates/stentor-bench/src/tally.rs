@@ -102,6 +102,8 @@ pub(crate) struct Outcome {
     pub(crate) stalled: Readers,
     /// Requests that were due and never answered, by when the run ended.
     pub(crate) unanswered: u64,
+    /// Readers of each server and how late they were; of all threads together.
+    pub(crate) places: Vec<(u64, Histogram<u64>)>,
 }
 
 /// How far one message has come.
@@ -146,6 +148,7 @@ impl Outcome {
             steady: Readers::default(),
             stalled: Readers::default(),
             unanswered: 0,
+            places: Vec::new(),
         }
     }
 

@@ -185,7 +185,11 @@ fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
         Plan::Get(_) | Plan::Hold(_) => (None, None),
     };
     let publish = publish.map(|publish| &publish.target);
-    std::iter::once(&plan.setup().target).chain(beside).chain(publish)
+    let also = match plan {
+        Plan::Push(push) => &push.also[..],
+        _ => &[],
+    };
+    std::iter::once(&plan.setup().target).chain(beside).chain(publish).chain(also)
 }
 
 fn check_private(target: &Target) -> Result<(), Failure> {

@@ -4,6 +4,8 @@
 //! under a title. The table sets facts beside each other, the page below each other. A part that
 //! was not measured has no section.
 
+use std::borrow::Cow;
+
 use super::units::{bytes, count, number, percent, printable, time_us};
 use super::{Connections, Delivery, Latency, Memory, Processor, Report};
 
@@ -78,30 +80,36 @@ pub(super) fn sections(report: &Report) -> Vec<Section> {
 }
 
 /// The distributions of a report in which something was measured, by name.
-pub(super) fn latencies(report: &Report) -> Vec<(&'static str, &Latency)> {
-    let mut all = Vec::new();
+pub(super) fn latencies(report: &Report) -> Vec<(Cow<'_, str>, &Latency)> {
+    let mut all: Vec<(Cow<'_, str>, &Latency)> = Vec::new();
     if let Some(requests) = &report.requests {
-        all.push((if requests.open_loop { "from when due" } else { "request" }, &requests.latency));
+        let name = if requests.open_loop { "from when due" } else { "request" };
+        all.push((name.into(), &requests.latency));
     }
     if let Some(delivery) = &report.delivery {
-        all.push(("delivery", &delivery.latency));
-        all.push(("publish", &delivery.publish));
+        all.push(("delivery".into(), &delivery.latency));
+        for server in &delivery.servers {
+            let place = server.url.split("//").last().unwrap_or_default();
+            let place = place.split('/').next().unwrap_or_default();
+            all.push((format!("at {place}").into(), &server.latency));
+        }
+        all.push(("publish".into(), &delivery.publish));
     }
     if let Some(bystanders) = &report.bystanders {
-        all.push(("before", &bystanders.before));
-        all.push(("during", &bystanders.during));
-        all.push(("after", &bystanders.after));
-        all.extend(bystanders.timeout.iter().map(|latency| ("timeout", latency)));
+        all.push(("before".into(), &bystanders.before));
+        all.push(("during".into(), &bystanders.during));
+        all.push(("after".into(), &bystanders.after));
+        all.extend(bystanders.timeout.iter().map(|latency| ("timeout".into(), latency)));
         if let Some(listeners) = &bystanders.listeners {
-            all.push(("news before", &listeners.before));
-            all.push(("news during", &listeners.during));
-            all.push(("news after", &listeners.after));
-            all.extend(listeners.timeout.iter().map(|latency| ("news, timeout", latency)));
+            all.push(("news before".into(), &listeners.before));
+            all.push(("news during".into(), &listeners.during));
+            all.push(("news after".into(), &listeners.after));
+            all.extend(listeners.timeout.iter().map(|latency| ("news, timeout".into(), latency)));
         }
-        all.push(("bench itself", &bystanders.late));
+        all.push(("bench itself".into(), &bystanders.late));
     }
-    all.push(("connect", &report.connections.connect));
-    all.push(("first answer", &report.connections.first_answer));
+    all.push(("connect".into(), &report.connections.connect));
+    all.push(("first answer".into(), &report.connections.first_answer));
     all.retain(|(_, latency)| latency.count > 0);
     all
 }

@@ -141,7 +141,7 @@ fn latencies(report: &Report) -> String {
     }
     let mut rows = String::new();
     for (name, latency) in latencies {
-        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(name));
+        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&name));
         for cell in facts::latency_row(latency) {
             rows += &format!("<td>{}</td>", escape(&cell));
         }

@@ -164,12 +164,26 @@ pub struct Delivery {
     pub readers_complete: u64,
     /// From publishing to each reader.
     pub latency: Latency,
+    /// The same of each server, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerDelivery>,
     /// For each message in turn: microseconds from publishing until the first and the last reader
     /// that reads all the time had it, and how many had it. At most some hundreds, evenly chosen.
     pub messages: Vec<MessageDelivery>,
     /// What became of the readers that stalled, once they read again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled: Option<Stalled>,
+}
+
+/// What the readers of one of several servers got.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ServerDelivery {
+    /// Where they read.
+    pub url: String,
+    /// Readers that read all the time.
+    pub readers: u64,
+    /// From publishing to each of them.
+    pub latency: Latency,
 }
 
 /// One message's way to all readers.

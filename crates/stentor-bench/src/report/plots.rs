@@ -1,6 +1,8 @@
 //! Which charts a report has: for each, the data, what it is called, and what it says in a
 //! sentence to somebody who cannot see it. A chart that would show nothing is left out.
 
+use std::borrow::Cow;
+
 use super::chart::{self, Axis, Bar, Lines, NAMED_PERCENTILES, bars, escape, rarity};
 use super::units::{bytes, compact, count, number, time_us};
 use super::{Latency, Point, Report, facts};
@@ -134,19 +136,19 @@ fn latency(report: &Report) -> String {
         (None, None) => "Latency",
     };
     let mut latencies = facts::latencies(report);
-    latencies.retain(|(name, _)| !OPENING.contains(name));
+    latencies.retain(|(name, _)| !OPENING.contains(&&**name));
     percentiles(title, &latencies)
 }
 
 /// How the connections came to be, unless the run is about requests on a few of them.
 fn opening(report: &Report) -> String {
     let mut latencies = facts::latencies(report);
-    latencies.retain(|(name, _)| OPENING.contains(name) && report.requests.is_none());
+    latencies.retain(|(name, _)| OPENING.contains(&&**name) && report.requests.is_none());
     percentiles("Opening a connection", &latencies)
 }
 
 /// Percentiles on two logarithmic axes.
-fn percentiles(title: &str, latencies: &[(&str, &Latency)]) -> String {
+fn percentiles(title: &str, latencies: &[(Cow<'_, str>, &Latency)]) -> String {
     let most = latencies.iter().map(|(_, latency)| latency.count).max().unwrap_or(0);
     // Of fewer values there is no tenth to be rarer than.
     if most < VALUES_MIN {
@@ -192,7 +194,7 @@ fn percentiles(title: &str, latencies: &[(&str, &Latency)]) -> String {
         goal: None,
         marks: Vec::new(),
     };
-    let names: Vec<_> = latencies.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = latencies.iter().map(|(name, _)| &**name).collect();
     figure(title, "by percentile, both axes logarithmic", &names, &svg.svg())
 }
 

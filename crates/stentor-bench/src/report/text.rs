@@ -3,6 +3,8 @@
 //! What was done comes first, then whether it went well, then the figures: facts in three columns,
 //! times in a table of their own.
 
+use std::borrow::Cow;
+
 use super::facts::{self, Fact, LATENCY_COLUMNS, Section};
 use super::units::{printable, shortened};
 use super::{Latency, Report};
@@ -63,7 +65,7 @@ fn rows(text: &mut String, section: &Section) {
 }
 
 /// The times, a row for each distribution.
-fn latencies(text: &mut String, latencies: &[(&str, &Latency)]) {
+fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)]) {
     if latencies.is_empty() {
         return;
     }

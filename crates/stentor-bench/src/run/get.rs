@@ -20,6 +20,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
         rank: Rank::Usual,
         requesters: Some(requests(get)),
         holders: None,
+        elsewhere: Vec::new(),
     };
     let mut session = Session::start(&get.setup, work, watch)?;
     let wanted = u64::from(get.connections);

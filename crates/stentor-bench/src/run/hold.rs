@@ -28,6 +28,7 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
             followed: 0,
             stall_percent: 0,
         }),
+        elsewhere: Vec::new(),
     };
     let mut session = Session::start(&hold.setup, work, watch)?;
     let processor = session.gauge.processor();

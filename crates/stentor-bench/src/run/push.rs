@@ -17,14 +17,15 @@ use super::{
     publish_first, seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Rank, Work};
+use crate::orders::{HoldWork, Place, Rank, Work};
 use crate::plan::{Plan, Push, Role};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
-use crate::report::{Delivery, MessageDelivery, Report, Stalled};
+use crate::report::{Delivery, MessageDelivery, Report, ServerDelivery, Stalled};
 use crate::request::open_head;
 use crate::run::hold::OPENING_MAX;
 use crate::tally::{Counts, Outcome, histogram};
+use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
     let spread = Spread::of(plan)?;
@@ -39,6 +40,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         rank: Rank::Usual,
         requesters: None,
         holders: Some(hold_work(push, run)),
+        elsewhere: push.also.iter().map(|target| place(push, target)).collect::<Result<_, _>>()?,
     };
     let mut session = Session::start(&push.setup, work, watch)?;
     let opening_seconds = session.open_holders(push.connections, push.ramp);
@@ -63,7 +65,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
     };
     let stride = stride(push.messages);
     let (mut report, outcome, _) = session.finish(plan, measured)?;
-    report.delivery = Some(delivery(&told, &outcome, stride));
+    report.delivery = Some(delivery(push, &told, &outcome, stride));
     if let Some(error) = told.error {
         report.errors.push(crate::report::ErrorCount { kind: error.to_string(), count: 1 });
     }
@@ -81,6 +83,15 @@ fn hold_work(push: &Push, run: u32) -> HoldWork {
         followed: (push.messages / stride) as usize,
         stall_percent: push.stall_percent,
     }
+}
+
+/// Another server, and how its readers ask.
+fn place(push: &Push, target: &Target) -> Result<Place, BenchError> {
+    Ok(Place {
+        address: target.address,
+        secure: connector(target, &push.setup)?,
+        request: open_head(target, Some(push.role), &push.setup.headers),
+    })
 }
 
 /// Which messages are followed: every so many-th, so that there are not too many.
@@ -200,7 +211,7 @@ fn phase(name: &'static str) -> Phase {
     }
 }
 
-fn delivery(told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
+fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
     let (steady, stalled) = (&outcome.steady, &outcome.stalled);
     let messages = outcome.messages.iter().zip(1..).map(|(spread, nth)| MessageDelivery {
         number: nth * stride,
@@ -208,6 +219,16 @@ fn delivery(told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
         first_us: spread.first_us as f64,
         last_us: spread.last_us as f64,
     });
+    let targets = std::iter::once(&push.setup.target).chain(&push.also);
+    let at = |(target, (readers, times)): (&Target, &(u64, _))| ServerDelivery {
+        url: target.url.clone(),
+        readers: *readers,
+        latency: latency(times),
+    };
+    let servers = match push.also.is_empty() {
+        true => Vec::new(),
+        false => targets.zip(&outcome.places).map(at).collect(),
+    };
     let per_second = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     Delivery {
         readers: steady.readers,
@@ -225,6 +246,7 @@ fn delivery(told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
         gaps_told: steady.gaps_told,
         readers_complete: steady.complete,
         latency: latency(&outcome.delivery[0]),
+        servers,
         messages: messages.filter(|message| message.number <= told.published).collect(),
         stalled: (stalled.readers > 0).then_some(Stalled {
             current: stalled.current,

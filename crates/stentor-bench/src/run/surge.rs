@@ -43,6 +43,7 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
         requesters: None,
         holders: Some(hold_work(surge, &setup.target, surge.role, run)),
+        elsewhere: Vec::new(),
     };
     let publisher = surge.listeners.as_ref().map(|l| Publisher::new(&l.publish, run));
     let publisher = publisher.map(|publisher| publish_first(publisher, watch)).transpose()?;
@@ -112,6 +113,7 @@ fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
         rank: Rank::First,
         requesters,
         holders: surge.listeners.is_some().then(|| hold_work(surge, beside, Role::Sse, run)),
+        elsewhere: Vec::new(),
     };
     Crew::start(work).map(Some)
 }

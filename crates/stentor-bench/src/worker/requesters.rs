@@ -387,6 +387,7 @@ mod tests {
                 limit,
             }),
             holders: None,
+            elsewhere: Vec::new(),
         }
     }
 

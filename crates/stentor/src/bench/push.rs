@@ -49,6 +49,12 @@ pub(super) struct PushFlags {
     /// With several servers, give one for each, in the order of their URLs.
     #[arg(long, value_name = "URL", required = true, value_parser = Target::parse)]
     publish: Vec<Target>,
+    /// Another server that has what is published, such as http://127.0.0.1:8090/a; may be repeated
+    ///
+    /// For nodes of a cluster, and followers: readers are spread over all, with a thread for each
+    /// at least, and times are told of each.
+    #[arg(long, value_name = "URL", value_parser = Target::parse)]
+    also: Vec<Target>,
     #[command(flatten)]
     how: PublishFlags,
 }
@@ -56,6 +62,9 @@ pub(super) struct PushFlags {
 impl Flags for PushFlags {
     fn plans(&self, setups: Vec<Setup>) -> Result<Vec<Plan>, Failure> {
         same_number("--publish", self.publish.len(), setups.len())?;
+        if setups.len() > 1 && !self.also.is_empty() {
+            return Err(usage("--also is for one server, and not for several in turn".to_owned()));
+        }
         check_a_day(self.messages.into(), "messages", self.rate).map_err(usage)?;
         let servers = setups.into_iter().zip(&self.publish);
         servers.map(|(setup, target)| self.plan(setup, target)).collect()
@@ -69,6 +78,7 @@ impl PushFlags {
             connections: self.connections,
             role: self.role,
             ramp: self.ramp.of(self.connections)?,
+            also: self.also.clone(),
             publish: self.how.publish(publish, self.size)?,
             rate: self.rate,
             messages: self.messages,

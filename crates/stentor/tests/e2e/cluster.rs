@@ -261,15 +261,48 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
 
 /// Has the broker forget all but what was published last.
 fn purge(broker: &Broker) {
+    ask(broker, "$JS.API.STREAM.PURGE.stentor", "{\"keep\":1}", "purged");
+}
+
+/// Asks JetStream, until it has said that.
+fn ask(broker: &Broker, subject: &str, request: &str, expected: &str) {
     let mut client = Client::over(TcpStream::connect(broker.address).unwrap());
-    let request = b"{\"keep\":1}";
     client.send("CONNECT {\"verbose\":false}\r\nSUB done 1\r\n");
-    client.send(format!("PUB $JS.API.STREAM.PURGE.stentor done {}\r\n", request.len()));
-    client.send([&request[..], b"\r\nPING\r\n"].concat());
+    client.send(format!("PUB {subject} done {}\r\n{request}\r\nPING\r\n", request.len()));
     let mut heard = Vec::new();
-    while !String::from_utf8_lossy(&heard).contains("purged") {
+    while !String::from_utf8_lossy(&heard).contains(expected) {
         heard.extend(client.take().unwrap());
     }
+}
+
+#[test]
+fn what_an_acknowledgement_is_not_worth_is_said() {
+    let Some(broker) = Broker::start() else { return };
+    let create = |more: &str| {
+        let request = format!("{{\"name\":\"stentor\",\"subjects\":[\"stentor.>\"],{more}}}");
+        ask(&broker, "$JS.API.STREAM.CREATE.stentor", &request, "\"created\"");
+    };
+    let warning = |node: &Server| {
+        let status = node.control.get("/-/status").expect(200).json();
+        status["cluster"]["warning"].as_str().unwrap_or_default().to_owned()
+    };
+    create("\"retention\":\"limits\",\"storage\":\"memory\"");
+    let mut node = broker.node("");
+    let said = warning(&node);
+    assert!(said.contains("in the broker's memory"), "{said}");
+    node.child.logged(&said);
+    ask(&broker, "$JS.API.STREAM.DELETE.stentor", "", "\"success\"");
+    create("\"retention\":\"workqueue\",\"storage\":\"file\"");
+    let queued = Server::configured(&broker.toml(""));
+    let why = eventually("it says why", || {
+        let text = queued.control.get("/-/readyz").text().to_owned();
+        text.contains("retention").then_some(text)
+    });
+    assert!(why.contains("it must be limits"), "{why}");
+    ask(&broker, "$JS.API.STREAM.DELETE.stentor", "", "\"success\"");
+    is_ready(&queued);
+    let said = warning(&queued);
+    assert!(said.contains("one broker alone keeps the stream"), "{said}");
 }
 
 #[test]

@@ -97,8 +97,13 @@ impl Log {
 /// A server that publishes what it is given, in its own way.
 fn publisher(order: Order) -> (Stub, Arc<Log>) {
     let log = Arc::new(Log::default());
+    (sharing(&log, order), log)
+}
+
+/// Another one that has what is in the log.
+fn sharing(log: &Arc<Log>, order: Order) -> Stub {
     let own = log.clone();
-    let stub = Stub::new(move |mut peer| {
+    Stub::new(move |mut peer| {
         while let Some(asked) = peer.request() {
             if asked.method != "GET" {
                 peer.say(if own.publish(asked, order) { TAKEN } else { REFUSED });
@@ -114,8 +119,7 @@ fn publisher(order: Order) -> (Stub, Arc<Log>) {
                 return;
             }
         }
-    });
-    (stub, log)
+    })
 }
 
 fn follow(log: &Log, mut peer: Peer, write: fn(Option<String>) -> Vec<u8>) {
@@ -352,4 +356,26 @@ fn a_publisher_that_is_refused_is_told_before_readers_come() {
     assert_eq!(run.count("delivery/readers_complete"), 4);
     let told = format!("publishing to {}: 429 Too Many Requests enough", stub.url());
     assert_eq!(run.errors(), [(told.as_str(), 1)]);
+}
+
+#[test]
+fn readers_of_several_servers_are_told_apart() {
+    let all: Order = |number| Some(vec![Passed::Message(number)]);
+    let (first, log) = publisher(all);
+    let second = sharing(&log, all);
+    let (first, second) = (first.url(), second.url());
+    let flags = "--connections 7 --messages 20 --rate 200 --threads 2";
+    let run = bench(&format!("push {first} --publish {first} --also {second} {flags}")).fine();
+    let delivery = &run.report["delivery"];
+    assert_eq!((&delivery["readers"], &delivery["delivered"]), (&7.into(), &140.into()));
+    let servers = delivery["servers"].as_array().unwrap();
+    let at: Vec<_> = servers.iter().map(|server| server["url"].as_str().unwrap()).collect();
+    assert_eq!(at, [first, second]);
+    let readers: Vec<_> = servers.iter().map(|it| it["readers"].as_u64().unwrap()).collect();
+    assert_eq!(readers.iter().sum::<u64>(), 7);
+    assert!(readers.iter().all(|readers| [3, 4].contains(readers)), "{readers:?}");
+    for server in servers {
+        let times = server["latency"]["count"].as_u64().unwrap();
+        assert_eq!(times, server["readers"].as_u64().unwrap() * 20);
+    }
 }
