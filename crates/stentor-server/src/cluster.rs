@@ -242,8 +242,12 @@ impl ClusterState {
         } else if !is_open {
             self.said().complaint = node.complaint();
         }
-        self.has_all.store(node.has_all(), Ordering::Release);
-        self.read.store(node.read(), Ordering::Relaxed);
+        // Whoever begins with nothing has the past first, which nobody should be told as the present.
+        let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));
+        if node.has_all() && read >= last && !self.has_all() {
+            self.has_all.store(true, Ordering::Release);
+        }
+        self.read.store(read, Ordering::Relaxed);
         let differ = node.others_rules.is_some_and(|rules| rules != node.rules);
         if differ && !self.others_rules.swap(true, Ordering::Relaxed) {
             tracing::warn!("another node has other [[topics]]: histories differ by that");
@@ -323,6 +327,7 @@ impl ClusterThread {
         let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
         let mut node = Node::new(hub, intake, false, seed, on_applied);
         node.rules = rules_of(&shared.hub);
+        state.has_all.store(node.has_all(), Ordering::Release);
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let broker = Broker::new(Arc::clone(state), node, fetch, (sender, inputs));
         thread::Builder::new().name("cluster".to_owned()).spawn(move || broker.run())?;
@@ -372,3 +377,39 @@ const AWAY_USUAL_US: u64 = 3_000_000;
 
 /// So much of what was said waits to be heard.
 const INPUTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::codec::{Growing, Turn};
+    use super::protocol::{Action, Looked};
+    use super::*;
+    use stentor_hub::Limits;
+
+    #[test]
+    fn what_is_past_is_not_told_as_the_present() {
+        let state = ClusterState::new(&Settings::default());
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let mut node = Node::new(hub, Arc::clone(&state.intake), false, 7, Box::new(|_| {}));
+        let life = Epoch::from_number(2);
+        let turn = Turn { before: None, has_seed: false, began: None }.encode(life, 9, 0);
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+        let seen = Some((1, turn.clone(), false));
+        state.note_last(3);
+        node.handle_looked(token, &Looked { first: 1, last: 3, life: seen, at: None }, 0);
+        assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+        node.handle_message(1, &turn, 0);
+        for seq in [2, 3] {
+            state.note(&node);
+            assert!(node.is_open() && !state.has_all(), "{seq}");
+            assert!(state.complaint().is_some());
+            node.handle_message(seq, &Growing::new().into_batch(life, 9, seq - 1, 0), 0);
+        }
+        state.note(&node);
+        assert!(state.has_all() && state.complaint().is_none());
+        // From then on there is something to be told, also if there is more.
+        state.note_last(9);
+        state.note(&node);
+        assert!(state.has_all());
+    }
+}

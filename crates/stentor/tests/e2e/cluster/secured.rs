@@ -3,7 +3,10 @@
 use super::{Broker, has};
 use crate::support::{Server, Signer, TempDir, eventually, run};
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
 use std::path::Path;
+use std::thread;
 
 /// Has a node be refused, and says what its page tells.
 fn refused(toml: &str) -> String {
@@ -108,6 +111,21 @@ fn a_broker_is_known_by_its_certificate_or_not_at_all() {
     let plain = Broker::start().unwrap();
     let why = refused(&by_tls(&plain, &known));
     assert!(why.contains("it has no TLS"), "{why}");
+}
+
+#[test]
+fn what_is_said_in_the_clear_before_there_is_tls_is_not_believed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let info = "INFO {\"headers\":true,\"jetstream\":true,\"tls_required\":true}";
+            let _ = socket.unwrap().write_all(format!("{info}\r\n-ERR 'no'\r\n").as_bytes());
+        }
+    });
+    let ca = Signer::new();
+    let why = refused(&format!("[cluster]\nnats = 'tls://{address}'\nca_file = '{}'", ca.ca()));
+    assert!(why.contains("something was said in the clear before there was TLS"), "{why}");
 }
 
 #[test]
