@@ -253,3 +253,6 @@ class World:
                 process.resume()
                 process.child.kill()
                 process.child.wait()
+        for broker in self.brokers:
+            if broker.is_small:
+                subprocess.run(["umount", "--lazy", broker.store], check=False)
