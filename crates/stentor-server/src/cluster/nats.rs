@@ -220,23 +220,7 @@ impl Broker {
     fn take_message(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
         let now = now_ms();
         if message.sid != REPLIES {
-            match &mut session.delivers {
-                Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
-                _ => return Ok(()),
-            }
-            if message.status().is_some() {
-                // A sign of life, which may ask whether this is heard.
-                let reply = message.reply.or_else(|| stalled(&message.headers));
-                if let Some(reply) = reply {
-                    wire::publish(&reply, "", None, b"", session.link.out());
-                }
-                return Ok(());
-            }
-            let reply = message.reply.as_deref().unwrap_or_default();
-            let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
-            self.state.note_behind(behind);
-            self.node.handle_message(seq, &message.payload, now);
-            return Ok(());
+            return self.take_delivery(session, message);
         }
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
         let Some(asked) = number.and_then(|number: u64| session.asked.remove(&number)) else {
@@ -292,6 +276,28 @@ impl Broker {
             }
         }
         self.end_look(session, now);
+        Ok(())
+    }
+
+    /// Something of the stream.
+    fn take_delivery(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
+        let now = now_ms();
+        match &mut session.delivers {
+            Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
+            _ => return Ok(()),
+        }
+        if message.status().is_some() {
+            // A sign of life, which may ask whether this is heard.
+            let reply = message.reply.or_else(|| stalled(&message.headers));
+            if let Some(reply) = reply {
+                wire::publish(&reply, "", None, b"", session.link.out());
+            }
+            return Ok(());
+        }
+        let reply = message.reply.as_deref().unwrap_or_default();
+        let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
+        self.state.note_behind(behind);
+        self.node.handle_message(seq, &message.payload, now);
         Ok(())
     }
 
