@@ -7,6 +7,8 @@
 //! somebody else.
 
 mod codec;
+mod line;
+mod log;
 mod nats;
 mod protocol;
 mod seeds;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use stentor_hub::Hub;
-use stentor_io::{Rng, monotonic_us};
+use stentor_io::{Rng, monotonic_us, unix_ns};
 
 /// How a peer's snapshot comes into a hub that was made for it.
 pub(super) type Fetch = Box<dyn FnMut(Hub) -> Result<Hub, String> + Send>;
@@ -241,7 +241,7 @@ impl Broker {
             Asked::Info(token) => match read_info(&message.payload) {
                 Ok(info) => {
                     self.state.note_info(info.replicas);
-                    session.looking(token).for_each(|look| look.info = Some(info));
+                    session.looking(token).for_each(|look| look.info = Some(info.clone()));
                 }
                 Err(No::NotFound) => {
                     let (subject, request) = self.stream.create();
@@ -313,7 +313,14 @@ impl Broker {
             let is_old = self.is_old(seq, &info, now);
             (seq, bytes, is_old)
         });
-        let looked = Looked { first: info.first, last: info.last, life, at };
+        // If several keep it, one that leads may have less than the one before.
+        let broker = match &info.leader {
+            Some(leader) if leader.is_empty() => return,
+            Some(leader) => hash_of(leader.as_bytes()),
+            None => hash_of(session.link.server_id.as_bytes()),
+        };
+        let (first, last, unix_ms) = (info.first, info.last, unix_ns() as u64 / 1_000_000);
+        let looked = Looked { broker, unix_ms, first, last, life, at };
         self.state.note_last(info.last);
         self.node.handle_looked(look.token, &looked, now);
     }

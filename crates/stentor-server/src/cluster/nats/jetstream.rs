@@ -17,12 +17,14 @@ pub(super) struct Stream {
 }
 
 /// How a stream is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Info {
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) replicas: u32,
     pub(super) keep_ms: u64,
+    /// The server that leads, if the broker is several; empty while they elect one.
+    pub(super) leader: Option<String>,
 }
 
 /// Why something that was asked for is not there.
@@ -48,6 +50,7 @@ struct Answer {
     error: Option<Failure>,
     config: Option<Config>,
     state: Option<State>,
+    cluster: Option<Cluster>,
     message: Option<Stored>,
     seq: Option<u64>,
 }
@@ -64,6 +67,12 @@ struct Config {
 struct State {
     first_seq: u64,
     last_seq: u64,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    #[serde(default)]
+    leader: String,
 }
 
 #[derive(Deserialize)]
@@ -146,7 +155,7 @@ fn parse(bytes: &[u8]) -> Result<Answer, No> {
 /// # Errors
 /// [`No`]
 pub(super) fn read_info(bytes: &[u8]) -> Result<Info, No> {
-    let Answer { config: Some(config), state: Some(state), .. } = parse(bytes)? else {
+    let Answer { config: Some(config), state: Some(state), cluster, .. } = parse(bytes)? else {
         return Err(No::Other("JetStream says nothing of the stream".to_owned()));
     };
     Ok(Info {
@@ -154,6 +163,7 @@ pub(super) fn read_info(bytes: &[u8]) -> Result<Info, No> {
         last: state.last_seq,
         replicas: config.num_replicas,
         keep_ms: config.max_age / 1_000_000,
+        leader: cluster.map(|cluster| cluster.leader),
     })
 }
 
@@ -222,8 +232,9 @@ mod tests {
     #[test]
     fn what_jetstream_answers() {
         let info = br#"{"type":"x","config":{"num_replicas":3,"max_age":3600000000000},
-            "state":{"messages":1,"first_seq":7,"last_seq":9}}"#;
-        let expected = Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000 };
+            "state":{"messages":1,"first_seq":7,"last_seq":9},"cluster":{"leader":"a"}}"#;
+        let leader = Some("a".to_owned());
+        let expected = Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000, leader };
         assert_eq!(read_info(info), Ok(expected));
         let missing =
             br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
