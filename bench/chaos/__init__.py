@@ -1,1 +1,1 @@
-"""Nodes of a cluster and brokers at which everything goes wrong, and what must hold all the same."""
+"""Nodes of a cluster and brokers at which everything goes wrong, and what must hold then."""

@@ -173,7 +173,7 @@ class Wanderer:
             self.node = self.random.choice(self.round.nodes)
             generation = self.node.generation
             stay = self.random.expovariate(1 / STAY_SECONDS)
-            # What came behind a gap are values, perhaps: with the next connection it is strict again.
+            # What came behind a gap are values, perhaps; from now on it is strict again.
             self.is_told = False
             try:
                 async with asyncio.timeout(stay):
@@ -233,8 +233,9 @@ class Wanderer:
     def count(self, reason: str) -> None:
         self.round.gaps[reason] += 1
         if "epoch" in reason and not self.round.order.may_lose:
-            self.round.order.violations.append(f"{self.seen.name}: a gap at {self.node.name} behind "
-                                               f"{self.cursor}, {reason}, and nothing was lost")
+            self.round.order.violations.append(
+                f"{self.seen.name}: a gap at {self.node.name} behind {self.cursor}, {reason}, and "
+                f"nothing was lost")
 
     def take(self, id: Id, topic: str, data: str | None) -> None:
         self.round.order.saw(id, topic, data, f"{self.seen.name} at {self.node.name}")

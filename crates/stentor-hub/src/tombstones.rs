@@ -94,6 +94,11 @@ impl Tombstones {
         lost_seq
     }
 
+    /// The number of a topic's deletion, if that is remembered.
+    pub(crate) fn deletion_seq(&self, topic: &str) -> Option<u64> {
+        self.by_name.get(topic).map(|tombstone| tombstone.deletion.seq())
+    }
+
     /// Sets what [`Tombstones::marks`] returned.
     pub(crate) fn set_marks(&mut self, floor: u64, undone: u64) {
         (self.floor, self.undone) = (floor, undone);

@@ -7,6 +7,8 @@
 //! somebody else.
 
 mod codec;
+mod line;
+mod log;
 mod nats;
 mod protocol;
 mod seeds;
@@ -242,7 +244,7 @@ impl ClusterState {
         } else if !is_open {
             self.said().complaint = node.complaint();
         }
-        // Whoever begins with nothing has the past first, which nobody should be told as the present.
+        // Whoever begins with nothing has the past first, which is nobody's present.
         let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));
         if node.has_all() && read >= last && !self.has_all() {
             self.has_all.store(true, Ordering::Release);
@@ -380,8 +382,8 @@ const INPUTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::codec::{Growing, Turn};
-    use super::protocol::{Action, Looked};
+    use super::codec::{Growing, Of, Turn};
+    use super::log::{Action, Looked};
     use super::*;
     use stentor_hub::Limits;
 
@@ -391,19 +393,22 @@ mod tests {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = Node::new(hub, Arc::clone(&state.intake), false, 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
-        let turn = Turn { before: None, has_seed: false, began: None }.encode(life, 9, 0);
+        let turn = Turn { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
+        let turn = turn.encode((life, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
         let seen = Some((1, turn.clone(), false));
         state.note_last(3);
-        node.handle_looked(token, &Looked { first: 1, last: 3, life: seen, at: None }, 0);
+        let looked = Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None };
+        node.handle_looked(token, &looked, 0);
         assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
         node.handle_message(1, &turn, 0);
         for seq in [2, 3] {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
             assert!(state.complaint().is_some());
-            node.handle_message(seq, &Growing::new().into_batch(life, 9, seq - 1, 0), 0);
+            let of = Of { rules: 0, jump: 0, since: None };
+            node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }
         state.note(&node);
         assert!(state.has_all() && state.complaint().is_none());

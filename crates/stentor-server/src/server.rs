@@ -243,10 +243,7 @@ fn begin(
         .and_then(|()| match (recovery, predecessor) {
             (_, Some(predecessor)) => predecessor.take_over(&server),
             (Some(recovery), None) => {
-                // Operators are answered meanwhile.
-                let operators =
-                    posts.iter().zip(&server.cues).filter(|(post, _)| !post.is_public());
-                operators.for_each(|(_, cues)| cues.send(Cue::Live).unwrap_or_default());
+                server.cue_operators(&posts);
                 server.read_store(recovery)
             }
             (None, None) => Ok(()),

@@ -145,6 +145,14 @@ impl Hub {
         self.apply(entry, Place::Was(past)).map_err(|_| "the entry was refused")
     }
 
+    /// Whether a topic has a value, or was deleted, by a number greater than this one.
+    #[must_use]
+    pub fn has_changed_after(&self, topic: &str, number: u64) -> bool {
+        let value = self.value(topic).map(|value| value.seq());
+        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        value.or_else(|| tombstones.deletion_seq(topic)).is_some_and(|seq| seq > number)
+    }
+
     /// Whoever makes the order has given numbers up to this SEQ, and everything of them that is to
     /// be here is.
     pub fn follow_upto(&self, seq: u64) {

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | version | a byte, 1 |
 //! | kind | a byte: batch, turn, seed |
+//! | attempt | a byte: how often it was sent before, so that no two messages are the same |
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | eight bytes: a hash of the node's rules; then entries |
-//! | turn | a byte of flags; EPOCH before; SEQ there; where the life began, if this says it again |
+//! | batch | eight bytes: a hash of the node's rules; eight: the last jump of SEQs; eight: the SEQ that it was made behind, if topics that have changed since are not to be changed by it; then entries |
+//! | turn | a byte of flags; EPOCH before; SEQ there; which run of the broker takes it; when the life began; and if this says so again: where it began, the number that SEQs jump to here, and the jumps before, each with its number |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
 //! Numbers are little-endian. An entry has its length before it, four bytes, and is as
@@ -16,10 +17,11 @@
 //! had another place in a seed. A node that reads what it does not know stops there: to leave it
 //! out would make it another server than the others.
 
+use super::line::{JUMPS_MAX, Jump, Line};
 use stentor_hub::Epoch;
 
 /// A message of the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Message<'a> {
     pub(super) epoch: Epoch,
     pub(super) run: u64,
@@ -27,25 +29,49 @@ pub(super) struct Message<'a> {
     pub(super) body: Body<'a>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Body<'a> {
     /// Changes that were admitted at one node.
-    Batch { rules: u64, entries: &'a [u8] },
+    Batch { of: Of, entries: &'a [u8] },
     /// A life begins here.
     Turn(Turn),
     /// What there is at the beginning of a life.
     Seed { is_last: bool, entries: &'a [u8] },
 }
 
-/// A life begins.
+/// What is said of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Of {
+    pub(super) rules: u64,
+    /// The jump that its node had read last.
+    pub(super) jump: u64,
+    /// It is late: what has changed behind this SEQ stays as it is.
+    pub(super) since: Option<u64>,
+}
+
+/// A life begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Turn {
     /// The life before, as far as whoever begins this one had it: its EPOCH and SEQ.
     pub(super) before: Option<(Epoch, u64)>,
     /// What there was follows as seeds.
     pub(super) has_seed: bool,
-    /// It began there already, and this says so again.
-    pub(super) began: Option<u64>,
+    /// The run of the broker that is to take it.
+    pub(super) broker: u64,
+    /// When it began, in milliseconds of Unix time.
+    pub(super) since_ms: u64,
+    /// It began already, and this says so again.
+    pub(super) again: Option<Again>,
+}
+
+/// What is said again of a life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Again {
+    /// Where it began.
+    pub(super) began: u64,
+    pub(super) line: Line,
+    /// SEQs jump here, to this number.
+    pub(super) jump: Option<u64>,
 }
 
 /// A batch, or a seed, that grows.
@@ -87,13 +113,14 @@ impl Growing {
     }
 
     /// The message, once it is known whose it is.
-    pub(super) fn into_batch(self, epoch: Epoch, run: u64, counter: u64, rules: u64) -> Vec<u8> {
-        self.finish(BATCH, (epoch, run, counter), &rules.to_le_bytes())
+    pub(super) fn into_batch(self, head: (Epoch, u64, u64), of: Of) -> Vec<u8> {
+        let numbers = [of.rules, of.jump, of.since.unwrap_or(u64::MAX)];
+        self.finish(BATCH, head, numbers.map(u64::to_le_bytes).as_flattened())
     }
 
     /// The same of a seed.
-    pub(super) fn into_seed(self, epoch: Epoch, run: u64, counter: u64, is_last: bool) -> Vec<u8> {
-        self.finish(SEED, (epoch, run, counter), &[u8::from(is_last)])
+    pub(super) fn into_seed(self, of: (Epoch, u64, u64), is_last: bool) -> Vec<u8> {
+        self.finish(SEED, of, &[u8::from(is_last)])
     }
 
     fn finish(mut self, kind: u8, of: (Epoch, u64, u64), rest: &[u8]) -> Vec<u8> {
@@ -105,24 +132,50 @@ impl Growing {
 }
 
 impl Turn {
-    pub(super) fn encode(&self, epoch: Epoch, run: u64, counter: u64) -> Vec<u8> {
-        let mut bytes = head(TURN, (epoch, run, counter));
+    pub(super) fn encode(&self, of: (Epoch, u64, u64)) -> Vec<u8> {
+        let mut bytes = head(TURN, of);
         let (before, seq) = self.before.unwrap_or((Epoch::from_number(0), 0));
-        let flags = [self.before.is_some(), self.has_seed, self.began.is_some()];
+        let not_again = Again { began: 0, line: Line::default(), jump: None };
+        let Again { began, line, jump } = self.again.as_ref().unwrap_or(&not_again);
+        let flags = [
+            self.before.is_some(),
+            self.has_seed,
+            self.again.is_some(),
+            jump.is_some(),
+            line.is_cut,
+        ];
         bytes.push(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
         bytes.extend_from_slice(&before.number().to_le_bytes());
-        bytes.extend_from_slice(&seq.to_le_bytes());
-        bytes.extend_from_slice(&self.began.unwrap_or(0).to_le_bytes());
+        let numbers = [seq, self.broker, self.since_ms, *began, jump.unwrap_or(0)];
+        let jumps = line.jumps.iter().flat_map(|jump| [jump.at, jump.number]);
+        for number in numbers.into_iter().chain(jumps) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         bytes
+    }
+
+    /// Where the life began, and its line as far as the message here, at `at`.
+    pub(super) fn life(&self, at: u64) -> (u64, Line) {
+        let Some(Again { began, line, jump }) = &self.again else { return (at, Line::default()) };
+        let mut line = line.clone();
+        jump.iter().for_each(|number| line.jump(at, *number));
+        (*began, line)
     }
 }
 
 fn head(kind: u8, (epoch, run, counter): (Epoch, u64, u64)) -> Vec<u8> {
-    let mut head = vec![VERSION, kind];
+    let mut head = vec![VERSION, kind, 0];
     head.extend_from_slice(&epoch.number().to_le_bytes());
     head.extend_from_slice(&run.to_le_bytes());
     head.extend_from_slice(&counter.to_le_bytes());
     head
+}
+
+/// The same message once more.
+pub(super) fn again(bytes: &[u8], attempt: u32) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[ATTEMPT_AT] = attempt as u8;
+    bytes
 }
 
 /// Reads a message of the log.
@@ -131,7 +184,7 @@ fn head(kind: u8, (epoch, run, counter): (Epoch, u64, u64)) -> Vec<u8> {
 /// One sentence, if it is none that this version writes.
 pub(super) fn decode(bytes: &[u8]) -> Result<Message<'_>, &'static str> {
     let mut rest = bytes;
-    let [version, kind] = take(&mut rest)?;
+    let [version, kind, _] = take(&mut rest)?;
     if version != VERSION {
         return Err("it is of a version that is not known here");
     }
@@ -140,30 +193,50 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message<'_>, &'static str> {
     let counter = u64::from_le_bytes(take(&mut rest)?);
     let body = match kind {
         BATCH => {
-            let rules = u64::from_le_bytes(take(&mut rest)?);
-            Body::Batch { rules, entries: rest }
+            let numbers = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
+            let [rules, jump, since] = numbers.map(u64::from_le_bytes);
+            let since = (since != u64::MAX).then_some(since);
+            Body::Batch { of: Of { rules, jump, since }, entries: rest }
         }
         SEED => match take(&mut rest)? {
             [last @ (0 | 1)] => Body::Seed { is_last: last == 1, entries: rest },
             _ => return Err(MALFORMED),
         },
-        TURN => {
-            let [flags] = take(&mut rest)?;
-            let before = Epoch::from_number(u32::from_le_bytes(take(&mut rest)?));
-            let seq = u64::from_le_bytes(take(&mut rest)?);
-            let began = u64::from_le_bytes(take(&mut rest)?);
-            if flags > 7 || !rest.is_empty() {
-                return Err(MALFORMED);
-            }
-            Body::Turn(Turn {
-                before: (flags & 1 != 0).then_some((before, seq)),
-                has_seed: flags & 2 != 0,
-                began: (flags & 4 != 0).then_some(began),
-            })
-        }
+        TURN => Body::Turn(decode_turn(rest)?),
         _ => return Err(MALFORMED),
     };
     Ok(Message { epoch, run, counter, body })
+}
+
+fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
+    let rest = &mut rest;
+    let [flags] = take(rest)?;
+    let before = Epoch::from_number(u32::from_le_bytes(take(rest)?));
+    let numbers = [take(rest)?, take(rest)?, take(rest)?, take(rest)?, take(rest)?];
+    let [seq, broker, since_ms, began, jump] = numbers.map(u64::from_le_bytes);
+    let mut line = Line { is_cut: flags & 16 != 0, jumps: Vec::new() };
+    while !rest.is_empty() {
+        let [at, number] = [take(rest)?, take(rest)?].map(u64::from_le_bytes);
+        let grows = line.jumps.last().is_none_or(|last| last.at < at && last.number < number);
+        if !grows || line.jumps.len() == JUMPS_MAX {
+            return Err(MALFORMED);
+        }
+        line.jumps.push(Jump { at, number });
+    }
+    let is_again = flags & 4 != 0;
+    let has_numbers = [seq, began, jump, line.last()].iter().all(|number| *number <= NUMBER_MAX);
+    let says_more = flags & 24 != 0 || began != 0 || !line.jumps.is_empty();
+    if flags > 31 || !has_numbers || !is_again && says_more {
+        return Err(MALFORMED);
+    }
+    let again = Again { began, line, jump: (flags & 8 != 0).then_some(jump) };
+    Ok(Turn {
+        before: (flags & 1 != 0).then_some((before, seq)),
+        has_seed: flags & 2 != 0,
+        broker,
+        since_ms,
+        again: is_again.then_some(again),
+    })
 }
 
 /// The entries of a batch or a seed, in their order.
@@ -195,7 +268,11 @@ pub(super) const ENTRIES_MAX: usize = (1 << PLACE_BITS) - 1;
 pub(super) const PLACE_BITS: u32 = 10;
 
 /// What a batch has beside its entries; seeds have less.
-const HEAD_BYTES_MAX: usize = 2 + 4 + 8 + 8 + 8;
+const HEAD_BYTES_MAX: usize = 3 + 4 + 8 + 8 + 8 + 8 + 8;
+const ATTEMPT_AT: usize = 2;
+
+/// No sequence and no number is as large, and sums of them are no concern.
+const NUMBER_MAX: u64 = 1 << 60;
 
 const LENGTH_BYTES: usize = 4;
 
@@ -218,33 +295,49 @@ mod tests {
         growing.pop(5);
         growing.push(|_| {});
         assert_eq!(growing.count(), 2);
-        let batch = growing.into_batch(epoch, 1, 2, 3);
+        let of = Of { rules: 3, jump: 4, since: Some(5) };
+        let batch = growing.into_batch((epoch, 1, 2), of);
         let message = decode(&batch).unwrap();
         assert_eq!((message.epoch, message.run, message.counter), (epoch, 1, 2));
-        let Body::Batch { rules: 3, entries: of } = message.body else { panic!("{message:?}") };
-        assert_eq!(entries(of).unwrap(), [&b"one"[..], b""]);
+        let Body::Batch { of: read, entries: all } = message.body else { panic!("{message:?}") };
+        assert_eq!((read, entries(all).unwrap()), (of, vec![&b"one"[..], b""]));
+        let once_more = again(&batch, 1);
+        assert!(once_more != batch && decode(&once_more) == decode(&batch));
         for is_last in [false, true] {
             let mut growing = Growing::new();
             growing.push(|out| out.push(1));
-            let seed = growing.into_seed(epoch, 1, 2, is_last);
+            let seed = growing.into_seed((epoch, 1, 2), is_last);
             let Body::Seed { is_last: last, entries: of } = decode(&seed).unwrap().body else {
                 panic!("it is a seed")
             };
             assert_eq!((last, entries(of).unwrap()), (is_last, vec![&[1][..]]));
         }
+        let jumps = [(5, 500), (7, 700)].map(|(at, number)| Jump { at, number });
+        let line = Line { is_cut: true, jumps: jumps.to_vec() };
+        let again = Again { began: 1, line, jump: Some(900) };
+        let no_jump = Again { began: 1, line: Line::default(), jump: None };
         for before in [None, Some((Epoch::from_number(8), 9))] {
-            for (has_seed, began) in [(false, None), (true, Some(1))] {
-                let turn = Turn { before, has_seed, began };
-                let bytes = turn.encode(epoch, 1, 2);
-                assert_eq!(decode(&bytes).unwrap().body, Body::Turn(turn));
-                assert!((0..bytes.len()).all(|end| decode(&bytes[..end]).is_err()));
+            for (has_seed, again) in [(false, None), (true, Some(&again)), (true, Some(&no_jump))] {
+                let again = again.cloned();
+                let turn = Turn { before, has_seed, broker: 6, since_ms: 5, again };
+                let bytes = turn.encode((epoch, 1, 2));
+                assert_eq!(decode(&bytes).unwrap().body, Body::Turn(turn.clone()));
+                let whole = (0..=bytes.len()).filter(|end| decode(&bytes[..*end]).is_ok()).count();
+                // What lacks jumps cannot be told from what has none.
+                assert_eq!(whole, 1 + turn.again.map_or(0, |again| again.line.jumps.len()));
             }
         }
+        let turn =
+            Turn { before: None, has_seed: false, broker: 6, since_ms: 5, again: Some(again) };
+        let (began, line) = turn.life(9);
+        assert_eq!((began, line.is_cut, line.jumps.len()), (1, true, 3));
+        assert_eq!(line.jumps[2], Jump { at: 9, number: 900 });
     }
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let mut batch = Growing::new().into_batch(Epoch::from_number(1), 1, 1, 1);
+        let of = Of { rules: 1, jump: 1, since: None };
+        let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
         assert!(decode(&batch).is_ok());
         batch[0] = 2;
         assert_eq!(decode(&batch), Err("it is of a version that is not known here"));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use stentor_hub::Hub;
-use stentor_io::{Rng, monotonic_us};
+use stentor_io::{Rng, monotonic_us, unix_ns};
 
 /// How a peer's snapshot comes into a hub that was made for it.
 pub(super) type Fetch = Box<dyn FnMut(Hub) -> Result<Hub, String> + Send>;
@@ -224,23 +224,7 @@ impl Broker {
     fn take_message(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
         let now = now_ms();
         if message.sid != REPLIES {
-            match &mut session.delivers {
-                Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
-                _ => return Ok(()),
-            }
-            if message.status().is_some() {
-                // A sign of life, which may ask whether this is heard.
-                let reply = message.reply.or_else(|| stalled(&message.headers));
-                if let Some(reply) = reply {
-                    wire::publish(&reply, "", None, b"", session.link.out());
-                }
-                return Ok(());
-            }
-            let reply = message.reply.as_deref().unwrap_or_default();
-            let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
-            self.state.note_behind(behind);
-            self.node.handle_message(seq, &message.payload, now);
-            return Ok(());
+            return self.take_delivery(session, message);
         }
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
         let Some(asked) = number.and_then(|number: u64| session.asked.remove(&number)) else {
@@ -261,7 +245,7 @@ impl Broker {
             Asked::Info(token) => match self.stream.read_info(&message.payload) {
                 Ok(info) => {
                     self.state.note_stream(info.replicas, info.warning());
-                    session.looking(token).for_each(|look| look.info = Some(info));
+                    session.looking(token).for_each(|look| look.info = Some(info.clone()));
                 }
                 Err(No::NotFound) => {
                     let (subject, request) = self.stream.create();
@@ -299,6 +283,28 @@ impl Broker {
         Ok(())
     }
 
+    /// Something of the stream.
+    fn take_delivery(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
+        let now = now_ms();
+        match &mut session.delivers {
+            Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
+            _ => return Ok(()),
+        }
+        if message.status().is_some() {
+            // A sign of life, which may ask whether this is heard.
+            let reply = message.reply.or_else(|| stalled(&message.headers));
+            if let Some(reply) = reply {
+                wire::publish(&reply, "", None, b"", session.link.out());
+            }
+            return Ok(());
+        }
+        let reply = message.reply.as_deref().unwrap_or_default();
+        let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
+        self.state.note_behind(behind);
+        self.node.handle_message(seq, &message.payload, now);
+        Ok(())
+    }
+
     /// Once all is known that was asked for.
     fn end_look(&mut self, session: &mut Session, now: u64) {
         let is_whole =
@@ -311,7 +317,14 @@ impl Broker {
             let is_old = self.is_old(seq, &info, now);
             (seq, bytes, is_old)
         });
-        let looked = Looked { first: info.first, last: info.last, life, at };
+        // If several keep it, one that leads may have less than the one before.
+        let broker = match &info.leader {
+            Some(leader) if leader.is_empty() => return,
+            Some(leader) => hash_of(leader.as_bytes()),
+            None => hash_of(session.link.server_id.as_bytes()),
+        };
+        let (first, last, unix_ms) = (info.first, info.last, unix_ns() as u64 / 1_000_000);
+        let looked = Looked { broker, unix_ms, first, last, life, at };
         self.state.note_last(info.last);
         self.node.handle_looked(look.token, &looked, now);
     }

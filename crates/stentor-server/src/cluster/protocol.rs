@@ -25,15 +25,23 @@
 //! **Loss.** At every connect and every second a node looks whether the log still is the one it has
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
 //! message there the same. If it is not, twice, a life is begun.
+//!
+//! **Ids.** Before anything is written to a broker that has begun anew, SEQs jump (`line.rs`), for
+//! it may have lost something. Whoever has read what is lost is not in the order any more: it reads
+//! the life again, or takes a snapshot, and publishes what only it has unless that was changed
+//! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
-use super::codec::{Body, ENTRIES_MAX, Message, PLACE_BITS, Turn, decode, entries};
-use super::seeds::{is_continued, late_entry, newest, next_late, next_seed};
+mod reading;
+
+use super::codec::{Again, Body, Message, Of, Turn, decode};
+use super::line::{Line, age_of, number_after};
+pub(super) use super::log::{Action, Appended, Looked, Subject};
+use super::seeds::{Late, is_continued, newest, next_late, next_seed};
 use super::waiting::Intake;
 use super::writer::{Promises, Sending, What, Writer};
-use crate::order::{CommitError, Telling};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Applied, Entry, Epoch, Hub, Op, Place, decode_entry};
+use stentor_hub::{Applied, Epoch, Hub};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
@@ -47,8 +55,18 @@ pub(super) struct Node {
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     /// What is here is of a life of the log, or was.
     has_all: bool,
-    /// Where the life that is here began in the log; 0 if that is not known.
+    /// Where the life that is read began in the log; 0 if that is not known.
     began: u64,
+    /// Its line, as far as it was read.
+    line: Line,
+    /// It is known where in the log what is here ends.
+    is_placed: bool,
+    /// When it began, in milliseconds of Unix time.
+    since_ms: u64,
+    /// The run of the broker that the last turn or jump was written to, of those that were read;
+    broker: u64,
+    /// and the one that there is, if it was looked at.
+    there: Option<Broker>,
     /// Lives that are over.
     past: Vec<Epoch>,
     /// The log says nothing of a life, though something was in it, since then.
@@ -68,6 +86,8 @@ pub(super) struct Node {
     staging: Option<Staging>,
     /// The turn that is being written.
     turning: Option<u64>,
+    /// The life that this node has begun last, until that is read.
+    turned: Option<Epoch>,
     /// What was asked for when it was last looked at the log.
     looking: Option<Asked>,
     look_at_ms: u64,
@@ -75,16 +95,25 @@ pub(super) struct Node {
     suspects_ms: Option<u64>,
     /// A peer's snapshot of this life is needed.
     wants: Option<Epoch>,
-    /// It is to take the place of what is here.
+    /// What is here is not in the order: the same life is to take its place.
     anew: bool,
+    /// It is not in the order since then, and nobody has given what is.
+    left_ms: Option<u64>,
     writer: Writer,
     actions: VecDeque<Action>,
     fault: Option<String>,
-    /// What changed here behind the seeds, from before they were written.
-    late: VecDeque<Vec<u8>>,
+    /// What is only here, and is to be published.
+    late: VecDeque<Late>,
     pub(super) rules: u64,
     /// A node has other rules.
     pub(super) others_rules: Option<u64>,
+}
+
+/// What the log says of the life it is in: the message that says so, at `seq`.
+struct Life {
+    seq: u64,
+    epoch: Epoch,
+    turn: Turn,
 }
 
 /// A life on its way in.
@@ -95,6 +124,15 @@ struct Staging {
     turn: Turn,
     /// When something last came of it.
     heard_ms: u64,
+    /// The last of its seeds that was read, as its run counts; one that is missing ends it.
+    last: Option<u64>,
+}
+
+/// Which run of the broker it is, and what the clock said when it was looked at.
+#[derive(Clone, Copy)]
+struct Broker {
+    run: u64,
+    unix_ms: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -102,56 +140,6 @@ struct Asked {
     token: u64,
     read: u64,
     hash: Option<u64>,
-}
-
-/// What the node wants done.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Action {
-    /// To know how the log is, and the message at this sequence: [`Node::handle_looked`].
-    Look { at: u64, token: u64 },
-    /// To be brought all from this sequence on: [`Node::handle_message`]. What was brought so far
-    /// is not wanted any more.
-    Read { from: u64 },
-    /// To append a message, if the last one of its subject has this sequence:
-    /// [`Node::handle_appended`].
-    Append { to: Subject, after: u64, payload: Arc<[u8]>, token: u64 },
-    /// A snapshot of a peer: [`Node::handle_snapshot`].
-    Snapshot { epoch: Epoch },
-}
-
-/// Where a message is appended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Subject {
-    /// Where lives begin, for all nodes.
-    Life,
-    /// Of this run alone.
-    Own(u64),
-}
-
-/// How the log is.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Looked {
-    /// The first message that is kept, or the next one.
-    pub(super) first: u64,
-    /// The last message there was.
-    pub(super) last: u64,
-    /// The last message of [`Subject::Life`], and whether it would soon not be kept any more.
-    pub(super) life: Option<(u64, Vec<u8>, bool)>,
-    /// The message that was asked for, if it is kept.
-    pub(super) at: Option<u64>,
-}
-
-/// What came of an append.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Appended {
-    /// It is in the log.
-    At(u64),
-    /// Another message is the last one of its subject; this one is not in the log by this append.
-    Conflict(u64),
-    /// It was refused, and is not in the log.
-    Refused(String),
-    /// It may be in the log, or come there.
-    Unknown,
 }
 
 impl Node {
@@ -164,7 +152,7 @@ impl Node {
         on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     ) -> Node {
         let mut rng = Rng::new(seed);
-        let mut node = Node {
+        Node {
             run: rng.next_u64(),
             hub,
             intake,
@@ -172,6 +160,11 @@ impl Node {
             on_applied,
             has_all,
             began: 0,
+            line: Line::default(),
+            since_ms: 0,
+            is_placed: false,
+            broker: 0,
+            there: None,
             past: Vec::new(),
             bare_ms: None,
             connected: false,
@@ -182,20 +175,20 @@ impl Node {
             reads: false,
             staging: None,
             turning: None,
+            turned: None,
             looking: None,
             look_at_ms: 0,
             suspects_ms: None,
             wants: None,
             anew: false,
+            left_ms: None,
             writer: Writer::new(),
             actions: VecDeque::new(),
             fault: None,
             late: VecDeque::new(),
             rules: 0,
             others_rules: None,
-        };
-        node.read_behind_hub();
-        node
+        }
     }
 
     /// What is to be done next.
@@ -214,6 +207,7 @@ impl Node {
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
         (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
+        self.there = None;
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -239,7 +233,8 @@ impl Node {
             self.stop_reading();
             return self.look(now_ms);
         }
-        if self.hash.is_none() && seq == self.least && !is_continued(&self.hub, seq, bytes) {
+        let first = self.line.seq(seq);
+        if self.hash.is_none() && seq == self.least && !is_continued(&self.hub, first, bytes) {
             self.contradicts = true;
             self.stop_reading();
             return self.look(now_ms);
@@ -274,8 +269,8 @@ impl Node {
         }
         match self.adopt(staged) {
             Ok(()) => {
-                (self.wants, self.anew, self.staging) = (None, false, None);
-                self.read_behind_hub();
+                (self.wants, self.staging, self.is_placed) = (None, None, false);
+                self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
             Err(stentor_hub::NotAdopted::Contradicts) => self.anew = true,
@@ -295,7 +290,13 @@ impl Node {
 
     /// The log is read, and takes what is published.
     pub(super) fn is_open(&self) -> bool {
-        self.connected && self.reads && self.has_all && self.staging.is_none()
+        let is_one = self.has_all && !self.anew && self.staging.is_none();
+        self.connected && self.reads && is_one && self.may_write()
+    }
+
+    /// What is written now has its SEQs behind all that a broker may have lost.
+    fn may_write(&self) -> bool {
+        self.there.is_some_and(|there| there.run == self.broker)
     }
 
     /// Names this run of this node.
@@ -327,26 +328,34 @@ impl Node {
         self.show();
     }
 
-    fn read_from(&mut self, from: u64) {
-        if from != self.read + 1 {
-            // What is skipped may have anything in it.
-            self.writer.forget(&self.intake);
-            (self.read, self.least, self.hash) = (from - 1, 0, None);
-            self.contradicts = false;
-        }
+    fn read_on(&mut self) {
         self.reads = true;
-        self.actions.push_back(Action::Read { from });
+        self.actions.push_back(Action::Read { from: self.read + 1 });
         self.show();
     }
 
-    /// The log is to be read behind what is in the hub.
-    fn read_behind_hub(&mut self) {
-        let seq = self.hub.id(self.hub.seq()).seq;
-        // Of the message at the end not all entries may be here.
-        self.least = seq >> PLACE_BITS;
-        (self.read, self.hash) = (self.least.saturating_sub(1), None);
-        self.contradicts = false;
+    /// The life that began there is read.
+    fn read_life(&mut self, began: u64) {
+        // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
+        (self.read, self.least, self.hash) = (began - 1, 0, None);
+        (self.contradicts, self.is_placed, self.wants) = (false, true, None);
+        self.suspects_ms = None;
+        (self.line, self.staging) = (Line::default(), None);
+        self.read_on();
+    }
+
+    /// The log is to be read behind what is in the hub. Returns whether that is in it.
+    fn place(&mut self, line: &Line, began: u64) -> bool {
+        let seq = self.hub.id(self.hub.seq()).seq;
+        let Some(at) = line.message_of(seq) else { return false };
+        // Of the message at the end not all entries may be here.
+        self.least = at.max(began);
+        (self.read, self.hash) = (at.saturating_sub(1).max(began), None);
+        (self.contradicts, self.is_placed) = (false, true);
+        self.line = line.upto(self.read);
+        self.hub.follow_rolled_back(&self.line.lost());
+        true
     }
 
     fn show(&self) {
@@ -369,58 +378,67 @@ impl Node {
         if !self.connected || self.fault.is_some() || self.turning.is_some() {
             return;
         }
-        let life_seq = looked.life.as_ref().map_or(0, |(seq, ..)| *seq);
-        let life = looked.life.as_ref().map(|(seq, bytes, _)| (*seq, decode(bytes)));
-        let (epoch, began) = match life {
-            None => return self.handle_no_life(looked, asked, now_ms),
-            Some((seq, Ok(Message { epoch, body: Body::Turn(turn), .. }))) => {
-                (epoch, turn.began.unwrap_or(seq))
+        self.there = Some(Broker { run: looked.broker, unix_ms: looked.unix_ms });
+        let Some((life_seq, bytes, _)) = &looked.life else {
+            return self.handle_no_life(looked, asked, now_ms);
+        };
+        match decode(bytes) {
+            Ok(Message { epoch, body: Body::Turn(turn), .. }) => {
+                self.bare_ms = None;
+                self.handle_life(looked, asked, &Life { seq: *life_seq, epoch, turn }, now_ms);
             }
-            Some((seq, _)) => {
-                self.fault = Some(format!("message {seq} of the stream makes no sense"));
-                return self.stop_reading();
+            _ => {
+                self.fault = Some(format!("message {life_seq} of the stream makes no sense"));
+                self.stop_reading();
             }
-        };
-        let ours = match &self.staging {
-            Some(staging) => Some(staging.epoch),
-            None => self.has_all.then(|| self.hub.epoch()),
-        };
-        (self.bare_ms, self.began) = match ours == Some(epoch) {
-            true => (None, began),
-            false => (None, self.began),
-        };
-        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
-        if ours != Some(epoch) {
+        }
+        self.show();
+    }
+
+    fn handle_life(&mut self, looked: &Looked, asked: Asked, life: &Life, now_ms: u64) {
+        let (began, line) = life.turn.life(life.seq);
+        if self.epoch() != Some(life.epoch) {
             return match () {
                 // It went back to before.
-                () if self.past.contains(&epoch) => self.suspect(life_seq, now_ms),
+                () if self.past.contains(&life.epoch) => self.suspect(life.seq, now_ms),
                 // It comes in its place.
-                () if self.reads && began > self.read => {}
-                () if began >= looked.first => {
-                    (self.wants, self.suspects_ms) = (None, None);
-                    self.read_from(began);
-                }
-                () => self.want(epoch),
+                () if self.reads && began > self.read && began <= looked.last => {}
+                () if began >= looked.first && began <= looked.last => self.read_life(began),
+                () if self.is_alone(now_ms) => self.turn(life.seq, now_ms),
+                () => self.want(life.epoch),
             };
         }
-        if looked.last < asked.read.max(self.least) || differs || self.contradicts {
-            return self.suspect(life_seq, now_ms);
+        (self.began, self.since_ms) = (began, life.turn.since_ms);
+        if !self.is_placed && self.staging.is_none() {
+            if !self.place(&line, began) {
+                return self.leave(&line, life.seq, now_ms);
+            }
+        } else if line.is_lacked_by(&self.line, asked.read) {
+            return self.leave(&line, life.seq, now_ms);
         }
-        self.suspects_ms = None;
+        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        if looked.last < self.read.min(asked.read).max(self.least) || differs || self.contradicts {
+            return self.suspect(life.seq, now_ms);
+        }
+        (self.suspects_ms, self.left_ms) = (None, None);
         if looked.first > self.read + 1 {
-            return self.want(epoch);
+            return self.want(life.epoch);
         }
         self.wants = None;
-        if !self.reads {
-            self.read_from(self.read + 1);
+        if life.seq <= self.read {
+            self.broker = life.turn.broker;
         }
-        self.go_on(looked, life_seq, now_ms);
+        if !self.reads {
+            self.read_on();
+        }
+        self.go_on(looked, life, now_ms);
     }
 
     /// The log does not say which life it is in.
     fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
         let is_new = !self.has_all && self.staging.is_none();
-        if is_new {
+        let here = self.hub.rolled_back();
+        if is_new || self.anew || !self.is_placed && !self.place(&Line::of_lost(&here), 0) {
             // Somebody may know, and say it again.
             let since_ms = *self.bare_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms + BARE_PATIENCE_MS {
@@ -438,34 +456,72 @@ impl Node {
         if !(is_same && has_all && looked.last > 0) || self.contradicts {
             return self.suspect(0, now_ms);
         }
-        let turn = Turn { before: None, has_seed: false, began: Some(self.began) };
-        self.say_again(0, self.hub.epoch(), turn);
+        let jumps = !self.may_write();
+        self.say_again(0, self.line.clone(), jumps);
     }
 
     /// Says again which life it is, if nobody has since the message at this sequence.
-    fn say_again(&mut self, life_seq: u64, epoch: Epoch, turn: Turn) {
-        let payload = turn.encode(epoch, self.run, 0).into();
+    fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
+        let Some(there) = self.there else { return };
+        if self.since_ms == 0 {
+            // Nobody remembers, so it is as old as makes it go on behind what is here.
+            let seq = self.hub.id(self.hub.seq()).seq;
+            self.since_ms = there.unix_ms.saturating_sub(age_of(self.began, seq));
+        }
+        let (began, since_ms) = (self.began, self.since_ms);
+        let age_ms = there.unix_ms.saturating_sub(since_ms);
+        let jump = jumps.then(|| number_after(began, age_ms));
+        let again = Some(Again { began, line, jump });
+        let turn = Turn { before: None, has_seed: false, broker: there.run, since_ms, again };
+        let epoch = self.hub.epoch();
+        let payload = turn.encode((epoch, self.run, 0)).into();
         let (to, token) = (Subject::Life, self.writer.next_token());
         self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
     }
 
     /// Looks after the life that is.
-    fn go_on(&mut self, looked: &Looked, life_seq: u64, now_ms: u64) {
+    fn go_on(&mut self, looked: &Looked, life: &Life, now_ms: u64) {
+        // Before it is not kept any more.
+        let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
+        let is_other = life.turn.broker != looked.broker;
         match &self.staging {
-            Some(staging) if now_ms >= staging.heard_ms + SEED_PATIENCE_MS => {
-                self.turn(life_seq, now_ms);
-            }
-            // Before it is not kept any more.
-            None if looked.life.as_ref().is_some_and(|(.., is_old)| *is_old) => {
-                let (_, bytes, _) = looked.life.as_ref().expect("it was looked at");
-                if let Ok(Message { epoch, body: Body::Turn(turn), .. }) = decode(bytes) {
-                    let turn = Turn { began: Some(turn.began.unwrap_or(life_seq)), ..turn };
-                    self.say_again(life_seq, epoch, turn);
+            // Of the seeds some may be lost, and who has none waits for those who do.
+            Some(staging) => {
+                let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
+                if is_late || is_other && self.has_all {
+                    self.turn(life.seq, now_ms);
                 }
             }
-            _ => {}
+            None if is_old || is_other => {
+                let (_, line) = life.turn.life(life.seq);
+                self.say_again(life.seq, line, is_other);
+            }
+            None => {}
         }
         self.write(now_ms);
+    }
+
+    /// What was read last is not in the log: somebody has gone on before it.
+    fn leave(&mut self, line: &Line, life_seq: u64, now_ms: u64) {
+        self.stop_reading();
+        let seq = self.hub.id(self.hub.seq()).seq;
+        if self.left_ms.is_none()
+            && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
+            && let Some(first) = self.hub.life().number(*lost.start())
+        {
+            self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
+        }
+        (self.anew, self.is_placed) = (true, false);
+        self.left_ms.get_or_insert(now_ms);
+        match self.is_alone(now_ms) {
+            true => self.turn(life_seq, now_ms),
+            false => self.look_at_ms = 0,
+        }
+    }
+
+    /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
+    fn is_alone(&self, now_ms: u64) -> bool {
+        self.left_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
     }
 
     /// A snapshot of this life is needed.
@@ -491,10 +547,13 @@ impl Node {
         let turn = Turn {
             before: self.has_all.then_some((here.epoch, here.seq)),
             has_seed: self.has_all && self.hub.counts().topics > 0,
-            began: None,
+            broker: self.there.map_or(0, |there| there.run),
+            since_ms: self.there.map_or(0, |there| there.unix_ms),
+            again: None,
         };
         let epoch = Epoch::from_number(self.rng.next_u64() as u32);
-        let payload = turn.encode(epoch, self.run, 0).into();
+        self.turned = Some(epoch);
+        let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
         self.turning = Some(token);
         self.look_at_ms = now_ms + TURN_PATIENCE_MS;
@@ -506,153 +565,9 @@ impl Node {
         });
     }
 
-    fn take(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> Result<(), &'static str> {
-        let message = decode(bytes)?;
-        match message.body {
-            Body::Turn(turn) => self.take_turn(&message, turn, now_ms),
-            Body::Seed { is_last, entries: of } => {
-                self.take_seed(seq, &message, is_last, of, now_ms)?;
-            }
-            Body::Batch { rules, entries: of } => {
-                if rules != self.rules && message.run != self.run {
-                    self.others_rules = Some(rules);
-                }
-                self.take_batch(seq, &message, of)?;
-            }
-        }
-        if message.run == self.run && message.counter > 0 {
-            self.writer.last = seq;
-        }
-        Ok(())
-    }
-
-    /// A life begins.
-    fn take_turn(&mut self, message: &Message<'_>, turn: Turn, now_ms: u64) {
-        let epoch = message.epoch;
-        let is_known = match &self.staging {
-            Some(staging) => staging.epoch == epoch,
-            None => self.has_all && self.hub.epoch() == epoch,
-        };
-        if turn.began.is_some() || is_known {
-            return;
-        }
-        self.past.extend(self.staging.take().map(|staging| staging.epoch));
-        // If the log forgets this turn, it goes back to a life that is over.
-        self.past.extend(self.has_all.then(|| self.hub.epoch()));
-        self.writer.begin_life(&self.intake);
-        self.late.clear();
-        let hub = self.hub.stage(epoch, false);
-        let staging = Staging { hub, epoch, run: message.run, turn, heard_ms: now_ms };
-        self.staging = Some(staging);
-        if !turn.has_seed {
-            return self.end_staging();
-        }
-        if message.run == self.run {
-            self.writer.seeding = Some(newest(&self.hub, 0));
-        }
-        self.show();
-    }
-
-    fn take_seed(
-        &mut self,
-        seq: u64,
-        message: &Message<'_>,
-        is_last: bool,
-        of: &[u8],
-        now_ms: u64,
-    ) -> Result<(), &'static str> {
-        let _ = self.writer.took(message, self.run);
-        let Some(staging) = &mut self.staging else { return Ok(()) };
-        if (staging.epoch, staging.run) != (message.epoch, message.run) {
-            return Ok(());
-        }
-        let life = staging.hub.life();
-        for (place, bytes) in (0..).zip(entries(of)?) {
-            let (entry, _) = decode_entry(bytes)?;
-            let number = life.number(seq << PLACE_BITS | place).ok_or(TOO_LARGE)?;
-            // What was there is not judged.
-            let _ = staging.hub.apply(entry, Place::At(number));
-        }
-        staging.hub.follow_upto(last_of(seq));
-        staging.heard_ms = now_ms;
-        if is_last {
-            self.end_staging();
-        }
-        Ok(())
-    }
-
-    /// All of the life that begins is there.
-    fn end_staging(&mut self) {
-        let Some(Staging { hub, turn, .. }) = self.staging.take() else { return };
-        let had_all = self.has_all.then(|| self.hub.id(self.hub.seq()));
-        let late = match (turn.before, had_all) {
-            // Nothing of it is there.
-            (None, Some(_)) => newest(&self.hub, 0),
-            (Some((epoch, seq)), Some(here)) if epoch == here.epoch && seq < here.seq => {
-                newest(&self.hub, self.hub.number(stentor_hub::Id { epoch, seq }).unwrap_or(0))
-            }
-            _ => VecDeque::new(),
-        };
-        // It is another life: it contradicts nothing.
-        let _ = self.adopt(hub);
-        self.late = late.iter().filter_map(|event| late_entry(&self.hub, event)).collect();
-        self.show();
-    }
-
-    fn adopt(&mut self, staged: Hub) -> Result<(), stentor_hub::NotAdopted> {
-        let before = self.hub.epoch();
-        let (generation, rules) = self.hub.rules();
-        let generation = generation.max(staged.rules().0) + 1;
-        let rules = Entry::past(Op::Rules(rules), 0);
-        let _ = staged.apply(rules, Place::At(generation));
-        let adopted = self.hub.adopt(staged)?;
-        if adopted.is_new_life {
-            self.past.push(before);
-        }
-        self.has_all = true;
-        Ok(())
-    }
-
-    fn take_batch(
-        &mut self,
-        seq: u64,
-        message: &Message<'_>,
-        of: &[u8],
-    ) -> Result<(), &'static str> {
-        let promises = self.writer.took(message, self.run);
-        let is_of_life = self.staging.is_none() && self.has_all;
-        if !is_of_life || message.epoch != self.hub.epoch() {
-            promises.tell_all(&self.intake, CommitError::BrokerAway);
-            return Ok(());
-        }
-        let of = entries(of)?;
-        let decoded: Result<Vec<_>, _> = of.into_iter().map(decode_entry).collect();
-        let life = self.hub.life();
-        let mut telling = Telling::default();
-        let mut backs = promises.backs.into_iter();
-        for (place, (entry, _)) in (0..).zip(decoded?) {
-            let number = life.number(seq << PLACE_BITS | place).ok_or(TOO_LARGE)?;
-            let mut outcome = self.hub.apply(entry, Place::At(number)).map_err(CommitError::from);
-            if let Ok(applied) = &mut outcome {
-                (self.on_applied)(applied);
-            }
-            if let Some(back) = backs.next() {
-                let outcome = match outcome {
-                    // It is in a snapshot, and what came of it is not.
-                    Ok(Applied::Known) => Err(CommitError::Failed),
-                    outcome => outcome,
-                };
-                telling.add(back, outcome);
-            }
-        }
-        self.hub.follow_upto(last_of(seq));
-        self.intake.give_back(promises.bytes);
-        Ok(())
-    }
-
     /// Has the next message appended, if there is one to be.
     fn write(&mut self, now_ms: u64) {
-        if !self.connected || !self.reads || self.fault.is_some() {
+        if !self.connected || !self.reads || self.fault.is_some() || !self.may_write() {
             return;
         }
         let is_open = self.is_open();
@@ -663,23 +578,26 @@ impl Node {
         if writer.sending.is_none() {
             writer.counter += 1;
             let counter = writer.counter;
+            let (head, jump) = ((epoch, run, counter), self.line.last());
             let next = match &mut writer.seeding {
                 Some(events) if staged.is_some() => {
                     let (seed, is_last) = next_seed(events);
                     if is_last {
                         writer.seeding = None;
                     }
-                    Some((seed.into_seed(epoch, run, counter, is_last), What::Seed))
+                    Some((seed.into_seed(head, is_last), What::Seed))
                 }
                 _ if !is_open => None,
-                _ if !self.late.is_empty() => {
-                    let batch = next_late(&mut self.late);
-                    Some((batch.into_batch(epoch, run, counter, rules), What::Late))
-                }
+                _ if !self.late.is_empty() => next_late(&mut self.late).map(|late| {
+                    let (batch, since, entries) = late;
+                    let of = Of { rules, jump, since: Some(since) };
+                    (batch.into_batch(head, of), What::Late(entries))
+                }),
                 _ => self.intake.take().map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
-                    let payload = batch.entries.into_batch(epoch, run, counter, rules);
+                    let of = Of { rules, jump, since: None };
+                    let payload = batch.entries.into_batch(head, of);
                     (payload, What::Batch(promises))
                 }),
             };
@@ -703,11 +621,6 @@ impl Node {
     }
 }
 
-/// The last number of a message's entries: all of it was applied.
-fn last_of(seq: u64) -> u64 {
-    seq << PLACE_BITS | ENTRIES_MAX as u64
-}
-
 /// What a message is compared by.
 pub(super) fn hash_of(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
@@ -725,4 +638,5 @@ const BARE_PATIENCE_MS: u64 = 5_000;
 /// How long whoever begins a life may say nothing before another one does.
 const SEED_PATIENCE_MS: u64 = 10_000;
 
-const TOO_LARGE: &str = "its number is too large";
+/// How long it is waited for somebody who has what the order is.
+const ALONE_MS: u64 = 10_000;

@@ -1,18 +1,19 @@
 //! What a hub has, as the beginning of a life; and what of it a life lacks that has begun
 //! elsewhere.
 
-use super::codec::{Body, ENTRIES_MAX, Growing, PLACE_BITS, decode, entries};
+use super::codec::{Body, ENTRIES_MAX, Growing, decode, entries};
 use std::collections::VecDeque;
-use stentor_hub::{Event, Hub, Place, Precondition, decode_entry, encode_entry, encode_event};
+use stentor_hub::{Entry, Event, Hub, Message, Place, decode_entry, encode_entry, encode_event};
 
-/// Whether what the hub has under the numbers of this message is what it says.
-pub(super) fn is_continued(hub: &Hub, seq: u64, bytes: &[u8]) -> bool {
+/// Whether what the hub has under the numbers of this message is what it says. `first` is the SEQ
+/// of its first entry.
+pub(super) fn is_continued(hub: &Hub, first: u64, bytes: &[u8]) -> bool {
     let of = match decode(bytes).map(|message| message.body) {
         Ok(Body::Batch { entries: of, .. } | Body::Seed { entries: of, .. }) => entries(of),
         _ => Ok(Vec::new()),
     };
     let Ok(of) = of else { return false };
-    let first = hub.life().number(seq << PLACE_BITS).unwrap_or(u64::MAX);
+    let first = hub.life().number(first).unwrap_or(u64::MAX);
     hub.kept().iter().filter(|event| event.seq() >= first).all(|event| {
         let place = usize::try_from(event.seq() - first).ok();
         let entry = place.and_then(|place| of.get(place)).map(|bytes| decode_entry(bytes));
@@ -49,33 +50,52 @@ pub(super) fn next_seed(events: &mut VecDeque<Event>) -> (Growing, bool) {
     (seed, true)
 }
 
-/// A change of before that is not in the life that has begun: it is to take place unless the topic
-/// is another one by then.
-pub(super) fn late_entry(hub: &Hub, event: &Event) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    encode_event(event, &mut bytes);
-    let (entry, _) = decode_entry(&bytes).ok()?;
-    let when = match hub.value(event.topic()) {
-        Some(value) => Precondition::IfMatch(format!("\"{}\"", value.id()).into_bytes().into()),
-        None if event.message.is_deletion() => return None,
-        None => Precondition::IfNoneMatch(b"*"[..].into()),
-    };
-    let mut out = Vec::new();
-    encode_entry(&entry.if_holds(when), Place::Next, &mut out);
-    Some(out)
+/// A change that only this node has: it is to take place unless its topic has changed since.
+pub(super) struct Late {
+    since: u64,
+    entry: Vec<u8>,
 }
 
-pub(super) fn next_late(late: &mut VecDeque<Vec<u8>>) -> Growing {
-    let mut batch = Growing::new();
-    while let Some(entry) = late.front() {
-        let is_full = batch.count() == ENTRIES_MAX || batch.bytes() + entry.len() > SEED_BYTES;
-        if is_full && batch.count() > 0 {
+impl Late {
+    pub(super) fn of(event: &Event, since: u64) -> Option<Late> {
+        let (mut bytes, mut entry) = (Vec::new(), Vec::new());
+        encode_event(event, &mut bytes);
+        encode_entry(&decode_entry(&bytes).ok()?.0, Place::Next, &mut entry);
+        Some(Late { since, entry })
+    }
+}
+
+/// Whether a hub has this change already.
+pub(super) fn has(hub: &Hub, event: &Event) -> bool {
+    let parts = |it: &Message| {
+        let [event, cache] = [it.event(), it.own_cache_control()].map(|it| it.map(str::to_owned));
+        (it.content_type().to_owned(), event, cache)
+    };
+    let message = &event.message;
+    hub.value(event.topic()).map_or(message.is_deletion(), |value| {
+        let is_same = value.data() == message.data() && parts(&value) == parts(message);
+        is_same && !message.is_deletion()
+    })
+}
+
+/// Whether the topic of an entry has changed behind this number.
+pub(super) fn has_changed(hub: &Hub, entry: &Entry<'_>, number: u64) -> bool {
+    entry.topic().is_some_and(|topic| hub.has_changed_after(topic, number))
+}
+
+/// The next batch of what is late, what it was made behind, and what is in it.
+pub(super) fn next_late(late: &mut VecDeque<Late>) -> Option<(Growing, u64, Vec<Late>)> {
+    let since = late.front()?.since;
+    let (mut batch, mut taken) = (Growing::new(), Vec::new());
+    while let Some(next) = late.front().filter(|next| next.since == since) {
+        let bytes = batch.bytes() + next.entry.len();
+        if batch.count() > 0 && (batch.count() == ENTRIES_MAX || bytes > SEED_BYTES) {
             break;
         }
-        batch.push(|out| out.extend_from_slice(entry));
-        late.pop_front();
+        batch.push(|out| out.extend_from_slice(&next.entry));
+        taken.extend(late.pop_front());
     }
-    batch
+    Some((batch, since, taken))
 }
 
 /// A message of seeds has so many bytes, if no single one has more.

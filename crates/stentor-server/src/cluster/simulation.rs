@@ -4,14 +4,13 @@
 //!
 //! What must hold:
 //!
-//! - An id is of the same message on all nodes, at all times. Where the log lost its end, and went
-//!   on before whoever knew better could say so, ids are of several: that life is over in the end.
-//! - What was published is there once it was answered, under the id of the answer; what was
-//!   refused is nowhere; and while the log loses nothing, nothing is there twice in its life.
+//! - An id is of the same message on all nodes, in all their lives. Only if a broker loses what it
+//!   had and does not say that it has begun anew, ids may be of several: that life is over then.
+//! - What was answered is in the order under the id of the answer, or is one of those that readers
+//!   are told was lost, or its life is over; what was refused is nowhere; and nothing is there twice.
 //! - A value is replaced by one publisher of those that named it.
 //! - Who listens to a hub hears a piece of the order without a hole, or is told that it breaks off.
-//! - In the end all nodes are the same; and if the log has lost nothing, its life is the first one,
-//!   and has all that was answered.
+//! - In the end all nodes are the same; and if the log has lost nothing, its life is the first one.
 
 use super::protocol::{Action, Appended, Looked, Node, Subject, hash_of};
 use super::waiting::Intake;
@@ -29,6 +28,8 @@ use stentor_wire::target::TopicName;
 /// The broker.
 #[derive(Default)]
 struct Log {
+    /// Counts how often it has begun.
+    run: u64,
     /// The sequence before the first that is kept.
     before: u64,
     messages: Vec<(Subject, Arc<[u8]>)>,
@@ -58,10 +59,12 @@ impl Log {
         Appended::At(self.last())
     }
 
-    fn look(&self, at: u64) -> Looked {
+    fn look(&self, at: u64, unix_ms: u64) -> Looked {
         let life = self.last_of(Subject::Life);
         let is_old = self.before > 0 && life < self.before + self.messages.len() as u64 / 2;
         Looked {
+            broker: self.run,
+            unix_ms,
             first: self.before + 1,
             last: self.last(),
             life: self.message(life).map(|payload| (life, payload.to_vec(), is_old)),
@@ -89,7 +92,8 @@ struct Member {
     /// Counts connections; `None`: it is cut off until then.
     connection: u32,
     away_until_ms: Option<u64>,
-    asked: Vec<(u64, u32, Asked)>,
+    /// What is on its way to the broker: when it comes there, by which connection, to which run.
+    asked: Vec<(u64, (u32, u64), Asked)>,
     answers: Vec<(u64, u32, Answer)>,
     /// The next message that is brought.
     reads: Option<u64>,
@@ -142,8 +146,16 @@ enum Faults {
     None,
     /// Connections break, nodes begin anew, the beginning of the log is forgotten.
     Network,
-    /// And the log loses what it had.
+    /// And the broker begins anew, and may have lost what it had.
     Loss,
+    /// It does not say that it has begun anew.
+    Silent,
+}
+
+impl Faults {
+    fn loses(self) -> bool {
+        matches!(self, Faults::Loss | Faults::Silent)
+    }
 }
 
 struct World {
@@ -159,8 +171,8 @@ struct World {
     /// Nowhere to be found.
     refused: HashSet<String>,
     answered: Vec<(Id, String)>,
-    /// Values that were replaced by whoever named them.
-    replaced: HashMap<(String, Id), String>,
+    /// By what values were replaced by those who named them.
+    replaced: HashMap<(String, Id), Vec<Id>>,
     counter: u64,
     outcomes: [u64; 4],
 }
@@ -201,6 +213,7 @@ fn copy(from: &Hub, into: Hub) -> Hub {
     let mut restore = Restore::into(Arc::clone(&into));
     assert_eq!(restore.read(&bytes).unwrap(), bytes.len());
     restore.finish().unwrap();
+    into.follow_rolled_back(&from.rolled_back());
     into.follow_upto(from.id(from.seq()).seq);
     Arc::into_inner(into).unwrap()
 }
@@ -259,7 +272,7 @@ impl World {
             // The life is said again before that is forgotten, unless nobody is there for so long.
             let life = self.log.last_of(Subject::Life).saturating_sub(self.log.before);
             let most = match self.faults {
-                Faults::Loss => self.log.messages.len() + 1,
+                Faults::Loss | Faults::Silent => self.log.messages.len() + 1,
                 _ => life.max(1) as usize,
             };
             // Nor is what only they have read that are no more: then somebody has to decide. And
@@ -271,14 +284,18 @@ impl World {
             self.log.messages.drain(..forgotten);
             self.log.before += forgotten as u64;
         }
-        if self.faults == Faults::Loss && self.rng.below(400) == 0 {
+        if self.faults.loses() && self.rng.below(400) == 0 {
             // The broker is not there for a while, and comes back without its end.
             (0..self.members.len()).for_each(|index| self.cut(index, 500));
-            if self.rng.percent(30) {
-                self.log = Log::default();
-            } else {
+            if self.rng.percent(20) {
+                self.log = Log { run: self.log.run, ..Log::default() };
+            } else if self.rng.percent(80) {
                 let kept = self.log.messages.len().saturating_sub(self.rng.below(20));
                 self.log.messages.truncate(kept);
+            }
+            if self.faults == Faults::Loss {
+                // Nothing of its connections is left.
+                self.log.run += 1;
             }
         }
     }
@@ -296,11 +313,20 @@ impl World {
     fn restart(&mut self) {
         let index = self.rng.below(self.members.len());
         let mut hub = empty(&mut self.rng);
-        // What a disk would have to say of the log beside its entries is not kept yet.
-        let may_have_disk = self.faults != Faults::Loss;
-        let has_disk = may_have_disk && self.members[index].node.has_all() && self.rng.percent(50);
-        if has_disk || self.faults != Faults::Loss {
-            // Else nobody may know what the log has lost.
+        let has_all = self.members[index].node.has_all();
+        // What it has read is not on a disk, so in silence nobody may know what the log has lost.
+        let is_told = self.faults != Faults::Silent;
+        let epoch = self.members[index].hub.epoch();
+        let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        // What nobody has any more nobody can go on with.
+        let mut others = others.map(|(_, other)| other);
+        let is_known = others.any(|it| it.node.has_all() && it.hub.epoch() == epoch);
+        let is_last = has_all && !is_known && self.log.before > 0;
+        if is_last && !is_told {
+            return;
+        }
+        let has_disk = is_last || is_told && has_all && self.rng.percent(50);
+        if is_told {
             self.check_order(index);
         }
         if has_disk {
@@ -354,13 +380,15 @@ impl World {
         let now_ms = self.now_ms;
         let asked = &mut self.members[index].asked;
         let due: Vec<_> = asked.extract_if(.., |(due_ms, ..)| *due_ms <= now_ms).collect();
-        for (_, connection, asked) in due {
+        for (_, (connection, run), asked) in due {
             let is_over = connection != self.members[index].connection;
-            if is_over && self.rng.percent(50) {
+            if run != self.log.run || is_over && self.rng.percent(50) {
                 continue;
             }
             let answer = match asked {
-                Asked::Look(at, token) => Answer::Looked(token, self.log.look(at)),
+                Asked::Look(at, token) => {
+                    Answer::Looked(token, self.log.look(at, now_ms + 20 * index as u64))
+                }
                 Asked::Append { token, .. } if self.rng.percent(1) => {
                     Answer::Appended(token, Appended::Refused("no room".to_owned()))
                 }
@@ -439,14 +467,18 @@ impl World {
                     continue;
                 }
             };
-            self.members[index].asked.push((due_ms, connection, asked));
+            self.members[index].asked.push((due_ms, (connection, self.log.run), asked));
         }
     }
 
     fn fetch(&mut self, index: usize, epoch: Epoch) {
         let has_it = |other: &&Member| other.node.has_all() && other.hub.epoch() == epoch;
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
-        let peer = others.map(|(_, other)| other).find(has_it);
+        let having: Vec<_> = others.map(|(_, other)| other).filter(has_it).collect();
+        let peer = match having.len() {
+            0 => None,
+            count => Some(having[self.rng.below(count)]),
+        };
         let member = &self.members[index];
         let staged = match peer {
             Some(peer) => Ok(copy(&peer.hub, member.node.stage(epoch))),
@@ -471,10 +503,7 @@ impl World {
                         other => panic!("{other:?}"),
                     };
                     if let Some(replaced) = it.replaces {
-                        let winner =
-                            self.replaced.insert((it.topic.clone(), replaced), it.data.clone());
-                        let may_be_two = self.faults == Faults::Loss;
-                        assert!(may_be_two || winner.is_none(), "{replaced} was replaced twice");
+                        self.replaced.entry((it.topic.clone(), replaced)).or_default().push(id);
                     }
                     let here = member.hub.id(member.hub.seq());
                     assert!(here.epoch != id.epoch || here.seq >= id.seq, "{id} is not here");
@@ -496,13 +525,28 @@ impl World {
         self.members[index].waiting = waiting;
     }
 
+    /// The log went back to a life that nobody has, and does not reach back to its beginning.
+    fn is_stuck(&self) -> bool {
+        let wants = self.members.iter().map(|it| it.node.complaint().is_some());
+        self.members.iter().all(|it| !it.node.is_open()) && wants.into_iter().any(|wants| wants)
+    }
+
+    /// What an operator does then, as the documentation says.
+    fn delete_stream(&mut self) {
+        (0..self.members.len()).for_each(|index| self.cut(index, 500));
+        self.log = Log { run: self.log.run + 1, ..Log::default() };
+        for _ in 0..4_000 {
+            self.step(false);
+        }
+    }
+
     /// What somebody heard is the order of all.
     fn check_order(&mut self, index: usize) {
         let pieces = self.members[index].heard.0.lock().unwrap().clone();
         for (id, topic, data) in pieces.into_iter().flatten() {
             let known = self.order.entry((id.epoch.number(), id.seq));
             let known = known.or_insert_with(|| (topic.clone(), data.clone()));
-            if self.faults == Faults::Loss && *known != (topic.clone(), data.clone()) {
+            if self.faults == Faults::Silent && *known != (topic.clone(), data.clone()) {
                 self.ambiguous.insert(id.epoch.number());
                 continue;
             }
@@ -524,46 +568,59 @@ impl World {
             assert!(member.waiting.is_empty());
             self.check_order(index);
         }
-        let life = self.members[0].hub.epoch().number();
+        let hub = Arc::clone(&self.members[0].hub);
+        let life = hub.epoch().number();
         assert!(!self.ambiguous.contains(&life), "the log has lost something in this life");
-        for index in 0..self.members.len() {
-            // Within a piece nothing of the order is left out.
-            let pieces = self.members[index].heard.0.lock().unwrap().clone();
-            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-                let [first, last] = [piece.first(), piece.last()]
-                    .map(|it| it.map(|(id, ..)| (id.epoch.number(), id.seq)).unwrap());
-                if self.faults == Faults::Loss && last.0 != life {
-                    // It may have been cut before it ended.
-                    continue;
-                }
-                let all: Vec<_> = self.order.range(first..=last).map(|(key, _)| *key).collect();
-                let heard: Vec<_> =
-                    piece.iter().map(|(id, ..)| (id.epoch.number(), id.seq)).collect();
-                assert_eq!(heard, all, "node {index}");
-            }
-        }
-        let mut counts = HashMap::new();
-        for ((epoch, _), (_, data)) in &self.order {
-            let Some(data) = data else { continue };
-            let data = String::from_utf8(data.clone()).unwrap();
-            let is_ambiguous = self.ambiguous.contains(epoch);
-            assert!(is_ambiguous || !self.refused.contains(&data), "{data} was refused");
-            *counts.entry((*epoch, data)).or_insert(0) += 1;
-        }
-        // What is lost is sent again by whoever was not told that it was there; and who publishes
-        // what a life lacks does so again if it was deleted there meanwhile.
-        let may_be_two = self.faults == Faults::Loss;
-        assert!(may_be_two || counts.values().all(|count| *count == 1), "{counts:?}");
-        if self.faults != Faults::Loss {
+        if !self.faults.loses() {
             let epochs: HashSet<_> = self.order.keys().map(|(epoch, _)| epoch).collect();
             assert!(epochs.len() <= 1, "{epochs:?}");
+            assert_eq!(hub.rolled_back(), []);
         }
-        // Where something is lost with whoever had seen it, nobody is left to say so.
-        let answered = self.answered.iter().filter(|_| self.faults != Faults::Loss);
-        for (id, data) in answered {
-            let there = self.order.get(&(id.epoch.number(), id.seq));
-            let Some((_, there)) = there else { panic!("{id} is nowhere") };
+        if self.faults == Faults::Silent {
+            // What nobody has any more was forgotten here, too.
+            return;
+        }
+        // Those who hold such an id are told.
+        let is_lost = |seq: u64| hub.rolled_back().iter().any(|range| range.contains(&seq));
+        let is_there = |id: &Id| id.epoch.number() == life && !is_lost(id.seq);
+        let order: BTreeMap<u64, &Of> = self
+            .order
+            .range((life, 0)..=(life, u64::MAX))
+            .filter(|((_, seq), _)| !is_lost(*seq))
+            .map(|((_, seq), of)| (*seq, of))
+            .collect();
+        self.check_pieces(&is_there, &order);
+        let mut known = HashMap::new();
+        for (seq, (_, data)) in &order {
+            let before = data.as_ref().and_then(|data| known.insert(data, *seq));
+            assert_eq!(before, None, "{data:?} is there again at {seq}");
+        }
+        for ((epoch, _), (_, data)) in &self.order {
+            let data = data.as_ref().map(|data| String::from_utf8(data.clone()).unwrap());
+            let is_refused = data.as_ref().is_some_and(|data| self.refused.contains(data));
+            assert!(self.ambiguous.contains(epoch) || !is_refused, "{data:?} was refused");
+        }
+        for (id, data) in self.answered.iter().filter(|(id, _)| is_there(id)) {
+            let Some((_, there)) = order.get(&id.seq) else { panic!("{id} is nowhere") };
             assert!(there.as_ref().is_none_or(|there| *there == data.as_bytes()), "{id}");
+        }
+        for (value, by) in &self.replaced {
+            let winners = by.iter().filter(|by| is_there(by)).count();
+            assert!(winners <= 1, "{value:?} was replaced by {by:?}");
+        }
+    }
+
+    /// Of a piece of the order that somebody heard nothing is left out.
+    fn check_pieces(&self, is_there: &dyn Fn(&Id) -> bool, order: &BTreeMap<u64, &Of>) {
+        for (index, member) in self.members.iter().enumerate() {
+            let pieces = member.heard.0.lock().unwrap().clone();
+            for piece in pieces {
+                let ids = piece.iter().map(|(id, ..)| id);
+                let heard: Vec<u64> = ids.filter(|id| is_there(id)).map(|id| id.seq).collect();
+                let [Some(first), Some(last)] = [heard.first(), heard.last()] else { continue };
+                let all: Vec<u64> = order.range(first..=last).map(|(seq, _)| *seq).collect();
+                assert_eq!(heard, all, "node {index}");
+            }
         }
     }
 }
@@ -579,6 +636,9 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
     // Whatever waits is over, and whoever is behind has caught up.
     for _ in 0..4_000 {
         world.step(false);
+    }
+    if faults == Faults::Loss && world.is_stuck() {
+        world.delete_stream();
     }
     world.check_end();
     world.outcomes
@@ -619,7 +679,13 @@ fn nodes_are_the_same_whatever_breaks() {
 }
 
 #[test]
-fn what_the_log_loses_becomes_another_life_on_all_nodes() {
+fn what_the_log_loses_is_told_and_no_id_is_of_two_messages() {
     let outcomes = run_all(Faults::Loss);
+    assert!(outcomes.iter().all(|count| *count > 0));
+}
+
+#[test]
+fn what_the_log_loses_in_silence_becomes_another_life_on_all_nodes() {
+    let outcomes = run_all(Faults::Silent);
     assert!(outcomes.iter().all(|count| *count > 0));
 }

@@ -1,7 +1,8 @@
 //! What a run of a node writes under its own subject: one message at a time, each once or never.
 
-use super::codec::Message;
+use super::codec::{Message, again};
 use super::protocol::{Action, Appended, Subject};
+use super::seeds::Late;
 use super::waiting::Intake;
 use crate::order::{CommitError, ReturnAddress, Telling};
 use std::collections::VecDeque;
@@ -34,15 +35,16 @@ pub(super) struct Sending {
 }
 
 pub(super) struct Stored {
-    pub(super) counter: u64,
-    pub(super) promises: Promises,
-    pub(super) since_ms: u64,
+    counter: u64,
+    what: What,
+    since_ms: u64,
 }
 
 pub(super) enum What {
     Batch(Promises),
     Seed,
-    Late,
+    /// What was late, to be put back if it does not come.
+    Late(Vec<Late>),
 }
 
 /// Whom to tell what came of a batch.
@@ -85,6 +87,9 @@ impl Writer {
         }
         self.token = token;
         sending.token = Some(token);
+        if sending.sent > 0 {
+            sending.payload = again(&sending.payload, sending.sent).into();
+        }
         sending.sent += 1;
         let payload = Arc::clone(&sending.payload);
         Some(Action::Append { to: Subject::Own(run), after: self.last, payload, token })
@@ -99,15 +104,14 @@ impl Writer {
                 self.last = seq;
                 let Sending { counter, what, since_ms, .. } =
                     self.sending.take().expect("it was there");
-                let promises = what.promises();
-                self.stored.push_back(Stored { counter, promises, since_ms });
+                self.stored.push_back(Stored { counter, what, since_ms });
             }
             Appended::Conflict(seq) => (sending.token, sending.conflict) = (None, Some(seq)),
             Appended::Unknown => sending.token = None,
             Appended::Refused(_) => match &mut sending.what {
                 // Copies may still come out of a connection that was given up: these are sent
                 // until they are known to be there, or too old.
-                What::Seed | What::Late => sending.token = None,
+                What::Seed | What::Late(_) => sending.token = None,
                 What::Batch(_) => {
                     let sending = self.sending.take().expect("it was there");
                     let error = match sending.sent {
@@ -121,16 +125,19 @@ impl Writer {
     }
 
     /// A message was read. Returns whom to tell what came of it.
-    pub(super) fn took(&mut self, message: &Message<'_>, run: u64) -> Promises {
+    pub(super) fn took(&mut self, message: &Message<'_>, run: u64, intake: &Intake) -> Promises {
         if message.run != run {
             return Promises::default();
+        }
+        // What was in the log before it, and was not brought, is lost.
+        while let Some(lost) = self.stored.pop_front_if(|it| it.counter < message.counter) {
+            lost.what.promises().tell_all(intake, CommitError::Failed);
         }
         if let Some(sending) = self.sending.take_if(|it| it.counter == message.counter) {
             return sending.what.promises();
         }
-        let is_it = |it: &mut Stored| it.counter == message.counter;
-        let stored = self.stored.pop_front_if(is_it);
-        stored.map_or_else(Promises::default, |stored| stored.promises)
+        let stored = self.stored.pop_front_if(|it| it.counter == message.counter);
+        stored.map_or_else(Promises::default, |stored| stored.what.promises())
     }
 
     /// Tells those who have waited for too long that it is not known.
@@ -140,7 +147,7 @@ impl Writer {
             self.sending.take_if(|it| matches!(it.what, What::Batch(_)) && is_old(it.since_ms));
         sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
         while let Some(stored) = self.stored.pop_front_if(|it| is_old(it.since_ms)) {
-            stored.promises.tell_all(intake, CommitError::Failed);
+            stored.what.promises().tell_all(intake, CommitError::Failed);
         }
     }
 
@@ -148,20 +155,28 @@ impl Writer {
     pub(super) fn forget(&mut self, intake: &Intake) {
         let is_batch = |it: &mut Sending| matches!(it.what, What::Batch(_));
         let sending = self.sending.take_if(is_batch).map(|sending| sending.what.promises());
-        let stored = self.stored.drain(..).map(|stored| stored.promises);
+        let stored = self.stored.drain(..).map(|stored| stored.what.promises());
         for promises in sending.into_iter().chain(stored) {
             promises.tell_all(intake, CommitError::Failed);
         }
     }
 
-    /// What is under way is of a life that is over: it was not read, and never will be.
-    pub(super) fn begin_life(&mut self, intake: &Intake) {
-        let sending = self.sending.take().map(|sending| sending.what.promises());
-        let stored = self.stored.drain(..).map(|stored| stored.promises);
-        for promises in sending.into_iter().chain(stored) {
-            promises.tell_all(intake, CommitError::BrokerAway);
+    /// What is under way is of before a turn or a jump: it was not read, and never will be.
+    /// Returns what was late.
+    pub(super) fn begin_anew(&mut self, intake: &Intake) -> VecDeque<Late> {
+        let stored = self.stored.drain(..).map(|stored| (stored.what, 1));
+        let sending = self.sending.take().map(|sending| (sending.what, sending.sent));
+        let mut late = VecDeque::new();
+        for (what, sent) in stored.chain(sending) {
+            match what {
+                What::Late(entries) => late.extend(entries),
+                // Who has read it in a log that has lost it since may publish it again.
+                what if sent > 0 => what.promises().tell_all(intake, CommitError::Failed),
+                what => what.promises().tell_all(intake, CommitError::BrokerAway),
+            }
         }
         self.seeding = None;
+        late
     }
 }
 
@@ -169,7 +184,7 @@ impl What {
     pub(super) fn promises(self) -> Promises {
         match self {
             What::Batch(promises) => promises,
-            What::Seed | What::Late => Promises::default(),
+            What::Seed | What::Late(_) => Promises::default(),
         }
     }
 }

@@ -113,10 +113,10 @@ impl Settings {
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),
-            ("store", "path") => match &self.store.path {
-                Some(path) => path.display().to_string().into(),
-                None => "".into(),
-            },
+            ("store", "path") => {
+                let path = self.store.path.as_ref().map(|path| path.display().to_string());
+                path.unwrap_or_default().into()
+            }
             ("store", "keep") => keep_name(self.store.keep).into(),
             ("cluster", key) => return cluster::value_of(&self.cluster, key),
             ("follow", key) => return follow::value_of(&self.follow, key),

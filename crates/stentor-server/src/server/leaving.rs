@@ -4,7 +4,7 @@ use super::handover::{
     Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, Tapping, expect, kind,
     told,
 };
-use super::life::{Cue, Partner, Report};
+use super::life::{Cue, Partner, Post, Report};
 use super::listeners::layered;
 use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
@@ -122,6 +122,12 @@ impl Server {
             let _ = starter.send(cue(index));
             mailbox.waker().wake();
         }
+    }
+
+    /// Has operators answered, before anybody else is.
+    pub(super) fn cue_operators(&self, posts: &[Post]) {
+        let operators = posts.iter().zip(&self.cues).filter(|(post, _)| !post.is_public());
+        operators.for_each(|(_, cues)| cues.send(Cue::Live).unwrap_or_default());
     }
 
     /// What the next process is to be.

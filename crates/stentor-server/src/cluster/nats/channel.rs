@@ -1,5 +1,5 @@
-//! The bytes of a connection to a broker, in the clear or sealed: one thread reads them, and another
-//! one writes them.
+//! The bytes of a connection to a broker, in the clear or sealed: one thread reads them, and
+//! another one writes them.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};

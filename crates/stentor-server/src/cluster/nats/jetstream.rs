@@ -17,12 +17,14 @@ pub(super) struct Stream {
 }
 
 /// How a stream is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Info {
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) replicas: u32,
     pub(super) keep_ms: u64,
+    /// The server that leads, if the broker is several; empty while they elect one.
+    pub(super) leader: Option<String>,
     pub(super) kept: Kept,
 }
 
@@ -81,6 +83,7 @@ struct Answer {
     error: Option<Failure>,
     config: Option<Config>,
     state: Option<State>,
+    cluster: Option<Cluster>,
     message: Option<Stored>,
     seq: Option<u64>,
 }
@@ -105,6 +108,12 @@ struct Config {
 struct State {
     first_seq: u64,
     last_seq: u64,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    #[serde(default)]
+    leader: String,
 }
 
 #[derive(Deserialize)]
@@ -190,7 +199,7 @@ impl Stream {
     /// # Errors
     /// [`No`]
     pub(super) fn read_info(&self, bytes: &[u8]) -> Result<Info, No> {
-        let Answer { config: Some(config), state: Some(state), .. } = parse(bytes)? else {
+        let Answer { config: Some(config), state: Some(state), cluster, .. } = parse(bytes)? else {
             return Err(No::Other("JetStream says nothing of the stream".to_owned()));
         };
         let name = &self.name;
@@ -219,6 +228,7 @@ impl Stream {
             replicas: config.num_replicas,
             keep_ms: config.max_age / 1_000_000,
             kept,
+            leader: cluster.map(|cluster| cluster.leader),
         })
     }
 }
@@ -291,15 +301,22 @@ mod tests {
         let read = |more: &str| {
             let text = format!(
                 r#"{{"type":"x","config":{{"retention":"limits","max_age":3600000000000{more}}},
-                "state":{{"messages":1,"first_seq":7,"last_seq":9}}}}"#
+                "state":{{"messages":1,"first_seq":7,"last_seq":9}},"cluster":{{"leader":"a"}}}}"#
             );
             stream.read_info(text.as_bytes())
         };
         let of_all = r#","subjects":["s.>"],"storage":"#;
         let info = read(&format!(r#"{of_all}"file","num_replicas":3"#)).unwrap();
-        let expected =
-            Info { first: 7, last: 9, replicas: 3, keep_ms: 3_600_000, kept: Kept::InFiles };
-        assert_eq!((info, info.warning()), (expected, None));
+        let leader = Some("a".to_owned());
+        let expected = Info {
+            first: 7,
+            last: 9,
+            replicas: 3,
+            keep_ms: 3_600_000,
+            leader,
+            kept: Kept::InFiles,
+        };
+        assert_eq!((info.warning(), info), (None, expected));
         for (more, expected) in [
             (r#""file","num_replicas":1"#, "one broker alone keeps the stream"),
             (r#""memory","num_replicas":3"#, "in the broker's memory"),

@@ -28,11 +28,15 @@ pub(super) struct Link {
     out: Vec<u8>,
     /// The largest message that the broker takes.
     pub(super) payload_max: usize,
+    /// Names the run of the broker.
+    pub(super) server_id: String,
 }
 
 /// What a broker says of itself.
 #[derive(Deserialize)]
 struct About {
+    #[serde(default)]
+    server_id: String,
     #[serde(default)]
     max_payload: usize,
     #[serde(default)]
@@ -94,7 +98,8 @@ impl Link {
         let run = move || read_all(source, rest, number, &inputs);
         thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map_err(told)?;
         out.clear();
-        Ok(Link { sink, out, payload_max: about.max_payload })
+        let About { max_payload: payload_max, server_id, .. } = about;
+        Ok(Link { sink, out, payload_max, server_id })
     }
 
     /// What is to be written.

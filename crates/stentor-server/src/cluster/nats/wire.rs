@@ -213,8 +213,8 @@ mod tests {
         publish("a", "r", None, b"", &mut out);
         publish("a", "r", Some(("Nats-Expected-Last-Subject-Sequence", 7)), b"xy", &mut out);
         let expected = "CONNECT {}\r\nPING\r\nSUB i.> 1\r\nUNSUB 7\r\nPUB a 1\r\nx\r\n\
-                        PUB a r 0\r\n\r\nHPUB a r 52 54\r\nNATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 7\r\n\
-                        \r\nxy\r\n";
+                        PUB a r 0\r\n\r\nHPUB a r 52 54\r\nNATS/1.0\r\n\
+                        Nats-Expected-Last-Subject-Sequence: 7\r\n\r\nxy\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }
