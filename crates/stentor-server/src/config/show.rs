@@ -113,10 +113,12 @@ impl Settings {
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),
-            ("store", "path") => {
-                let path = self.store.path.as_ref().map(|path| path.display().to_string());
-                path.unwrap_or_default().into()
-            }
+            ("store", "path") => self
+                .store
+                .path
+                .as_ref()
+                .map_or_else(String::new, |it| it.display().to_string())
+                .into(),
             ("store", "keep") => keep_name(self.store.keep).into(),
             ("cluster", key) => return cluster::value_of(&self.cluster, key),
             ("follow", key) => return follow::value_of(&self.follow, key),
