@@ -15,7 +15,7 @@ use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
-use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings};
+use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings, Store};
 use super::{cluster, follow, tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
@@ -113,13 +113,7 @@ impl Settings {
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),
-            ("store", "path") => self
-                .store
-                .path
-                .as_ref()
-                .map_or_else(String::new, |it| it.display().to_string())
-                .into(),
-            ("store", "keep") => keep_name(self.store.keep).into(),
+            ("store", key) => return store_value(&self.store, key),
             ("cluster", key) => return cluster::value_of(&self.cluster, key),
             ("follow", key) => return follow::value_of(&self.follow, key),
             ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
@@ -131,6 +125,17 @@ impl Settings {
             _ => return None,
         })
     }
+}
+
+/// The value of a setting under `[store]`.
+fn store_value(store: &Store, key: &str) -> Option<Value> {
+    Some(match key {
+        "path" => {
+            store.path.as_ref().map_or_else(String::new, |path| path.display().to_string()).into()
+        }
+        "keep" => keep_name(store.keep).into(),
+        _ => return None,
+    })
 }
 
 /// The keys of a table in their order.
