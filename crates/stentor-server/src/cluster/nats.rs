@@ -237,7 +237,14 @@ impl Broker {
                 match &appended {
                     Appended::At(_) => self.state.note_round_trip(monotonic_us() - sent_us),
                     Appended::Refused(reason) => self.state.note_refusal(reason),
-                    _ => {}
+                    // It is tried again as if nothing had been said: not at once.
+                    Appended::Unknown => {
+                        let said = String::from_utf8_lossy(&message.payload);
+                        self.state.note_refusal(&said);
+                        session.asked.extend(number.map(|it| (it, asked)));
+                        return Ok(());
+                    }
+                    Appended::Conflict(_) => {}
                 }
                 self.node.handle_appended(token, appended, now);
             }

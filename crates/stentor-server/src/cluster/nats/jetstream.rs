@@ -264,6 +264,10 @@ pub(super) fn read_append(message: &Message) -> Appended {
             let last = description.rsplit(' ').next().and_then(|last| last.parse().ok());
             last.map_or(Appended::Unknown, Appended::Conflict)
         }
+        // One of several brokers that fails while it writes says so, and others may have it.
+        (Some(Failure { code: 500.., .. }), _) => Appended::Unknown,
+        // Something of this subject is on its way there.
+        (Some(Failure { err_code: WRONG_IN_FLIGHT, .. }), _) => Appended::Unknown,
         (Some(failure), _) => Appended::Refused(failure.description),
         (None, None) => Appended::Unknown,
     }
@@ -284,6 +288,9 @@ pub(super) fn read_delivery(reply: &str) -> Option<(u64, u64)> {
 
 /// The error of an append whose condition does not hold.
 const WRONG_LAST_SEQUENCE: u32 = 10_071;
+
+/// The same where the last one is not known yet.
+const WRONG_IN_FLIGHT: u32 = 10_164;
 
 /// A consumer that has nothing to bring says so every second,
 const HEARTBEAT_NS: u64 = 1_000_000_000;
@@ -359,7 +366,11 @@ mod tests {
         assert!(matches!(told("", "NATS/1.0 503\r\n\r\n"), Appended::Refused(_)));
         assert_eq!(told("", ""), Appended::Unknown);
         let full = r#"{"error":{"code":503,"err_code":10023,"description":"no room"}}"#;
-        assert_eq!(told(full, ""), Appended::Refused("no room".to_owned()));
+        assert_eq!(told(full, ""), Appended::Unknown);
+        let busy = r#"{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}"#;
+        assert_eq!(told(busy, ""), Appended::Unknown);
+        let large = r#"{"error":{"code":400,"err_code":10054,"description":"too large"}}"#;
+        assert_eq!(told(large, ""), Appended::Refused("too large".to_owned()));
     }
 
     #[test]
