@@ -224,7 +224,8 @@ fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
         line.jumps.push(Jump { at, number });
     }
     let is_again = flags & 4 != 0;
-    let has_numbers = [seq, began, jump, line.last()].iter().all(|number| *number <= NUMBER_MAX);
+    let last = line.jumps.last().map_or((0, 0), |last| (last.at, last.number));
+    let has_numbers = [began, jump, last.0, last.1].iter().all(|number| *number <= NUMBER_MAX);
     let says_more = flags & 24 != 0 || began != 0 || !line.jumps.is_empty();
     if flags > 31 || !has_numbers || !is_again && says_more {
         return Err(MALFORMED);
@@ -272,7 +273,7 @@ const HEAD_BYTES_MAX: usize = 3 + 4 + 8 + 8 + 8 + 8 + 8;
 const ATTEMPT_AT: usize = 2;
 
 /// No sequence and no number is as large, and sums of them are no concern.
-const NUMBER_MAX: u64 = 1 << 60;
+const NUMBER_MAX: u64 = 1 << 50;
 
 const LENGTH_BYTES: usize = 4;
 
