@@ -8,14 +8,14 @@
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | eight bytes: a hash of the node's rules; eight: the last jump of SEQs; eight: the SEQ that it was made behind, if topics that have changed since are not to be changed by it; then entries |
-//! | turn | a byte of flags; EPOCH before; SEQ there; which run of the broker takes it; when the life began; and if this says so again: where it began, the number that SEQs jump to here, and the jumps before, each with its number |
+//! | batch | a hash of the node's rules; the last jump of SEQs; [`Of::since`]; then entries |
+//! | turn | flags, a byte; EPOCH before; SEQ there; numbers of [`Turn`] and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
-//! Numbers are little-endian. An entry has its length before it, four bytes, and is as
-//! [`stentor_hub::encode_entry`] writes it: one that waits for its place in a batch, and one that
-//! had another place in a seed. A node that reads what it does not know stops there: to leave it
-//! out would make it another server than the others.
+//! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
+//! before it, four bytes, and is as [`stentor_hub::encode_entry`] writes it: one that waits for its
+//! place in a batch, and one that had another place in a seed. A node that reads what it does not
+//! know stops there: to leave it out would make it another server than the others.
 
 use super::line::{JUMPS_MAX, Jump, Line};
 use stentor_hub::Epoch;

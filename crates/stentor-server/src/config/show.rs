@@ -71,10 +71,9 @@ impl Settings {
                 LogFormat::Text => "text".into(),
                 LogFormat::Json => "json".into(),
             },
-            ("log", "access") => match &self.log.access {
-                Some(target) => target.to_string().into(),
-                None => "off".into(),
-            },
+            ("log", "access") => {
+                self.log.access.as_ref().map_or("off".to_owned(), ToString::to_string).into()
+            }
             ("log", "access_format") => self.log.access_format.name().into(),
             ("log", "access_sample") => number(self.log.access_sample),
             ("", "server_header") => self.server_header.into(),
@@ -113,10 +112,10 @@ impl Settings {
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),
-            ("store", "path") => {
-                let path = self.store.path.as_ref().map(|path| path.display().to_string());
-                path.unwrap_or_default().into()
-            }
+            ("store", "path") => match &self.store.path {
+                Some(path) => path.display().to_string().into(),
+                None => "".into(),
+            },
             ("store", "keep") => keep_name(self.store.keep).into(),
             ("cluster", key) => return cluster::value_of(&self.cluster, key),
             ("follow", key) => return follow::value_of(&self.follow, key),
