@@ -7,6 +7,8 @@
 //! somebody else.
 
 mod codec;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod line;
 mod log;
 mod nats;

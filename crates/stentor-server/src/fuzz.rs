@@ -13,6 +13,7 @@ pub use sessions::fuzz_sessions;
 pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;
+use crate::cluster;
 use crate::config::{ConfigError, ControlAddress, Settings};
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
@@ -40,6 +41,16 @@ pub fn fuzz_config(data: &[u8]) {
             Ok(settings) => check_settings(&settings),
         }
     }
+}
+
+/// Whatever is in a broker's log is read by a node, or it stops there and says so.
+pub fn fuzz_log(data: &[u8]) {
+    cluster::fuzz::check_log(data);
+}
+
+/// Whatever a broker says is read the same however it is cut.
+pub fn fuzz_broker(data: &[u8]) {
+    cluster::fuzz::check_broker(data);
 }
 
 /// A stream of lines comes to the same however it is split, and every line counts once.

@@ -8,14 +8,14 @@
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | eight bytes: a hash of the node's rules; eight: the last jump of SEQs; eight: the SEQ that it was made behind, if topics that have changed since are not to be changed by it; then entries |
-//! | turn | a byte of flags; EPOCH before; SEQ there; which run of the broker takes it; when the life began; and if this says so again: where it began, the number that SEQs jump to here, and the jumps before, each with its number |
+//! | batch | a hash of the node's rules; the last jump of SEQs; [`Of::since`]; then entries |
+//! | turn | flags, a byte; EPOCH before; SEQ there; numbers of [`Turn`] and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
-//! Numbers are little-endian. An entry has its length before it, four bytes, and is as
-//! [`stentor_hub::encode_entry`] writes it: one that waits for its place in a batch, and one that
-//! had another place in a seed. A node that reads what it does not know stops there: to leave it
-//! out would make it another server than the others.
+//! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
+//! before it, four bytes, and is as [`stentor_hub::encode_entry`] writes it: one that waits for its
+//! place in a batch, and one that had another place in a seed. A node that reads what it does not
+//! know stops there: to leave it out would make it another server than the others.
 
 use super::line::{JUMPS_MAX, Jump, Line};
 use stentor_hub::Epoch;
@@ -224,7 +224,8 @@ fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
         line.jumps.push(Jump { at, number });
     }
     let is_again = flags & 4 != 0;
-    let has_numbers = [seq, began, jump, line.last()].iter().all(|number| *number <= NUMBER_MAX);
+    let last = line.jumps.last().map_or((0, 0), |last| (last.at, last.number));
+    let has_numbers = [began, jump, last.0, last.1].iter().all(|number| *number <= NUMBER_MAX);
     let says_more = flags & 24 != 0 || began != 0 || !line.jumps.is_empty();
     if flags > 31 || !has_numbers || !is_again && says_more {
         return Err(MALFORMED);
@@ -272,7 +273,7 @@ const HEAD_BYTES_MAX: usize = 3 + 4 + 8 + 8 + 8 + 8 + 8;
 const ATTEMPT_AT: usize = 2;
 
 /// No sequence and no number is as large, and sums of them are no concern.
-const NUMBER_MAX: u64 = 1 << 60;
+const NUMBER_MAX: u64 = 1 << 50;
 
 const LENGTH_BYTES: usize = 4;
 

@@ -457,6 +457,26 @@ impl Session {
     }
 }
 
+/// All that is said, in pieces of this length, and why the rest is not.
+#[cfg(any(test, feature = "fuzz"))]
+pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'static str>) {
+    let (mut all, mut rest) = (Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        rest.extend_from_slice(piece);
+        loop {
+            match wire::read(&rest) {
+                Ok(Some((said, length))) => {
+                    rest.drain(..length);
+                    all.push(said);
+                }
+                Ok(None) => break,
+                Err(reason) => return (all, Some(reason)),
+            }
+        }
+    }
+    (all, None)
+}
+
 /// A message that need not be there.
 fn found<T>(read: Result<T, No>) -> Result<Option<T>, String> {
     match read {

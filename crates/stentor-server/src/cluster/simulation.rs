@@ -7,7 +7,7 @@
 //! - An id is of the same message on all nodes, in all their lives. Only if a broker loses what it
 //!   had and does not say that it has begun anew, ids may be of several: that life is over then.
 //! - What was answered is in the order under the id of the answer, or is one of those that readers
-//!   are told was lost, or its life is over; what was refused is nowhere; and nothing is there twice.
+//!   are told was lost, or its life is over; what was refused is nowhere; nothing is there twice.
 //! - A value is replaced by one publisher of those that named it.
 //! - Who listens to a hub hears a piece of the order without a hole, or is told that it breaks off.
 //! - In the end all nodes are the same; and if the log has lost nothing, its life is the first one.

@@ -176,6 +176,9 @@ impl Writer {
             }
         }
         self.seeding = None;
+        // What it was may be lost, and its sequence another message's: then a copy that comes out
+        // of a connection late would be taken.
+        self.last = 0;
         late
     }
 }

@@ -71,10 +71,9 @@ impl Settings {
                 LogFormat::Text => "text".into(),
                 LogFormat::Json => "json".into(),
             },
-            ("log", "access") => match &self.log.access {
-                Some(target) => target.to_string().into(),
-                None => "off".into(),
-            },
+            ("log", "access") => {
+                self.log.access.as_ref().map_or("off".to_owned(), ToString::to_string).into()
+            }
             ("log", "access_format") => self.log.access_format.name().into(),
             ("log", "access_sample") => number(self.log.access_sample),
             ("", "server_header") => self.server_header.into(),

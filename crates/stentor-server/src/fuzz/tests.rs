@@ -55,6 +55,42 @@ const TARGETS: &[(FuzzBody, &[&[u8]])] = &[
             &[b' '; 4_200],
         ],
     ),
+    (
+        fuzz_log,
+        &[
+            // A message, and a deletion.
+            &[0, 10, 1, 0, 5, 2, b'/', b'a', 0, 0, 1, b'x'],
+            &[1, 8, 1, 1, 5, 2, b'/', b'a', 0, 0],
+            &[2, 12, 1, 8, 9, 5, 2, b'/', b'a', 0, 0, 1, b'x', 0],
+            // A turn.
+            &[3, 62, 0, 8, 0, 0, 0],
+            &[0; 40],
+            &[1; 19],
+            &[7, 0, 0, 0, 4],
+            &[255, 3, 1, 1, 0],
+            &[128],
+            &[4],
+        ],
+    ),
+    (
+        fuzz_broker,
+        &[
+            b"INFO {}\r\n",
+            b"MSG a 1 2\r\nhi\r\n",
+            b"MSG a 1 r 0\r\n\r\n",
+            b"HMSG a 1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n",
+            b"HMSG a 1 ",
+            b"14 12\r\n",
+            b"MSG a x 1\r\n",
+            b"99999999999999999999",
+            b"PING\r\n",
+            b"+OK\r\n",
+            b"-ERR 'no'\r\n",
+            b"\r\n",
+            b"\xff",
+            b" ",
+        ],
+    ),
     (fuzz_worker, WORKER),
 ];
 
