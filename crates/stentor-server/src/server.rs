@@ -596,16 +596,17 @@ impl Server {
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
-            self.follow = FollowThread::start(shared)?;
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
             self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
+            // The last one: whoever is followed may have a certificate that cannot be judged here.
+            self.follow = FollowThread::start(shared)?;
             Ok(())
         });
         match started {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {
                 tracing::error!(
-                    "memory, whoever is followed, keys of tokens and certificates are not looked \
+                    "memory, keys of tokens, certificates or whoever is followed are not looked \
                      after: {error}"
                 );
                 Ok(())
