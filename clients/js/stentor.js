@@ -238,7 +238,8 @@ class Connection {
     let opened
     const send = (command) => socket.send(JSON.stringify(command))
     let known = new Map()
-    const joining = [] // What each command but the first has added.
+    const joining = new Map() // What each command but the first has added, until it is obeyed.
+    let commands = 0
     return new Promise((_, fail) => {
       signal.onabort = () => fail(signal.reason)
       socket.onclose = ({ code }) => {
@@ -248,8 +249,9 @@ class Connection {
       }
       socket.onmessage = ({ data }) => {
         const item = JSON.parse(data)
-        if (item.pong) return this.#joined(joining[item.pong], known)
-        this.#take(item, known)
+        if (!item.pong) return this.#take(item, known)
+        this.#joined(joining.get(item.pong), known)
+        joining.delete(item.pong)
       }
       socket.onopen = () => {
         opened = true
@@ -264,11 +266,13 @@ class Connection {
           for (const since of [...new Set(fresh.map(cursor))].sort(byAge)) {
             const subscribe = fresh.filter((topic) => cursor(topic) === since)
             send({ subscribe, since })
-            const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
-            if (joining.push(group) === 1) continue
+            const ping = commands++
+            if (!ping) continue
             // What others are sent meanwhile is newer than what these are due.
+            const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
             for (const [, reader] of group) reader.held = []
-            send({ ping: joining.length - 1 })
+            joining.set(ping, group)
+            send({ ping })
           }
           known = new Map(this.#readers)
         }
