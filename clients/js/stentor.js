@@ -24,7 +24,7 @@ class Connection {
   #wasHeard // In this attempt.
   #transport
   #state
-  #readers = new Map() // By topic or pattern: { since, floor, last, watchers }.
+  #readers = new Map() // By topic or pattern: { since, floor, last, held, watchers }.
   #cursor // Of all readers.
   #attempt // While there are readers.
   #alarm
@@ -238,6 +238,8 @@ class Connection {
     let opened
     const send = (command) => socket.send(JSON.stringify(command))
     let known = new Map()
+    const joining = new Map() // What each command but the first has added, until it is obeyed.
+    let commands = 0
     return new Promise((_, fail) => {
       signal.onabort = () => fail(signal.reason)
       socket.onclose = ({ code }) => {
@@ -245,7 +247,12 @@ class Connection {
         if (code === 4401 || !opened) this.#token = undefined
         fail(new Error(`The WebSocket was closed (${code}).`))
       }
-      socket.onmessage = ({ data }) => this.#take(JSON.parse(data), known)
+      socket.onmessage = ({ data }) => {
+        const item = JSON.parse(data)
+        if (!item.pong) return this.#take(item, known)
+        this.#joined(joining.get(item.pong), known)
+        joining.delete(item.pong)
+      }
       socket.onopen = () => {
         opened = true
         this.#heard()
@@ -256,13 +263,17 @@ class Connection {
           const fresh = minus(this.#readers, known)
           const cursor = (topic) => this.#readers.get(topic).since
           // Those without one are last: a value must not overtake what others are due.
-          for (const since of [...new Set(fresh.map(cursor))].sort()) {
-            send({ subscribe: fresh.filter((topic) => cursor(topic) === since), since })
+          for (const since of [...new Set(fresh.map(cursor))].sort(byAge)) {
+            const subscribe = fresh.filter((topic) => cursor(topic) === since)
+            send({ subscribe, since })
+            const ping = commands++
+            if (!ping) continue
+            // What others are sent meanwhile is newer than what these are due.
+            const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
+            for (const [, reader] of group) reader.held = []
+            joining.set(ping, group)
+            send({ ping })
           }
-          // What others have is not sent again.
-          const copies = new Map(fresh.map((topic) => [topic, { ...this.#readers.get(topic) }]))
-          for (const topic of unsubscribe) known.delete(topic)
-          for (const { last } of known.values()) last.forEach((item) => this.#take(item, copies))
           known = new Map(this.#readers)
         }
         this.#subscribe()
@@ -270,7 +281,19 @@ class Connection {
     }).finally(() => {
       socket.onopen = socket.onmessage = this.#subscribe = undefined
       socket.close()
+      // They begin again where they were.
+      for (const reader of this.#readers.values()) reader.held = undefined
     })
+  }
+
+  /** Tells those whose command is obeyed, in order. What others have was not sent again. */
+  #joined(group, known) {
+    const copies = [...known.values()].flatMap(({ last }) => [...last.values()])
+    for (const [pattern, reader] of group) {
+      const items = [...copies, ...reader.held].sort((a, b) => byAge(idOf(a), idOf(b)))
+      reader.held = undefined
+      for (const item of items) this.#take(item, [[pattern, reader]])
+    }
   }
 
   /** Gives an item to those it is news to. */
@@ -281,10 +304,6 @@ class Connection {
       this.#token = undefined
       throw new Error('The token has ended.')
     }
-    if (item.cursor) {
-      for (const reader of readers.values()) reader.since ??= item.cursor
-      return
-    }
     // Not told by the event's name, which may be a publisher's.
     const gap = item.gap ?? (item.reason && item)
     if (gap) return this.#gap(gap)
@@ -292,10 +311,18 @@ class Connection {
     const message = isValue ? decode(item) : item.delete ?? item
     const { topic, id } = message
     for (const [pattern, reader] of readers) {
-      const isMeant = matches(pattern, topic)
-      if (isMeant && !older(id, reader.since)) reader.since = id
+      if (!item.cursor && !matches(pattern, topic)) continue
+      if (reader.held) {
+        reader.held.push(item)
+        continue
+      }
+      if (item.cursor) {
+        reader.since ??= item.cursor
+        continue
+      }
+      if (!older(id, reader.since)) reader.since = id
       const seen = reader.last.get(topic)?.id ?? reader.floor
-      if (!isMeant || id === seen || older(id, seen)) continue
+      if (id === seen || older(id, seen)) continue
       if (isValue) {
         reader.last.set(topic, message)
         tell([reader], 'callback', message.data, message)
@@ -318,6 +345,7 @@ class Connection {
     if (gap.reason !== 'history' && gap.reason !== 'many') {
       this.#cursor = undefined
       for (const reader of this.#readers.values()) {
+        if (reader.held) reader.held = []
         if (epoch(reader.since) !== epoch(gap.since)) continue
         reader.since = reader.floor = undefined
         reader.last.clear()
@@ -340,6 +368,10 @@ function older(a, b) {
   if (!a || !b || epoch(a) !== epoch(b)) return false
   return a.length < b.length || (a.length === b.length && a < b)
 }
+
+const byAge = (a, b) => older(b, a) - older(a, b)
+
+const idOf = (item) => item.cursor ?? (item.delete ?? item).id
 
 /** `*` is one segment, `**` at the end any rest. */
 function matches(pattern, topic) {

@@ -211,8 +211,9 @@ export class Server {
       send(text) {
         if (this.readyState === 0) throw new Error('not open yet')
         if (this.readyState === 3) return // As browsers do.
-        const { subscribe = [], unsubscribe = [], since } = JSON.parse(text)
+        const { subscribe = [], unsubscribe = [], since, ping } = JSON.parse(text)
         server.commands.push(JSON.parse(text))
+        if (ping) return this.stream.give({ pong: ping })
         for (const pattern of unsubscribe) this.subscribed.delete(pattern)
         const before = [...this.subscribed.keys()]
         for (const pattern of subscribe) this.subscribed.set(pattern)

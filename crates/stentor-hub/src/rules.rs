@@ -4,6 +4,7 @@
 //! every topic has exactly one. What all messages under one rule have in common is kept once and
 //! pointed to ([`Terms`]), not copied into each.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::field::CacheControl;
@@ -76,13 +77,19 @@ impl Default for Rule {
 }
 
 /// What all messages published under one rule have in common.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     pub(crate) life: Life,
     /// Counts the changes of rules: a topic whose terms are of an older one has yet to be held to
     /// those in force.
     pub(crate) generation: u64,
     pub(crate) rule: Rule,
+}
+
+impl Hash for Terms {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.generation, &self.rule.pattern).hash(state);
+    }
 }
 
 impl Terms {

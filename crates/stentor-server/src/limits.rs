@@ -235,7 +235,7 @@ pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;
 
 /// So many publishers who wait for the disk are worth a sync before the turn is over: while it
 /// lasts, the worker sees to the next.
-pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 64 };
+pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 256 };
 
 /// When whoever is accepted has waited for so long, those who begin a stream are to come back later
 /// the next time: by as long as they waited, half of it more or less; by a minute at the most.

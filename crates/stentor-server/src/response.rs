@@ -57,6 +57,9 @@ impl Preamble {
         }
         if self.listener.has_cors {
             self.fields.extend_from_slice(settings.cors.constant_fields());
+            if stale_s.is_some() && !settings.cors.origins.is_empty() {
+                self.fields.extend_from_slice(b"Access-Control-Expose-Headers: Stentor-Stale\r\n");
+            }
         }
         self.secured.clear();
         // Of the other listeners it would be said of the same host, where they are for few.

@@ -601,18 +601,20 @@ impl Server {
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
-            self.follow = FollowThread::start(shared)?;
-            self.cluster = ClusterThread::start(shared)?;
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
             self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
+            // The last ones: whoever they connect to may have a certificate that is not to be
+            // judged here.
+            self.follow = FollowThread::start(shared)?;
+            self.cluster = ClusterThread::start(shared)?;
             Ok(())
         });
         match started {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {
                 tracing::error!(
-                    "memory, whoever is followed, keys of tokens and certificates are not looked \
-                     after: {error}"
+                    "memory, keys of tokens, certificates, whoever is followed or brokers are not \
+                     looked after: {error}"
                 );
                 Ok(())
             }

@@ -38,6 +38,8 @@ pub struct Command {
     pub since: Option<String>,
     /// A token that takes the place of the one before. Not checked.
     pub token: Option<String>,
+    /// A number to be told again when all commands before this one are obeyed.
+    pub ping: Option<u64>,
 }
 
 /// Reads the query of `/-/events`: `topic`, of which there may be `topics_max`, `since` or
@@ -106,7 +108,7 @@ fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
 
 /// Reads a command of `stentor.v1`: a JSON object with a list `subscribe`, a list `unsubscribe`, or
 /// both, of at most `topics_max` names each, and perhaps the string `since`; or with the string
-/// `token`, alone or beside them.
+/// `token`, alone or beside them; or with the number `ping`, alone.
 ///
 /// # Errors
 ///
@@ -118,6 +120,12 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
     }
     let mut command: Command = serde_json::from_str(text)
         .map_err(|error| format!("The command is broken: {}.", shortened(&error.to_string())))?;
+    if let Some(number) = command.ping {
+        return match command == (Command { ping: Some(number), ..Command::default() }) {
+            true => Ok(command),
+            false => Err("A ping must be a command of its own.".to_owned()),
+        };
+    }
     let names_none = command.subscribe.is_empty() && command.unsubscribe.is_empty();
     if names_none && command.token.is_none() {
         return Err("A command must name topics to subscribe or to unsubscribe.".to_owned());

@@ -509,7 +509,7 @@ pub fn fuzz_events(data: &[u8]) {
             let since = command.since.as_deref();
             let written = serde_json::json!({
                 "subscribe": command.subscribe, "unsubscribe": command.unsubscribe, "since": since,
-                "token": command.token,
+                "token": command.token, "ping": command.ping,
             });
             assert_eq!(parse_command(&written.to_string(), topics_max), Ok(command));
         }

@@ -45,6 +45,11 @@ pub struct Snapshot {
     /// Terms that were written and their places, by their addresses. They are held, so that no
     /// others can come to the same address.
     terms: HashMap<usize, (u64, Arc<Terms>)>,
+    /// The same by what they say: a follower may have the same ones twice, from a snapshot and from
+    /// the change of rules behind it.
+    places: HashMap<Arc<Terms>, u64>,
+    /// How many terms were written.
+    written: u64,
     /// A section under construction.
     section: Vec<u8>,
     /// Topics that are not stored are left out, by rules of this generation, which were in force
@@ -74,6 +79,8 @@ impl Snapshot {
             after: None,
             topics: 0,
             terms: HashMap::new(),
+            places: HashMap::new(),
+            written: 0,
             section: Vec::new(),
             stored_by: None,
             filters,
@@ -97,7 +104,7 @@ impl Snapshot {
         }
         snapshot.put_section(BEGIN, out);
         for terms in rules {
-            snapshot.index_of(&terms, out);
+            snapshot.put_terms(&terms, out);
         }
         for Unstored { upto, rules } in unstored {
             put_varint(&mut snapshot.section, life.id(upto).seq);
@@ -212,11 +219,22 @@ impl Snapshot {
 
     /// The index of terms, which are written if they were not yet.
     fn index_of(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
-        let (index, address) = (self.terms.len() as u64, Arc::as_ptr(terms) as usize);
+        let address = Arc::as_ptr(terms) as usize;
         if let Some((index, _)) = self.terms.get(&address) {
             return *index;
         }
+        if let Some(&index) = self.places.get(terms) {
+            self.terms.insert(address, (index, Arc::clone(terms)));
+            return index;
+        }
+        self.put_terms(terms, out)
+    }
+
+    fn put_terms(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
+        let (index, address) = (self.written, Arc::as_ptr(terms) as usize);
+        self.written += 1;
         self.terms.insert(address, (index, Arc::clone(terms)));
+        self.places.insert(Arc::clone(terms), index);
         put_varint(&mut self.section, index);
         put_varint(&mut self.section, terms.generation);
         put_rule(&mut self.section, &terms.rule);

@@ -124,7 +124,13 @@ impl Connection {
 
     fn run_command(&mut self, cx: &mut Context, peer: Peer, text: &str) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
-        let Command { subscribe, unsubscribe, since, token } = parse_command(text, topics_max)?;
+        let Command { subscribe, unsubscribe, since, token, ping } =
+            parse_command(text, topics_max)?;
+        if let Some(number) = ping {
+            let pong = format!("{{\"pong\":{number}}}");
+            websocket::frame(cx.out.bytes(), Opcode::Text, false, pong.as_bytes());
+            return Ok(());
+        }
         let parse = |names: Vec<String>| -> Result<Vec<Filter>, String> {
             names.iter().map(|name| Filter::parse(name)).collect()
         };

@@ -113,9 +113,12 @@ fn commands() {
             unsubscribe: strings(unsubscribe),
             since: since.map(str::to_owned),
             token: token.map(str::to_owned),
+            ping: None,
         };
         assert_eq!(parse_command(text, 2), Ok(command), "{text}");
     }
+    let ping = Command { ping: Some(u64::MAX), ..Command::default() };
+    assert_eq!(parse_command(r#"{"ping":18446744073709551615}"#, 2), Ok(ping));
 }
 
 #[test]
@@ -128,6 +131,10 @@ fn broken_commands() {
         (r#"{"since":"1-2"}"#, "A command must name topics to subscribe or to unsubscribe."),
         (r#"{"subscribe":["","",""]}"#, "At most 2 topics may be named at once."),
         (r#"{"unsubscribe":["","",""]}"#, "At most 2 topics may be named at once."),
+        (r#"{"ping":1,"subscribe":["/a"]}"#, "A ping must be a command of its own."),
+        (r#"{"ping":1,"unsubscribe":["/a"]}"#, "A ping must be a command of its own."),
+        (r#"{"ping":1,"since":"1-2"}"#, "A ping must be a command of its own."),
+        (r#"{"ping":1,"token":"a.b"}"#, "A ping must be a command of its own."),
     ];
     for (text, reason) in rows {
         assert_eq!(parse_command(text, 2), Err(reason.to_owned()), "{text}");
@@ -143,6 +150,8 @@ fn broken_commands() {
         r#"{"subscribe":["/a"],"subscribe":["/b"]}"#,
         r#"{"subscribe":["/a"],"since":5}"#,
         r#"{"token":5}"#,
+        r#"{"ping":-1}"#,
+        r#"{"ping":18446744073709551616}"#,
         r#"{"subscribe":["\ud800"]}"#,
         "{\"a\nb\":1}",
     ];

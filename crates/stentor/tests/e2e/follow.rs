@@ -142,7 +142,8 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     let leader = Server::start();
     let old = leader.publish("/a", "old");
     leader.publish("/b", "only there");
-    let follower = following(&[leader.control], "[follow]\nstale_max = '1s'");
+    let follower =
+        following(&[leader.control], "[follow]\nstale_max = '1s'\n[cors]\norigins = '*'");
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &old);
     let mut all = EventStream::open(follower.public, "/-/events?topic=/**&since=earliest", "");
     all.event();
@@ -152,7 +153,9 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     eventually("it says since when", || {
         let value = follower.public.get("/a").expect(200);
         assert_eq!(value.body, b"old");
-        value.field("stentor-stale").map(|seconds| seconds.parse::<u64>().unwrap())
+        let seconds = value.field("stentor-stale")?.parse::<u64>().unwrap();
+        assert!(value.list("access-control-expose-headers").contains(&"Stentor-Stale"));
+        Some(seconds)
     });
     eventually("it is not ready", || {
         let asked = follower.control.get("/-/readyz");

@@ -224,6 +224,25 @@ fn a_snapshot_that_is_overtaken_is_not_written_to_its_end() {
     assert_eq!(result, Err(Unwritable::Replaced));
 }
 
+/// The rules come twice: with the topics that the snapshot had when they were in force already,
+/// and behind it.
+#[test]
+fn rules_that_change_while_a_snapshot_is_written_are_the_same_ones() {
+    let (mut leader, hub) = (Leader::new(1), Hub::new(epoch(1), vec![], LIMITS));
+    put(&leader.hub, "/a");
+    leader.taken = leader.log.len();
+    let mut bytes = Vec::new();
+    let mut writing = Snapshot::begin(&leader.hub, &mut bytes);
+    leader.hub.set_rules(vec![Rule { history: 5, ..Rule::default() }]);
+    put(&leader.hub, "/a");
+    while writing.write_slice(&leader.hub, &mut bytes).unwrap() {}
+    let mut restore = hub.restore();
+    assert_eq!(restore.read(&bytes), Ok(bytes.len()));
+    restore.finish().unwrap();
+    leader.send(&hub);
+    assert!(snapshot(&hub) == snapshot(&leader.hub));
+}
+
 /// A leader as a follower's connection to it sees it.
 struct Leader {
     hub: Hub,

@@ -315,7 +315,8 @@ impl Reader {
         sim.write(connection, &out);
     }
 
-    /// Subscribes, unsubscribes, or both; the ping behind it tells when it was obeyed.
+    /// Subscribes, unsubscribes, or both; the ping behind it, of either kind, tells when it was
+    /// obeyed.
     fn command(&mut self, out: &mut Vec<u8>, rng: &mut Rng, log: &Log) {
         let before = &self.view.filters;
         let subscribe = if rng.percent(70) { some_filters(rng, true) } else { Vec::new() };
@@ -342,7 +343,10 @@ impl Reader {
         }
         put_text(out, rng, Value::from(command).to_string().as_bytes());
         self.pings += 1;
-        put_frame(out, rng, PING, true, self.pings.to_string().as_bytes());
+        match rng.percent(50) {
+            true => put_frame(out, rng, PING, true, self.pings.to_string().as_bytes()),
+            false => put_text(out, rng, format!("{{\"ping\":{}}}", self.pings).as_bytes()),
+        }
         self.is_commanding = true;
         self.view.command(after, joined, cursor.from, cursor.gap);
     }
@@ -435,13 +439,16 @@ impl Reader {
                     sim.write(connection, &out);
                 }
             }
-            PONG if frame.payload == self.pings.to_string().as_bytes() => {
-                self.is_commanding = false;
-                self.view.obeyed(log);
-            }
+            PONG if frame.payload == self.pings.to_string().as_bytes() => self.obeyed(log),
             PONG => assert_eq!(frame.payload, b"?"),
             opcode => self.data(log, opcode, &frame.payload),
         }
+    }
+
+    /// The pong has come of the ping behind the last command.
+    fn obeyed(&mut self, log: &Log) {
+        assert!(std::mem::take(&mut self.is_commanding), "a pong that nobody asked for");
+        self.view.obeyed(log);
     }
 
     /// A frame of data: a message, or an object that says something else.
@@ -470,6 +477,10 @@ impl Reader {
         if let Some(cursor) = object.get("cursor") {
             assert!(self.plan.is_many);
             return self.view.told_cursor(log, seq_of(cursor.as_str().unwrap()));
+        }
+        if let Some(pong) = object.get("pong") {
+            assert_eq!(*pong, self.pings);
+            return self.obeyed(log);
         }
         match read_object(log, &object) {
             Object::Gap(gap) => self.view.gap(log, gap, EPOCH),
