@@ -148,6 +148,10 @@ fn broken(failure: Failure) -> io::Error {
         Failure::Peer(alert) if alert.0 == CERTIFICATE_REQUIRED => {
             io::Error::other(NO_CERTIFICATE_SHOWN)
         }
+        // What brokers that were built before 2023 say where they were shown none, too.
+        Failure::Peer(alert) if alert.0 == BAD_CERTIFICATE => {
+            io::Error::other(format!("{NO_CERTIFICATE_SHOWN} that it trusts"))
+        }
         other => io::Error::other(other),
     }
 }
@@ -186,6 +190,7 @@ fn lock(session: &Mutex<Owned>) -> MutexGuard<'_, Owned> {
 
 /// RFC 8446 section 6.
 const CERTIFICATE_REQUIRED: u8 = 116;
+const BAD_CERTIFICATE: u8 = 42;
 
 const READ_BYTES: usize = 256 << 10;
 
