@@ -13,6 +13,7 @@ mod line;
 mod log;
 mod nats;
 mod protocol;
+mod saving;
 mod seeds;
 #[cfg(test)]
 mod simulation;
@@ -21,6 +22,7 @@ mod writer;
 
 use self::nats::{Broker, Fetch};
 use self::protocol::Node;
+use self::saving::{Saving, read_saved};
 use self::waiting::Intake;
 use crate::config::Cluster as Settings;
 use crate::context::Shared;
@@ -33,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published, encode_rules};
-use stentor_io::{Counter, monotonic_us};
+use stentor_io::{Counter, HostDisk, monotonic_us};
 
 /// How it is with the cluster, for all who ask.
 pub(crate) struct ClusterState {
@@ -57,6 +59,8 @@ pub(crate) struct ClusterState {
     others_rules: AtomicBool,
     reconnects: Counter,
     snapshots: Counter,
+    /// When what is here was last kept on the disk, on the clock of [`monotonic_us`]; 0: it was not.
+    saved_us: AtomicU64,
     said: Mutex<Said>,
 }
 
@@ -101,6 +105,8 @@ pub(crate) struct ClusterReport {
     pub(crate) rules_differ: bool,
     pub(crate) reconnects: u64,
     pub(crate) snapshots: u64,
+    /// So long ago what is here was kept on the disk, in seconds; `None` if it was not.
+    pub(crate) saved_s: Option<u64>,
 }
 
 impl fmt::Display for ClusterReport {
@@ -112,6 +118,7 @@ impl fmt::Display for ClusterReport {
              {round_trip_us} us, {} bytes waiting; {} reconnects, {} snapshots",
             self.waiting_bytes, self.reconnects, self.snapshots
         )?;
+        self.saved_s.iter().try_for_each(|s| write!(f, "; kept on the disk {s} s ago"))?;
         self.warning.iter().try_for_each(|warning| write!(f, "; {warning}"))?;
         if self.rules_differ {
             f.write_str("; another node has other [[topics]]")?;
@@ -139,6 +146,7 @@ impl ClusterState {
             others_rules: AtomicBool::new(false),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
+            saved_us: AtomicU64::new(0),
             said: Mutex::default(),
         }
     }
@@ -183,6 +191,10 @@ impl ClusterState {
             rules_differ: self.others_rules.load(Ordering::Relaxed),
             reconnects: self.reconnects.value(),
             snapshots: self.snapshots.value(),
+            saved_s: match self.saved_us.load(Ordering::Relaxed) {
+                0 => None,
+                saved_us => Some(monotonic_us().saturating_sub(saved_us) / 1_000_000),
+            },
         }
     }
 
@@ -248,7 +260,7 @@ impl ClusterState {
         }
         // Whoever begins with nothing has the past first, which is nobody's present.
         let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));
-        if node.has_all() && read >= last && !self.has_all() {
+        if node.is_open() && read >= last && !self.has_all() {
             self.has_all.store(true, Ordering::Release);
         }
         self.read.store(read, Ordering::Relaxed);
@@ -284,6 +296,12 @@ impl ClusterState {
         self.snapshots.add(1);
     }
 
+    fn note_saved(&self, is_saved: bool) {
+        if is_saved {
+            self.saved_us.store(monotonic_us(), Ordering::Relaxed);
+        }
+    }
+
     fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -302,15 +320,20 @@ pub(crate) enum Input {
 /// Talks to the broker for as long as it is kept, and a moment longer.
 pub(crate) struct ClusterThread {
     state: Arc<ClusterState>,
+    /// Behind it, for what is kept at the end has all that came.
+    saving: Option<Saving>,
 }
 
 impl ClusterThread {
-    /// Begins, if `shared` is one of several.
+    /// Begins, if `shared` is one of several, with what was kept on `disk`, if there is one.
     ///
     /// # Errors
     /// There is no thread to be had, or a file cannot be read that is shown to the broker or its
     /// peers, or by which they are known.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<ClusterThread>> {
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        disk: Option<HostDisk>,
+    ) -> io::Result<Option<ClusterThread>> {
         let Some(state) = &shared.cluster else { return Ok(None) };
         check(&state.settings).map_err(io::Error::other)?;
         let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
@@ -331,17 +354,45 @@ impl ClusterThread {
         let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
         let mut node = Node::new(hub, intake, false, seed, on_applied);
         node.rules = rules_of(&shared.hub);
-        state.has_all.store(node.has_all(), Ordering::Release);
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
-        let broker = Broker::new(Arc::clone(state), node, fetch, (sender, inputs));
-        thread::Builder::new().name("cluster".to_owned()).spawn(move || broker.run())?;
-        Ok(Some(ClusterThread { state: Arc::clone(state) }))
+        let of_thread = (Arc::clone(state), disk.clone());
+        let begin = move || {
+            let (state, disk) = of_thread;
+            disk.iter().for_each(|disk| begin_with(&mut node, disk));
+            Broker::new(state, node, fetch, (sender, inputs)).run();
+        };
+        thread::Builder::new().name("cluster".to_owned()).spawn(begin)?;
+        let saving =
+            disk.map(|disk| Saving::start(disk, Arc::clone(&shared.hub), Arc::clone(state)));
+        Ok(Some(ClusterThread { state: Arc::clone(state), saving: saving.transpose()? }))
     }
 }
 
 impl Drop for ClusterThread {
     fn drop(&mut self) {
         self.state.ends.store(true, Ordering::Relaxed);
+        self.saving = None;
+    }
+}
+
+/// Has a node begin with what it kept when it ran before.
+fn begin_with(node: &mut Node, disk: &HostDisk) {
+    let begun_us = monotonic_us();
+    let kept = read_saved(disk, |epoch| node.stage(epoch));
+    let begun = kept.and_then(|kept| match kept {
+        Some(kept) => node.begin_with(kept).map(Some).map_err(|error| error.to_string()),
+        None => Ok(None),
+    });
+    let took_ms = (monotonic_us() - begun_us) / 1_000;
+    match begun {
+        Ok(Some(topics)) => {
+            tracing::info!("{topics} topics were read from the disk in {took_ms} ms")
+        }
+        Ok(None) => {}
+        Err(reason) => tracing::warn!(
+            "the snapshot of this node cannot be used: {reason}; what it had is read from the \
+             stream, or had of cluster.peers"
+        ),
     }
 }
 

@@ -12,6 +12,7 @@ mod leader;
 mod protocol;
 
 pub(crate) use leader::{agent, snapshot_of};
+pub(crate) use protocol::SnapshotReader;
 
 use crate::config::Follow as Settings;
 use crate::context::Shared;

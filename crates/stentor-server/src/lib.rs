@@ -39,6 +39,7 @@ mod slab;
 mod stats;
 mod store;
 mod stream;
+mod tapping;
 mod timers;
 mod transport;
 mod turns;

@@ -46,7 +46,7 @@ use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
-use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
+use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings, open_replaced};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -74,6 +74,8 @@ pub struct Server {
     follow: Option<FollowThread>,
     /// Who talks to the broker, if there is one.
     cluster: Option<ClusterThread>,
+    /// Where a node of a cluster keeps what it has, until that begins.
+    disk: Option<HostDisk>,
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
@@ -212,6 +214,7 @@ fn begin(
         // That process has it, and gives it away at the end.
         Some(hello) => (None, hello.life()),
     };
+    let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
     check_files(&settings)?;
     let certificates = read_certificates(&settings, user.as_ref())?;
@@ -234,6 +237,7 @@ fn begin(
         certificates: None,
         follow: None,
         cluster: None,
+        disk,
         _guard: None,
         settings,
     };
@@ -275,7 +279,8 @@ fn share(
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
-    let store = settings.store.path.is_some().then(|| Arc::new(StoreState::new()));
+    let has_store = settings.store.path.is_some() && !settings.cluster.is_on();
+    let store = has_store.then(|| Arc::new(StoreState::new()));
     let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
     let cluster = settings.cluster.is_on();
     let cluster = cluster.then(|| Arc::new(ClusterState::new(&settings.cluster)));
@@ -331,12 +336,25 @@ fn open_store(
     user: Option<&User>,
 ) -> Result<(Option<Recovery<HostDisk>>, Life), StartError> {
     let of = |epoch| Life { epoch, base: 0 };
-    let Some(path) = &settings.store.path else { return Ok((None, of(Epoch::random()))) };
+    let path = settings.store.path.as_ref().filter(|_| !settings.cluster.is_on());
+    let Some(path) = path else { return Ok((None, of(Epoch::random()))) };
     let told = |error| StartError::Store(path.clone(), error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
     Ok((Some(recovery), of(epoch)))
+}
+
+/// Opens the directory of a node of a cluster, if it has one.
+fn open_disk_of_node(
+    settings: &Settings,
+    user: Option<&User>,
+) -> Result<Option<HostDisk>, StartError> {
+    let path = settings.store.path.as_ref().filter(|_| settings.cluster.is_on());
+    let Some(path) = path else { return Ok(None) };
+    let opened = HostDisk::open(path, user);
+    let opened = opened.and_then(|disk| open_replaced(&disk).map(|_| disk));
+    opened.map(Some).map_err(|error| StartError::Store(path.clone(), error.into()))
 }
 
 /// Who gives changes their places.
@@ -606,7 +624,7 @@ impl Server {
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
             self.follow = FollowThread::start(shared)?;
-            self.cluster = ClusterThread::start(shared)?;
+            self.cluster = ClusterThread::start(shared, self.disk.take())?;
             Ok(())
         });
         match started {

@@ -80,7 +80,9 @@ pub use damage::{Damage, OpenError};
 pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
 pub use sim::{DiskFaults, SimDisk, SimFile};
-pub use snapshot::{Snapshot, SnapshotWriter, backup, file_of_store, import};
+pub use snapshot::{
+    Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
+};
 pub use store::{PushError, Settings, Store, Unclosed, View};
 pub use stream::{
     FeedEncoder, FeedFrame, SnapshotDecoder, SnapshotEncoder, SnapshotHead, read_feed_frame,

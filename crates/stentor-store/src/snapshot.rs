@@ -14,6 +14,7 @@ use crate::frame::{self, FRAME_BYTES, Kind, Spot};
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, UNNAMED, What};
 use crate::planted::{self, Bug};
 use crate::recovery::{Piece, Recovered, Recovery};
+use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError, DiskErrorKind};
 
 /// A snapshot that is being written.
@@ -198,7 +199,7 @@ pub fn backup<D: Disk, E: Disk>(
     epoch: u32,
 ) -> Result<(), OpenError> {
     refuse_store(target)?;
-    copy(recovery, target, 1, epoch).map(|_| ())
+    copy(recovery, target, WHOLE_NUMBER, epoch).map(|_| ())
 }
 
 /// Makes a store of what `fill` adds, in an empty directory. `fill` returns the last number that
@@ -212,11 +213,56 @@ pub fn import<D: Disk>(
     fill: impl FnOnce(&mut SnapshotWriter<D>) -> Result<u64, DiskError>,
 ) -> Result<(), DiskError> {
     refuse_store(disk)?;
-    let mut writer = SnapshotWriter::begin(disk, whole(1, epoch))?;
+    write_whole(disk, whole(WHOLE_NUMBER, epoch), fill)
+}
+
+/// Puts a whole store of what `fill` adds in the place of the one that was put there before, if one
+/// was: either of them is there, whatever fails meanwhile. It is byte for byte a snapshot that is
+/// sent ([`crate::SnapshotEncoder`]), begun at the number `seq` of this life, in which the numbers
+/// of `lost` were given to what is no more. `fill` returns the last number that was given out.
+///
+/// # Errors
+/// The disk failed, or there is a store that was not put there so; or what `fill` says.
+pub fn replace<D: Disk, E: From<DiskError>>(
+    disk: &D,
+    (epoch, seq, lost): (u32, u64, Vec<RangeInclusive<u64>>),
+    fill: impl FnOnce(&mut SnapshotWriter<D>) -> Result<u64, E>,
+) -> Result<(), E> {
+    find_replaced(disk)?;
+    write_whole(disk, Head { last: seq, lost, ..whole(WHOLE_NUMBER, epoch) }, fill)
+}
+
+/// Opens what [`replace`] has put into a directory last. Returns its length as well; `None` if
+/// there is nothing.
+///
+/// # Errors
+/// The disk failed, or there is a store that was not put there so.
+pub fn open_replaced<D: Disk>(disk: &D) -> Result<Option<(D::File, u64)>, DiskError> {
+    match find_replaced(disk)? {
+        Some((name, bytes)) => disk.open(&name).map(|file| Some((file, bytes))),
+        None => Ok(None),
+    }
+}
+
+fn find_replaced(disk: &impl Disk) -> Result<Option<(String, u64)>, DiskError> {
+    let replaced = head::name(SNAPSHOT, WHOLE_NUMBER);
+    let files = files_of_store(disk)?;
+    match files.iter().find(|(name, _)| *name != replaced) {
+        Some((name, _)) => Err(refused("keep a snapshot beside", name, "it is of another store")),
+        None => Ok(files.into_iter().next()),
+    }
+}
+
+fn write_whole<D: Disk, E: From<DiskError>>(
+    disk: &D,
+    head: Head,
+    fill: impl FnOnce(&mut SnapshotWriter<D>) -> Result<u64, E>,
+) -> Result<(), E> {
+    let mut writer = SnapshotWriter::begin(disk, head)?;
     match fill(&mut writer) {
         Ok(last) => {
             let last = last.max(writer.seq);
-            writer.end_at(last)?.name(disk)
+            Ok(writer.end_at(last)?.name(disk)?)
         }
         Err(error) => {
             writer.give_up();
@@ -285,8 +331,8 @@ pub(crate) fn whole(number: u64, epoch: u32) -> Head {
 }
 
 fn refuse_store(disk: &impl Disk) -> Result<(), DiskError> {
-    match file_of_store(disk)? {
-        Some(name) => Err(refused("make a store beside", &name, "there is one already")),
+    match files_of_store(disk)?.first() {
+        Some((name, _)) => Err(refused("make a store beside", name, "there is one already")),
         None => Ok(()),
     }
 }
@@ -296,9 +342,13 @@ fn refuse_store(disk: &impl Disk) -> Result<(), DiskError> {
 /// # Errors
 /// The disk failed.
 pub fn file_of_store(disk: &impl Disk) -> Result<Option<String>, DiskError> {
+    Ok(files_of_store(disk)?.into_iter().next().map(|(name, _)| name))
+}
+
+fn files_of_store(disk: &impl Disk) -> Result<Vec<(String, u64)>, DiskError> {
     let is_ours =
         |name: &str| [LOG, SNAPSHOT].iter().any(|word| head::number(word, name).is_some());
-    Ok(disk.list()?.into_iter().map(|(name, _)| name).find(|name| is_ours(name)))
+    Ok(disk.list()?.into_iter().filter(|(name, _)| is_ours(name)).collect())
 }
 
 fn refused(tried: &'static str, path: &str, reason: &str) -> DiskError {
@@ -307,6 +357,9 @@ fn refused(tried: &'static str, path: &str, reason: &str) -> DiskError {
 
 /// Brought to the disk at a time.
 const SYNC_BYTES: u64 = if cfg!(test) { 300 } else { 4 << 20 };
+
+/// The number of a file that is a whole store, wherever one is made.
+pub(crate) const WHOLE_NUMBER: u64 = 1;
 
 /// A frame of entries is written when it is so long.
 const ENTRIES_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };

@@ -13,7 +13,7 @@
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
 use crate::head::{HEAD_BYTES_MAX, Head, What};
 use crate::recovery::Piece;
-use crate::snapshot::{PIECE_BYTES_MAX, whole};
+use crate::snapshot::{PIECE_BYTES_MAX, WHOLE_NUMBER, whole};
 use std::ops::RangeInclusive;
 
 /// A snapshot that is being sent.
@@ -35,7 +35,7 @@ impl SnapshotEncoder {
         lost: Vec<RangeInclusive<u64>>,
         out: &mut Vec<u8>,
     ) -> SnapshotEncoder {
-        let head = Head { last: seq, lost, ..whole(NUMBER, epoch) }.encode();
+        let head = Head { last: seq, lost, ..whole(WHOLE_NUMBER, epoch) }.encode();
         out.extend_from_slice(&head);
         SnapshotEncoder { offset: head.len() as u64, pieces: 0, seq }
     }
@@ -77,7 +77,7 @@ impl SnapshotEncoder {
     }
 
     fn seal(&mut self, frame: &mut [u8], reserved: u64) {
-        frame::seal(frame, Spot { number: NUMBER, offset: self.offset }, 0, reserved);
+        frame::seal(frame, Spot { number: WHOLE_NUMBER, offset: self.offset }, 0, reserved);
         self.offset += frame.len() as u64;
     }
 }
@@ -144,7 +144,7 @@ impl SnapshotDecoder {
             if self.ended.is_some() {
                 return Err("there is something behind the end of the snapshot".to_owned());
             }
-            let spot = Spot { number: NUMBER, offset: self.offset };
+            let spot = Spot { number: WHOLE_NUMBER, offset: self.offset };
             let Some((kind, reserved, body)) = whole_frame(rest, spot, self.frame_bytes_max)?
             else {
                 break;
@@ -185,7 +185,8 @@ impl SnapshotDecoder {
         if bytes.len() < length {
             return Ok(None);
         }
-        let (head, length) = Head::parse(bytes, NUMBER).map_err(|_| NO_SNAPSHOT.to_owned())?;
+        let (head, length) =
+            Head::parse(bytes, WHOLE_NUMBER).map_err(|_| NO_SNAPSHOT.to_owned())?;
         let Head { epoch, last, lost, what: What::Whole, .. } = head else {
             return Err(NO_SNAPSHOT.to_owned());
         };
@@ -294,9 +295,6 @@ fn begin(kind: Kind, out: &mut Vec<u8>) -> usize {
 const NO_SNAPSHOT: &str = "this is no snapshot, or one of a version that is not known";
 const DAMAGED: &str = "something does not verify";
 const OTHER: &str = "a frame is of a kind that does not belong here";
-
-/// The number of a whole store's file.
-const NUMBER: u64 = 1;
 
 /// Where frames of feeds stand.
 const ANYWHERE: Spot = Spot { number: 0, offset: 0 };

@@ -41,7 +41,7 @@ use super::waiting::Intake;
 use super::writer::{Promises, Sending, What, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Applied, Epoch, Hub};
+use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
@@ -273,9 +273,19 @@ impl Node {
                 self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
-            Err(stentor_hub::NotAdopted::Contradicts) => self.anew = true,
-            Err(stentor_hub::NotAdopted::Behind) => {}
+            Err(NotAdopted::Contradicts) => self.anew = true,
+            Err(NotAdopted::Behind) => {}
         }
+    }
+
+    /// Begins with what was here when it ran before: a hub that [`Node::stage`] has made, and that
+    /// was filled since. Returns how many topics that are.
+    ///
+    /// # Errors
+    /// It is no continuation of what is here.
+    pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
+        self.adopt(kept)?;
+        Ok(self.hub.counts().topics)
     }
 
     /// A hub to be filled by a snapshot of this life.
@@ -284,6 +294,7 @@ impl Node {
     }
 
     /// Everything of the log's life is here, or was once.
+    #[cfg(test)]
     pub(super) fn has_all(&self) -> bool {
         self.has_all
     }

@@ -49,6 +49,8 @@ pub struct Cluster {
     pub keep_bytes: u64,
     /// For how long the broker may be away before this server is not ready.
     pub stale_max_ms: u64,
+    /// How often what is here is kept on the disk, if there is a directory for it.
+    pub save_every_ms: u64,
 }
 
 impl Default for Cluster {
@@ -69,6 +71,7 @@ impl Default for Cluster {
             keep_ms: HOUR,
             keep_bytes: GIB,
             stale_max_ms: 60_000,
+            save_every_ms: 60_000,
         }
     }
 }
@@ -187,6 +190,7 @@ pub(super) struct ClusterLayer {
     keep: Option<Millis<{ 60 * SECOND }, { 365 * DAY }>>,
     keep_bytes: Option<Bytes<{ 16 * MIB }, { 1_024 * GIB }>>,
     stale_max: Option<Millis<SECOND, { 7 * DAY }>>,
+    save_every: Option<Millis<SECOND, DAY>>,
 }
 
 impl ClusterLayer {
@@ -206,6 +210,7 @@ impl ClusterLayer {
         set(&mut cluster.keep_ms, self.keep, |time| time.0);
         set(&mut cluster.keep_bytes, self.keep_bytes, |size| size.0);
         set(&mut cluster.stale_max_ms, self.stale_max, |time| time.0);
+        set(&mut cluster.save_every_ms, self.save_every, |time| time.0);
     }
 }
 
@@ -220,12 +225,6 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
         return error(
             "cluster.nats",
             "a node of a cluster follows nobody: leave out follow.leader, or cluster.nats",
-        );
-    }
-    if settings.store.path.is_some() {
-        return error(
-            "store.path",
-            "a node of a cluster keeps nothing itself yet: leave out --data, or cluster.nats",
         );
     }
     if settings.guestbook.is_some() {
@@ -272,6 +271,7 @@ pub(super) fn value_of(cluster: &Cluster, key: &str) -> Option<Value> {
         "keep" => duration(cluster.keep_ms).into(),
         "keep_bytes" => size(cluster.keep_bytes).into(),
         "stale_max" => duration(cluster.stale_max_ms).into(),
+        "save_every" => duration(cluster.save_every_ms).into(),
         _ => return None,
     })
 }

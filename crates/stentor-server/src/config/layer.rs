@@ -161,6 +161,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("cluster", "keep", false),
     ("cluster", "keep_bytes", false),
     ("cluster", "stale_max", false),
+    ("cluster", "save_every", false),
     ("files", "cache_bytes_max", false),
     ("files", "small_bytes_max", false),
 ];

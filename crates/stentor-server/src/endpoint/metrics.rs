@@ -294,6 +294,10 @@ fn clustered(page: &mut Page, cluster: &ClusterReport) {
     page.counter("cluster_reconnects_total", help, cluster.reconnects);
     let help = "Snapshots that were taken of other nodes.";
     page.counter("cluster_snapshots_total", help, cluster.snapshots);
+    if let Some(saved_s) = cluster.saved_s {
+        let help = "How long ago what is here was kept on the disk.";
+        page.gauge("cluster_saved_age_seconds", help, saved_s);
+    }
 }
 
 /// Only where there is a store.

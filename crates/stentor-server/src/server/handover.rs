@@ -31,12 +31,9 @@
 use crate::config::ControlAddress;
 use crate::upgrades::History;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use stentor_hub::{
-    Epoch, Event, Filter, Hub, Life, Pattern, Rule, Subscriber, SubscriberId, encode_event,
-    encode_rules,
-};
+use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, LAYERED, Role, Token, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
@@ -167,108 +164,6 @@ pub(super) mod kind {
     pub(crate) const GONE_ON: u8 = 10;
 }
 
-/// What changes in a hub while it is copied.
-#[derive(Default)]
-struct Tap(Mutex<Tapped>);
-
-/// A tap that is open.
-pub(super) struct Tapping<'h> {
-    tap: Arc<Tap>,
-    hub: &'h Hub,
-    id: SubscriberId,
-}
-
-impl Tapping<'_> {
-    /// Hears of everything from now on.
-    pub(super) fn begin(hub: &Hub) -> Tapping<'_> {
-        let tap = Arc::new(Tap::default());
-        let id = hub.add_subscriber(Arc::clone(&tap) as Arc<dyn Subscriber>);
-        hub.subscribe(id, &everything(), Arc::default());
-        Tapping { tap, hub, id }
-    }
-
-    /// What has come since this was asked last: entries, each behind its length.
-    ///
-    /// # Errors
-    /// It was more than is kept.
-    pub(super) fn take(&self) -> io::Result<Vec<u8>> {
-        self.tap.take()
-    }
-}
-
-impl Drop for Tapping<'_> {
-    fn drop(&mut self) {
-        self.hub.unsubscribe(self.id, &everything());
-        self.tap.close();
-    }
-}
-
-fn everything() -> Filter {
-    Filter::Pattern(Pattern::any())
-}
-
-#[derive(Default)]
-struct Tapped {
-    is_closed: bool,
-    bytes: Vec<u8>,
-}
-
-impl Tap {
-    fn take(&self) -> io::Result<Vec<u8>> {
-        let mut tapped = self.tapped();
-        match tapped.is_closed {
-            false => Ok(std::mem::take(&mut tapped.bytes)),
-            true => Err(io::Error::other("more was published than could be handed over")),
-        }
-    }
-
-    fn close(&self) {
-        *self.tapped() = Tapped { is_closed: true, bytes: Vec::new() };
-    }
-
-    fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut tapped = self.tapped();
-        let Tapped { is_closed, bytes } = &mut *tapped;
-        if *is_closed {
-            return;
-        }
-        let start = bytes.len();
-        bytes.extend_from_slice(&[0; LENGTH]);
-        write(bytes);
-        let length = (bytes.len() - start - LENGTH) as u32;
-        bytes[start..][..LENGTH].copy_from_slice(&length.to_le_bytes());
-        if bytes.len() > TAPPED_MAX {
-            *tapped = Tapped { is_closed: true, bytes: Vec::new() };
-        }
-    }
-
-    fn tapped(&self) -> MutexGuard<'_, Tapped> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Subscriber for Tap {
-    fn notify(&self, event: &Event) {
-        self.put(|out| encode_event(event, out));
-    }
-
-    fn replaced(&self, _: u64) {
-        self.close();
-    }
-
-    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
-        self.put(|out| encode_rules(generation, rules, out));
-    }
-}
-
-/// The next of the entries of [`Tapping::take`], of which all or only the first bytes are there.
-pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
-    let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    *bytes = rest;
-    Some(entry)
-}
-
 /// What came is not what should have come.
 pub(super) fn unexpected(kind: u8) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("message {kind} should not come here"))
@@ -392,12 +287,6 @@ pub(super) const ENDED: &str = "it ended";
 /// Of the other process, when it hangs.
 pub(super) const SILENT: &str = "it said nothing for too long";
 
-/// The bytes before an entry.
-const LENGTH: usize = size_of::<u32>();
-
-/// What may be published faster than it is handed over, in bytes.
-const TAPPED_MAX: usize = 256 << 20;
-
 /// What an error of a channel says of the other process.
 pub(super) fn told(error: io::Error) -> String {
     match error.kind() {
@@ -471,48 +360,6 @@ mod tests {
         }
         assert_eq!(Hello::check_form(1), Ok(()));
         assert!(Hello::check_form(0).is_err() && Hello::check_form(2).is_err());
-    }
-
-    #[test]
-    fn what_is_published_faster_than_it_is_handed_over_ends_the_upgrade() {
-        let tap = Tap::default();
-        tap.tapped().bytes = vec![0; TAPPED_MAX - LENGTH];
-        tap.put(|_| {});
-        assert_eq!(tap.take().unwrap().len(), TAPPED_MAX);
-        tap.tapped().bytes = vec![0; TAPPED_MAX - LENGTH];
-        tap.put(|out| out.push(0));
-        let reason = tap.take().unwrap_err().to_string();
-        assert!(reason.contains("more was published"), "{reason}");
-        assert!(tap.tapped().bytes.capacity() == 0, "nothing is kept any more");
-    }
-
-    #[test]
-    fn entries_are_told_apart_wherever_they_are_cut() {
-        let tap = Tap::default();
-        let entries: [&[u8]; 3] = [b"one", b"", b"three"];
-        entries.iter().for_each(|entry| tap.put(|out| out.extend_from_slice(entry)));
-        let bytes = tap.take().unwrap();
-        assert!(tap.take().unwrap().is_empty(), "they are taken once");
-        for cut in 0..=bytes.len() {
-            let (mut first, mut whole) = (&bytes[..cut], Vec::new());
-            while let Some(entry) = next_entry(&mut first) {
-                whole.push(entry);
-            }
-            let mut rest = &bytes[cut - first.len()..];
-            while let Some(entry) = next_entry(&mut rest) {
-                whole.push(entry);
-            }
-            assert_eq!(whole, entries, "{cut}");
-        }
-    }
-
-    #[test]
-    fn what_becomes_of_rules_is_handed_over_too() {
-        let (tap, rules) = (Tap::default(), [Rule::default()]);
-        tap.rules_replaced(3, &rules);
-        let (bytes, mut expected) = (tap.take().unwrap(), Vec::new());
-        encode_rules(3, &rules, &mut expected);
-        assert_eq!(next_entry(&mut &bytes[..]), Some(&expected[..]));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, Tapping, expect, kind,
-    told,
+    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, expect, kind, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::layered;
 use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::store::Ended;
+use crate::tapping::Tapping;
 use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
@@ -68,11 +68,12 @@ impl Server {
         let mut leaving = Leaving {
             server: self,
             channel,
-            changes: Tapping::begin(&self.shared.hub),
+            changes: Tapping::new(&self.shared.hub),
             store: None,
             token,
             gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
+        leaving.changes.open();
         let hello = self.hello(upgrades);
         let handed_over = leaving.hand_over(child.id(), &hello, gives_up);
         let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {

@@ -1,14 +1,13 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, kind, next_entry, told, unexpected,
-};
+use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, told, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use crate::config::Settings;
 use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
 use crate::stats::Totals;
+use crate::tapping::next_entry;
 use crate::upgrades::Done;
 use std::io;
 use std::sync::Arc;

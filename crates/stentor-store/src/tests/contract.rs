@@ -4,11 +4,11 @@ use super::life::{EPOCH, sample};
 use super::oracle::read;
 use crate::head::{LOST_MAX, add_lost};
 use crate::{
-    DiskFaults, OpenError, Piece, PushError, Recovered, Recovery, Settings, SimDisk, Store, backup,
-    import, repair,
+    DiskFaults, OpenError, Piece, PushError, Recovered, Recovery, Settings, SimDisk,
+    SnapshotDecoder, SnapshotEncoder, Store, backup, import, open_replaced, repair, replace,
 };
 use std::ops::RangeInclusive;
-use stentor_io::{Disk, DiskErrorKind, HostDisk};
+use stentor_io::{Disk, DiskError, DiskErrorKind, HostDisk};
 
 const SETTINGS: Settings =
     Settings { segment_bytes: 1_000, buffer_bytes: 300, log_bytes_min: 3_000, reserve: 50 };
@@ -579,6 +579,63 @@ fn what_is_exported_can_be_imported() {
         Ok(2)
     });
     assert!(unsorted.unwrap_err().to_string().contains("below the one before"));
+}
+
+/// The bytes of what was put into a directory last.
+fn read_replaced(disk: &SimDisk) -> Vec<u8> {
+    let Some((file, bytes)) = open_replaced(disk).unwrap() else { return Vec::new() };
+    let mut all = vec![0; bytes as usize];
+    assert_eq!(disk.read_at(&file, 0, &mut all).unwrap(), all.len());
+    all
+}
+
+#[test]
+fn what_is_replaced_is_the_old_or_the_new_whatever_fails() {
+    let put = |disk: &SimDisk, n: u64| {
+        replace::<_, DiskError>(disk, (EPOCH, n, vec![2..=3]), |writer| {
+            (0..n).try_for_each(|_| writer.payload(&[7; 200]))?;
+            writer.entry(n + 1, b"behind").map(|()| n + 4)
+        })
+    };
+    let expected = |n: u64| {
+        let mut bytes = Vec::new();
+        let mut encoder = SnapshotEncoder::begin(EPOCH, n, vec![2..=3], &mut bytes);
+        (0..n).for_each(|_| encoder.payload(&[7; 200], &mut bytes));
+        encoder.entries([(n + 1, &b"behind"[..])].into_iter(), &mut bytes);
+        encoder.end(n + 4, &mut bytes);
+        bytes
+    };
+    let (mut old, mut new) = (0, 0);
+    for calls in 0..60 {
+        let disk = SimDisk::new(calls);
+        assert!(read_replaced(&disk).is_empty());
+        put(&disk, 5).unwrap();
+        assert_eq!(read_replaced(&disk), expected(5), "as it would be sent");
+        disk.cut_power_after(calls);
+        let is_put = put(&disk, 9).is_ok();
+        disk.cut_power();
+        match read_replaced(&disk) {
+            bytes if bytes == expected(9) => new += 1,
+            bytes if bytes == expected(5) && !is_put => old += 1,
+            bytes => panic!("{calls}: {} bytes", bytes.len()),
+        }
+    }
+    assert!(old > 3 && new > 3, "{old} {new}");
+    let mut decoder = SnapshotDecoder::new(1_000);
+    decoder.read(&expected(5), &mut |_| Ok(())).unwrap();
+    assert_eq!(decoder.ended(), Some(9));
+}
+
+#[test]
+fn what_belongs_to_another_store_is_not_replaced() {
+    let disk = SimDisk::new(1);
+    sync_each(&mut begin(&disk), 1..=3);
+    let names = disk.list().unwrap();
+    let refusal = replace::<_, DiskError>(&disk, (EPOCH, 1, Vec::new()), |_| Ok(1));
+    let refusal = refusal.unwrap_err().to_string();
+    assert!(refusal.contains("it is of another store"), "{refusal}");
+    assert!(open_replaced(&disk).is_err());
+    assert_eq!(disk.list().unwrap(), names);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+mod saved;
 mod secured;
 
 /// A broker, with its streams in a directory.

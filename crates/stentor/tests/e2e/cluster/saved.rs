@@ -1,0 +1,98 @@
+//! Nodes that have a directory of their own.
+
+use super::{Broker, has, is_ready, publish, purge};
+use crate::support::{Server, TempDir, eventually, run as command};
+use std::fs;
+use std::path::PathBuf;
+
+struct Kept(TempDir);
+
+impl Kept {
+    fn node(&self, broker: &Broker) -> Server {
+        let path = self.0.path().join("data");
+        let more = format!("save_every = '1s'\n[store]\npath = '{}'", path.display());
+        broker.node(&more)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("data/snapshot-000000000001")
+    }
+}
+
+/// Until what is there now is kept.
+fn is_saved(kept: &Kept, node: &Server) {
+    let before = fs::read(kept.file()).unwrap_or_default();
+    publish(node, "/saved", "now");
+    eventually("it is saved", || {
+        fs::read(kept.file()).is_ok_and(|now| now != before).then_some(())
+    });
+    let status = node.control.get("/-/status").expect(200).json();
+    assert!(status["cluster"]["saved_s"].is_u64(), "{status}");
+}
+
+fn stop(mut server: Server) {
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn what_the_stream_has_not_any_more_is_on_the_nodes_disk() {
+    let Some(broker) = Broker::start() else { return };
+    let kept = Kept(TempDir::new());
+    let node = kept.node(&broker);
+    let ids = ["/a", "/b"].map(|topic| node.publish(topic, topic));
+    node.publish("/c", "c");
+    node.control.ask("DELETE", "/c", "", b"").expect(204);
+    // It is kept once more when it ends,
+    stop(node);
+    purge(&broker);
+    let mut node = kept.node(&broker);
+    for (topic, id) in ["/a", "/b"].iter().zip(&ids) {
+        assert_eq!(has(&node, topic, id), topic.as_bytes());
+    }
+    node.public.get("/c").refused(404);
+    let status = node.control.get("/-/status").expect(200).json();
+    assert_eq!(status["cluster"]["snapshots"], 0, "{status}");
+    // and every now and then before, for it may be killed.
+    let id = publish(&node, "/a", "again");
+    is_saved(&kept, &node);
+    let late = publish(&node, "/b", "behind what was kept");
+    node.child.signal("KILL");
+    node.child.wait();
+    let node = kept.node(&broker);
+    assert_eq!(has(&node, "/a", &id), b"again");
+    assert_eq!(has(&node, "/b", &late), b"behind what was kept");
+}
+
+#[test]
+fn what_is_damaged_on_a_nodes_disk_is_had_of_the_stream() {
+    let Some(broker) = Broker::start() else { return };
+    let kept = Kept(TempDir::new());
+    let node = kept.node(&broker);
+    let id = node.publish("/a", "a");
+    stop(node);
+    let mut bytes = fs::read(kept.file()).unwrap();
+    let last = bytes.len() - 10;
+    bytes[last] ^= 1;
+    fs::write(kept.file(), &bytes).unwrap();
+    let mut node = kept.node(&broker);
+    assert_eq!(has(&node, "/a", &id), b"a");
+    node.child.logged("the snapshot of this node cannot be used");
+    is_saved(&kept, &node);
+}
+
+#[test]
+fn the_store_of_a_server_that_is_alone_is_not_a_nodes_directory() {
+    let Some(broker) = Broker::start() else { return };
+    let dir = TempDir::new();
+    let path = format!("[store]\npath = '{}'", dir.path().join("data").display());
+    let alone = Server::configured(&path);
+    is_ready(&alone);
+    alone.publish("/a", "a");
+    stop(alone);
+    let settings = dir.path().join("node.toml");
+    let text = format!("listen = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n{}", broker.toml(&path));
+    fs::write(&settings, text).unwrap();
+    let said = command(&["serve", "--config", settings.to_str().unwrap()]);
+    assert!(said.err.contains("it is of another store"), "{said:?}");
+}
