@@ -34,7 +34,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use stentor_hub::{Applied, Epoch, Hub, Published, encode_rules};
+use stentor_hub::{Applied, Epoch, Hub, Published};
 use stentor_io::{Counter, HostDisk, monotonic_us};
 
 /// How it is with the cluster, for all who ask.
@@ -264,8 +264,8 @@ impl ClusterState {
             self.has_all.store(true, Ordering::Release);
         }
         self.read.store(read, Ordering::Relaxed);
-        let differ = node.others_rules.is_some_and(|rules| rules != node.rules);
-        if differ && !self.others_rules.swap(true, Ordering::Relaxed) {
+        let differ = node.rules_differ();
+        if !self.others_rules.swap(differ, Ordering::Relaxed) && differ {
             tracing::warn!("another node has other [[topics]]: histories differ by that");
         }
     }
@@ -353,7 +353,6 @@ impl ClusterThread {
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
         let mut node = Node::new(hub, intake, false, seed, on_applied);
-        node.rules = rules_of(&shared.hub);
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
@@ -405,13 +404,6 @@ pub fn check(settings: &Settings) -> Result<(), String> {
         true => nats::check(settings),
         false => Ok(()),
     }
-}
-
-/// What stands for the rules of a node where they are compared.
-fn rules_of(hub: &Hub) -> u64 {
-    let mut bytes = Vec::new();
-    encode_rules(0, &hub.rules().1, &mut bytes);
-    protocol::hash_of(&bytes)
 }
 
 /// How snapshots of peers are had: of each in turn, until one has the life that is wanted.
@@ -469,5 +461,23 @@ mod tests {
         state.note_last(9);
         state.note(&node);
         assert!(state.has_all());
+    }
+
+    #[test]
+    fn of_a_thread_that_panics_readers_and_publishers_hear() {
+        let state = Arc::new(ClusterState::new(&Settings::default()));
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let node = Node::new(hub, Arc::clone(&state.intake), false, 7, Box::new(|_| {}));
+        state.is_open.store(true, Ordering::Relaxed);
+        state.connected(true);
+        let fetch: Fetch = Box::new(|_| Err(String::new()));
+        let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(1));
+        let thread = thread::spawn(move || {
+            let _broker = broker;
+            panic!("on purpose");
+        });
+        assert!(thread.join().is_err());
+        assert!(!state.is_open.load(Ordering::Relaxed));
+        assert!(state.complaint().unwrap().contains("has panicked"));
     }
 }

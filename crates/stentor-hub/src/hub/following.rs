@@ -352,8 +352,9 @@ impl Sequence {
 /// So many lives are remembered, for those who have not heard yet that theirs is over.
 const LIVES_MAX: usize = 8;
 
-/// How far ahead of this hub a reader may be.
-const AHEAD_MAX: u64 = 1 << 32;
+/// How far ahead of this hub a reader may be: a cluster's numbers jump by what a broker may have
+/// lost, which follows the age of its stream.
+const AHEAD_MAX: u64 = 1 << 48;
 
 #[cfg(test)]
 mod tests;

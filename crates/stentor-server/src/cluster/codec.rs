@@ -17,7 +17,7 @@
 //! place in a batch, and one that had another place in a seed. A node that reads what it does not
 //! know stops there: to leave it out would make it another server than the others.
 
-use super::line::{JUMPS_MAX, Jump, Line};
+use super::line::{Jump, Line};
 use stentor_hub::Epoch;
 
 /// A message of the log.
@@ -217,15 +217,14 @@ fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
     let mut line = Line { is_cut: flags & 16 != 0, jumps: Vec::new() };
     while !rest.is_empty() {
         let [at, number] = [take(rest)?, take(rest)?].map(u64::from_le_bytes);
-        let grows = line.jumps.last().is_none_or(|last| last.at < at && last.number < number);
-        if !grows || line.jumps.len() == JUMPS_MAX {
+        let jump = Jump { at, number };
+        if at.max(number) > NUMBER_MAX || !line.is_continued_by(jump) {
             return Err(MALFORMED);
         }
-        line.jumps.push(Jump { at, number });
+        line.jumps.push(jump);
     }
     let is_again = flags & 4 != 0;
-    let last = line.jumps.last().map_or((0, 0), |last| (last.at, last.number));
-    let has_numbers = [began, jump, last.0, last.1].iter().all(|number| *number <= NUMBER_MAX);
+    let has_numbers = began.max(jump) <= NUMBER_MAX;
     let says_more = flags & 24 != 0 || began != 0 || !line.jumps.is_empty();
     if flags > 31 || !has_numbers || !is_again && says_more {
         return Err(MALFORMED);

@@ -1,6 +1,6 @@
 //! What comes of a log or a broker, whatever it is: for the fuzz targets `log` and `broker`.
 
-use super::codec::{Growing, Of, Turn, decode};
+use super::codec::{Body, Growing, Message, Of, Turn, decode};
 use super::nats;
 use super::protocol::{Action, Looked, Node};
 use super::waiting::Intake;
@@ -33,9 +33,16 @@ pub(crate) fn check_log(mut data: &[u8]) {
     node.handle_connected(1);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
     let last = messages.len() as u64;
-    let life = Some((1, messages[0].clone(), false));
+    // One that says what life it is again may be the last of its kind.
+    let says_life =
+        |message: &Vec<u8>| matches!(decode(message), Ok(Message { body: Body::Turn(_), .. }));
+    let at = messages.iter().rposition(says_life).unwrap_or(0);
+    let life = Some((at as u64 + 1, messages[at].clone(), false));
     let looked = Looked { broker: 1, unix_ms: 1, first: 1, last, life, at: None };
     node.handle_looked(token, &looked, 1);
+    if node.poll() != Some(Action::Read { from: 1 }) {
+        return hub.check();
+    }
     for (seq, message) in (1..).zip(&messages) {
         let is_known = decode(message).is_ok();
         node.handle_message(seq, message, 1);

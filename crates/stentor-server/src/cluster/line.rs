@@ -62,6 +62,14 @@ impl Line {
         self.jumps.get(passed).is_none_or(|next| at < next.at).then_some(at)
     }
 
+    /// Whether SEQs may jump there next: only forward, and not too often.
+    pub(super) fn is_continued_by(&self, jump: Jump) -> bool {
+        let last = self.jumps.last();
+        let is_behind = last.is_none_or(|last| last.at < jump.at);
+        let number = last.filter(|_| is_behind).map_or(jump.at, |last| last.number_of(jump.at));
+        is_behind && number < jump.number && self.jumps.len() < JUMPS_MAX
+    }
+
     /// SEQs jump at this message, to this number at least.
     pub(super) fn jump(&mut self, at: u64, number: u64) {
         let number = number.max((self.seq(at) >> PLACE_BITS) + 1);
@@ -164,6 +172,19 @@ mod tests {
         assert!(!line.is_lacked_by(&before, 9) && line.is_lacked_by(&before, 10));
         assert!(!line.is_lacked_by(&line.upto(11), 11) && line.is_lacked_by(&line.upto(11), 12));
         assert_eq!((line.last(), before.last()), (12, 0));
+    }
+
+    #[test]
+    fn jumps_go_forward() {
+        let mut line = Line::default();
+        let may_jump = |line: &Line, at, number| line.is_continued_by(Jump { at, number });
+        assert!(may_jump(&line, 10, 11));
+        assert!(!may_jump(&line, 10, 10) && !may_jump(&line, 0, 0));
+        line.jump(10, 100);
+        assert!(may_jump(&line, 12, 103));
+        assert!(!may_jump(&line, 12, 102) && !may_jump(&line, 10, 500));
+        (2..=JUMPS_MAX as u64).for_each(|n| line.jump(n * 10, n * 1_000));
+        assert!(!may_jump(&line, 10_000, 1 << 30));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::config::BrokerUrl;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
 use std::time::Duration;
 use stentor_hub::Hub;
 use stentor_io::{Rng, monotonic_us, unix_ns};
@@ -286,8 +287,7 @@ impl Broker {
                 }
             }
         }
-        self.end_look(session, now);
-        Ok(())
+        self.end_look(session, now)
     }
 
     /// Something of the stream.
@@ -313,12 +313,15 @@ impl Broker {
     }
 
     /// Once all is known that was asked for.
-    fn end_look(&mut self, session: &mut Session, now: u64) {
+    ///
+    /// # Errors
+    /// The connection is of no use.
+    fn end_look(&mut self, session: &mut Session, now: u64) -> Result<(), String> {
         let is_whole =
             |look: &mut Look| look.info.is_some() && look.life.is_some() && look.message.is_some();
-        let Some(look) = session.look.take_if(is_whole) else { return };
+        let Some(look) = session.look.take_if(is_whole) else { return Ok(()) };
         let (Some(info), Some(life), Some(at)) = (look.info, look.life, look.message) else {
-            return;
+            return Ok(());
         };
         let life = life.map(|(seq, bytes)| {
             let is_old = self.is_old(seq, &info, now);
@@ -326,7 +329,9 @@ impl Broker {
         });
         // If several keep it, one that leads may have less than the one before.
         let broker = match &info.leader {
-            Some(leader) if leader.is_empty() => return,
+            Some(leader) if leader.is_empty() => {
+                return Err("the stream has no leader".to_owned());
+            }
             Some(leader) => hash_of(leader.as_bytes()),
             None => hash_of(session.link.server_id.as_bytes()),
         };
@@ -334,11 +339,13 @@ impl Broker {
         let looked = Looked { broker, unix_ms, first, last, life, at };
         self.state.note_last(info.last);
         self.node.handle_looked(look.token, &looked, now);
+        Ok(())
     }
 
     /// Whether a message would soon not be kept any more.
     fn is_old(&mut self, seq: u64, info: &Info, now: u64) -> bool {
-        let is_in_first_half = info.last - info.first > 64 && seq < (info.first + info.last) / 2;
+        let is_in_first_half =
+            info.last.saturating_sub(info.first) > 64 && seq < (info.first + info.last) / 2;
         match self.life_seen {
             Some((at, since_ms)) if at == seq => {
                 let is_aged = info.keep_ms > 0 && now - since_ms > info.keep_ms / 4;
@@ -454,6 +461,19 @@ impl Session {
             return Err("JetStream does not say how the stream is".to_owned());
         }
         Ok(())
+    }
+}
+
+/// Whoever waits is told, and nothing is taken any more, also if this thread has panicked.
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.node.end();
+        self.state.connected(false);
+        self.state.note(&self.node);
+        if thread::panicking() {
+            let reason = "the thread that talks to it has panicked: restart this server";
+            self.state.note_failure("of this cluster", reason);
+        }
     }
 }
 

@@ -32,7 +32,11 @@
 //! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
 mod reading;
+mod rules;
+#[cfg(test)]
+mod tests;
 
+use self::rules::Rules;
 use super::codec::{Again, Body, Message, Of, Turn, decode};
 use super::line::{Line, age_of, number_after};
 pub(super) use super::log::{Action, Appended, Looked, Subject};
@@ -90,6 +94,8 @@ pub(super) struct Node {
     turned: Option<Epoch>,
     /// What was asked for when it was last looked at the log.
     looking: Option<Asked>,
+    /// It is to be looked again: what is said of it will be of before.
+    looks_again: bool,
     look_at_ms: u64,
     /// The log lacks something that is here, it seems, since then.
     suspects_ms: Option<u64>,
@@ -104,9 +110,7 @@ pub(super) struct Node {
     fault: Option<String>,
     /// What is only here, and is to be published.
     late: VecDeque<Late>,
-    pub(super) rules: u64,
-    /// A node has other rules.
-    pub(super) others_rules: Option<u64>,
+    rules: Rules,
 }
 
 /// What the log says of the life it is in: the message that says so, at `seq`.
@@ -177,6 +181,7 @@ impl Node {
             turning: None,
             turned: None,
             looking: None,
+            looks_again: false,
             look_at_ms: 0,
             suspects_ms: None,
             wants: None,
@@ -186,8 +191,7 @@ impl Node {
             actions: VecDeque::new(),
             fault: None,
             late: VecDeque::new(),
-            rules: 0,
-            others_rules: None,
+            rules: Rules::default(),
         }
     }
 
@@ -207,17 +211,25 @@ impl Node {
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
         (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
-        self.there = None;
+        (self.there, self.looks_again) = (None, false);
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
         self.show();
     }
 
+    /// Nobody goes on with it.
+    pub(super) fn end(&mut self) {
+        self.handle_lost();
+        self.writer.forget(&self.intake);
+    }
+
     /// Time passes. To be called every now and then, and when something was put into the intake.
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
-        if self.connected && now_ms >= self.look_at_ms && self.fault.is_none() {
+        self.intake.expire(now_ms);
+        let is_idle = self.looking.is_none() && self.fault.is_none();
+        if self.connected && now_ms >= self.look_at_ms && is_idle {
             self.look(now_ms);
         }
         self.write(now_ms);
@@ -310,6 +322,11 @@ impl Node {
         self.there.is_some_and(|there| there.run == self.broker)
     }
 
+    /// Another node has other rules of topics than this one.
+    pub(super) fn rules_differ(&self) -> bool {
+        self.rules.differ()
+    }
+
     /// Names this run of this node.
     pub(super) fn run(&self) -> u64 {
         self.run
@@ -325,6 +342,13 @@ impl Node {
         if let Some(fault) = &self.fault {
             return Some(format!(
                 "Nothing more is read: {fault}. All nodes have to be of a version that knows it."
+            ));
+        }
+        let max = self.intake.payload_max();
+        if let Some(bytes) = self.writer.is_too_large(max) {
+            return Some(format!(
+                "{bytes} bytes are to be written in one message, and the broker takes {max}: raise \
+                 max_payload in its configuration."
             ));
         }
         let epoch = self.wants?;
@@ -373,9 +397,13 @@ impl Node {
         self.intake.set_open(self.is_open());
     }
 
+    /// One look is under way at a time, so that a log which says nothing is found out.
     fn look(&mut self, now_ms: u64) {
         self.look_at_ms = now_ms + LOOK_MS;
-        if self.connected {
+        self.rules.look(&self.hub, now_ms);
+        if self.looking.is_some() {
+            self.looks_again = true;
+        } else if self.connected {
             let (token, at) = (self.writer.next_token(), self.read);
             self.looking = Some(Asked { token, read: at, hash: self.hash });
             self.actions.push_back(Action::Look { at, token });
@@ -384,8 +412,10 @@ impl Node {
 
     /// How the log is.
     pub(super) fn handle_looked(&mut self, token: u64, looked: &Looked, now_ms: u64) {
-        // An older one says how it was before what was read since.
         let Some(asked) = self.looking.take_if(|it| it.token == token) else { return };
+        if std::mem::take(&mut self.looks_again) {
+            return self.look(now_ms);
+        }
         if !self.connected || self.fault.is_some() || self.turning.is_some() {
             return;
         }
@@ -584,7 +614,7 @@ impl Node {
         let is_open = self.is_open();
         let staged = self.staging.as_ref().map(|staging| staging.epoch);
         let epoch = staged.unwrap_or_else(|| self.hub.epoch());
-        let (run, rules) = (self.run, self.rules);
+        let (run, rules, max) = (self.run, self.rules.own, self.intake.payload_max());
         let writer = &mut self.writer;
         if writer.sending.is_none() {
             writer.counter += 1;
@@ -592,14 +622,14 @@ impl Node {
             let (head, jump) = ((epoch, run, counter), self.line.last());
             let next = match &mut writer.seeding {
                 Some(events) if staged.is_some() => {
-                    let (seed, is_last) = next_seed(events);
+                    let (seed, is_last) = next_seed(events, max);
                     if is_last {
                         writer.seeding = None;
                     }
                     Some((seed.into_seed(head, is_last), What::Seed))
                 }
                 _ if !is_open => None,
-                _ if !self.late.is_empty() => next_late(&mut self.late).map(|late| {
+                _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
                     let (batch, since, entries) = late;
                     let of = Of { rules, jump, since: Some(since) };
                     (batch.into_batch(head, of), What::Late(entries))
@@ -626,7 +656,7 @@ impl Node {
                 conflict: None,
             });
         }
-        if let Some(action) = writer.send(self.read, run) {
+        if let Some(action) = writer.send(self.read, run, max) {
             self.actions.push_back(action);
         }
     }

@@ -33,12 +33,14 @@ pub(super) fn newest(hub: &Hub, number: u64) -> VecDeque<Event> {
     of_life.filter(is_newest).collect()
 }
 
-/// Some of what there is at the beginning of a life, and whether that is all.
-pub(super) fn next_seed(events: &mut VecDeque<Event>) -> (Growing, bool) {
+/// Some of what there is at the beginning of a life, and whether that is all. A message of the log
+/// has `max` bytes at most.
+pub(super) fn next_seed(events: &mut VecDeque<Event>, max: usize) -> (Growing, bool) {
+    let bytes_max = SEED_BYTES.min(max / 2);
     let mut seed = Growing::new();
     while let Some(event) = events.front() {
         let bytes = seed.bytes() + event.message.kept_bytes();
-        let is_full = seed.count() == ENTRIES_MAX || bytes > SEED_BYTES;
+        let is_full = seed.count() == ENTRIES_MAX || bytes > bytes_max;
         if is_full && seed.count() > 0 {
             return (seed, false);
         }
@@ -84,12 +86,16 @@ pub(super) fn has_changed(hub: &Hub, entry: &Entry<'_>, number: u64) -> bool {
 }
 
 /// The next batch of what is late, what it was made behind, and what is in it.
-pub(super) fn next_late(late: &mut VecDeque<Late>) -> Option<(Growing, u64, Vec<Late>)> {
+pub(super) fn next_late(
+    late: &mut VecDeque<Late>,
+    max: usize,
+) -> Option<(Growing, u64, Vec<Late>)> {
+    let bytes_max = SEED_BYTES.min(max / 2);
     let since = late.front()?.since;
     let (mut batch, mut taken) = (Growing::new(), Vec::new());
     while let Some(next) = late.front().filter(|next| next.since == since) {
         let bytes = batch.bytes() + next.entry.len();
-        if batch.count() > 0 && (batch.count() == ENTRIES_MAX || bytes > SEED_BYTES) {
+        if batch.count() > 0 && (batch.count() == ENTRIES_MAX || bytes > bytes_max) {
             break;
         }
         batch.push(|out| out.extend_from_slice(&next.entry));

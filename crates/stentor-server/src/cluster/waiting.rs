@@ -5,6 +5,7 @@
 //! there is, so a batch has one entry when little is published and a thousand when much is.
 
 use super::codec::{ENTRIES_MAX, Growing};
+use super::writer::PATIENCE_MS;
 use crate::context::Shared;
 use crate::order::{Commit, CommitError, Promised, ReturnAddress, Sequencer, Telling};
 use std::collections::VecDeque;
@@ -19,8 +20,10 @@ pub(crate) struct Intake {
     is_open: AtomicBool,
     /// The thread sleeps.
     sleeps: AtomicBool,
-    /// A batch has so many bytes at most: the broker's `max_payload` may be less than is usual.
-    batch_bytes_max: AtomicUsize,
+    /// The broker takes no message that is larger.
+    payload_max: AtomicUsize,
+    /// Nobody replaces the rules meanwhile.
+    rules: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -28,6 +31,8 @@ struct Waiting {
     batches: VecDeque<Batch>,
     /// What they keep in memory, roughly, and what those keep that are under way.
     bytes: usize,
+    /// When it is looked next which of them have waited for too long.
+    expires_ms: u64,
     /// Wakes the thread.
     bell: Option<Box<dyn Fn() + Send>>,
 }
@@ -37,6 +42,8 @@ pub(super) struct Batch {
     pub(super) entries: Growing,
     pub(super) backs: Vec<ReturnAddress>,
     bytes: usize,
+    /// Since when it waits, if that was looked at.
+    since_ms: Option<u64>,
 }
 
 impl Intake {
@@ -45,7 +52,8 @@ impl Intake {
             waiting: Mutex::default(),
             is_open: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
-            batch_bytes_max: AtomicUsize::new(BATCH_BYTES_MAX),
+            payload_max: AtomicUsize::new(BATCH_BYTES_MAX),
+            rules: Mutex::default(),
         }
     }
 
@@ -56,12 +64,21 @@ impl Intake {
 
     /// The broker takes no message that is larger.
     pub(super) fn set_payload_max(&self, bytes: usize) {
-        self.batch_bytes_max.store(bytes.min(BATCH_BYTES_MAX), Ordering::Relaxed);
+        self.payload_max.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn payload_max(&self) -> usize {
+        self.payload_max.load(Ordering::Relaxed)
+    }
+
+    /// While this is held, the rules of this node stay as they are.
+    pub(super) fn hold_rules(&self) -> MutexGuard<'_, ()> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an entry in.
     pub(super) fn put(&self, entry: &Entry<'_>, back: ReturnAddress) -> Result<(), CommitError> {
-        let bytes_max = self.batch_bytes_max.load(Ordering::Relaxed);
+        let bytes_max = self.payload_max().min(BATCH_BYTES_MAX);
         let mut waiting = self.waiting();
         // Under the lock: when it is closed, all that is in it is told so.
         if !self.is_open.load(Ordering::Relaxed) {
@@ -101,6 +118,24 @@ impl Intake {
     /// Takes out what is to be appended next.
     pub(super) fn take(&self) -> Option<Batch> {
         self.waiting().batches.pop_front()
+    }
+
+    /// Tells those whose changes have waited for too long that they were not appended. To be called
+    /// as time passes.
+    pub(super) fn expire(&self, now_ms: u64) {
+        let (mut waiting, mut telling) = (self.waiting(), Telling::default());
+        if now_ms < waiting.expires_ms {
+            return;
+        }
+        waiting.expires_ms = now_ms + EXPIRE_MS;
+        let is_old =
+            |batch: &mut Batch| batch.since_ms.is_some_and(|ms| now_ms >= ms + PATIENCE_MS);
+        while let Some(batch) = waiting.batches.pop_front_if(is_old) {
+            waiting.bytes -= batch.bytes;
+            batch.backs.into_iter().for_each(|it| telling.add(it, Err(CommitError::BrokerBehind)));
+        }
+        let unseen = waiting.batches.iter_mut().rev().take_while(|batch| batch.since_ms.is_none());
+        unseen.for_each(|batch| batch.since_ms = Some(now_ms));
     }
 
     /// A batch that was taken out keeps no memory any more.
@@ -144,7 +179,7 @@ impl Intake {
 
 impl Batch {
     fn new() -> Batch {
-        Batch { entries: Growing::new(), backs: Vec::new(), bytes: 0 }
+        Batch { entries: Growing::new(), backs: Vec::new(), bytes: 0, since_ms: None }
     }
 
     /// What it keeps in memory, for [`Intake::give_back`].
@@ -163,6 +198,7 @@ impl Sequencer for Arc<Intake> {
     ) -> Commit {
         // Rules are each node's own.
         if entry.topic().is_none() {
+            let _held = self.hold_rules();
             return Commit::Known(shared.apply(entry, Place::Next));
         }
         match self.put(&entry, back()) {
@@ -181,6 +217,9 @@ const ENTRY_BYTES: usize = 64;
 
 /// What may wait for the broker.
 const WAITING_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 32 << 20 };
+
+/// How often it is looked whether something has waited for too long.
+const EXPIRE_MS: u64 = 250;
 
 /// A batch has so many bytes at most: as many as a broker takes in one message by default.
 const BATCH_BYTES_MAX: usize = 1 << 20;

@@ -71,8 +71,17 @@ impl Writer {
         self.token
     }
 
-    /// The append that is due, if one is. The log was read up to `read`.
-    pub(super) fn send(&mut self, read: u64, run: u64) -> Option<Action> {
+    /// How long the next message is, if the log takes none that is longer than `max`.
+    pub(super) fn is_too_large(&self, max: usize) -> Option<usize> {
+        self.sending.as_ref().map(|sending| sending.payload.len()).filter(|bytes| *bytes > max)
+    }
+
+    /// The append that is due, if one is. The log was read up to `read`, and takes no message that
+    /// is longer than `max`.
+    pub(super) fn send(&mut self, read: u64, run: u64, max: usize) -> Option<Action> {
+        if self.is_too_large(max).is_some() {
+            return None;
+        }
         let token = self.token + 1;
         let sending = self.sending.as_mut()?;
         if let Some(seq) = sending.conflict {
@@ -202,4 +211,4 @@ impl Promises {
 }
 
 /// After so long nobody waits for an append any more.
-const PATIENCE_MS: u64 = 5_000;
+pub(super) const PATIENCE_MS: u64 = 5_000;

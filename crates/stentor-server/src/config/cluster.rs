@@ -329,7 +329,6 @@ mod tests {
         assert_eq!(error("user = 'a'\npassword_file = '/p'"), "");
         assert!(error("user = 'a'").contains("go together"));
         assert!(error("[follow]\nleader = 'http://a'").contains("follows nobody"));
-        assert!(error("[store]\npath = '/s'").contains("keeps nothing itself yet"));
         let both = "user = 'a'\npassword_file = '/p'\ntoken_file = '/t'";
         assert!(error(both).contains("leave out the others"));
         assert!(error("token_file = '/t'\ncreds_file = '/c'").contains("leave out the others"));

@@ -52,6 +52,9 @@ impl Server {
         upgrades: History,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Child, String> {
+        if self.shared.cluster.is_some() {
+            return Err(NOT_YET.to_owned());
+        }
         if self.shared.is_stopping.load(Ordering::Relaxed) {
             return Err("the server is about to stop".to_owned());
         }
@@ -155,12 +158,7 @@ impl Server {
             base: life.base,
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
-            // A node of a cluster is taken over by nobody.
-            follows: match (&self.shared.follow, &self.shared.cluster) {
-                (Some(follow), _) => Some(follow.topics()),
-                (None, Some(_)) => Some(Vec::new()),
-                (None, None) => None,
-            },
+            follows: self.shared.follow.as_ref().map(|follow| follow.topics()),
             rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
@@ -387,6 +385,9 @@ fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
 fn after(patience: Duration) -> u64 {
     monotonic_us() + patience.as_micros() as u64
 }
+
+const NOT_YET: &str =
+    "a node of a cluster is not upgraded yet: restart it; its readers go to others";
 
 const GIVEN_UP: &str = "it was given up";
 

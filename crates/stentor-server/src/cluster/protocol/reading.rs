@@ -5,7 +5,7 @@ use super::{Node, Staging};
 use crate::cluster::codec::{Body, ENTRIES_MAX, Message, Of, Turn, decode, entries};
 use crate::cluster::line::Line;
 use crate::cluster::seeds::{Late, has, has_changed, newest};
-use crate::order::{CommitError, Telling};
+use crate::order::{CommitError, ReturnAddress, Telling};
 use std::collections::VecDeque;
 use stentor_hub::{Applied, Entry, Epoch, Event, Hub, Id, NotAdopted, Op, Place, decode_entry};
 
@@ -19,8 +19,8 @@ impl Node {
                 self.take_seed(seq, &message, *is_last, of, now_ms)?;
             }
             Body::Batch { of, entries } => {
-                if of.rules != self.rules && message.run != self.run {
-                    self.others_rules = Some(of.rules);
+                if message.run != self.run {
+                    self.rules.note(message.run, of.rules, now_ms);
                 }
                 self.take_batch(seq, &message, *of, entries)?;
             }
@@ -119,7 +119,7 @@ impl Node {
         staging.last = Some(message.counter);
         let life = staging.hub.life();
         for (place, bytes) in (0..).zip(entries(of)?) {
-            let (entry, _) = decode_entry(bytes)?;
+            let entry = entry_of(bytes)?;
             let number = life.number(self.line.seq(seq) | place).ok_or(TOO_LARGE)?;
             // What was there is not judged.
             let _ = staging.hub.apply(entry, Place::At(number));
@@ -156,6 +156,8 @@ impl Node {
 
     pub(super) fn adopt(&mut self, staged: Hub) -> Result<(), NotAdopted> {
         let before = self.hub.epoch();
+        // What is adopted has them instead of its own.
+        let _held = self.intake.hold_rules();
         let (generation, rules) = self.hub.rules();
         let generation = generation.max(staged.rules().0) + 1;
         let rules = Entry::past(Op::Rules(rules), 0);
@@ -175,20 +177,49 @@ impl Node {
         of: Of,
         bytes: &[u8],
     ) -> Result<(), &'static str> {
-        let promises = self.writer.took(message, self.run, &self.intake);
+        let mut promises = self.writer.took(message, self.run, &self.intake);
         let is_of_life = self.staging.is_none() && self.epoch() == Some(message.epoch);
         if !is_of_life || of.jump != self.line.last() {
             promises.tell_all(&self.intake, CommitError::BrokerAway);
             return Ok(());
         }
-        let all = entries(bytes)?;
-        let decoded: Result<Vec<_>, _> = all.into_iter().map(decode_entry).collect();
+        let backs = std::mem::take(&mut promises.backs);
+        match self.changes_of(seq, of, bytes) {
+            Ok(changes) => self.apply_all(changes, backs),
+            Err(reason) => {
+                promises.backs = backs;
+                promises.tell_all(&self.intake, CommitError::Failed);
+                return Err(reason);
+            }
+        }
+        self.follow_upto(seq);
+        self.intake.give_back(promises.bytes);
+        Ok(())
+    }
+
+    /// What a batch changes, if all of it makes sense.
+    fn changes_of<'b>(
+        &self,
+        seq: u64,
+        of: Of,
+        bytes: &'b [u8],
+    ) -> Result<Changes<'b>, &'static str> {
         let life = self.hub.life();
-        let since = of.since.map(|seq| life.number(seq).ok_or(TOO_LARGE)).transpose()?;
+        let number = |seq| life.number(seq).ok_or(TOO_LARGE);
+        let since = of.since.map(number).transpose()?;
+        let first = number(self.line.seq(seq))?;
+        // The last one that it may have.
+        number(self.line.seq(seq) | ENTRIES_MAX as u64)?;
+        let entries = entries(bytes)?.into_iter().map(entry_of).collect::<Result<_, _>>()?;
+        Ok(Changes { first, since, entries })
+    }
+
+    /// Applies a batch, and tells those who wait what came of each change.
+    fn apply_all(&mut self, changes: Changes<'_>, backs: Vec<ReturnAddress>) {
+        let Changes { first, since, entries } = changes;
         let mut telling = Telling::default();
-        let mut backs = promises.backs.into_iter();
-        for (place, (entry, _)) in (0..).zip(decoded?) {
-            let number = life.number(self.line.seq(seq) | place).ok_or(TOO_LARGE)?;
+        let mut backs = backs.into_iter();
+        for (number, entry) in (first..).zip(entries) {
             if since.is_some_and(|since| has_changed(&self.hub, &entry, since)) {
                 continue;
             }
@@ -205,10 +236,22 @@ impl Node {
                 telling.add(back, outcome);
             }
         }
-        self.follow_upto(seq);
-        self.intake.give_back(promises.bytes);
-        Ok(())
     }
+}
+
+/// What a batch changes.
+struct Changes<'b> {
+    /// The number of the first.
+    first: u64,
+    /// They give way to what came behind this number.
+    since: Option<u64>,
+    entries: Vec<Entry<'b>>,
+}
+
+/// An entry of the log: rules are each node's own.
+fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
+    let (entry, _) = decode_entry(bytes)?;
+    if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
 
 const TOO_LARGE: &str = "its number is too large";

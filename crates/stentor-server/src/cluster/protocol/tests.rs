@@ -1,0 +1,210 @@
+//! What a node does, one thing at a time.
+
+use super::*;
+use crate::cluster::codec::Growing;
+use crate::order::{CommitError, Outcome, ReturnAddress};
+use std::sync::mpsc::{self, Receiver};
+use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, encode_entry};
+use stentor_wire::target::TopicName;
+
+struct Alone {
+    node: Node,
+    intake: Arc<Intake>,
+    epoch: Epoch,
+    /// The last message of the log.
+    last: u64,
+}
+
+const BROKER: u64 = 5;
+
+fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
+    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None }
+}
+
+impl Alone {
+    /// A node that has read the beginning of a life, and may publish.
+    fn open() -> Alone {
+        let limits = Limits::default();
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), limits));
+        hub.begin_following();
+        let intake = Arc::new(Intake::new());
+        let mut node = Node::new(hub, Arc::clone(&intake), false, 7, Box::new(|_| {}));
+        let epoch = Epoch::from_number(2);
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn = turn.encode((epoch, 9, 0));
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+        node.handle_looked(token, &looked(1, Some((1, turn.clone(), false))), 0);
+        assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+        node.handle_message(1, &turn, 0);
+        assert!(node.is_open());
+        Alone { node, intake, epoch, last: 1 }
+    }
+
+    fn publish(&self, topic: &str, bytes: usize) -> Receiver<Outcome> {
+        let (sender, outcome) = mpsc::channel();
+        let put = put(topic, bytes);
+        self.intake.put(&Entry::past(put, 1), ReturnAddress::Thread(sender)).unwrap();
+        outcome
+    }
+
+    fn appends(&mut self) -> Vec<(Arc<[u8]>, u64)> {
+        let mut appends = Vec::new();
+        while let Some(action) = self.node.poll() {
+            if let Action::Append { payload, token, .. } = action {
+                appends.push((payload, token));
+            }
+        }
+        appends
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        self.last += 1;
+        self.node.handle_message(self.last, bytes, 0);
+    }
+}
+
+fn put(topic: &str, bytes: usize) -> Op<'_> {
+    Op::Put(TopicName::parse(topic).unwrap(), Draft::new(vec![b'x'; bytes]))
+}
+
+fn encoded(op: Op<'_>) -> Growing {
+    let mut growing = Growing::new();
+    growing.push(|out| encode_entry(&Entry::past(op, 1), Place::Next, out));
+    growing
+}
+
+#[test]
+fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
+    let mut alone = Alone::open();
+    let node = &mut alone.node;
+    node.handle_time(LOOK_MS);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks every second") };
+    node.handle_time(10 * LOOK_MS);
+    assert_eq!(node.poll(), None, "the log has not answered");
+    // Something is missing: what is under way says nothing of that.
+    node.handle_message(9, b"", 10 * LOOK_MS);
+    assert_eq!(node.poll(), None);
+    node.handle_looked(token, &looked(1, None), 10 * LOOK_MS);
+    let Some(Action::Look { token: again, .. }) = node.poll() else { panic!("it looks again") };
+    assert_ne!(again, token);
+    // Whoever is connected anew asks anew.
+    node.handle_lost();
+    node.handle_connected(10 * LOOK_MS);
+    assert!(matches!(node.poll(), Some(Action::Look { .. })));
+}
+
+#[test]
+fn whoever_waits_is_told_when_nobody_goes_on() {
+    let mut alone = Alone::open();
+    let on_its_way = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    assert_eq!(alone.appends().len(), 1);
+    let waits = alone.publish("/b", 1);
+    alone.node.end();
+    assert_eq!(on_its_way.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    assert_eq!(alone.intake.bytes(), 0);
+}
+
+#[test]
+fn what_waits_behind_a_slow_log_is_given_up_after_seconds() {
+    let mut alone = Alone::open();
+    let first = alone.publish("/a", 1);
+    alone.node.handle_time(1_000);
+    let waits = alone.publish("/b", 1);
+    alone.node.handle_time(1_500);
+    alone.node.handle_time(5_999);
+    assert!(first.try_recv().is_err() && waits.try_recv().is_err());
+    alone.node.handle_time(6_499);
+    assert_eq!(first.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    alone.node.handle_time(7_000);
+    // It was taken out meanwhile, as the one that goes next.
+    assert!(waits.try_recv().is_err());
+    let late: Vec<_> = (0..3).map(|_| alone.publish("/c", 1)).collect();
+    alone.node.handle_time(7_300);
+    alone.node.handle_time(12_800);
+    for outcome in &late {
+        assert_eq!(outcome.try_recv().unwrap().unwrap_err(), CommitError::BrokerBehind);
+    }
+    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(alone.intake.bytes(), 0);
+}
+
+#[test]
+fn what_cannot_be_read_of_ones_own_is_told() {
+    let rules = Op::Rules(vec![Rule::default()]);
+    let mut cut = encoded(put("/a", 5)).into_batch((Epoch::from_number(2), 0, 0), OF);
+    cut.truncate(cut.len() - 2);
+    let of_rules = encoded(rules).into_batch((Epoch::from_number(2), 0, 0), OF);
+    for malformed in [cut, of_rules] {
+        let mut alone = Alone::open();
+        let outcome = alone.publish("/a", 1);
+        alone.node.handle_time(0);
+        let (payload, _) = alone.appends().pop().unwrap();
+        // With the head of the one that was sent.
+        let head = Growing::new().into_batch((alone.epoch, 9, 0), OF).len();
+        alone.read(&[&payload[..head], &malformed[head..]].concat());
+        assert!(alone.node.complaint().unwrap().contains("message 2 of the stream"));
+        assert_eq!(outcome.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+        assert_eq!(alone.intake.bytes(), 0);
+    }
+}
+
+const OF: Of = Of { rules: 0, jump: 0, since: None };
+
+#[test]
+fn no_message_is_larger_than_the_log_takes() {
+    let mut alone = Alone::open();
+    for n in 0..40 {
+        let entries = encoded(put(&format!("/{n}"), 30));
+        let batch = entries.into_batch((alone.epoch, 9, n), OF);
+        alone.read(&batch);
+    }
+    alone.read(&encoded(put("/large", 700)).into_batch((alone.epoch, 9, 40), OF));
+    alone.intake.set_payload_max(600);
+    // The stream is made anew: what there was is written again.
+    alone.node.handle_lost();
+    alone.node.handle_connected(0);
+    let mut now_ms = 0;
+    let (payload, token) = loop {
+        now_ms += LOOK_MS;
+        alone.node.handle_time(now_ms);
+        let mut turn = None;
+        while let Some(action) = alone.node.poll() {
+            match action {
+                Action::Look { token, .. } => {
+                    alone.node.handle_looked(token, &looked(0, None), now_ms);
+                }
+                Action::Append { payload, token, .. } => turn = Some((payload, token)),
+                _ => {}
+            }
+        }
+        if let Some(turn) = turn {
+            break turn;
+        }
+        assert!(now_ms < 60_000, "no life is begun");
+    };
+    alone.node.handle_appended(token, Appended::At(1), now_ms);
+    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+    let life = Some((1, payload.to_vec(), false));
+    alone.node.handle_looked(token, &looked(1, life), now_ms);
+    alone.last = 0;
+    alone.read(&payload);
+    let mut seeds = 0;
+    while let Some((payload, token)) = alone.appends().pop() {
+        assert!(payload.len() <= 600, "{}", payload.len());
+        seeds += 1;
+        alone.node.handle_appended(token, Appended::At(alone.last + 1), now_ms);
+        alone.read(&payload);
+    }
+    assert!(seeds > 5);
+    let why = alone.node.complaint().unwrap();
+    assert!(why.contains("the broker takes 600: raise max_payload"), "{why}");
+    // It goes on once it may.
+    alone.intake.set_payload_max(10_000);
+    alone.node.handle_time(now_ms);
+    let (payload, _) = alone.appends().pop().unwrap();
+    alone.read(&payload);
+    assert!(alone.node.is_open() && alone.node.complaint().is_none());
+}
