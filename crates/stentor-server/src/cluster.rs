@@ -352,7 +352,7 @@ impl ClusterThread {
         });
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
-        let mut node = Node::new(hub, intake, false, seed, on_applied);
+        let mut node = Node::new(hub, intake, seed, on_applied);
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
@@ -436,7 +436,7 @@ mod tests {
     fn what_is_past_is_not_told_as_the_present() {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let mut node = Node::new(hub, Arc::clone(&state.intake), false, 7, Box::new(|_| {}));
+        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
         let turn = Turn { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
         let turn = turn.encode((life, 9, 0));
@@ -467,7 +467,7 @@ mod tests {
     fn of_a_thread_that_panics_readers_and_publishers_hear() {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let node = Node::new(hub, Arc::clone(&state.intake), false, 7, Box::new(|_| {}));
+        let node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         state.is_open.store(true, Ordering::Relaxed);
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));

@@ -29,7 +29,7 @@ pub(crate) fn check_log(mut data: &[u8]) {
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
     let intake = Arc::new(Intake::new());
-    let mut node = Node::new(Arc::clone(&hub), intake, false, 1, Box::new(|_| {}));
+    let mut node = Node::new(Arc::clone(&hub), intake, 1, Box::new(|_| {}));
     node.handle_connected(1);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
     let last = messages.len() as u64;

@@ -59,6 +59,8 @@ pub(super) struct Node {
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     /// What is here is of a life of the log, or was.
     has_all: bool,
+    /// It is from a disk, and others may have gone on since.
+    is_old: bool,
     /// Where the life that is read began in the log; 0 if that is not known.
     began: u64,
     /// Its line, as far as it was read.
@@ -147,11 +149,10 @@ struct Asked {
 }
 
 impl Node {
-    /// A node with what is in `hub`, which is of a life if `has_all`.
+    /// A node with nothing in `hub`.
     pub(super) fn new(
         hub: Arc<Hub>,
         intake: Arc<Intake>,
-        has_all: bool,
         seed: u64,
         on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     ) -> Node {
@@ -162,7 +163,8 @@ impl Node {
             intake,
             rng,
             on_applied,
-            has_all,
+            has_all: false,
+            is_old: false,
             began: 0,
             line: Line::default(),
             since_ms: 0,
@@ -297,6 +299,7 @@ impl Node {
     /// It is no continuation of what is here.
     pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
         self.adopt(kept)?;
+        self.is_old = true;
         Ok(self.hub.counts().topics)
     }
 
@@ -393,7 +396,8 @@ impl Node {
         true
     }
 
-    fn show(&self) {
+    fn show(&mut self) {
+        self.is_old &= !self.is_open();
         self.intake.set_open(self.is_open());
     }
 
@@ -576,7 +580,9 @@ impl Node {
     fn suspect(&mut self, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let since_ms = *self.suspects_ms.get_or_insert(now_ms);
-        if now_ms >= since_ms + LOOK_MS {
+        // Those who have more come first.
+        let patience_ms = if self.is_old { BARE_PATIENCE_MS } else { LOOK_MS };
+        if now_ms >= since_ms + patience_ms {
             self.turn(life_seq, now_ms);
         }
     }

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use stentor_hub::{
-    Applied, Draft, Epoch, Event, Filter, Hub, Id, Limits, Op, Pattern, Precondition, Restore,
-    Snapshot, Subscriber,
+    Applied, Draft, Entry, Epoch, Event, Filter, Hub, Id, Limits, Op, Pattern, Precondition,
+    Restore, Snapshot, Subscriber,
 };
 use stentor_io::Rng;
 use stentor_wire::target::TopicName;
@@ -98,6 +98,8 @@ struct Member {
     /// The next message that is brought.
     reads: Option<u64>,
     waiting: Vec<Waiting>,
+    /// What was here at some time before.
+    disk: Option<Hub>,
 }
 
 /// A publisher.
@@ -183,13 +185,16 @@ fn empty(rng: &mut Rng) -> Hub {
     hub
 }
 
-fn member(hub: Hub, has_all: bool, seed: u64) -> Member {
+fn member(hub: Hub, disk: Option<&Hub>, seed: u64) -> Member {
     let hub = Arc::new(hub);
     let heard = Arc::new(Recorder::default());
     let id = hub.add_subscriber(Arc::clone(&heard) as Arc<dyn Subscriber>);
     hub.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
     let intake = Arc::new(Intake::new());
-    let node = Node::new(Arc::clone(&hub), Arc::clone(&intake), has_all, seed, Box::new(|_| {}));
+    let mut node = Node::new(Arc::clone(&hub), Arc::clone(&intake), seed, Box::new(|_| {}));
+    if let Some(disk) = disk {
+        node.begin_with(copy(disk, node.stage(disk.epoch()))).unwrap();
+    }
     Member {
         node,
         hub,
@@ -201,6 +206,7 @@ fn member(hub: Hub, has_all: bool, seed: u64) -> Member {
         answers: Vec::new(),
         reads: None,
         waiting: Vec::new(),
+        disk: None,
     }
 }
 
@@ -221,7 +227,7 @@ fn copy(from: &Hub, into: Hub) -> Hub {
 impl World {
     fn new(seed: u64, faults: Faults) -> World {
         let mut rng = Rng::new(seed);
-        let members = (0..3).map(|_| member(empty(&mut rng), false, rng.next_u64())).collect();
+        let members = (0..3).map(|_| member(empty(&mut rng), None, rng.next_u64())).collect();
         World {
             rng,
             log: Log::default(),
@@ -261,6 +267,14 @@ impl World {
     }
 
     fn break_something(&mut self) {
+        if self.rng.percent(1) {
+            let index = self.rng.below(self.members.len());
+            let member = &mut self.members[index];
+            if member.node.has_all() {
+                let disk = member.hub.stage(member.hub.epoch(), true);
+                member.disk = Some(copy(&member.hub, disk));
+            }
+        }
         if self.rng.percent(1) {
             let index = self.rng.below(self.members.len());
             self.cut(index, 3_000);
@@ -312,7 +326,7 @@ impl World {
 
     fn restart(&mut self) {
         let index = self.rng.below(self.members.len());
-        let mut hub = empty(&mut self.rng);
+        let hub = empty(&mut self.rng);
         let has_all = self.members[index].node.has_all();
         // What it has read is not on a disk, so in silence nobody may know what the log has lost.
         let is_told = self.faults != Faults::Silent;
@@ -329,14 +343,11 @@ impl World {
         if is_told {
             self.check_order(index);
         }
-        if has_disk {
-            let before = &self.members[index].hub;
-            hub = Hub::new(before.epoch(), Vec::new(), Limits::default());
-            hub.begin_following();
-            hub = copy(before, hub);
-        }
+        // It was ended, or killed.
+        let older = self.members[index].disk.take().filter(|_| !is_last && self.rng.percent(50));
+        let disk = older.as_ref().unwrap_or(&self.members[index].hub);
         let seed = self.rng.next_u64();
-        let mut next = member(hub, has_disk, seed);
+        let mut next = member(hub, has_disk.then_some(disk), seed);
         let before = &mut self.members[index];
         next.connection = before.connection + 1;
         next.asked = std::mem::take(&mut before.asked);
@@ -365,7 +376,12 @@ impl World {
             false => Op::Put(name, Draft::new(data.clone().into_bytes())),
         };
         let (sender, outcome) = mpsc::channel();
-        let Ok(entry) = member.hub.admit(op, when, 1) else { return };
+        // As a server does: it is judged where it has its place.
+        let entry = match deletes {
+            true => Entry::past(op, 1),
+            false => member.hub.admit(op, Precondition::None, 1).unwrap(),
+        };
+        let entry = entry.if_holds(when);
         match member.intake.put(&entry, ReturnAddress::Thread(sender)) {
             Ok(()) => {
                 let waiting = Waiting { data, topic, replaces, outcome };
@@ -510,7 +526,7 @@ impl World {
                     self.answered.push((id, it.data.clone()));
                 }
                 Err(CommitError::Failed) => self.outcomes[1] += 1,
-                Err(CommitError::BrokerAway) => {
+                Err(CommitError::BrokerAway | CommitError::BrokerBehind) => {
                     self.outcomes[2] += 1;
                     self.refused.insert(it.data.clone());
                 }
@@ -590,6 +606,7 @@ impl World {
             .map(|((_, seq), of)| (*seq, of))
             .collect();
         self.check_pieces(&is_there, &order);
+        self.check_late(&order, &is_lost);
         let mut known = HashMap::new();
         for (seq, (_, data)) in &order {
             let before = data.as_ref().and_then(|data| known.insert(data, *seq));
@@ -607,6 +624,24 @@ impl World {
         for (value, by) in &self.replaced {
             let winners = by.iter().filter(|by| is_there(by)).count();
             assert!(winners <= 1, "{value:?} was replaced by {by:?}");
+        }
+    }
+
+    /// What the log has lost and somebody has who did not begin anew is there again, unless its
+    /// topic has changed since.
+    fn check_late(&self, order: &BTreeMap<u64, &Of>, is_lost: &dyn Fn(u64) -> bool) {
+        let hub = &self.members[0].hub;
+        let answered: HashSet<Id> = self.answered.iter().map(|(id, _)| *id).collect();
+        for member in &self.members {
+            let pieces = member.heard.0.lock().unwrap().clone();
+            let heard = pieces.into_iter().flatten().map(|(id, topic, data)| (topic, (id, data)));
+            let newest: HashMap<_, _> = heard.collect();
+            for (topic, (id, data)) in newest {
+                let is_of_life = id.epoch == hub.epoch() && answered.contains(&id);
+                let mut behind = order.range(id.seq..);
+                let is_lost = is_of_life && is_lost(id.seq) && data.is_some();
+                assert!(!is_lost || behind.any(|(_, of)| of.0 == topic), "{topic}: {id} is lost");
+            }
         }
     }
 

@@ -28,7 +28,7 @@ impl Alone {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), limits));
         hub.begin_following();
         let intake = Arc::new(Intake::new());
-        let mut node = Node::new(hub, Arc::clone(&intake), false, 7, Box::new(|_| {}));
+        let mut node = Node::new(hub, Arc::clone(&intake), 7, Box::new(|_| {}));
         let epoch = Epoch::from_number(2);
         let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
         let turn = turn.encode((epoch, 9, 0));
