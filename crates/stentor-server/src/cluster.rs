@@ -59,7 +59,7 @@ pub(crate) struct ClusterState {
     others_rules: AtomicBool,
     reconnects: Counter,
     snapshots: Counter,
-    /// When what is here was last kept on the disk, on the clock of [`monotonic_us`]; 0: it was not.
+    /// When what is here was last kept on the disk, on the clock of [`monotonic_us`]; 0: never.
     saved_us: AtomicU64,
     said: Mutex<Said>,
 }

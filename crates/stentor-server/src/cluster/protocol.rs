@@ -33,8 +33,6 @@
 
 mod reading;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use self::rules::Rules;
 use super::codec::{Again, Body, Message, Of, Turn, decode};
@@ -283,7 +281,8 @@ impl Node {
         }
         match self.adopt(staged) {
             Ok(()) => {
-                (self.wants, self.staging, self.is_placed) = (None, None, false);
+                // Whether it reaches as far as the log, is looked at.
+                (self.staging, self.is_placed) = (None, false);
                 self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
@@ -309,14 +308,13 @@ impl Node {
     }
 
     /// Everything of the log's life is here, or was once.
-    #[cfg(test)]
     pub(super) fn has_all(&self) -> bool {
         self.has_all
     }
 
     /// The log is read, and takes what is published.
     pub(super) fn is_open(&self) -> bool {
-        let is_one = self.has_all && !self.anew && self.staging.is_none();
+        let is_one = self.has_all() && !self.anew && self.staging.is_none();
         self.connected && self.reads && is_one && self.may_write()
     }
 
@@ -687,3 +685,6 @@ const SEED_PATIENCE_MS: u64 = 10_000;
 
 /// How long it is waited for somebody who has what the order is.
 const ALONE_MS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests;

@@ -13,9 +13,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stentor_hub::{Epoch, Hub, Id, Place, Snapshot, decode_entry};
-use stentor_io::{Disk, DiskError, HostDisk};
+use stentor_io::{Disk, DiskError, HostDisk, monotonic_us};
 use stentor_store::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
@@ -76,12 +76,13 @@ impl<D: Disk> Saver<D> {
         let mut pause = every;
         loop {
             let is_last = is_over.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
-            let begun = Instant::now();
+            let begun_us = monotonic_us();
             self.save_what_is_new(&tapping);
             if is_last {
                 return;
             }
-            pause = every.max(begun.elapsed() * PAUSE_FACTOR);
+            let took = Duration::from_micros(monotonic_us() - begun_us);
+            pause = every.max(took * PAUSE_FACTOR);
         }
     }
 
@@ -92,7 +93,7 @@ impl<D: Disk> Saver<D> {
             return;
         }
         tapping.open();
-        let outcome = save(&self.disk, &self.hub, tapping);
+        let outcome = save(&self.disk, &self.hub, tapping, || {});
         tapping.close();
         match outcome {
             Ok(()) => self.saved = Some(here),
@@ -102,8 +103,14 @@ impl<D: Disk> Saver<D> {
     }
 }
 
-/// Writes a hub to a disk, while it goes on. Whatever comes from now on is in `tapping`.
-fn save(disk: &impl Disk, hub: &Hub, tapping: &Tapping<'_>) -> Result<(), Unsaved> {
+/// Writes a hub to a disk, while it goes on. Whatever comes from now on is in `tapping`. After each
+/// slice `between` is called.
+fn save(
+    disk: &impl Disk,
+    hub: &Hub,
+    tapping: &Tapping<'_>,
+    mut between: impl FnMut(),
+) -> Result<(), Unsaved> {
     let mut slice = Vec::new();
     let mut slices = Snapshot::begin(hub, &mut slice);
     // Whatever life takes its place meanwhile: then there is no slice any more.
@@ -114,6 +121,7 @@ fn save(disk: &impl Disk, hub: &Hub, tapping: &Tapping<'_>) -> Result<(), Unsave
             is_more = slices.write_slice(hub, &mut slice)?;
             writer.payload(&slice)?;
             slice.clear();
+            between();
         }
         // Whatever was found in a topic has its number by now.
         let upto = hub.id(hub.notified_seq()).seq;
@@ -224,23 +232,10 @@ mod tests {
             let tapping = Tapping::new(&hub);
             tapping.open();
             publish(&hub, before);
-            // The hub goes on while the first slice was written and the others were not.
-            let mut slice = Vec::new();
-            let mut slices = Snapshot::begin(&hub, &mut slice);
-            let head = (7, slices.seq(), hub.rolled_back());
-            let more = rng.below(300);
-            let saved: Result<(), Unsaved> = replace(&disk, head, |writer| {
-                let mut n = before + 1;
-                while slices.write_slice(&hub, &mut slice)? {
-                    writer.payload(&slice)?;
-                    slice.clear();
-                    (n..n + more).for_each(|n| publish(&hub, n));
-                    n += more;
-                }
-                writer.payload(&slice)?;
-                let upto = hub.id(hub.notified_seq()).seq;
-                put_entries(&tapping.take()?, slices.seq(), writer)?;
-                Ok(upto)
+            let (more, mut n) = (rng.below(300), before + 1);
+            let saved = save(&disk, &hub, &tapping, || {
+                (n..n + more).for_each(|n| publish(&hub, n));
+                n += more;
             });
             assert!(saved.is_ok());
             let kept = read(&disk).unwrap().unwrap();
@@ -277,7 +272,7 @@ mod tests {
     fn what_is_damaged_is_told() {
         let (disk, hub) = (SimDisk::new(1), hub());
         (0..50).for_each(|n| publish(&hub, n));
-        assert!(save(&disk, &hub, &Tapping::new(&hub)).is_ok());
+        assert!(save(&disk, &hub, &Tapping::new(&hub), || {}).is_ok());
         let (name, bytes) = disk.image().into_iter().next().unwrap();
         for at in (0..bytes.len()).step_by(7) {
             let mut flipped = bytes.clone();

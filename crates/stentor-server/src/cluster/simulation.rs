@@ -98,8 +98,8 @@ struct Member {
     /// The next message that is brought.
     reads: Option<u64>,
     waiting: Vec<Waiting>,
-    /// What was here at some time before.
-    disk: Option<Hub>,
+    /// What was here at some time before, and the message that was read last then.
+    disk: Option<(u64, Hub)>,
 }
 
 /// A publisher.
@@ -272,7 +272,7 @@ impl World {
             let member = &mut self.members[index];
             if member.node.has_all() {
                 let disk = member.hub.stage(member.hub.epoch(), true);
-                member.disk = Some(copy(&member.hub, disk));
+                member.disk = Some((member.node.read(), copy(&member.hub, disk)));
             }
         }
         if self.rng.percent(1) {
@@ -343,8 +343,11 @@ impl World {
         if is_told {
             self.check_order(index);
         }
-        // It was ended, or killed.
-        let older = self.members[index].disk.take().filter(|_| !is_last && self.rng.percent(50));
+        // It was ended, or killed. If the log does not reach back to what any of them has, somebody
+        // has to decide.
+        let older = self.members[index].disk.take();
+        let older = older.filter(|(read, _)| *read >= self.log.before && !is_last);
+        let older = older.filter(|_| self.rng.percent(50)).map(|(_, disk)| disk);
         let disk = older.as_ref().unwrap_or(&self.members[index].hub);
         let seed = self.rng.next_u64();
         let mut next = member(hub, has_disk.then_some(disk), seed);
