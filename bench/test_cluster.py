@@ -204,6 +204,14 @@ class OracleTest(unittest.TestCase):
         self.one.gaps = [(at(1), "history")]
         self.assertIn("one: a gap behind e-1, history, and nothing was deleted since", self.found())
 
+    def test_the_same_gap_again_and_again(self) -> None:
+        self.all.gaps = [(at(1), "history")] * 20 + [(at(1), "memory"), (at(1), "history")]
+        self.assertEqual(self.found(), "")
+        self.all.gaps = [*self.all.gaps, (at(2), "history")] * 2
+        self.assertEqual(self.found(), "")
+        self.all.gaps = [(at(1), "history")] * 21
+        self.assertIn("all: 21 times a gap behind e-1, history", self.found())
+
     def test_behind_a_gap_it_is_strict_again(self) -> None:
         reader = Reader(None, "new", [Mark(at(0), False)])
         reader.tell("epoch", 7)

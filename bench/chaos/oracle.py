@@ -17,9 +17,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 from typing import NamedTuple
 
 DELETED = None
+# Behind a gap a reader has another cursor, so that it is not told again; but it may have been cut off
+# before it got that.
+SAME_GAPS_MAX = 20
 # What a gap may be told for, by docs/http/streams.md. A history here keeps all but what was deleted,
 # whatever was started anew: readers go from node to node "without a gap". A host may be short of
 # memory. Cursors are ids, and topics are few: no reader may be told `malformed` or `many`.
@@ -258,8 +262,11 @@ class Order:
 
     def judge_reader(self, reader: Reader) -> None:
         """Between two marks nothing is left out, or the reader was told."""
-        for id, reason in reader.gaps:
+        for (id, reason), same in groupby(reader.gaps):
             self.judge_gap(reader, id, reason)
+            times = len(list(same))
+            if times > SAME_GAPS_MAX:
+                self.violations.append(f"{reader.name}: {times} times a gap behind {id}, {reason}")
         before = None
         for mark in reader.marks:
             # A history that was lost with its life is another matter than one that was deleted.
