@@ -15,7 +15,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 
 from chaos import clients  # noqa: E402
-from chaos.clients import Round  # noqa: E402
+from chaos.clients import Round, Wanderer  # noqa: E402
 from chaos.http import Silent, ask  # noqa: E402
 from chaos.oracle import (  # noqa: E402
     DELETED,
@@ -248,6 +248,7 @@ class OracleTest(unittest.TestCase):
         order = self.some_order(may_lose=True)
         order.losses = 1
         self.attempts["1"].losses = 1
+        self.attempts["2"] = Attempt("/b", None, Outcome.TAKEN, at(2), losses=1)
         self.found(order)
         values, both = {"/a": (at(3), "3")}, [(at(1), "/a", "1"), (at(3), "/a", "3")]
         self.assertEqual(order.judge_node("n", values, both, {"/a"}), [])
@@ -279,33 +280,76 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
     """What is between the oracle and the servers."""
 
     async def asyncSetUp(self) -> None:
-        self.calls = asyncio.Event()
-        self.server = await asyncio.start_server(self.be_silent, "127.0.0.1", 0)
+        self.calls, self.says = asyncio.Event(), b""
+        self.server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def asyncTearDown(self) -> None:
         self.calls.set()
         self.server.close()
 
-    async def be_silent(self, _: object, writer: asyncio.StreamWriter) -> None:
-        await self.calls.wait()
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What it is to say, and nothing before it has that or is called off."""
+        if self.says:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(self.says)
+            await writer.drain()
+        else:
+            await self.calls.wait()
         writer.close()
 
-    async def publish(self, disturbances: list[int]) -> str:
+    def round(self, disturbances: list[int]) -> Round:
         node = mock.Mock(control=self.port, port=self.port, is_up=True, generation=1)
         node.name = "n"
         type(node).disturbances = mock.PropertyMock(side_effect=disturbances)
-        world = SimpleNamespace(nodes=[node], losses=0)
-        round = Round("r", world, Order(), random.Random(1))
-        with mock.patch.object(clients, "ANSWER_SECONDS", 0.1):
-            self.assertIsNone(await round.publish(node, "/a"))
-        self.assertEqual(round.attempts["r.1"].outcome, Outcome.UNKNOWN)
-        return "; ".join(round.order.violations)
+        world = SimpleNamespace(nodes=[node], losses=7)
+        return Round("r", world, Order(), random.Random(1), begin=at(0))
+
+    async def publish(self, disturbances: list[int]) -> Round:
+        round = self.round(disturbances)
+        with mock.patch.object(clients, "ANSWER_SECONDS", 0.1 if not self.says else 30):
+            await round.publish(round.nodes[0], "/a", at(4))
+        self.assertEqual(round.attempts["r.1"].losses, 7)
+        return round
 
     async def test_a_publisher_whom_nobody_answers(self) -> None:
-        self.assertEqual(await self.publish([3, 3]), "n: PUT /a r.1: nothing for 0.1 s")
+        round = await self.publish([3, 3])
+        self.assertEqual(round.attempts["r.1"].outcome, Outcome.UNKNOWN)
+        self.assertEqual(round.order.violations, ["n: PUT /a r.1: nothing for 0.1 s"])
         # Somebody has stopped or ended it meanwhile.
-        self.assertEqual(await self.publish([3, 4]), "")
+        self.assertEqual((await self.publish([3, 4])).order.violations, [])
+
+    async def test_what_a_publisher_is_answered(self) -> None:
+        self.says = b"HTTP/1.1 200 OK\r\nETag: \"e-5\"\r\nContent-Length: 0\r\n\r\n"
+        round = await self.publish([3, 3])
+        self.assertEqual(round.order.answers, {at(5): ("/a", "r.1")})
+        self.assertEqual(round.order.changes, {})
+        self.says = b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n"
+        attempt = (await self.publish([3, 3])).attempts["r.1"]
+        self.assertEqual((attempt.outcome, attempt.is_mismatch), (Outcome.REFUSED, True))
+        self.assertEqual((attempt.begun, attempt.answered), (1, 2))
+
+    async def test_a_reader_that_is_told_of_a_gap(self) -> None:
+        events = ["event: gap\ndata: {\"reason\":\"epoch\"}"]
+        events += [f'id: e-{seq}\ndata: {{"topic":"/a","data":"r.{seq}"}}' for seq in (1, 2, 3)]
+        self.says = "\n\n".join(["HTTP/1.1 200 OK\r\n\r\n" + events[0], *events[1:], ""]).encode()
+        round = self.round([])
+        for _ in range(3):
+            round.attempt("/a")
+        # The second one is begun behind the gap.
+        round.clock, round.attempts["r.2"].begun = 7, 8
+        reader = Wanderer(round, 3)
+        reader.seen.told = "memory"
+        round.ends = {topic: at(3) for topic in round.topics}
+        await reader.wander()
+        self.assertEqual(reader.seen.gaps, [(at(0), "epoch")])
+        self.assertEqual([mark.told for mark in reader.seen.marks], ["", "epoch", "epoch", ""])
+        # What it was told at one connection is not told at the next one.
+        self.says = self.says.replace(events[0].encode() + b"\n\n", b"")
+        reader = Wanderer(round, 3)
+        reader.seen.told, reader.seen.told_at = "memory", 99
+        await reader.wander()
+        self.assertEqual([mark.told for mark in reader.seen.marks], [""] * 4)
 
     async def test_a_link_is_deaf_for_a_while(self) -> None:
         link = await Link(self.port).start()
@@ -314,7 +358,7 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
             await ask(link.port, "GET", "/", patience=0.5)
         link.hear()
         self.calls.set()
-        # It is heard, and the server hangs up.
+        # It is heard, and hung up.
         with self.assertRaisesRegex(Exception, "no answer"):
             await ask(link.port, "GET", "/")
         link.hears.cancel()

@@ -171,8 +171,9 @@ class Faults:
     @asynccontextmanager
     async def links_deaf(self) -> AsyncIterator[None]:
         """Whoever loses its connection gets no other one, and is not told that."""
-        chosen = [link for link in self.random.sample(self.world.links, k=min(
-            3, len(self.world.links))) if not link.is_deaf]
+        count = self.random.randint(1, min(3, len(self.world.links)))
+        chosen = [link for link in self.random.sample(self.world.links, k=count)
+                  if not link.is_deaf]
         await asyncio.gather(*(link.turn_deaf() for link in chosen))
         for link in chosen:
             link.cut()

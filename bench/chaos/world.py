@@ -39,6 +39,7 @@ class Link:
         self.target, self.port, self.delay = target, 0, 0.0
         self.socket = socket.socket()
         self.calls: list[socket.socket] = []
+        self.is_deaf = False
         self.flows = asyncio.Event()
         self.flows.set()
         self.writers: set[asyncio.StreamWriter] = set()
