@@ -8,14 +8,17 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from .http import Gone, ask, events
+from .http import Answer, Gone, Silent, ask, events
 from .oracle import DELETED, Attempt, Id, Mark, Order, Outcome, Reader
-from .world import Node
+from .world import Node, World
 
 # Publishers contend for a few topics, of which the last come and go.
 TOPICS, FLEETING = 12, 3
 PAUSE_SECONDS, STAY_SECONDS = 0.06, 3.0
 STUCK_SECONDS = 120
+# Whoever publishes is told something within some seconds: this is a multiple, for a host that
+# stands still.
+ANSWER_SECONDS = 30
 # What the server says where a change may yet come to be.
 NOT_KNOWN = b"It is not known"
 
@@ -25,7 +28,7 @@ class Round:
     """What is published and read from a quiet moment to the next."""
 
     name: str
-    nodes: list[Node]
+    world: World
     order: Order
     random: random.Random
     begin: Id | None = None
@@ -36,6 +39,16 @@ class Round:
     ends: dict[str, Id] = field(default_factory=dict)
     gaps: Counter[str] = field(default_factory=Counter)
     reads: int = 0
+    # Of what was published while things failed.
+    acknowledged: int = 0
+    # Counts what publishers begin, and what they are answered.
+    clock: int = 0
+    # Publishers are to come to an end.
+    is_over: bool = False
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.world.nodes
 
     @property
     def topics(self) -> list[str]:
@@ -48,8 +61,24 @@ class Round:
     def attempt(self, topic: str, condition: Id | str | None = None) -> str:
         self.number += 1
         data = f"{self.name}.{self.number}"
-        self.attempts[data] = Attempt(topic, condition)
+        self.attempts[data] = Attempt(topic, condition, begun=self.tick(), losses=self.world.losses)
         return data
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    async def change(self, node: Node, method: str, topic: str, fields: dict[str, str] | None = None,
+                     body: bytes = b"") -> Answer:
+        """Raises Gone. A node to which nothing happens is not silent, whatever its brokers are."""
+        disturbances = node.disturbances if node.is_up else None
+        try:
+            return await ask(node.control, method, topic, fields, body, ANSWER_SECONDS)
+        except Silent as silence:
+            if disturbances == node.disturbances:
+                self.order.violations.append(f"{node.name}: {method} {topic} {body.decode()}: "
+                                             f"{silence}")
+            raise
 
     async def publish(self, node: Node, topic: str, condition: Id | str | None = None) -> Id | None:
         """Tries to, once. Returns the id if it was taken."""
@@ -61,12 +90,13 @@ class Round:
                 ("If-Match", f'"{condition}"')
             fields[name] = value
         try:
-            answer = await ask(node.control, "PUT", topic, fields, data.encode())
+            answer = await self.change(node, "PUT", topic, fields, data.encode())
         except Gone:
             return None
+        attempt.answered, attempt.is_mismatch = self.tick(), answer.status == 412
         if answer.status in (200, 201):
             attempt.outcome, attempt.id = Outcome.TAKEN, Id.of(answer.fields["etag"])
-            self.order.saw(attempt.id, topic, data, f"the publisher at {node.name}")
+            self.order.answered(attempt.id, topic, data, f"the publisher at {node.name}")
             await self.read_back(node, generation, topic, attempt.id)
             return attempt.id
         if not (answer.status == 503 and NOT_KNOWN in answer.body):
@@ -96,7 +126,7 @@ class Round:
         # Nobody may be there any more when it is answered.
         count[1] += 1
         try:
-            answer = await ask(node.control, "DELETE", topic)
+            answer = await self.change(node, "DELETE", topic)
         except Gone:
             return
         count[0] += answer.status == 204
@@ -104,9 +134,9 @@ class Round:
 
 
 async def publisher(round: Round) -> None:
-    """Publishes for as long as it is let, at any node."""
+    """Publishes until the round is over, at any node."""
     dice = random.Random(round.random.random())
-    while True:
+    while not round.is_over:
         await asyncio.sleep(dice.expovariate(1 / PAUSE_SECONDS))
         node, topic, what = dice.choice(round.nodes), dice.choice(round.topics), dice.random()
         if topic in round.fleeting and what < 0.4:
@@ -164,7 +194,7 @@ class Wanderer:
         topic = None if number % 3 == 0 else self.random.choice(round.topics)
         self.seen = Reader(topic, f"reader {number} of {topic or 'all'}")
         self.polls = topic is None and number % 2 == 0
-        self.cursor, self.is_told, self.node = round.begin, False, round.nodes[0]
+        self.cursor, self.node = round.begin, round.nodes[0]
         self.seen.marks.append(Mark(round.begin, False))
 
     async def wander(self) -> None:
@@ -173,8 +203,7 @@ class Wanderer:
             self.node = self.random.choice(self.round.nodes)
             generation = self.node.generation
             stay = self.random.expovariate(1 / STAY_SECONDS)
-            # What came behind a gap are values, perhaps; from now on it is strict again.
-            self.is_told = False
+            self.seen.connect()
             try:
                 async with asyncio.timeout(stay):
                     await (self.poll() if self.polls else self.read())
@@ -206,7 +235,6 @@ class Wanderer:
         async for event in events(self.node.port, path, {"Last-Event-ID": str(self.cursor)}):
             kind, data = event.get("event"), event.get("data")
             if kind == "gap":
-                self.is_told = True
                 self.count(json.loads(data)["reason"])
             elif data is None and "id" in event:
                 self.reach(Id.of(event["id"]), False)
@@ -220,11 +248,10 @@ class Wanderer:
 
     async def poll(self) -> None:
         while not self.is_at_end():
-            self.is_told = False
+            self.seen.connect()
             envelopes, reached = await poll(self.round, self.node, self.cursor, 10)
             for envelope in envelopes:
                 if "gap" in envelope:
-                    self.is_told = True
                     self.count(envelope["gap"]["reason"])
                 else:
                     self.take(*change_of(envelope))
@@ -232,15 +259,13 @@ class Wanderer:
 
     def count(self, reason: str) -> None:
         self.round.gaps[reason] += 1
-        if "epoch" in reason and not self.round.order.may_lose:
-            self.round.order.violations.append(
-                f"{self.seen.name}: a gap at {self.node.name} behind {self.cursor}, {reason}, and "
-                f"nothing was lost")
+        self.seen.tell(reason, self.round.clock)
 
     def take(self, id: Id, topic: str, data: str | None) -> None:
         self.round.order.saw(id, topic, data, f"{self.seen.name} at {self.node.name}")
-        self.reach(id, True)
+        attempt = self.round.attempts.get(data) if data is not DELETED else None
+        self.reach(id, True, attempt.begun if attempt else 0)
 
-    def reach(self, id: Id, is_sent: bool) -> None:
-        self.seen.marks.append(Mark(id, is_sent, self.is_told))
+    def reach(self, id: Id, is_sent: bool, begun: int = 0) -> None:
+        self.seen.reach(id, is_sent, begun)
         self.cursor = id

@@ -23,11 +23,13 @@ class Faults:
     def __init__(self, world: World, seed: int, loses: bool, only: list[str]) -> None:
         self.world, self.random = world, random.Random(seed)
         self.done: Counter[str] = Counter()
+        self.spoilt: Counter[str] = Counter()
         self.busy: set[Process] = set()
         self.saved = False
         self.kinds: list[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]] = [
             ("node killed", self.node_killed), ("node stopped", self.node_stopped),
             ("node ended", self.node_ended), ("node cut off", self.node_cut_off),
+            ("links deaf", self.links_deaf),
             ("links slow", self.links_slow), ("connections cut", self.connections_cut),
             ("broker killed", self.broker_killed), ("broker stopped", self.broker_stopped)]
         if all(broker.is_small for broker in world.brokers):
@@ -90,6 +92,8 @@ class Faults:
         try:
             yield
         finally:
+            if isinstance(process, Node) and (spoilt := process.spoil(self.random)):
+                self.spoilt[spoilt] += 1
             process.start()
 
     @asynccontextmanager
@@ -165,6 +169,22 @@ class Faults:
                 link.delay = 0.0
 
     @asynccontextmanager
+    async def links_deaf(self) -> AsyncIterator[None]:
+        """Whoever loses its connection gets no other one, and is not told that."""
+        count = self.random.randint(1, min(3, len(self.world.links)))
+        chosen = [link for link in self.random.sample(self.world.links, k=count)
+                  if not link.is_deaf]
+        await asyncio.gather(*(link.turn_deaf() for link in chosen))
+        for link in chosen:
+            link.cut()
+        await asyncio.sleep(self.random.choice([0, 0, 3, 7]))
+        try:
+            yield
+        finally:
+            for link in chosen:
+                link.hear()
+
+    @asynccontextmanager
     async def connections_cut(self) -> AsyncIterator[None]:
         self.random.choice(self.world.links).cut()
         yield
@@ -185,6 +205,7 @@ class Faults:
     async def all_forgotten(self) -> AsyncIterator[None]:
         async with self.broker() as broker, self.down(broker):
             broker.forget(None)
+            self.world.losses += 1
             self.saved = False
             yield
 
@@ -195,6 +216,7 @@ class Faults:
             saved = self.world.directory / "saved"
             if self.saved:
                 broker.forget(saved)
+                self.world.losses += 1
             else:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(saved)

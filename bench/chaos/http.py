@@ -12,6 +12,10 @@ class Gone(Exception):
     """There is no answer: the request may have been heard."""
 
 
+class Silent(Gone):
+    """Nobody said anything for as long as the client was patient."""
+
+
 @dataclass
 class Answer:
     status: int
@@ -50,7 +54,9 @@ async def ask(port: int, method: str, path: str, fields: dict[str, str] | None =
                 raise Gone("the answer is not whole")
             answer.body = body
             return answer
-    except (OSError, TimeoutError) as error:
+    except TimeoutError as error:
+        raise Silent(f"nothing for {patience} s") from error
+    except OSError as error:
         raise Gone(repr(error)) from error
     finally:
         if writer:

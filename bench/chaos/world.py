@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +19,10 @@ from .http import Gone, ask
 # Where the store of a broker is, if its disk is to be full now and then.
 DISK_BYTES = 192 << 20
 READY_SECONDS_MAX = 120
+# Of a node with a disk.
+SAVE_EVERY = "1s"
+# Of links; so many connections fit into the backlog of one that is deaf, at most.
+LISTEN_BACKLOG, CALLS_MAX, UNHEARD_SECONDS = 64, 8, 0.3
 
 
 def free_port() -> int:
@@ -32,17 +37,57 @@ class Link:
 
     def __init__(self, target: int) -> None:
         self.target, self.port, self.delay = target, 0, 0.0
+        self.socket = socket.socket()
+        self.calls: list[socket.socket] = []
+        self.is_deaf = False
         self.flows = asyncio.Event()
         self.flows.set()
         self.writers: set[asyncio.StreamWriter] = set()
         self.pumps: set[asyncio.Task[None]] = set()
 
     async def start(self) -> Link:
-        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
-        self.port = self.server.sockets[0].getsockname()[1]
+        self.socket.setblocking(False)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.hear()
         return self
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def hear(self) -> None:
+        self.is_deaf = False
+        for call in self.calls:
+            call.close()
+        self.calls.clear()
+        self.socket.listen(LISTEN_BACKLOG)
+        self.hears = asyncio.create_task(self.listen())
+
+    async def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            accepted, _ = await loop.sock_accept(self.socket)
+            reader, writer = await asyncio.open_connection(sock=accepted)
+            relay = asyncio.create_task(self.relay(reader, writer))
+            self.pumps.add(relay)
+            relay.add_done_callback(self.pumps.discard)
+
+    async def turn_deaf(self) -> None:
+        """New connections are neither taken nor refused: nobody takes them, and there is no room
+        for more, so that the kernel drops whatever asks for one."""
+        self.is_deaf = True
+        self.hears.cancel()
+        await asyncio.wait([self.hears])
+        self.socket.listen(0)
+        for _ in range(CALLS_MAX):
+            call = socket.socket()
+            call.setblocking(False)
+            self.calls.append(call)
+            try:
+                async with asyncio.timeout(UNHEARD_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(call, ("127.0.0.1", self.port))
+            except TimeoutError:
+                return
+        raise RuntimeError("a full backlog takes connections")
+
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             inner, outer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
@@ -82,6 +127,7 @@ class Process:
     def __init__(self, name: str, command: list[str], log: Path) -> None:
         self.name, self.command, self.log = name, command, log
         self.generation, self.is_stopped, self.is_ending = 0, False, False
+        self.disturbances = 0
         self.child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -97,7 +143,7 @@ class Process:
         return self.child.poll() is None and not self.is_stopped and not self.is_ending
 
     async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
-        self.is_ending = True
+        self.is_ending, self.disturbances = True, self.disturbances + 1
         self.resume()
         self.child.send_signal(how)
         with contextlib.suppress(asyncio.TimeoutError):
@@ -106,7 +152,7 @@ class Process:
         await asyncio.to_thread(self.child.wait)
 
     def stop(self) -> None:
-        self.is_stopped = True
+        self.is_stopped, self.disturbances = True, self.disturbances + 1
         self.child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -118,14 +164,14 @@ class Process:
 class Broker(Process):
     """A server of NATS."""
 
-    def __init__(self, directory: Path, number: int, program: str) -> None:
+    def __init__(self, directory: Path, number: int, program: str, may_mount: bool) -> None:
         self.directory, self.store = directory, directory / f"store{number}"
         self.number, self.port, self.route_port = number, free_port(), free_port()
         self.config = directory / f"broker{number}.conf"
         super().__init__(f"broker {number}", [program, "-c", str(self.config)],
                          directory / f"broker{number}.log")
         self.store.mkdir()
-        self.is_small = os.geteuid() == 0 and not subprocess.run(
+        self.is_small = may_mount and not subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "stentor-chaos", self.store],
             stderr=subprocess.DEVNULL).returncode
 
@@ -165,16 +211,37 @@ class Node(Process):
         super().__init__(f"node {number}", command, directory / f"node{number}.log")
 
     def configure(self, brokers: list[Link], others: list[Node], replicas: int, keep: str,
-                  has_store: bool) -> None:
+                  has_data: bool) -> None:
         nats = [f"nats://127.0.0.1:{link.port}" for link in brokers]
         peers = [f"http://127.0.0.1:{other.control}" for other in others]
-        store = f"[store]\npath = '{self.data}'\n" if has_store else ""
+        self.has_data, save = has_data, ""
+        if has_data:
+            self.command += ["--data", str(self.data)]
+            save = f"save_every = '{SAVE_EVERY}'\n"
         self.config.write_text(
             f"listen = '127.0.0.1:{self.port}'\ncontrol = '127.0.0.1:{self.control}'\n"
             f"workers = 1\ndrain = '1s'\n[[topics]]\nmatch = '/**'\nhistory = 1000000\n"
-            f"history_bytes = '1 GiB'\n[streams]\nretry = '100ms'\n{store}"
+            f"history_bytes = '1 GiB'\n[streams]\nretry = '100ms'\n"
             f"[cluster]\nnats = {nats}\npeers = {peers}\nreplicas = {replicas}\n"
-            f"keep = '{keep}'\nkeep_bytes = '64 MiB'\n")
+            f"keep = '{keep}'\nkeep_bytes = '64 MiB'\n{save}")
+
+    def spoil(self, dice: random.Random) -> str | None:
+        """While it is down: what it has saved is lost, or damaged, now and then."""
+        what = dice.random()
+        if not self.has_data or what < 0.5 or not self.data.exists():
+            return None
+        if what < 0.7:
+            shutil.rmtree(self.data)
+            return "data removed"
+        files = sorted(path for path in self.data.rglob("*")
+                       if path.is_file() and path.stat().st_size)
+        if not files:
+            return None
+        file = dice.choice(files)
+        damaged = bytearray(file.read_bytes())
+        damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)
+        file.write_bytes(damaged)
+        return f"data damaged: {file.name}"
 
     async def status(self) -> dict:
         answer = await ask(self.control, "GET", "/-/status", patience=5)
@@ -187,15 +254,17 @@ class World:
     """All of it."""
 
     def __init__(self, directory: Path, binary: Path, program: str, brokers: int,
-                 nodes: int = 3) -> None:
-        self.brokers = [Broker(directory, number, program) for number in range(brokers)]
+                 may_mount: bool, nodes: int = 3) -> None:
+        self.brokers = [Broker(directory, number, program, may_mount) for number in range(brokers)]
+        # So often has a broker lost something.
+        self.losses = 0
         self.nodes = [Node(directory, number, binary) for number in range(nodes)]
         self.directory = directory
         self.links: list[Link] = []
         self.of_node: dict[int, list[Link]] = {}
         self.of_broker: dict[int, list[Link]] = {number: [] for number in range(brokers)}
 
-    async def start(self, keep: str, has_store: bool) -> None:
+    async def start(self, keep: str, has_data: bool) -> None:
         await self.connect_brokers()
         for broker in self.brokers:
             broker.start()
@@ -204,7 +273,7 @@ class World:
             at = node.number % len(links)
             self.of_node[node.number] = links
             others = [other for other in self.nodes if other is not node]
-            node.configure(links[at:] + links[:at], others, len(self.brokers), keep, has_store)
+            node.configure(links[at:] + links[:at], others, len(self.brokers), keep, has_data)
             node.start()
         await self.until("all nodes are ready", self.is_level)
 
@@ -236,6 +305,13 @@ class World:
         places = {one["position"] for one in found}
         return all(one["open"] and not one["behind"] and not one["waiting_bytes"]
                    for one in found) and len(places) == 1
+
+    def fallen(self) -> list[str]:
+        """Who has ended though nobody ended it, or lacks a thread."""
+        ended = [f"{process.name} has ended by itself: {process.child.poll()}"
+                 for process in [*self.nodes, *self.brokers] if process.child.poll() is not None]
+        return ended + [f"{node.name} has panicked" for node in self.nodes
+                        if b"panicked at" in node.log.read_bytes()]
 
     async def until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         give_up = asyncio.get_running_loop().time() + READY_SECONDS_MAX
