@@ -339,3 +339,13 @@ fn what_somebody_else_has_said_is_shown_in_part() {
     assert_eq!(shortened(&long), long);
     assert_eq!(shortened(&format!("{long}é")), format!("{long}…"));
 }
+
+#[test]
+fn how_much_a_broker_says_that_it_takes() {
+    let read = |info: &str| link::payload_max_of(info.as_bytes());
+    assert_eq!(read("{\"max_payload\":7}"), Some(7));
+    // An account without a limit of its own.
+    assert_eq!(read("{\"max_payload\":-1}"), Some(usize::MAX));
+    assert_eq!(read("{\"server_id\":\"a\"}"), None);
+    assert_eq!(read("what"), None);
+}
