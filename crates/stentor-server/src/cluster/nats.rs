@@ -510,8 +510,8 @@ pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'stati
     (all, None)
 }
 
-/// How long to wait after so many failures: each broker is tried by and by half as often, and a part
-/// of it is by chance, so that nodes that lost one together do not come back together.
+/// How long to wait after so many failures: each broker is tried by and by half as often, and a
+/// part of it is by chance, so that nodes that lost one together do not come back together.
 fn pause_ms(failures: u32, brokers: usize, rng: &mut Rng) -> u64 {
     let rounds = (failures as usize - 1) / brokers;
     let doubled_ms = (PAUSE_MS << rounds.min(16)).min(PAUSE_MAX_MS);
@@ -557,7 +557,8 @@ const REPLIES: u64 = 1;
 /// How often it is looked what time it is.
 const TICK_MS: u64 = 50;
 
-/// A broker that was away is tried again after this time at most, then after twice as much each time,
+/// A broker that was away is tried again after this time at most, then after twice as much each
+/// time,
 const PAUSE_MS: u64 = 200;
 
 /// but as often as this, for it may be back.

@@ -146,8 +146,8 @@ pub(super) const PONG: &[u8] = b"PONG\r\n";
 /// A server says much about itself.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too. As many as wait
-/// to be heard are kept in memory.
+/// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too. As many as
+/// wait to be heard are kept in memory.
 const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
 const MALFORMED: &str = "a message makes no sense";
