@@ -26,7 +26,7 @@ use self::saving::{Saving, read_saved};
 use self::waiting::Intake;
 use crate::config::Cluster as Settings;
 use crate::context::Shared;
-use crate::follow::{agent, snapshot_of};
+use crate::follow::{agent, authorization, snapshot_of};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published};
 use stentor_io::{Counter, HostDisk, monotonic_us};
+use ureq::Agent;
 
 /// How it is with the cluster, for all who ask.
 pub(crate) struct ClusterState {
@@ -198,10 +199,22 @@ impl ClusterState {
         }
     }
 
+    /// Why nothing is published here, if nothing is.
     fn why(&self) -> Option<String> {
+        if self.is_open.load(Ordering::Relaxed) {
+            return None;
+        }
         let said = self.said();
-        let why = [&said.failure, &said.complaint, &said.refusal];
-        why.into_iter().flatten().next().cloned()
+        let is_connected = self.is_connected.load(Ordering::Relaxed);
+        // A broker that lets nodes in, and is of no use, says why at the end of each connection.
+        let Some(complaint) = said.complaint.as_ref().filter(|_| is_connected) else {
+            return [&said.failure, &said.refusal].into_iter().flatten().next().cloned();
+        };
+        let complaint = complaint.trim_end_matches('.');
+        Some(match &said.refusal {
+            Some(refusal) => format!("{complaint} ({refusal})"),
+            None => complaint.to_owned(),
+        })
     }
 
     fn away_us(&self) -> u64 {
@@ -400,15 +413,28 @@ fn begin_with(node: &mut Node, disk: &HostDisk) {
 /// # Errors
 /// One sentence.
 pub fn check(settings: &Settings) -> Result<(), String> {
-    match settings.is_on() {
-        true => nats::check(settings),
-        false => Ok(()),
+    if !settings.is_on() {
+        return Ok(());
     }
+    settings.peer_token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
+    agent_of(settings)?;
+    nats::check(settings)
+}
+
+/// What asks peers.
+fn agent_of(settings: &Settings) -> Result<Agent, String> {
+    agent(&settings.peers, settings.peer_ca_file.as_deref(), "name a file by cluster.peer_ca_file")
 }
 
 /// How snapshots of peers are had: of each in turn, until one has the life that is wanted.
 fn fetch(settings: &Settings) -> Result<Fetch, String> {
-    let agent = agent(&settings.peers, None)?;
+    let agent = agent_of(settings)?;
+    if settings.peers.is_empty() {
+        tracing::info!(
+            "cluster.peers names no other node: where the stream does not reach back, after \
+             cluster.keep, nothing can be begun with"
+        );
+    }
     let (peers, token_file) = (settings.peers.clone(), settings.peer_token_file.clone());
     let mut at = 0;
     Ok(Box::new(move |staged| {
@@ -479,5 +505,43 @@ mod tests {
         assert!(thread.join().is_err());
         assert!(!state.is_open.load(Ordering::Relaxed));
         assert!(state.complaint().unwrap().contains("has panicked"));
+    }
+
+    #[test]
+    fn what_is_wrong_now_is_said_and_not_what_was() {
+        let state = ClusterState::new(&Settings::default());
+        let why = || state.why().unwrap_or_default();
+        assert_eq!(why(), "");
+        state.note_failure("nats://a:1", "it is away");
+        assert_eq!(why(), "nats://a:1: it is away");
+        // It is there again, and something else is wrong.
+        state.connected(true);
+        state.said().complaint = Some("A snapshot is needed.".to_owned());
+        assert_eq!(why(), "A snapshot is needed");
+        state.note_refusal("http://b: 401");
+        assert_eq!(why(), "A snapshot is needed (http://b: 401)");
+        assert!(state.complaint().unwrap().ends_with("needed (http://b: 401)."));
+        state.connected(false);
+        assert_eq!(why(), "nats://a:1: it is away");
+        // One that lets a node in and is of no use is not better than before.
+        state.connected(true);
+        state.said().complaint = None;
+        assert_eq!(why(), "nats://a:1: it is away");
+        state.is_open.store(true, Ordering::Relaxed);
+        assert_eq!(state.why(), None);
+    }
+
+    #[test]
+    fn what_peers_are_shown_and_known_by_is_read_at_the_start() {
+        let file = |text: &str| Some(std::path::PathBuf::from(text));
+        let settings = Settings {
+            nats: vec!["nats://b".parse().unwrap()],
+            peers: vec!["https://c".parse().unwrap()],
+            ..Settings::default()
+        };
+        let shown = Settings { peer_token_file: file("/nowhere/token"), ..settings.clone() };
+        assert!(check(&shown).unwrap_err().contains("/nowhere/token: No such file"));
+        let known = Settings { peer_ca_file: file("/nowhere/ca"), ..settings };
+        assert!(check(&known).unwrap_err().contains("/nowhere/ca: No such file"));
     }
 }

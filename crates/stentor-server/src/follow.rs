@@ -11,7 +11,7 @@
 mod leader;
 mod protocol;
 
-pub(crate) use leader::{agent, snapshot_of};
+pub(crate) use leader::{agent, authorization, snapshot_of};
 pub(crate) use protocol::SnapshotReader;
 
 use crate::config::Follow as Settings;

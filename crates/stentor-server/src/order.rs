@@ -96,8 +96,8 @@ impl fmt::Display for CommitError {
             }
             CommitError::BrokerRefuses { max } => write!(
                 f,
-                "The message is larger than the broker takes, which is {max} bytes: raise \
-                 max_payload in its configuration."
+                "The message is larger than the broker takes, which is {max} bytes: raise its \
+                 max_payload, which counts up to 1 MiB."
             ),
             CommitError::Failed => f.write_str(
                 "It is not known whether the change was kept: look at the value, and try again.",

@@ -8,6 +8,8 @@ mod channel;
 mod credentials;
 mod jetstream;
 mod link;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done};
@@ -109,22 +111,27 @@ impl Broker {
 
     /// Goes on until it is to end.
     pub(super) fn run(mut self) {
-        let mut at = 0;
+        let (mut at, mut failures) = (0, 0);
+        let brokers = self.state.settings.nats.len();
         while !self.state.ends() {
-            let urls = &self.state.settings.nats;
-            let url = urls[at % urls.len()].clone();
+            let url = self.state.settings.nats[at % brokers].clone();
             let reason = match self.connect(&url) {
                 Ok(session) => self.serve(session),
                 Err(reason) => reason,
             };
+            // It was of use: that it lets a node in says nothing yet.
+            if self.node.is_open() {
+                failures = 0;
+            }
             self.node.handle_lost();
             self.state.connected(false);
             if self.state.ends() {
                 return;
             }
-            self.state.note_failure(&url.to_string(), &reason);
+            self.state.note_failure(&url.to_string(), &shortened(&reason));
             at += 1;
-            let pause_ms = PAUSE_MS + self.rng.below(PAUSE_MS as usize) as u64;
+            failures += 1;
+            let pause_ms = pause_ms(failures, brokers, &mut self.rng);
             self.wait(pause_ms);
         }
     }
@@ -145,7 +152,7 @@ impl Broker {
         let name = format!("stentor {:016x}", self.node.run());
         let sender = self.sender.clone();
         let link = Link::connect(url, &self.state.settings, &name, self.number, sender)?;
-        self.state.intake.set_payload_max(link.payload_max.saturating_sub(HEAD_BYTES));
+        self.heed_payload_max(link.payload_max);
         let inbox = format!("_INBOX.{:016x}{:04x}", self.node.run(), self.number);
         let now_ms = now_ms();
         let mut session = Session {
@@ -163,6 +170,11 @@ impl Broker {
         self.state.connected(true);
         self.node.handle_connected(now_ms);
         Ok(session)
+    }
+
+    /// What is written from now on is no larger than the broker takes.
+    fn heed_payload_max(&self, bytes: usize) {
+        self.state.intake.set_payload_max(bytes.saturating_sub(HEAD_BYTES));
     }
 
     /// Serves a connection until it is of no use any more. Returns why.
@@ -211,14 +223,35 @@ impl Broker {
                     match said {
                         Said::Message(message) => self.take_message(session, message)?,
                         Said::Ping => session.link.out().extend_from_slice(wire::PONG),
-                        Said::Error(reason) => return Err(reason),
-                        Said::Info(_) | Said::Pong | Said::Ok => {}
+                        Said::Error(reason) => {
+                            if reason.eq_ignore_ascii_case(PAYLOAD_TOO_LARGE) {
+                                self.take_violation(session, &reason);
+                            }
+                            return Err(reason);
+                        }
+                        Said::Info(info) => {
+                            if let Some(bytes) = link::payload_max_of(&info) {
+                                self.heed_payload_max(bytes);
+                            }
+                        }
+                        Said::Pong | Said::Ok => {}
                     }
                 }
                 Ok(())
             }
             Input::Broken(number, reason) if number == self.number => Err(reason),
             _ => Ok(()),
+        }
+    }
+
+    /// What is on its way is larger than the broker takes. It closes the connection by that, and
+    /// would close each one that it is sent on.
+    fn take_violation(&mut self, session: &mut Session, reason: &str) {
+        let now = now_ms();
+        for (_, asked) in session.asked.drain() {
+            if let Asked::Append { token, .. } = asked {
+                self.node.handle_appended(token, Appended::Refused(reason.to_owned()), now);
+            }
         }
     }
 
@@ -237,11 +270,11 @@ impl Broker {
                 let appended = read_append(&message);
                 match &appended {
                     Appended::At(_) => self.state.note_round_trip(monotonic_us() - sent_us),
-                    Appended::Refused(reason) => self.state.note_refusal(reason),
+                    Appended::Refused(reason) => self.state.note_refusal(&shortened(reason)),
                     // It is tried again as if nothing had been said: not at once.
                     Appended::Unknown => {
-                        let said = String::from_utf8_lossy(&message.payload);
-                        self.state.note_refusal(&said);
+                        let said = jetstream::reason_of(&message.payload);
+                        self.state.note_refusal(&shortened(&said));
                         session.asked.extend(number.map(|it| (it, asked)));
                         return Ok(());
                     }
@@ -400,7 +433,7 @@ impl Broker {
                     let staged = (self.fetch)(self.node.stage(epoch));
                     match &staged {
                         Ok(_) => self.state.note_snapshot(),
-                        Err(reason) => self.state.note_refusal(reason),
+                        Err(reason) => self.state.note_refusal(&shortened(reason)),
                     }
                     self.node.handle_snapshot(staged, now_ms());
                     session.heard_ms = now_ms();
@@ -497,6 +530,27 @@ pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'stati
     (all, None)
 }
 
+/// How long to wait after so many failures: each broker is tried by and by half as often, and a
+/// part of it is by chance, so that nodes that lost one together do not come back together.
+fn pause_ms(failures: u32, brokers: usize, rng: &mut Rng) -> u64 {
+    let rounds = (failures as usize - 1) / brokers;
+    let doubled_ms = (PAUSE_MS << rounds.min(16)).min(PAUSE_MAX_MS);
+    let half = doubled_ms / 2;
+    (half + rng.below(half as usize) as u64) / brokers as u64
+}
+
+/// What somebody else has said, as far as it is shown.
+fn shortened(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let is_plain = |char: char| !char.is_control();
+    let mut shown: String =
+        chars.by_ref().take(REASON_CHARS_MAX).filter(|it| is_plain(*it)).collect();
+    if chars.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// A message that need not be there.
 fn found<T>(read: Result<T, No>) -> Result<Option<T>, String> {
     match read {
@@ -523,8 +577,18 @@ const REPLIES: u64 = 1;
 /// How often it is looked what time it is.
 const TICK_MS: u64 = 50;
 
-/// A broker that was away is tried again after this time, and as much again at most.
-const PAUSE_MS: u64 = 100;
+/// A broker that was away is tried again after this time at most, then after twice as much each
+/// time,
+const PAUSE_MS: u64 = 200;
+
+/// but as often as this, for it may be back.
+const PAUSE_MAX_MS: u64 = 2_000;
+
+/// So much is shown of what somebody else has said.
+const REASON_CHARS_MAX: usize = 300;
+
+/// What a broker says that was sent more than its `max_payload`.
+const PAYLOAD_TOO_LARGE: &str = "Maximum Payload Violation";
 
 const PING_MS: u64 = 1_000;
 

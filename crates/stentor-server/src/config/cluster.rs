@@ -41,6 +41,8 @@ pub struct Cluster {
     pub peers: Vec<ServerUrl>,
     /// A file with the token that is shown to them.
     pub peer_token_file: Option<PathBuf>,
+    /// A file with the certificates by which they are known, instead of this system's.
+    pub peer_ca_file: Option<PathBuf>,
     /// How many servers of NATS keep the stream, if it is made here.
     pub replicas: u32,
     /// How long, and how much, the stream keeps, if it is made here.
@@ -67,6 +69,7 @@ impl Default for Cluster {
             key_file: None,
             peers: Vec::new(),
             peer_token_file: None,
+            peer_ca_file: None,
             replicas: 1,
             keep_ms: HOUR,
             keep_bytes: GIB,
@@ -116,6 +119,13 @@ impl FromStr for BrokerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<BrokerUrl, String> {
+        // What stands there may be secret, and what is wrong goes to the log.
+        if text.contains('@') {
+            return Err("a server of NATS is written without whom it is shown: nats://HOST:PORT, \
+                        and a user by cluster.user and cluster.password_file, or a token by \
+                        cluster.token_file"
+                .to_owned());
+        }
         let parse = || {
             let (scheme, rest) = text.split_once("://")?;
             let is_tls = ["nats", "tls"].iter().position(|known| *known == scheme)? == 1;
@@ -124,7 +134,7 @@ impl FromStr for BrokerUrl {
                 Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
                 _ => (rest, 4222),
             };
-            let is_outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
+            let is_outside = |b: u8| !b.is_ascii_graphic() || b"/?#\\\"<>".contains(&b);
             let is_bare = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
             let is_good = !host.is_empty() && !host.bytes().any(is_outside) && !is_bare;
             is_good.then(|| BrokerUrl { is_tls, host: host.to_owned(), port })
@@ -186,6 +196,7 @@ pub(super) struct ClusterLayer {
     key_file: Option<Text<FileOrNone>>,
     peers: Option<OneOrMany<ServerUrl>>,
     peer_token_file: Option<Text<FileOrNone>>,
+    peer_ca_file: Option<Text<FileOrNone>>,
     replicas: Option<Count<1, 5>>,
     keep: Option<Millis<{ 60 * SECOND }, { 365 * DAY }>>,
     keep_bytes: Option<Bytes<{ 16 * MIB }, { 1_024 * GIB }>>,
@@ -206,6 +217,7 @@ impl ClusterLayer {
         set(&mut cluster.key_file, self.key_file, |file| file.0.0);
         set(&mut cluster.peers, self.peers, |many| many.0);
         set(&mut cluster.peer_token_file, self.peer_token_file, |file| file.0.0);
+        set(&mut cluster.peer_ca_file, self.peer_ca_file, |file| file.0.0);
         set(&mut cluster.replicas, self.replicas, |count| count.0 as u32);
         set(&mut cluster.keep_ms, self.keep, |time| time.0);
         set(&mut cluster.keep_bytes, self.keep_bytes, |size| size.0);
@@ -247,6 +259,10 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
     if !is_secured && (cluster.ca_file.is_some() || cluster.cert_file.is_some()) {
         return error("cluster.ca_file", "certificates are for a broker at tls://, and none is");
     }
+    let is_secured = cluster.peers.iter().any(|peer| peer.as_str().starts_with("https:"));
+    if !is_secured && cluster.peer_ca_file.is_some() {
+        return error("cluster.peer_ca_file", "it is for cluster.peers at https://, and none is");
+    }
     Ok(())
 }
 
@@ -267,6 +283,7 @@ pub(super) fn value_of(cluster: &Cluster, key: &str) -> Option<Value> {
         "key_file" => path(&cluster.key_file),
         "peers" => one_or_many(&cluster.peers),
         "peer_token_file" => path(&cluster.peer_token_file),
+        "peer_ca_file" => path(&cluster.peer_ca_file),
         "replicas" => i64::from(cluster.replicas).into(),
         "keep" => duration(cluster.keep_ms).into(),
         "keep_bytes" => size(cluster.keep_bytes).into(),
@@ -316,6 +333,10 @@ mod tests {
         ] {
             assert!(from(&format!("[cluster]\n{bad}")).is_err(), "{bad}");
         }
+        for bad in ["nats://me:se@cret@b", "nats://secret@b", "me:secret/x@b"] {
+            let why = from(&format!("[cluster]\nnats = '{bad}'")).unwrap_err().to_string();
+            assert!(why.contains("cluster.password_file") && !why.contains("cret"), "{why}");
+        }
     }
 
     #[test]
@@ -334,6 +355,10 @@ mod tests {
         assert!(error("token_file = '/t'\ncreds_file = '/c'").contains("leave out the others"));
         assert!(error("cert_file = '/c'").contains("go together"));
         assert!(error("ca_file = '/c'").contains("at tls://"));
+        assert!(
+            error("peer_ca_file = '/c'\npeers = 'http://c'").contains("cluster.peers at https")
+        );
+        assert_eq!(error("peer_ca_file = '/c'\npeers = 'https://c'"), "");
         let secured = "nats = 'tls://b'\nca_file = '/c'\ncert_file = '/c'\nkey_file = '/k'";
         assert_eq!(error_of(secured), "");
     }

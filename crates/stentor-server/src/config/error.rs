@@ -43,6 +43,7 @@ impl ConfigError {
         let carets = "^".repeat(text[at..end].chars().count().max(1));
         // Tabs stay tabs, so that the caret stands under what it points at.
         let indent: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let line = masked(line);
         let digits = number.to_string();
         let margin = " ".repeat(digits.len());
         ConfigError {
@@ -64,6 +65,16 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// A line without what may be a password: all between the first quotation mark and the last `@`.
+fn masked(line: &str) -> String {
+    let begin = line.find(['"', '\'']).map(|at| at + 1);
+    let secret = begin.zip(line.rfind('@')).filter(|(begin, end)| begin < end);
+    let Some((begin, end)) = secret else { return line.to_owned() };
+    // The caret stands under what it points at.
+    let stars = "*".repeat(line[begin..end].chars().count());
+    format!("{}{stars}{}", &line[..begin], &line[end..])
+}
 
 /// The one of `known` that `word` was most likely meant to be, if any is near enough.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {

@@ -70,6 +70,12 @@ impl FromStr for ServerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ServerUrl, String> {
+        // What stands there may be secret, and what is wrong goes to the log.
+        if text.contains('@') {
+            return Err("a server is written without a user and a password: http://HOST:PORT or \
+                        https://HOST:PORT"
+                .to_owned());
+        }
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let host = rest.strip_suffix('/').unwrap_or(rest);
         let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
@@ -187,6 +193,8 @@ mod tests {
         ] {
             assert!(from(&format!("[follow]\n{bad}")).is_err(), "{bad}");
         }
+        let secret = from("[follow]\nleader = 'http://me:secret@a'").unwrap_err().to_string();
+        assert!(secret.contains("without a user") && !secret.contains("secret"), "{secret}");
     }
 
     #[test]

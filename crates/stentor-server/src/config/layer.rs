@@ -157,6 +157,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("cluster", "key_file", false),
     ("cluster", "peers", true),
     ("cluster", "peer_token_file", false),
+    ("cluster", "peer_ca_file", false),
     ("cluster", "replicas", false),
     ("cluster", "keep", false),
     ("cluster", "keep_bytes", false),

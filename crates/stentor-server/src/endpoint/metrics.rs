@@ -286,7 +286,7 @@ fn clustered(page: &mut Page, cluster: &ClusterReport) {
     let help =
         "Messages of the broker's stream that are not here yet; each has up to 1,023 changes.";
     page.gauge("cluster_behind", help, cluster.behind);
-    let help = "The time from a message that was sent to the broker until it was here.";
+    let help = "From sending a message to the broker until it has said that it has it.";
     page.seconds("cluster_round_trip_seconds", help, cluster.round_trip_us);
     let help = "Bytes of changes that wait for the broker.";
     page.gauge("cluster_waiting_bytes", help, cluster.waiting_bytes);

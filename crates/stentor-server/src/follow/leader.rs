@@ -46,8 +46,12 @@ impl Leaders {
         });
         Ok(Leaders {
             follower: Follower::new(Arc::clone(&shared.hub), on_applied),
-            agent: agent(&state.settings.leaders, state.settings.ca_file.as_deref())
-                .map_err(io::Error::other)?,
+            agent: agent(
+                &state.settings.leaders,
+                state.settings.ca_file.as_deref(),
+                "name a file by follow.ca_file",
+            )
+            .map_err(io::Error::other)?,
             rng: Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40),
             state,
             ends,
@@ -279,7 +283,7 @@ pub(crate) fn snapshot_of(
 }
 
 /// What shows a token, which is read each time: it may be another one by now.
-fn authorization(path: &Path) -> Result<String, String> {
+pub(crate) fn authorization(path: &Path) -> Result<String, String> {
     let token = std::fs::read_to_string(path);
     let token = token.map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(format!("Bearer {}", token.trim()))
@@ -300,11 +304,15 @@ fn refused(answer: &mut Response<Body>) -> Fault {
 }
 
 /// A client of servers, who are known by the certificates in a file, or by those that this system
-/// trusts.
+/// trusts. `hint` says what to do if it has none, behind an "or".
 ///
 /// # Errors
 /// There are none.
-pub(crate) fn agent(servers: &[ServerUrl], ca_file: Option<&Path>) -> Result<Agent, String> {
+pub(crate) fn agent(
+    servers: &[ServerUrl],
+    ca_file: Option<&Path>,
+    hint: &str,
+) -> Result<Agent, String> {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -314,7 +322,6 @@ pub(crate) fn agent(servers: &[ServerUrl], ca_file: Option<&Path>) -> Result<Age
         .timeout_per_read(Some(SILENCE_MAX))
         .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
     if servers.iter().any(|url| url.as_str().starts_with("https:")) {
-        let hint = "name a file by follow.ca_file";
         config = config.tls_config(stentor_access::tls_of(ca_file, hint)?);
     }
     Ok(config.build().new_agent())

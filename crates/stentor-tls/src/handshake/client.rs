@@ -111,6 +111,13 @@ impl Connector {
         Ok(Connector { config: Arc::new(config), server: name })
     }
 
+    /// Asks for no protocol (ALPN): what is spoken within is none that has a name there.
+    #[must_use]
+    pub fn without_alpn(mut self) -> Connector {
+        Arc::make_mut(&mut self.config).alpn_protocols.clear();
+        self
+    }
+
     /// Begins a handshake, and appends what is to be sent to `out`.
     ///
     /// # Errors

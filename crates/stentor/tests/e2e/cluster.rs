@@ -1,6 +1,6 @@
 //! Several servers and a broker of NATS that keeps their order.
 
-use crate::support::{Client, Heard, Reader, Server, TempDir, Way, eventually};
+use crate::support::{Client, Heard, Reader, Server, Signer, TempDir, Way, eventually};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -259,6 +259,30 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
     assert_eq!(has(&first, "/new", &id), b"new");
     let status = second.control.get("/-/status").expect(200).json();
     assert_eq!(status["cluster"]["snapshots"], 1, "{status}");
+}
+
+#[test]
+fn peers_are_known_by_the_certificates_in_a_file() {
+    let Some(broker) = Broker::start() else { return };
+    let signer = Signer::new();
+    let (certificate, key) = signer.sign("127.0.0.2", 2100);
+    let (certificate, key) = (certificate.display(), key.display());
+    let tls = format!("tls_cert = '{certificate}'\ntls_key = '{key}'\n");
+    let mut first = Server::beside_tls(&(tls + &broker.toml("")));
+    is_ready(&first);
+    first.publish("/old", "old");
+    purge(&broker);
+    let port = first.child.logged("control listener at tls:127.0.0.2:");
+    let settings =
+        |ca: &Signer| format!("peers = 'https://127.0.0.2:{port}'\npeer_ca_file = '{}'", ca.ca());
+    let stranger = Server::configured(&broker.toml(&settings(&Signer::new())));
+    let why = eventually("it says why", || {
+        let text = stranger.control.get("/-/readyz").text().to_owned();
+        text.contains("https://127.0.0.2").then_some(text)
+    });
+    assert!(why.contains("a snapshot of another node is needed"), "{why}");
+    let second = broker.node(&settings(&signer));
+    assert_eq!(second.public.get("/old").expect(200).text(), "old");
 }
 
 /// Has the broker forget all but what was published last.

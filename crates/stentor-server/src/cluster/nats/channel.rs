@@ -4,7 +4,8 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use stentor_io::unix_s;
+use std::time::Duration;
+use stentor_io::{monotonic_us, unix_s};
 use stentor_tls::{
     ClientHandshake, Connector, FRAGMENT_BYTES_MAX, Failure, Inbound, NO_CERTIFICATE_SHOWN, Owned,
     Record,
@@ -16,6 +17,8 @@ pub(super) struct Source {
     session: Option<Arc<Mutex<Owned>>>,
     inbound: Inbound,
     buffer: Vec<u8>,
+    /// Everything has to be read by then, on the clock of [`monotonic_us`].
+    until_us: Option<u64>,
 }
 
 /// What is written. The connection ends with it.
@@ -25,20 +28,23 @@ pub(super) struct Sink {
     sealed: Vec<u8>,
 }
 
-/// Both ends of a socket.
+/// Both ends of a socket, of which nothing is read any more after `until_us`.
 ///
 /// # Errors
 /// There are no descriptors left.
-pub(super) fn open(socket: TcpStream) -> io::Result<(Source, Sink)> {
+pub(super) fn open(socket: TcpStream, until_us: u64) -> io::Result<(Source, Sink)> {
     let reads = socket.try_clone()?;
-    let buffer = vec![0; READ_BYTES];
-    Ok((
-        Source { socket: reads, session: None, inbound: Inbound::default(), buffer },
-        Sink { socket, session: None, sealed: Vec::new() },
-    ))
+    let source = Source {
+        socket: reads,
+        session: None,
+        inbound: Inbound::default(),
+        buffer: vec![0; READ_BYTES],
+        until_us: Some(until_us),
+    };
+    Ok((source, Sink { socket, session: None, sealed: Vec::new() }))
 }
 
-/// Has all be sealed that follows, in both directions.
+/// Has all be sealed that follows, in both directions, by `until_us`.
 ///
 /// # Errors
 /// Why there is no session, in a part of a sentence whose subject is the broker.
@@ -46,13 +52,14 @@ pub(super) fn secure(
     source: &mut Source,
     sink: &mut Sink,
     connector: &Connector,
+    until_us: u64,
 ) -> Result<(), String> {
     let mut out = Vec::new();
     let mut handshake = connector.begin(unix_s(), &mut out).map_err(|error| error.to_string())?;
     let established = loop {
-        sink.socket.write_all(&out).map_err(|error| error.to_string())?;
+        put(&mut sink.socket, &out, until_us).map_err(|error| error.to_string())?;
         out.clear();
-        let read = source.socket.read(&mut source.buffer).map_err(|error| error.to_string())?;
+        let read = source.receive().map_err(|error| error.to_string())?;
         if read == 0 {
             return Err("it ended the connection within its handshake".to_owned());
         }
@@ -60,7 +67,7 @@ pub(super) fn secure(
             break Arc::new(Mutex::new(session));
         }
     };
-    sink.socket.write_all(&out).map_err(|error| error.to_string())?;
+    put(&mut sink.socket, &out, until_us).map_err(|error| error.to_string())?;
     source.session = Some(Arc::clone(&established));
     sink.session = Some(established);
     Ok(())
@@ -104,21 +111,63 @@ impl Source {
             if bytes.len() > before {
                 return Ok(true);
             }
-            read = match self.socket.read(&mut self.buffer) {
-                Ok(0) => return Ok(false),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => 0,
-                Err(error) => return Err(error),
-            };
+            read = self.receive()?;
+            if read == 0 {
+                return Ok(false);
+            }
             if self.session.is_none() {
                 bytes.extend_from_slice(&self.buffer[..read]);
             }
         }
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
-        &self.socket
+    /// The next bytes, into the buffer. None: nothing more comes.
+    fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            if let Some(until_us) = self.until_us {
+                self.socket.set_read_timeout(Some(left(until_us, SAYS_NOTHING)?))?;
+            }
+            match self.socket.read(&mut self.buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // That the time is over is seen above.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
     }
+
+    /// From now on it is waited for what comes, however long that takes.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub(super) fn wait_for_ever(&mut self) -> io::Result<()> {
+        self.until_us = None;
+        self.socket.set_read_timeout(None)
+    }
+}
+
+/// How long it is until then.
+fn left(until_us: u64, fault: &'static str) -> io::Result<Duration> {
+    match until_us.saturating_sub(monotonic_us()) {
+        0 => Err(io::Error::new(ErrorKind::TimedOut, fault)),
+        left_us => Ok(Duration::from_micros(left_us)),
+    }
+}
+
+/// Writes all of it, if the other side takes it by then.
+fn put(socket: &mut TcpStream, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        socket.set_write_timeout(Some(left(until_us, TAKES_NOTHING)?))?;
+        match socket.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // That the time is over is seen above.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Opens what has arrived behind what waits. `false`: the broker has said that nothing more comes.
@@ -157,10 +206,12 @@ fn broken(failure: Failure) -> io::Error {
 }
 
 impl Sink {
+    /// Writes all of it by `until_us`.
+    ///
     /// # Errors
     /// The connection is of no use any more.
-    pub(super) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let Some(session) = &self.session else { return self.socket.write_all(bytes) };
+    pub(super) fn write_all(&mut self, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
+        let Some(session) = &self.session else { return put(&mut self.socket, bytes, until_us) };
         while !bytes.is_empty() {
             self.sealed.resize(SEALED_BYTES, 0);
             let sealed = lock(session).session().seal(
@@ -170,7 +221,7 @@ impl Sink {
             );
             // Nobody who reads waits for the socket: another record may be sealed by no one else.
             let sealed = sealed.map_err(io::Error::other)?;
-            self.socket.write_all(&self.sealed[..sealed.written])?;
+            put(&mut self.socket, &self.sealed[..sealed.written], until_us)?;
             bytes = &bytes[sealed.taken..];
         }
         Ok(())
@@ -193,6 +244,10 @@ const CERTIFICATE_REQUIRED: u8 = 116;
 const BAD_CERTIFICATE: u8 = 42;
 
 const READ_BYTES: usize = 256 << 10;
+
+/// Of which a broker is the subject.
+const SAYS_NOTHING: &str = "it says nothing";
+const TAKES_NOTHING: &str = "it takes nothing";
 
 /// A whole record, and what may be owed before it.
 const SEALED_BYTES: usize = FRAGMENT_BYTES_MAX + 512;

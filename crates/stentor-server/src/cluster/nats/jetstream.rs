@@ -52,8 +52,8 @@ impl Info {
                  and is lost if the broker is killed; make one without",
             ),
             Kept::InFiles if self.replicas <= 1 => Some(
-                "one broker alone keeps the stream: unless it has sync_interval: always, what it \
-                 has acknowledged in the last two minutes is lost with its power",
+                "one broker alone keeps the stream: unless it has sync_interval: always (2.10 and \
+                 later), what it has acknowledged in the last two minutes is lost with its power",
             ),
             Kept::InFiles => None,
         }
@@ -250,6 +250,14 @@ pub(super) fn read_done(bytes: &[u8]) -> Result<(), No> {
     parse(bytes).map(drop)
 }
 
+/// What an answer says that is none of use: the reason it gives, or all of it.
+pub(super) fn reason_of(bytes: &[u8]) -> String {
+    match parse(bytes) {
+        Err(No::Other(reason)) if serde_json::from_slice::<Answer>(bytes).is_ok() => reason,
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
 /// What came of an append.
 pub(super) fn read_append(message: &Message) -> Appended {
     if message.status() == Some(503) {
@@ -367,6 +375,9 @@ mod tests {
         assert_eq!(told("", ""), Appended::Unknown);
         let full = r#"{"error":{"code":503,"err_code":10023,"description":"no room"}}"#;
         assert_eq!(told(full, ""), Appended::Unknown);
+        assert_eq!(reason_of(full.as_bytes()), "no room");
+        assert_eq!(reason_of(b"{}"), "{}");
+        assert_eq!(reason_of(b"what"), "what");
         let busy = r#"{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}"#;
         assert_eq!(told(busy, ""), Appended::Unknown);
         let large = r#"{"error":{"code":400,"err_code":10054,"description":"too large"}}"#;

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
+use stentor_io::monotonic_us;
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 use zeroize::Zeroizing;
 
@@ -26,7 +27,7 @@ use zeroize::Zeroizing;
 pub(super) struct Link {
     sink: Sink,
     out: Vec<u8>,
-    /// The largest message that the broker takes.
+    /// The largest message that the broker takes, as it has said last.
     pub(super) payload_max: usize,
     /// Names the run of the broker.
     pub(super) server_id: String,
@@ -37,8 +38,8 @@ pub(super) struct Link {
 struct About {
     #[serde(default)]
     server_id: String,
-    #[serde(default)]
-    max_payload: usize,
+    /// Negative: it takes any.
+    max_payload: Option<i64>,
     #[serde(default)]
     headers: bool,
     #[serde(default)]
@@ -49,6 +50,18 @@ struct About {
     tls_available: bool,
     #[serde(default)]
     nonce: String,
+}
+
+impl About {
+    fn payload_max(&self) -> Option<usize> {
+        self.max_payload.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+}
+
+/// The largest message that a broker takes, if it says so: it may be another one for the account
+/// that is shown to it, and change while it runs.
+pub(super) fn payload_max_of(info: &[u8]) -> Option<usize> {
+    serde_json::from_slice::<About>(info).ok()?.payload_max()
 }
 
 impl Link {
@@ -64,7 +77,9 @@ impl Link {
         inputs: SyncSender<Input>,
     ) -> Result<Link, String> {
         let told = |error: io::Error| error.to_string();
-        let (mut source, mut sink) = channel::open(dial(&url.address())?).map_err(told)?;
+        let until_us = monotonic_us() + CONNECT_MAX_US;
+        let socket = dial(&url.address(), until_us)?;
+        let (mut source, mut sink) = channel::open(socket, until_us).map_err(told)?;
         let mut rest = Vec::new();
         let Said::Info(info) = hear(&mut source, &mut rest)? else {
             return Err("it does not begin as a server of NATS does".to_owned());
@@ -81,25 +96,28 @@ impl Link {
             (true, _) if !rest.is_empty() => {
                 return Err("something was said in the clear before there was TLS".to_owned());
             }
-            (true, _) => channel::secure(&mut source, &mut sink, &connector(url, settings)?)?,
+            (true, _) => {
+                channel::secure(&mut source, &mut sink, &connector(url, settings)?, until_us)?;
+            }
             (false, _) => {}
         }
         let mut out = Vec::new();
         wire::connect(&options(settings, name, &about.nonce)?, &mut out);
-        sink.write_all(&out).map_err(told)?;
+        sink.write_all(&out, until_us).map_err(told)?;
+        let mut payload_max = about.payload_max().unwrap_or(usize::MAX);
         loop {
             match hear(&mut source, &mut rest)? {
                 Said::Pong => break,
                 Said::Error(reason) => return Err(format!("says: {reason}")),
+                Said::Info(info) => payload_max = payload_max_of(&info).unwrap_or(payload_max),
                 _ => {}
             }
         }
-        source.socket().set_read_timeout(None).map_err(told)?;
+        source.wait_for_ever().map_err(told)?;
         let run = move || read_all(source, rest, number, &inputs);
         thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map_err(told)?;
         out.clear();
-        let About { max_payload: payload_max, server_id, .. } = about;
-        Ok(Link { sink, out, payload_max, server_id })
+        Ok(Link { sink, out, payload_max, server_id: about.server_id })
     }
 
     /// What is to be written.
@@ -113,7 +131,7 @@ impl Link {
     /// The connection is of no use any more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
-            self.sink.write_all(&self.out)?;
+            self.sink.write_all(&self.out, monotonic_us() + WRITE_MAX_US)?;
             self.out.clear();
         }
         Ok(())
@@ -130,20 +148,21 @@ pub(in crate::cluster) fn check(settings: &Settings) -> Result<(), String> {
     secured.try_for_each(|url| connector(url, settings).map(drop))
 }
 
-fn dial(address: &str) -> Result<TcpStream, String> {
+fn dial(address: &str, until_us: u64) -> Result<TcpStream, String> {
     let told = |error: io::Error| error.to_string();
-    let addresses = address.to_socket_addrs().map_err(told)?;
+    let addresses: Vec<_> = address.to_socket_addrs().map_err(told)?.collect();
     let mut result = Err("it has no address".to_owned());
-    for address in addresses {
-        result = TcpStream::connect_timeout(&address, CONNECT_MAX).map_err(told);
+    for (behind, address) in (1..=addresses.len() as u64).rev().zip(&addresses) {
+        // One that does not answer leaves the others their share.
+        let share_us = until_us.saturating_sub(monotonic_us()) / behind;
+        let share = Duration::from_micros(share_us.max(1));
+        result = TcpStream::connect_timeout(address, share).map_err(told);
         if result.is_ok() {
             break;
         }
     }
     let socket = result?;
     socket.set_nodelay(true).map_err(told)?;
-    socket.set_read_timeout(Some(CONNECT_MAX)).map_err(told)?;
-    socket.set_write_timeout(Some(WRITE_MAX)).map_err(told)?;
     Ok(socket)
 }
 
@@ -164,7 +183,8 @@ fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> 
         }
         _ => None,
     };
-    Connector::new(url.host(), &trust, identity.as_ref())
+    let connector = Connector::new(url.host(), &trust, identity.as_ref())?;
+    Ok(connector.without_alpn())
 }
 
 /// What a node says first.
@@ -230,7 +250,8 @@ fn read_all(mut source: Source, mut bytes: Vec<u8>, number: u32, inputs: &SyncSe
 const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
                             was full, for then it switches JetStream off";
 
-const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// A broker that has not let a node in by then is given up, however it was kept waiting.
+const CONNECT_MAX_US: u64 = if cfg!(test) { 300_000 } else { 3_000_000 };
 
-/// A broker that takes nothing for so long is given up.
-const WRITE_MAX: Duration = Duration::from_secs(5);
+/// One that has not taken by then what was to be written is given up, too.
+const WRITE_MAX_US: u64 = if cfg!(test) { 300_000 } else { 5_000_000 };

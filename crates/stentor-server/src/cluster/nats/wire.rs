@@ -41,9 +41,12 @@ impl Message {
 /// # Errors
 /// One sentence, if it is not of this protocol.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<(Said, usize)>, &'static str> {
-    let Some(end) = memchr::memchr(b'\n', bytes) else {
-        return if bytes.len() > LINE_BYTES_MAX { Err("a line is too long") } else { Ok(None) };
-    };
+    let end = memchr::memchr(b'\n', bytes);
+    // Also if its end has come with it: how it was cut on its way does not count.
+    if end.unwrap_or(bytes.len()) > LINE_BYTES_MAX {
+        return Err("a line is too long");
+    }
+    let Some(end) = end else { return Ok(None) };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let line = std::str::from_utf8(line).map_err(|_| "a line is no text")?;
     let (verb, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -143,8 +146,9 @@ pub(super) const PONG: &[u8] = b"PONG\r\n";
 /// A server says much about itself.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// No server may be configured to take more.
-const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too. As many as
+/// wait to be heard are kept in memory.
+const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
 const MALFORMED: &str = "a message makes no sense";
 
@@ -194,13 +198,19 @@ mod tests {
             "MSG a 1 b c 1\r\n",
             "MSG a 1 x\r\n",
             "MSG a x 0\r\n\r\n",
-            "MSG a 1 999999999\r\n",
+            "MSG a 1 2097153\r\n",
             "HMSG a 1 5 4\r\n12345\r\n",
             "MSG a 1 1\r\n123",
         ] {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(read(&vec![b'a'; LINE_BYTES_MAX + 1]).is_err());
+        assert_eq!(read(b"MSG a 1 2097152\r\n"), Ok(None));
+        let line = |length: usize| [b"-ERR ", &vec![b'a'; length - 5][..]].concat();
+        for (length, is_good) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
+            let line = line(length);
+            assert_eq!(read(&line).is_ok(), is_good);
+            assert_eq!(read(&[&line, &b"\n"[..]].concat()).is_ok(), is_good, "the same as a whole");
+        }
     }
 
     #[test]

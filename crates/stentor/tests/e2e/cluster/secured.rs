@@ -61,6 +61,46 @@ fn a_broker_that_knows_keys() {
     }
 }
 
+/// What the documentation says that a node has to be allowed, for the key in `seed`.
+fn documented() -> String {
+    let text = include_str!("../../../../../docs/cluster.md");
+    let (_, block) = text.split_once("```\nauthorization {").expect("it is there");
+    let (block, _) = block.split_once("```").unwrap();
+    format!("authorization {{{}", block.split("tls {").next().unwrap())
+}
+
+#[test]
+fn a_broker_that_allows_a_node_what_is_documented() {
+    let dir = TempDir::new();
+    let seed = file(&dir, "seed", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY");
+    let settings = format!("creds_file = '{seed}'");
+    let documented = documented();
+    let Some(broker) = Broker::configured(&documented) else { return };
+    let first = broker.node(&settings);
+    let data = "x".repeat(10_000);
+    (0..300).for_each(|n| drop(first.publish(&format!("/{n}"), &data)));
+    // One that reads so much at once is asked whether it keeps up.
+    let second = broker.node(&settings);
+    let id = second.publish("/a", "last");
+    has(&first, "/a", &id);
+    for node in [&first, &second] {
+        let status = node.control.get("/-/status").expect(200).json();
+        assert_eq!(status["cluster"]["reconnects"], 0, "{status}");
+    }
+    // Without that it does not go on.
+    let less = documented.replace("\"$JS.FC.stentor.>\",", "");
+    assert_ne!(less, documented);
+    let broker = Broker::configured(&less).unwrap();
+    let mut node = broker.node(&settings);
+    for n in 0..300 {
+        super::publish(&node, &format!("/{n}"), &data);
+        if node.control.get("/-/status").json()["cluster"]["reconnects"] != 0 {
+            break;
+        }
+    }
+    node.child.logged("Permissions Violation for Publish to \"$JS.FC.stentor.");
+}
+
 /// Settings of a broker that speaks TLS, and what nodes know it by.
 fn secured(signer: &Signer, more: &str) -> (String, String) {
     let (certificate, key) = signer.sign("127.0.0.1", 2100);
