@@ -68,7 +68,8 @@ class Round:
         self.clock += 1
         return self.clock
 
-    async def change(self, node: Node, method: str, topic: str, fields: dict[str, str] | None = None,
+    async def change(self, node: Node, method: str, topic: str,
+                     fields: dict[str, str] | None = None,
                      body: bytes = b"") -> Answer:
         """Raises Gone. A node to which nothing happens is not silent, whatever its brokers are."""
         disturbances = node.disturbances if node.is_up else None

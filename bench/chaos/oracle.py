@@ -21,12 +21,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 DELETED = None
-# Behind a gap a reader has another cursor, so that it is not told again; but it may have been cut off
-# before it got that.
+# Behind a gap a reader has another cursor, so that it is not told again; but it may have been cut
+# off before it got that.
 SAME_GAPS_MAX = 20
-# What a gap may be told for, by docs/http/streams.md. A history here keeps all but what was deleted,
-# whatever was started anew: readers go from node to node "without a gap". A host may be short of
-# memory. Cursors are ids, and topics are few: no reader may be told `malformed` or `many`.
+# What a gap may be told for, by docs/http/streams.md. A history here keeps all but what was
+# deleted, whatever was started anew: readers go from node to node "without a gap". A host may be
+# short of memory. Cursors are ids, and topics are few: no reader may be told `malformed` or `many`.
 HISTORY, ALWAYS, OF_A_LOSS = "history", {"history", "memory"}, {"epoch", "future", "rolled-back"}
 
 
@@ -73,7 +73,8 @@ class Mark(NamedTuple):
 
     id: Id
     is_sent: bool = True  # This change itself was sent, not its number alone.
-    told: str = ""  # Why there is a gap between the mark before and this one, if it was told of one.
+    # Why there is a gap between the mark before and this one, if it was told of one.
+    told: str = ""
 
 
 @dataclass

@@ -174,6 +174,7 @@ impl Broker {
 
     /// What is written from now on is no larger than the broker takes.
     fn heed_payload_max(&self, bytes: usize) {
+        let bytes = bytes.min(wire::PAYLOAD_BYTES_MAX);
         self.state.intake.set_payload_max(bytes.saturating_sub(HEAD_BYTES));
     }
 

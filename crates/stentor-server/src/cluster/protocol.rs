@@ -14,7 +14,9 @@
 //!
 //! **Once and no more.** Every run of a node writes under a subject of its own, and each message
 //! demands that the last one there is the one before it. So however often it is sent, and whenever
-//! a copy comes out of a connection that was given up, it is in the log once or never.
+//! a copy comes out of a connection that was given up, it is in the log once or never. Brokers that
+//! are several have been seen to take two copies at once; so what a run has written is counted, and
+//! what was read before counts for nothing.
 //!
 //! **Lives.** A life of the order begins by a message of its own, the *turn*, which demands that
 //! nobody else has begun one meanwhile. Behind it whoever begun it writes the newest values it has,
@@ -41,7 +43,7 @@ pub(super) use super::log::{Action, Appended, Looked, Subject};
 use super::seeds::{Late, is_continued, newest, next_late, next_seed};
 use super::waiting::Intake;
 use super::writer::{Promises, Sending, What, Writer};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
 use stentor_io::Rng;
@@ -106,6 +108,8 @@ pub(super) struct Node {
     /// It is not in the order since then, and nobody has given what is.
     left_ms: Option<u64>,
     writer: Writer,
+    /// By run: the count of the last message that was read since this node was placed.
+    counts: HashMap<u64, u64>,
     actions: VecDeque<Action>,
     fault: Option<String>,
     /// What is only here, and is to be published.
@@ -188,6 +192,7 @@ impl Node {
             anew: false,
             left_ms: None,
             writer: Writer::new(),
+            counts: HashMap::new(),
             actions: VecDeque::new(),
             fault: None,
             late: VecDeque::new(),
@@ -374,6 +379,7 @@ impl Node {
     fn read_life(&mut self, began: u64) {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
+        self.counts.clear();
         (self.read, self.least, self.hash) = (began - 1, 0, None);
         (self.contradicts, self.is_placed, self.wants) = (false, true, None);
         self.suspects_ms = None;
@@ -385,6 +391,7 @@ impl Node {
     fn place(&mut self, line: &Line, began: u64) -> bool {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
+        self.counts.clear();
         // Of the message at the end not all entries may be here.
         self.least = at.max(began);
         (self.read, self.hash) = (at.saturating_sub(1).max(began), None);

@@ -148,7 +148,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too. As many as
 /// wait to be heard are kept in memory.
-const PAYLOAD_BYTES_MAX: usize = 2 << 20;
+pub(super) const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
 const MALFORMED: &str = "a message makes no sense";
 

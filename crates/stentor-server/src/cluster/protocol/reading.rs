@@ -12,6 +12,12 @@ use stentor_hub::{Applied, Entry, Epoch, Event, Hub, Id, NotAdopted, Op, Place, 
 impl Node {
     pub(super) fn take(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> Result<(), &'static str> {
         let message = decode(bytes)?;
+        if message.run == self.run && message.counter > 0 {
+            self.writer.last = seq;
+        }
+        if self.is_copy(&message) {
+            return Ok(());
+        }
         match &message.body {
             Body::Turn(turn) if turn.again.is_some() => self.take_again(seq, &message, turn),
             Body::Turn(turn) => self.take_turn(seq, &message, turn.clone(), now_ms),
@@ -25,10 +31,21 @@ impl Node {
                 self.take_batch(seq, &message, *of, entries)?;
             }
         }
-        if message.run == self.run && message.counter > 0 {
-            self.writer.last = seq;
-        }
         Ok(())
+    }
+
+    /// Whether it was read before. What a run writes is counted from 1 on.
+    fn is_copy(&mut self, message: &Message<'_>) -> bool {
+        if message.counter == 0 {
+            return false;
+        }
+        if self.counts.len() >= RUNS_MAX && !self.counts.contains_key(&message.run) {
+            self.counts.clear();
+        }
+        let last = self.counts.entry(message.run).or_default();
+        let is_copy = message.counter <= *last;
+        *last = message.counter.max(*last);
+        is_copy
     }
 
     /// The life that is read, or on its way in.
@@ -253,5 +270,8 @@ fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (entry, _) = decode_entry(bytes)?;
     if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
+
+/// So many runs are remembered: most of them have ended.
+const RUNS_MAX: usize = 1_000;
 
 const TOO_LARGE: &str = "its number is too large";

@@ -208,3 +208,23 @@ fn no_message_is_larger_than_the_log_takes() {
     alone.read(&payload);
     assert!(alone.node.is_open() && alone.node.complaint().is_none());
 }
+
+#[test]
+fn what_is_in_the_log_twice_counts_once() {
+    let mut alone = Alone::open();
+    let batch = |counter, topic| encoded(put(topic, 3)).into_batch((alone.epoch, 9, counter), OF);
+    let [first, second] = [batch(1, "/a"), batch(2, "/b")];
+    let of_another = encoded(put("/c", 3)).into_batch((alone.epoch, 8, 1), OF);
+    for message in [&first, &second, &second, &first, &of_another] {
+        alone.read(message);
+    }
+    let ids = ["/a", "/b", "/c"].map(|topic| alone.node.hub.value(topic).unwrap().id().seq >> 10);
+    assert_eq!(ids, [2, 3, 6]);
+    // Whoever reads it again begins to count again.
+    alone.node.read_life(1);
+    alone.last = 1;
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.node.handle_message(1, &turn.encode((Epoch::from_number(3), 9, 0)), 0);
+    alone.read(&encoded(put("/a", 4)).into_batch((Epoch::from_number(3), 9, 1), OF));
+    assert_eq!(alone.node.hub.value("/a").unwrap().data().len(), 4);
+}
