@@ -26,8 +26,11 @@ fn is_saved(kept: &Kept, node: &Server) {
     eventually("it is saved", || {
         fs::read(kept.file()).is_ok_and(|now| now != before).then_some(())
     });
-    let status = node.control.get("/-/status").expect(200).json();
-    assert!(status["cluster"]["saved_s"].is_u64(), "{status}");
+    // It is noted a moment later.
+    eventually("it says so", || {
+        let status = node.control.get("/-/status").expect(200).json();
+        status["cluster"]["saved_s"].is_u64().then_some(())
+    });
 }
 
 fn stop(mut server: Server) {
