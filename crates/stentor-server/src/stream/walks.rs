@@ -12,7 +12,7 @@
 //! keep in memory is bounded, and a walk whose readers have gone does not go on.
 
 use super::replay::{FILTERS_FEW, MESSAGE_COST};
-use stentor_hub::{Event, Filter, Hub, Missed, Share, Span};
+use stentor_hub::{Event, Filter, Hub, Life, Missed, Share, Span};
 
 /// The walks of a worker.
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ pub(crate) struct Walk {
     gave_up: bool,
     /// When somebody last asked for it.
     used_ms: u64,
+    /// The life of the hub that it looks at, once it has begun to.
+    life: Option<Life>,
 }
 
 /// How a walk finds what it looks for, and how far it is.
@@ -100,6 +102,9 @@ impl Walks {
         span: Span,
         known: Option<WalkId>,
     ) -> (Option<WalkId>, usize) {
+        // In a life that is over there was something else.
+        let life = hub.life();
+        self.all.retain(|(_, walk)| walk.life.is_none_or(|of| of == life));
         let known = known
             .filter(|known| self.all.iter().any(|(id, walk)| id == known && walk.has_more(span)));
         let Some(id) =
@@ -110,7 +115,7 @@ impl Walks {
         let now_ms = self.now_ms;
         let mut cost = 0;
         if let Some((_, walk)) = self.all.iter_mut().find(|(other, _)| *other == id) {
-            walk.used_ms = now_ms;
+            (walk.used_ms, walk.life) = (now_ms, Some(life));
             while !walk.is_over && cost < STEP_COST {
                 cost += walk.step(hub);
             }
@@ -189,6 +194,7 @@ impl Walk {
             is_over: false,
             gave_up: false,
             used_ms: 0,
+            life: None,
         }
     }
 

@@ -222,3 +222,26 @@ fn what_is_kept_of_one_topic_says_nothing_of_another_that_has_more() {
     let seqs = catch_up(&mut Walks::default(), &hub, &["/c", "/a", "/b"], span, 1 << 20).0;
     assert_eq!(seqs, (1..=last).collect::<Vec<_>>());
 }
+
+#[test]
+fn what_was_found_in_a_life_that_is_over_is_nothing_to_those_who_come_behind_it() {
+    let hub = busy_hub(5, 2);
+    let mut walks = Walks::default();
+    let span = |hub: &Hub| Span { since: 0, upto: hub.seq(), mode: Mode::Latest };
+    let filters = filters(&["/t/*"]);
+    let filters: Vec<&Filter> = filters.iter().collect();
+    let parts = |walks: &mut Walks, hub: &Hub, mut known| loop {
+        known = walks.walk(hub, &filters, span(hub), known).0;
+        let mut found = Vec::new();
+        if let Some(part) = walks.part(known.unwrap(), span(hub), usize::MAX, &mut found) {
+            break (known, part.upto_seq, found.len());
+        }
+    };
+    let (before, upto, found) = parts(&mut walks, &hub, None);
+    assert_eq!((upto, found), (hub.seq(), 5));
+    hub.adopt(hub.stage(Epoch::from_number(2), false)).unwrap();
+    for known in [None, before] {
+        let (_, upto, found) = parts(&mut walks, &hub, known);
+        assert_eq!((upto, found), (hub.seq(), 0));
+    }
+}
