@@ -11,9 +11,13 @@ from . import table
 from .bench import Bench, MeasurementError, require_tools
 from .following import (
     CONFIG,
+    LINES,
+    MESSAGE_BYTES,
     RATE,
     SECONDS,
+    TOPICS_MANY,
     delivery_p99_ms,
+    get,
     publish_steadily,
     wait_until_ready,
 )
@@ -27,20 +31,27 @@ def clustered(bench: Bench) -> list[table.Row]:
     """All of it."""
     try:
         require_tools(["nats-server"])
-        return [*cost(bench), *lag(bench)]
+        return [*cost(bench), *lag(bench), *start(bench)]
     except (MeasurementError, OSError) as error:
         return [table.not_measured("cluster", str(error))]
+
+
+@contextmanager
+def broker_of(settings: str = "") -> Iterator[tuple[Server, str]]:
+    """A broker, and the configuration of nodes that publish by it."""
+    with ExitStack() as stack:
+        store, port = stack.enter_context(tempfile.TemporaryDirectory()), free_port()
+        broker = stack.enter_context(Server("broker", [
+            "nats-server", "--jetstream", "--store_dir", store, "--addr", "127.0.0.1",
+            "--port", str(port)], port, cores="0,1"))
+        yield broker, f"{CONFIG}[cluster]\nnats = 'nats://127.0.0.1:{port}'\n{settings}"
 
 
 @contextmanager
 def cluster(bench: Bench) -> Iterator[tuple[Server, list[Stentor]]]:
     """A broker, and nodes that publish by it."""
     with ExitStack() as stack:
-        store, port = stack.enter_context(tempfile.TemporaryDirectory()), free_port()
-        broker = stack.enter_context(Server("broker", [
-            "nats-server", "--jetstream", "--store_dir", store, "--addr", "127.0.0.1",
-            "--port", str(port)], port, cores="0,1"))
-        config = f"{CONFIG}[cluster]\nnats = 'nats://127.0.0.1:{port}'\n"
+        broker, config = stack.enter_context(broker_of())
         nodes = [stack.enter_context(Stentor(bench, config=config, cores="0,1", name=f"node{n}"))
                  for n in range(NODES)]
         for node in nodes:
@@ -90,3 +101,40 @@ def lag(bench: Bench) -> list[table.Row]:
     what = f"delivery at every node of a cluster beside {RATE:,} messages/s, p99"
     return [table.Row(what, f"{max(found):.2f} ms", f"where it is published {found[0]:.2f} ms", "",
                       "<= 10 ms", max(found) <= 10)]
+
+
+def start(bench: Bench) -> list[table.Row]:
+    """A node with many topics, of which the stream keeps a part: from its own disk, and from that
+    of another one."""
+    with tempfile.TemporaryDirectory() as directory, \
+            broker_of("keep_bytes = '16 MiB'\n") as (_, config):
+        kept = f"{config}[store]\npath = '{directory}/data'\n"
+        with ready(Stentor(bench, config=kept, cores="0,1")) as node:
+            for begin in range(0, TOPICS_MANY, LINES):
+                node.put_many((f"/bench/topics/{n:07d}", "x" * MESSAGE_BYTES)
+                              for n in range(begin, begin + LINES))
+        begun = time.monotonic()
+        with ready(Stentor(bench, config=kept, cores="0,1")) as node:
+            by_itself_s = time.monotonic() - begun
+            begun = time.monotonic()
+            other = f"{config}peers = 'http://127.0.0.1:{node.control_port}'\n"
+            with ready(Stentor(bench, config=other, cores="0,1", name="other")) as other_node:
+                by_peer_s = time.monotonic() - begun
+                for server in (node, other_node):
+                    if get(server, f"/bench/topics/{TOPICS_MANY - 1:07d}").status != 200:
+                        raise MeasurementError(f"{server.name} has not all topics")
+    what = f"start of a node with {TOPICS_MANY:,} topics"
+    return [
+        table.absolute_row(f"{what}, from its disk", f"{by_itself_s:.1f} s", by_itself_s,
+                           table.at_most(4, " s")),
+        table.absolute_row(f"{what}, from another node", f"{by_peer_s:.1f} s", by_peer_s,
+                           table.at_most(6, " s")),
+    ]
+
+
+@contextmanager
+def ready(node: Stentor) -> Iterator[Stentor]:
+    """One that serves what there is."""
+    with node:
+        wait_until_ready(node)
+        yield node
