@@ -251,7 +251,7 @@ const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and 
                             was full, for then it switches JetStream off";
 
 /// A broker that has not let a node in by then is given up, however it was kept waiting.
-const CONNECT_MAX_US: u64 = if cfg!(test) { 300_000 } else { 3_000_000 };
+const CONNECT_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 3_000_000 };
 
 /// One that has not taken by then what was to be written is given up, too.
-const WRITE_MAX_US: u64 = if cfg!(test) { 300_000 } else { 5_000_000 };
+const WRITE_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 5_000_000 };
