@@ -187,7 +187,11 @@ impl Channel {
     /// The kernel refused.
     pub fn has_mail(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
-        Ok(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            // A signal came, for whoever looks after signals.
+            Err(Errno::INTR) => Ok(false),
+            asked => Ok(asked? > 0),
+        }
     }
 
     /// Sends one message, with files.
