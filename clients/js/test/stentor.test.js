@@ -598,13 +598,19 @@ function atCommand(server, topic, then) {
   }
 }
 
-test('WebSocket: who joins where others read has all or nothing when the line breaks', async () => {
+/** A server with an old value, and a client that reads another topic already. */
+async function readBeside() {
   const server = await serve()
   const live = open(server, { transport: 'websocket' })
   server.publish('/s/x', 'old')
   server.publish('/q/a', 1)
   const a = keep(live, '/q/a')
   await until(() => a.values.length === 1)
+  return { server, live, a }
+}
+
+test('WebSocket: who joins where others read has all or nothing when the line breaks', async () => {
+  const { server, live, a } = await readBeside()
   atCommand(server, '/**', () => {
     server.publish('/q/a', 2)
     setImmediate(() => server.cut())
@@ -621,12 +627,7 @@ test('WebSocket: who joins where others read has all or nothing when the line br
 })
 
 test('WebSocket: what others are sent meanwhile hides nothing that is older', async () => {
-  const server = await serve()
-  const live = open(server, { transport: 'websocket' })
-  server.publish('/s/x', 'old')
-  server.publish('/q/a', 1)
-  const a = keep(live, '/q/a')
-  await until(() => a.values.length === 1)
+  const { server, live } = await readBeside()
   atCommand(server, '/**', () => server.delete('/q/a'))
   const all = keep(live, '/**')
   await until(() => all.values.includes('old'))

@@ -309,10 +309,8 @@ impl ClusterState {
         self.snapshots.add(1);
     }
 
-    fn note_saved(&self, is_saved: bool) {
-        if is_saved {
-            self.saved_us.store(monotonic_us(), Ordering::Relaxed);
-        }
+    fn note_saved(&self) {
+        self.saved_us.store(monotonic_us(), Ordering::Relaxed);
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {

@@ -279,8 +279,7 @@ fn share(
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
-    let has_store = settings.store.path.is_some() && !settings.cluster.is_on();
-    let store = has_store.then(|| Arc::new(StoreState::new()));
+    let store = store_path(settings).map(|_| Arc::new(StoreState::new()));
     let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
     let cluster = settings.cluster.is_on();
     let cluster = cluster.then(|| Arc::new(ClusterState::new(&settings.cluster)));
@@ -336,13 +335,17 @@ fn open_store(
     user: Option<&User>,
 ) -> Result<(Option<Recovery<HostDisk>>, Life), StartError> {
     let of = |epoch| Life { epoch, base: 0 };
-    let path = settings.store.path.as_ref().filter(|_| !settings.cluster.is_on());
-    let Some(path) = path else { return Ok((None, of(Epoch::random()))) };
+    let Some(path) = store_path(settings) else { return Ok((None, of(Epoch::random()))) };
     let told = |error| StartError::Store(path.clone(), error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
     Ok((Some(recovery), of(epoch)))
+}
+
+/// The directory of the store. That of a node of a cluster holds none.
+fn store_path(settings: &Settings) -> Option<&PathBuf> {
+    settings.store.path.as_ref().filter(|_| !settings.cluster.is_on())
 }
 
 /// Opens the directory of a node of a cluster, if it has one.

@@ -517,15 +517,8 @@ pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'stati
     let (mut all, mut rest) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         rest.extend_from_slice(piece);
-        loop {
-            match wire::read(&rest) {
-                Ok(Some((said, length))) => {
-                    rest.drain(..length);
-                    all.push(said);
-                }
-                Ok(None) => break,
-                Err(reason) => return (all, Some(reason)),
-            }
+        if let Err(reason) = wire::read_whole(&mut rest, &mut all) {
+            return (all, Some(reason));
         }
     }
     (all, None)

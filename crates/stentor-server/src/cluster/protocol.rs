@@ -351,7 +351,7 @@ impl Node {
             ));
         }
         let max = self.intake.payload_max();
-        if let Some(bytes) = self.writer.is_too_large(max) {
+        if let Some(bytes) = self.writer.too_large(max) {
             return Some(format!(
                 "{bytes} bytes are to be written in one message, and the broker takes {max}: raise \
                  max_payload in its configuration."

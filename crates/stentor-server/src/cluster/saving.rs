@@ -96,10 +96,12 @@ impl<D: Disk> Saver<D> {
         let outcome = save(&self.disk, &self.hub, tapping, || {});
         tapping.close();
         match outcome {
-            Ok(()) => self.saved = Some(here),
+            Ok(()) => {
+                self.saved = Some(here);
+                self.state.note_saved();
+            }
             Err(Unsaved(reason)) => tracing::warn!("the snapshot of this node: {reason}"),
         }
-        self.state.note_saved(self.saved == Some(here));
     }
 }
 

@@ -72,14 +72,14 @@ impl Writer {
     }
 
     /// How long the next message is, if the log takes none that is longer than `max`.
-    pub(super) fn is_too_large(&self, max: usize) -> Option<usize> {
+    pub(super) fn too_large(&self, max: usize) -> Option<usize> {
         self.sending.as_ref().map(|sending| sending.payload.len()).filter(|bytes| *bytes > max)
     }
 
     /// The append that is due, if one is. The log was read up to `read`, and takes no message that
     /// is longer than `max`.
     pub(super) fn send(&mut self, read: u64, run: u64, max: usize) -> Option<Action> {
-        if self.is_too_large(max).is_some() {
+        if self.too_large(max).is_some() {
             return None;
         }
         let token = self.token + 1;

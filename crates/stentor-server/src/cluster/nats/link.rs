@@ -219,22 +219,12 @@ fn hear(source: &mut Source, rest: &mut Vec<u8>) -> Result<Said, String> {
 /// Reads until the connection ends.
 fn read_all(mut source: Source, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
     let broken = loop {
-        let (mut all, mut used) = (Vec::new(), 0);
-        let failed = loop {
-            match wire::read(&bytes[used..]) {
-                Ok(Some((said, length))) => {
-                    all.push(said);
-                    used += length;
-                }
-                Ok(None) => break None,
-                Err(reason) => break Some(reason),
-            }
-        };
-        bytes.drain(..used);
+        let mut all = Vec::new();
+        let taken = wire::read_whole(&mut bytes, &mut all);
         if !all.is_empty() && inputs.send(Input::Said(number, all)).is_err() {
             return;
         }
-        if let Some(reason) = failed {
+        if let Err(reason) = taken {
             break reason.to_owned();
         }
         match source.read(&mut bytes) {

@@ -36,6 +36,26 @@ impl Message {
     }
 }
 
+/// Takes all that is whole from the beginning of `bytes`.
+///
+/// # Errors
+/// What is behind it makes no sense: one sentence.
+pub(super) fn read_whole(bytes: &mut Vec<u8>, all: &mut Vec<Said>) -> Result<(), &'static str> {
+    let mut used = 0;
+    let taken = loop {
+        match read(&bytes[used..]) {
+            Ok(Some((said, length))) => {
+                all.push(said);
+                used += length;
+            }
+            Ok(None) => break Ok(()),
+            Err(reason) => break Err(reason),
+        }
+    };
+    bytes.drain(..used);
+    taken
+}
+
 /// Reads what is at the beginning of `bytes`, and how long it is. `None`: more is needed.
 ///
 /// # Errors

@@ -194,21 +194,20 @@ impl Node {
         of: Of,
         bytes: &[u8],
     ) -> Result<(), &'static str> {
-        let mut promises = self.writer.took(message, self.run, &self.intake);
+        let promises = self.writer.took(message, self.run, &self.intake);
         let is_of_life = self.staging.is_none() && self.epoch() == Some(message.epoch);
         if !is_of_life || of.jump != self.line.last() {
             promises.tell_all(&self.intake, CommitError::BrokerAway);
             return Ok(());
         }
-        let backs = std::mem::take(&mut promises.backs);
-        match self.changes_of(seq, of, bytes) {
-            Ok(changes) => self.apply_all(changes, backs),
+        let changes = match self.changes_of(seq, of, bytes) {
+            Ok(changes) => changes,
             Err(reason) => {
-                promises.backs = backs;
                 promises.tell_all(&self.intake, CommitError::Failed);
                 return Err(reason);
             }
-        }
+        };
+        self.apply_all(changes, promises.backs);
         self.follow_upto(seq);
         self.intake.give_back(promises.bytes);
         Ok(())
