@@ -4,6 +4,7 @@
 //! says when. The [`Rewriting`] is what the writer of the log keeps: it hears of the result, and
 //! who drops it wants none.
 
+use super::writer::Stats;
 use crate::compressor::low_priority;
 use std::io;
 use std::sync::{Arc, Weak, mpsc};
@@ -101,21 +102,32 @@ impl<D: Disk + Send + 'static> Pass<D>
 where
     D::File: Send,
 {
-    /// Has a thread of its own write it to its end.
+    /// Has a thread of its own write it to its end, beside the log of which `stats` tell.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(super) fn start(self) -> io::Result<JoinHandle<()>> {
+    pub(super) fn start(self, stats: Arc<Stats>) -> io::Result<JoinHandle<()>> {
+        let begin = stats.bytes.value();
         thread::Builder::new().name("store-snapshot".to_owned()).spawn(move || {
             low_priority("snapshots are written");
-            let mut next = self.step();
+            let (mut next, mut written) = (self.step(), 0);
             while let Some((pass, bytes)) = next {
-                // The disk is for the log first.
-                thread::sleep(Duration::from_secs_f64(bytes as f64 / BYTES_PER_S));
+                written += bytes as u64;
+                thread::sleep(pause(bytes, written, stats.bytes.value() - begin));
                 next = pass.step();
             }
         })
     }
+}
+
+/// How long to wait behind so many bytes, when so many of the snapshot are written, and so many of
+/// the log meanwhile. The disk is for the log first. But where that grows faster than the snapshot,
+/// both take the more room the longer this waits.
+fn pause(bytes: usize, written: u64, of_log: u64) -> Duration {
+    if of_log > written {
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(bytes as f64 / BYTES_PER_S)
 }
 
 /// Writes all that is in the hub at once.
@@ -148,5 +160,17 @@ fn failed(reason: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Failed, tried: "write", path: "a snapshot".to_owned(), reason }
 }
 
-/// The fastest that snapshots are written.
+/// The fastest that snapshots are written, unless the log grows faster.
 const BYTES_PER_S: f64 = 64e6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_waits_unless_the_log_outgrows_it() {
+        assert_eq!(pause(64_000, 64_000, 0), Duration::from_millis(1));
+        assert_eq!(pause(64_000, 128_000, 128_000), Duration::from_millis(1));
+        assert_eq!(pause(64_000, 128_000, 128_001), Duration::ZERO);
+    }
+}

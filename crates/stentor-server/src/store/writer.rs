@@ -371,7 +371,7 @@ where
                 while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
                     if let Some(pass) = self.pass() {
                         // Without a thread nobody writes it, which it says itself.
-                        snapshots = pass.start().ok();
+                        snapshots = pass.start(Arc::clone(&self.stats)).ok();
                     }
                 }
             }));
