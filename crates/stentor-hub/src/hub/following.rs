@@ -194,6 +194,9 @@ impl Hub {
         let is_first = self.is_fresh();
         let differences = self.differences(&staged, is_new_life);
         let mut adopted = Adopted { is_new_life: is_new_life && !is_first, ..Adopted::default() };
+        // Room is made while nobody waits.
+        let created = differences.iter().filter(|it| matches!(it, Difference::Created(_))).count();
+        self.table.pin().reserve(created);
         interleave::point();
 
         let of_staged = staged.sequence.into_inner().unwrap_or_else(PoisonError::into_inner);
