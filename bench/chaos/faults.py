@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from .world import Broker, Node, Process, World
+from .world import FAKETIME, Broker, Node, Process, World
 
 PAUSE_SECONDS, DURATION_SECONDS = 0.6, 1.2
 AT_ONCE = 2
+# By so many seconds a clock is wrong.
+WRONG_BY = [2, 3_600, 86_400, 40 * 86_400]
 
 
 class Faults:
@@ -36,6 +38,9 @@ class Faults:
             self.kinds.append(("disk full", self.disk_full))
         if len(world.brokers) > 1:
             self.kinds.append(("broker cut off", self.broker_cut_off))
+        # How far SEQs jump where messages were lost goes by the clock.
+        if FAKETIME and not loses:
+            self.kinds.append(("clock jumps", self.clock_jumps))
         if loses:
             self.kinds += [("broker forgot all", self.all_forgotten),
                            ("broker went back", self.gone_back)]
@@ -105,6 +110,16 @@ class Faults:
     async def node_ended(self) -> AsyncIterator[None]:
         async with self.node() as node, self.down(node, signal.SIGTERM):
             yield
+
+    @asynccontextmanager
+    async def clock_jumps(self) -> AsyncIterator[None]:
+        """There, and back."""
+        async with self.node() as node:
+            node.set_clock(self.random.choice([-1, 1]) * self.random.choice(WRONG_BY))
+            try:
+                yield
+            finally:
+                node.set_clock(0)
 
     @asynccontextmanager
     async def broker_killed(self) -> AsyncIterator[None]:
