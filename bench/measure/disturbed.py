@@ -139,7 +139,7 @@ def while_it_hangs(bench: Bench) -> list[table.Row]:
     with own_disk() as disk, server(bench, True, VALUES, data=disk / "data") as stentor:
         with Watched(stentor) as watched:
             publishers = subprocess.Popen(
-                load_command(bench, stentor, 1_000, 600, RATE, PUBLISHERS),
+                load_command(bench, stentor.control_port, 1_000, 600, RATE, PUBLISHERS),
                 stdout=subprocess.PIPE, text=True)
             try:
                 time.sleep(1)

@@ -18,7 +18,7 @@ from .load import Subject
 from .process import TIED
 from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
-from .servers import Stentor, exchange, expect_body
+from .servers import Floor, Stentor, exchange, expect_body
 
 DATA = OUT_DIR / "data"
 PUBLISHERS = 1_000
@@ -118,15 +118,28 @@ def disk_rows(bench: Bench) -> list[table.Row]:
 def publish(bench: Bench, stentor: Stentor, topics: int, seconds: float, rate: int = 0,
             publishers: int = PUBLISHERS) -> Answers:
     """Publishers with one PUT under way each."""
-    done = subprocess.run(load_command(bench, stentor, topics, seconds, rate, publishers),
+    return publish_at(bench, stentor.control_port, topics, seconds, rate, publishers)
+
+
+def publish_at(bench: Bench, port: int, topics: int, seconds: float, rate: int = 0,
+               publishers: int = PUBLISHERS) -> Answers:
+    done = subprocess.run(load_command(bench, port, topics, seconds, rate, publishers),
                           stdout=subprocess.PIPE, text=True)
     return read_answers(done.stdout)
 
 
-def load_command(bench: Bench, stentor: Stentor, topics: int, seconds: float, rate: int,
+def load_command(bench: Bench, port: int, topics: int, seconds: float, rate: int,
                  publishers: int) -> list[str]:
-    return [str(bench.publishers), str(stentor.control_port), str(publishers), str(topics),
-            str(MESSAGE_BYTES), str(seconds), str(rate)]
+    return [str(bench.publishers), str(port), str(publishers), str(topics), str(MESSAGE_BYTES),
+            str(seconds), str(rate)]
+
+
+def answer_to_put(stentor: Stentor) -> bytes:
+    """What publishers are answered, exactly as it comes."""
+    with socket.create_connection(("127.0.0.1", stentor.control_port), 10) as connection:
+        connection.sendall(b"PUT %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n\r\n1"
+                           % TOPIC.encode())
+        return connection.recv(65536)
 
 
 def read_answers(line: str) -> Answers:
@@ -153,12 +166,14 @@ def thread(stentor: Stentor, name: str) -> Thread:
 
 
 def answers(bench: Bench) -> list[table.Row]:
-    """1,000 publishers, with a store and without one in turn, and what its thread takes."""
+    """1,000 publishers, with a store, without one, and at the floor in turn; and what the store's
+    thread takes."""
     runs: dict[bool, list[Answers]] = {True: [], False: []}
-    cpu_us, log_bytes, disks = [], [], []
+    cpu_us, log_bytes, disks, floors = [], [], [], []
     for _ in range(bench.options.rounds):
         for stored in (False, True):
             with server(bench, stored) as stentor:
+                answer = answer_to_put(stentor)
                 publish(bench, stentor, TOPICS, 0.5)
                 before = thread(stentor, "store")
                 run = publish(bench, stentor, TOPICS, bench.options.seconds)
@@ -167,6 +182,8 @@ def answers(bench: Bench) -> list[table.Row]:
                     after = thread(stentor, "store")
                     cpu_us.append((after.cpu_us - before.cpu_us) / run.count)
                     log_bytes.append((after.written_bytes - before.written_bytes) / run.count)
+        with Floor(bench, answer) as floor:
+            floors.append(publish_at(bench, floor.port, TOPICS, bench.options.seconds).per_second)
         disks.append(syncs(bench, SYNC_BYTES[1]))
     of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
     p50, p99 = (statistics.median(column) for column in zip(*disks))
@@ -176,7 +193,8 @@ def answers(bench: Bench) -> list[table.Row]:
     what = f"{PUBLISHERS:,} publishers with one PUT of {MESSAGE_BYTES} bytes each"
     own, written = statistics.median(cpu_us), statistics.median(log_bytes)
     return [
-        table.Row(f"{what}: answers/s, synced", f"{rate:,.0f}", f"without a store {bare:,.0f}",
+        table.Row(f"{what}: answers/s, synced", f"{rate:,.0f}",
+                  f"without a store {bare:,.0f}; the floor {statistics.median(floors):,.0f}",
                   f"{rate / bare:.2f}", f">= {asked:,.0f} (disk {p50:,.0f} us)", rate >= asked),
         table.Row(f"{what}: p50 of the answers", f"{of(True, lambda run: run.p50_us):,.0f} us",
                   f"without a store {of(False, lambda run: run.p50_us):,.0f} us", "", "", None),
@@ -310,8 +328,8 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
 @contextmanager
 def publishing(bench: Bench, stentor: Stentor, rate: int) -> Iterator[None]:
     """Publishers at a steady rate, meanwhile."""
-    load = subprocess.Popen([*TIED, *load_command(bench, stentor, TOPICS, 600, rate, PUBLISHERS)],
-                            stdout=subprocess.PIPE, text=True)
+    command = load_command(bench, stentor.control_port, TOPICS, 600, rate, PUBLISHERS)
+    load = subprocess.Popen([*TIED, *command], stdout=subprocess.PIPE, text=True)
     try:
         time.sleep(0.3)
         yield
