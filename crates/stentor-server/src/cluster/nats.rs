@@ -22,7 +22,7 @@ use super::{ClusterState, Input};
 use crate::config::BrokerUrl;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Hub;
@@ -142,16 +142,18 @@ impl Broker {
         while let Some(left) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) {
             // What comes of a connection that is no more is not heard.
             let _ = self.inputs.recv_timeout(Duration::from_millis(left.min(TICK_MS)));
-            self.node.handle_time(now_ms());
-            self.state.note(&self.node);
+            self.pass_time();
         }
+    }
+
+    fn pass_time(&mut self) {
+        self.node.handle_time(now_ms());
+        self.state.note(&self.node);
     }
 
     fn connect(&mut self, url: &BrokerUrl) -> Result<Session, String> {
         self.number += 1;
-        let name = format!("stentor {:016x}", self.node.run());
-        let sender = self.sender.clone();
-        let link = Link::connect(url, &self.state.settings, &name, self.number, sender)?;
+        let link = self.dial(url)?;
         self.heed_payload_max(link.payload_max);
         let inbox = format!("_INBOX.{:016x}{:04x}", self.node.run(), self.number);
         let now_ms = now_ms();
@@ -170,6 +172,32 @@ impl Broker {
         self.state.connected(true);
         self.node.handle_connected(now_ms);
         Ok(session)
+    }
+
+    /// Connects on a thread of its own: to look up a name takes as long as it takes, and time goes
+    /// on for those who wait.
+    fn dial(&mut self, url: &BrokerUrl) -> Result<Link, String> {
+        let name = format!("stentor {:016x}", self.node.run());
+        let (url, state, sender) = (url.clone(), Arc::clone(&self.state), self.sender.clone());
+        let (tells, told) = sync_channel(1);
+        let number = self.number;
+        let connect = move || {
+            let _ = tells.send(Link::connect(&url, &state.settings, &name, number, sender));
+        };
+        let thread = thread::Builder::new().name("cluster-connect".to_owned());
+        thread.spawn(connect).map_err(|error| error.to_string())?;
+        loop {
+            match told.recv_timeout(Duration::from_millis(TICK_MS)) {
+                Ok(link) => return link,
+                Err(RecvTimeoutError::Timeout) if self.state.ends() => {
+                    return Err("this server ends".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) => self.pass_time(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the thread that connects panicked, which is a bug".to_owned());
+                }
+            }
+        }
     }
 
     /// What is written from now on is no larger than the broker takes.

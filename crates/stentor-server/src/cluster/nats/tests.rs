@@ -163,7 +163,7 @@ impl Member {
     /// A node whose broker does as `script` says.
     fn of(script: Script) -> (Member, Arc<Mutex<Script>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("nats://{}", listener.local_addr().unwrap());
+        let member = Member::at(&listener);
         let script = Arc::new(Mutex::new(script));
         let of_broker = Arc::clone(&script);
         thread::spawn(move || {
@@ -172,6 +172,11 @@ impl Member {
                 let _ = talk.go_on(&of_broker);
             }
         });
+        (member, script)
+    }
+
+    fn at(broker: &TcpListener) -> Member {
+        let url = format!("nats://{}", broker.local_addr().unwrap());
         let settings = Settings { nats: vec![url.parse().unwrap()], ..Settings::default() };
         let state = Arc::new(ClusterState::new(&settings));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
@@ -181,7 +186,7 @@ impl Member {
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
         let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(64));
         let thread = Some(thread::spawn(move || broker.run()));
-        (Member { hub, state, thread }, script)
+        Member { hub, state, thread }
     }
 
     /// Publishes so many bytes, once that can be done.
@@ -311,6 +316,18 @@ fn who_takes_what_is_written_too_slowly_is_given_up() {
         link.out().resize(256 << 20, b'x');
         assert_eq!(link.flush().unwrap_err().to_string(), "it takes nothing", "{is_slow}");
     }
+}
+
+#[test]
+fn a_server_that_ends_waits_for_no_broker() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let member = Member::at(&listener);
+    let (mut socket, _) = listener.accept().unwrap();
+    drop(member);
+    // Whoever connects still waits for what it says first.
+    socket.set_nonblocking(true).unwrap();
+    let error = socket.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
