@@ -145,7 +145,7 @@ impl Snapshot {
         self.filters.is_empty() || self.filters.iter().any(|filter| filter.matches(topic))
     }
 
-    /// Writes the next slice: whole sections, some 64 KiB unless one topic has more. False
+    /// Writes the next slice: whole sections, some 16 KiB unless one topic has more. False
     /// once the end was written.
     ///
     /// # Errors
@@ -566,12 +566,13 @@ const END: u8 = b'E';
 
 /// A slice ends behind the topic that makes it as long.
 ///
-/// Short ones, for what is written at one go is copied by the kernel at one go: on a host whose
-/// kernel does not preempt itself a worker that is woken on that core waits until it is done.
-const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
+/// Short ones, for whoever writes them is not interrupted by a worker that is woken on that core: the
+/// kernel copies what is written at one go, and its scheduler lets a thread finish what it has begun,
+/// whatever its priority.
+const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 16 << 10 };
 
 /// And has so many topics at most.
-const SLICE_TOPICS: usize = 256;
+const SLICE_TOPICS: usize = 128;
 
 /// The longest section: its length has four bytes.
 const SECTION_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { u32::MAX as usize };

@@ -113,7 +113,10 @@ where
             let (mut next, mut written) = (self.step(), 0);
             while let Some((pass, bytes)) = next {
                 written += bytes as u64;
-                thread::sleep(pause(bytes, written, stats.bytes.value() - begin));
+                match pause(bytes, written, stats.bytes.value() - begin) {
+                    Some(pause) => thread::sleep(pause),
+                    None => thread::yield_now(),
+                }
                 next = pass.step();
             }
         })
@@ -123,11 +126,8 @@ where
 /// How long to wait behind so many bytes, when so many of the snapshot are written, and so many of
 /// the log meanwhile. The disk is for the log first. But where that grows faster than the snapshot,
 /// both take the more room the longer this waits.
-fn pause(bytes: usize, written: u64, of_log: u64) -> Duration {
-    if of_log > written {
-        return Duration::ZERO;
-    }
-    Duration::from_secs_f64(bytes as f64 / BYTES_PER_S)
+fn pause(bytes: usize, written: u64, of_log: u64) -> Option<Duration> {
+    (of_log <= written).then(|| Duration::from_secs_f64(bytes as f64 / BYTES_PER_S))
 }
 
 /// Writes all that is in the hub at once.
@@ -169,8 +169,8 @@ mod tests {
 
     #[test]
     fn a_snapshot_waits_unless_the_log_outgrows_it() {
-        assert_eq!(pause(64_000, 64_000, 0), Duration::from_millis(1));
-        assert_eq!(pause(64_000, 128_000, 128_000), Duration::from_millis(1));
-        assert_eq!(pause(64_000, 128_000, 128_001), Duration::ZERO);
+        assert_eq!(pause(64_000, 64_000, 0), Some(Duration::from_millis(1)));
+        assert_eq!(pause(64_000, 128_000, 128_000), Some(Duration::from_millis(1)));
+        assert_eq!(pause(64_000, 128_000, 128_001), None);
     }
 }
