@@ -566,9 +566,9 @@ const END: u8 = b'E';
 
 /// A slice ends behind the topic that makes it as long.
 ///
-/// Short ones, for whoever writes them is not interrupted by a worker that is woken on that core: the
-/// kernel copies what is written at one go, and its scheduler lets a thread finish what it has begun,
-/// whatever its priority.
+/// Short ones, for whoever writes them is not interrupted by a worker that is woken on that core:
+/// the kernel copies what is written at one go, and its scheduler lets a thread finish what it has
+/// begun, whatever its priority.
 const SLICE_BYTES: usize = if cfg!(test) { 200 } else { 16 << 10 };
 
 /// And has so many topics at most.

@@ -18,7 +18,8 @@ pub(crate) use signer::Signer;
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
 pub(crate) use tools::{
-    between, curl, event_readers, gunzip, missing, optional_tool, python, python_of_host, tool,
+    between, built, curl, event_readers, gunzip, missing, optional_tool, python, python_of_host,
+    tool,
 };
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,

@@ -63,9 +63,13 @@ fn program_of_debians_python(program: &str) -> Command {
 
 /// A client that `cargo xtask test` puts together from the packages of another language.
 fn client(name: &str) -> Option<PathBuf> {
+    built(name).or_else(|| missing(name))
+}
+
+/// What `cargo xtask test` puts together, if that could be done.
+pub(crate) fn built(name: &str) -> Option<PathBuf> {
     let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    let client = clients.join(name);
-    if client.exists() { Some(client) } else { missing(name) }
+    Some(clients.join(name)).filter(|program| program.exists())
 }
 
 /// Readers of Server-Sent Events with the libraries `httpx-sse` of Python and `r3labs/sse` of Go,
