@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from .http import Gone
 from .world import FAKETIME, Broker, Node, Process, World
 
 PAUSE_SECONDS, DURATION_SECONDS = 0.6, 1.2
 AT_ONCE = 2
 # By so many seconds a clock is wrong.
 WRONG_BY = [2, 3_600, 86_400, 40 * 86_400]
+# The time that a busy server tells is so old at most, in seconds.
+INEXACT = 60
 
 
 class Faults:
@@ -115,8 +118,12 @@ class Faults:
     async def clock_jumps(self) -> AsyncIterator[None]:
         """There, and back."""
         async with self.node() as node:
-            node.set_clock(self.random.choice([-1, 1]) * self.random.choice(WRONG_BY))
+            ahead = self.random.choice([-1, 1]) * self.random.choice(WRONG_BY)
+            node.set_clock(ahead)
             try:
+                with contextlib.suppress(Gone):
+                    if abs(await node.ahead() - ahead) > INEXACT:
+                        raise RuntimeError("its clock has not jumped")
                 yield
             finally:
                 node.set_clock(0)

@@ -11,7 +11,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from .http import Gone, ask
@@ -197,6 +199,11 @@ class Broker(Process):
     def make_room(self) -> None:
         (self.store / "full").unlink(missing_ok=True)
 
+    def failures_to_store(self) -> int:
+        """So often it has said that it does not have what it took, after its disk was full. Then it
+        may lead the others with what they have not."""
+        return self.log.read_bytes().count(b"JetStream failed to store a msg on stream")
+
     def forget(self, saved: Path | None) -> None:
         """Loses what it has, or what is not saved."""
         shutil.rmtree(self.store / "jetstream", ignore_errors=True)
@@ -223,6 +230,12 @@ class Node(Process):
         new = self.clock.with_suffix(".new")
         new.write_text(f"{ahead:+d}\n")
         new.rename(self.clock)
+
+    async def ahead(self) -> float:
+        """How much its clock is ahead, as it says itself: once a second it looks."""
+        await asyncio.sleep(1.1)
+        answer = await ask(self.control, "GET", "/-/healthz", patience=5)
+        return parsedate_to_datetime(answer.fields["date"]).timestamp() - time.time()
 
     def configure(self, brokers: list[Link], others: list[Node], replicas: int, keep: str,
                   has_data: bool) -> None:
@@ -319,6 +332,13 @@ class World:
         places = {one["position"] for one in found}
         return all(one["open"] and not one["behind"] and not one["waiting_bytes"]
                    for one in found) and len(places) == 1
+
+    def failures_to_store(self) -> int:
+        return sum(broker.failures_to_store() for broker in self.brokers)
+
+    async def epoch(self) -> str:
+        """Of the life that all nodes are in."""
+        return (await self.nodes[0].status())["position"].partition("-")[0]
 
     def fallen(self) -> list[str]:
         """Who has ended though nobody ended it, or lacks a thread."""

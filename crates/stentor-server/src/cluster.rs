@@ -264,12 +264,20 @@ impl ClusterState {
                 // Not before: a broker may take every connection, and be of no use.
                 (said.failure, said.refusal) = (None, None);
                 said.failures.clear();
-                tracing::info!("the cluster's stream is read, at message {}", node.read());
+                let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
+                let epoch = epoch.unwrap_or_default();
+                tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
             } else if let Some(complaint) = &said.complaint {
                 tracing::error!("{complaint}");
             }
         } else if !is_open {
-            self.said().complaint = node.complaint();
+            let (complaint, mut said) = (node.complaint(), self.said());
+            if let Some(new) = complaint.as_ref().filter(|_| node.suspects())
+                && said.complaint != complaint
+            {
+                tracing::error!("{new}");
+            }
+            said.complaint = complaint;
         }
         // Whoever begins with nothing has the past first, which is nobody's present.
         let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));

@@ -99,8 +99,8 @@ pub(super) struct Node {
     /// It is to be looked again: what is said of it will be of before.
     looks_again: bool,
     look_at_ms: u64,
-    /// The log lacks something that is here, it seems, since then.
-    suspects_ms: Option<u64>,
+    /// The log lacks something that is here, it seems, since then, and why.
+    suspects: Option<(u64, &'static str)>,
     /// A peer's snapshot of this life is needed.
     wants: Option<Epoch>,
     /// What is here is not in the order: the same life is to take its place.
@@ -187,7 +187,7 @@ impl Node {
             looking: None,
             looks_again: false,
             look_at_ms: 0,
-            suspects_ms: None,
+            suspects: None,
             wants: None,
             anew: false,
             left_ms: None,
@@ -357,11 +357,23 @@ impl Node {
                  max_payload in its configuration."
             ));
         }
-        let epoch = self.wants?;
+        if let Some(epoch) = self.wants {
+            return Some(format!(
+                "The stream does not reach back to what is here, in its life {epoch}: a snapshot \
+                 of another node is needed, and none of cluster.peers has given one."
+            ));
+        }
+        let (_, why) = self.suspects?;
         Some(format!(
-            "The stream does not reach back to what is here, in its life {epoch}: a snapshot of \
-             another node is needed, and none of cluster.peers has given one."
+            "The broker has lost something: the stream {why} here, up to message {}. Unless a \
+             node has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
+            self.read
         ))
+    }
+
+    /// What was read here is not in the log any more, or was never in it.
+    pub(super) fn suspects(&self) -> bool {
+        self.suspects.is_some()
     }
 
     fn stop_reading(&mut self) {
@@ -382,7 +394,7 @@ impl Node {
         self.counts.clear();
         (self.read, self.least, self.hash) = (began - 1, 0, None);
         (self.contradicts, self.is_placed, self.wants) = (false, true, None);
-        self.suspects_ms = None;
+        self.suspects = None;
         (self.line, self.staging) = (Line::default(), None);
         self.read_on();
     }
@@ -450,7 +462,7 @@ impl Node {
         if self.epoch() != Some(life.epoch) {
             return match () {
                 // It went back to before.
-                () if self.past.contains(&life.epoch) => self.suspect(life.seq, now_ms),
+                () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
                 // It comes in its place.
                 () if self.reads && began > self.read && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last => self.read_life(began),
@@ -468,9 +480,10 @@ impl Node {
         }
         let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
         if looked.last < self.read.min(asked.read).max(self.least) || differs || self.contradicts {
-            return self.suspect(life.seq, now_ms);
+            let why = if differs || self.contradicts { DIFFERS } else { ENDS };
+            return self.suspect(life.seq, why, now_ms);
         }
-        (self.suspects_ms, self.left_ms) = (None, None);
+        (self.suspects, self.left_ms) = (None, None);
         if looked.first > self.read + 1 {
             return self.want(life.epoch);
         }
@@ -504,7 +517,8 @@ impl Node {
         };
         let has_all = looked.last >= asked.read.max(self.least) && self.staging.is_none();
         if !(is_same && has_all && looked.last > 0) || self.contradicts {
-            return self.suspect(0, now_ms);
+            let why = if has_all { DIFFERS } else { ENDS };
+            return self.suspect(0, why, now_ms);
         }
         let jumps = !self.may_write();
         self.say_again(0, self.line.clone(), jumps);
@@ -582,9 +596,9 @@ impl Node {
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.
-    fn suspect(&mut self, life_seq: u64, now_ms: u64) {
+    fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
         self.stop_reading();
-        let since_ms = *self.suspects_ms.get_or_insert(now_ms);
+        let (since_ms, _) = *self.suspects.get_or_insert((now_ms, why));
         // Those who have more come first.
         let patience_ms = if self.is_old { BARE_PATIENCE_MS } else { LOOK_MS };
         if now_ms >= since_ms + patience_ms {
@@ -677,6 +691,11 @@ impl Node {
 pub(super) fn hash_of(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
+
+/// What became of a log that lacks something.
+const ENDS: &str = "ends before what was read";
+const DIFFERS: &str = "has other messages than were read";
+const IS_PAST: &str = "has gone back to before what was read";
 
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;

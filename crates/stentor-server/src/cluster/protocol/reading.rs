@@ -49,7 +49,7 @@ impl Node {
     }
 
     /// The life that is read, or on its way in.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
+    pub(in crate::cluster) fn epoch(&self) -> Option<Epoch> {
         match &self.staging {
             Some(staging) => Some(staging.epoch),
             None => (self.has_all && !self.anew).then(|| self.hub.epoch()),

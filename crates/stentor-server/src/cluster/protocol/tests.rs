@@ -228,3 +228,31 @@ fn what_is_in_the_log_twice_counts_once() {
     alone.read(&encoded(put("/a", 4)).into_batch((Epoch::from_number(3), 9, 1), OF));
     assert_eq!(alone.node.hub.value("/a").unwrap().data().len(), 4);
 }
+
+#[test]
+fn what_a_broker_has_lost_is_said() {
+    let of_life = |looked: Looked, at| {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        assert!(!alone.node.suspects() && alone.node.complaint().is_none());
+        alone.node.handle_time(LOOK_MS);
+        let mut actions = std::iter::from_fn(|| alone.node.poll());
+        let token = actions.find_map(|action| match action {
+            Action::Look { token, .. } => Some(token),
+            _ => None,
+        });
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
+        let looked = Looked { at, life, ..looked };
+        alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
+        (alone.node.suspects(), alone.node.complaint())
+    };
+    let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
+    assert_eq!(of_life(looked(2, None), same), (false, None));
+    for (looked, at, why) in [(looked(1, None), None, ENDS), (looked(2, None), Some(7), DIFFERS)] {
+        let (suspects, said) = of_life(looked, at);
+        assert!(suspects);
+        let expected = format!("The broker has lost something: the stream {why} here, up to ");
+        assert!(said.as_ref().is_some_and(|it| it.starts_with(&expected)), "{said:?}");
+    }
+}
