@@ -365,8 +365,8 @@ impl Node {
         }
         let (_, why) = self.suspects?;
         Some(format!(
-            "The broker has lost something: the stream {why} here, up to message {}. Unless a \
-             node has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
+            "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
+             has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
             self.read
         ))
     }
