@@ -26,7 +26,7 @@ use crate::topic::{ByName, Topic};
 use arc_swap::ArcSwap;
 
 mod changes;
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(test, debug_assertions, feature = "check"))]
 mod check;
 mod following;
 mod missed;

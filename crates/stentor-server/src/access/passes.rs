@@ -79,7 +79,7 @@ impl Passes {
     }
 
     /// Panics if others have a pass than those who say so. `has` tells who does.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self, has: &dyn Fn(usize) -> bool) {
         let mut count = 0;
         for index in self.held.indices() {

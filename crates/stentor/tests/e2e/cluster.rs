@@ -380,7 +380,7 @@ fn under_kills_of_the_broker_nothing_that_was_acknowledged_is_lost() {
 
 /// The checker of `bench/cluster`, for so many seconds; by hand it goes on for hours.
 fn whatever_fails(program: &Path, brokers: &str) {
-    let seconds = std::env::var("STENTOR_CHAOS_SECONDS").unwrap_or_else(|_| "10".to_owned());
+    let seconds = std::env::var("TEST_CHAOS_SECONDS").unwrap_or_else(|_| "10".to_owned());
     let checker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/cluster");
     let mut command = Command::new("python3");
     command.arg(checker).args(["--seconds", &seconds, "--brokers", brokers, "--stentor"]);

@@ -11,7 +11,7 @@
 //!
 //! With LazyFS the power fails as well: what was not synced is gone.
 //!
-//! `STENTOR_KILLS` and `STENTOR_POWER_CUTS` say how many lives; `bench/crash` sets them.
+//! `TEST_KILLS` and `TEST_POWER_CUTS` say how many lives; `bench/crash` sets them.
 
 use super::data_flag;
 use crate::support::{Client, EventStream, Server, TempDir, Url, eventually};
@@ -29,7 +29,7 @@ use std::{env, fmt, thread};
 #[test]
 fn what_was_answered_outlives_kills() {
     let dir = TempDir::new();
-    lives(dir.path(), number("STENTOR_KILLS", 25), &Crash::Kill);
+    lives(dir.path(), number("TEST_KILLS", 25), &Crash::Kill);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn what_was_answered_outlives_power_cuts() {
         return;
     };
     let lazyfs = LazyFs::mount(Path::new(&lazyfs));
-    lives(&lazyfs.root(), number("STENTOR_POWER_CUTS", 10), &Crash::Power(&lazyfs));
+    lives(&lazyfs.root(), number("TEST_POWER_CUTS", 10), &Crash::Power(&lazyfs));
 }
 
 fn number(name: &str, default: u64) -> u64 {
