@@ -88,7 +88,7 @@ fn deliveries_are_measured() {
             assert_eq!(reader.data(), i.to_string());
         }
     }
-    assert_eq!(server.figure("counters/deliveries"), 200);
+    server.settled("deliveries", 200);
     assert!(server.figure("counters/bytes_streams") > 20 * (5 * 25 + 5 * 3));
     assert_eq!(sample(&server, "stentor_deliveries_total"), 200.0);
     assert_eq!(sample(&server, "stentor_readers{kind=\"sse\"}"), 5.0);
