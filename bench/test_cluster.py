@@ -244,6 +244,14 @@ class OracleTest(unittest.TestCase):
         refused.is_mismatch = False
         self.assertEqual(self.found(self.some_order()), "")
 
+    def test_what_was_judged_before_a_loss_goes_on_in_the_next_life(self) -> None:
+        for losses, found in ((0, ""), (1, "e-5 of /a was to follow d-7, and follows e-3")):
+            order = self.some_order(may_lose=True)
+            order.losses = 1
+            order.saw(at(5), "/a", "5")
+            self.attempts["5"] = Attempt("/a", at(7, "d"), Outcome.UNKNOWN, losses=losses)
+            self.assertEqual(self.found(order), found)
+
     def test_a_loss_excuses_no_node_that_lacks_what_was_published_since(self) -> None:
         order = self.some_order(may_lose=True)
         order.losses = 1

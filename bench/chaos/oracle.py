@@ -230,8 +230,10 @@ class Order:
                 condition = attempt.condition if attempt else None
                 is_new = before is None or before.epoch != id.epoch
                 was_there = before if not is_new and self.changes[before][1] is not None else None
-                # In another life it is a value that goes on.
-                if condition and self.is_held(id) and not (is_new and self.may_lose):
+                # In another life it is a value that goes on; and what was judged before a loss may
+                # be published again by the node that alone has it.
+                if condition and self.is_held(id) and self.is_kept(attempt) \
+                        and not (is_new and self.may_lose):
                     wanted = None if condition == "*" else condition
                     if was_there != wanted:
                         self.violations.append(f"{id} of {topic} was to follow {condition}, and "
