@@ -17,6 +17,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from .http import Gone, ask
+from .oracle import Id
 
 # Where the store of a broker is, if its disk is to be full now and then.
 DISK_BYTES = 192 << 20
@@ -338,7 +339,7 @@ class World:
 
     async def epoch(self) -> str:
         """Of the life that all nodes are in."""
-        return (await self.nodes[0].status())["position"].partition("-")[0]
+        return Id.of((await self.nodes[0].status())["position"]).epoch
 
     def fallen(self) -> list[str]:
         """Who has ended though nobody ended it, or lacks a thread."""
