@@ -256,3 +256,50 @@ fn what_a_broker_has_lost_is_said() {
         assert!(said.as_ref().is_some_and(|it| it.starts_with(&expected)), "{said:?}");
     }
 }
+
+#[test]
+fn what_is_sent_again_is_another_message_that_says_the_same() {
+    let mut alone = Alone::open();
+    let refused_at_once = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::Refused(String::new()), 0);
+    assert_eq!(refused_at_once.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    let refused_later = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (first, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::Unknown, 0);
+    let (again, token) = alone.appends().pop().unwrap();
+    assert!(again != first && decode(&again) == decode(&first));
+    // The one before may be there, or come.
+    alone.node.handle_appended(token, Appended::Refused(String::new()), 0);
+    assert_eq!(refused_later.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(alone.intake.bytes(), 0);
+}
+
+#[test]
+fn what_is_late_is_put_back_where_seqs_jump() {
+    for is_stored in [false, true] {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        let only_here = newest(&alone.node.hub, 0);
+        alone.node.keep(&only_here, 1);
+        alone.node.handle_time(0);
+        let (payload, token) = alone.appends().pop().unwrap();
+        if is_stored {
+            alone.node.handle_appended(token, Appended::At(9), 0);
+        }
+        let again = Again { began: 1, line: Line::default(), jump: Some(1 << 20) };
+        let again = Some(again);
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        alone.read(&turn.encode((alone.epoch, 9, 0)));
+        let (put_back, _) = alone.appends().pop().unwrap();
+        let [before, behind] =
+            [&payload, &put_back].map(|bytes| match decode(bytes).unwrap().body {
+                Body::Batch { of, entries } => (of, entries.to_vec()),
+                other => panic!("{other:?}"),
+            });
+        assert_eq!(before.1, behind.1);
+        assert_eq!(behind.0, Of { jump: alone.last, ..before.0 });
+    }
+}
