@@ -257,28 +257,25 @@ impl ClusterState {
         if is_open {
             self.open_us.store(monotonic_us(), Ordering::Relaxed);
         }
-        if is_open != was_open {
-            let mut said = self.said();
-            said.complaint = node.complaint();
-            if is_open {
-                // Not before: a broker may take every connection, and be of no use.
-                (said.failure, said.refusal) = (None, None);
-                said.failures.clear();
-                let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
-                let epoch = epoch.unwrap_or_default();
-                tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
-            } else if let Some(complaint) = &said.complaint {
-                tracing::error!("{complaint}");
-            }
+        let mut said = self.said();
+        if is_open && !was_open {
+            // Not before: a broker may take every connection, and be of no use.
+            (said.failure, said.refusal, said.complaint) = (None, None, None);
+            said.failures.clear();
+            let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
+            let epoch = epoch.unwrap_or_default();
+            tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
         } else if !is_open {
-            let (complaint, mut said) = (node.complaint(), self.said());
-            if let Some(new) = complaint.as_ref().filter(|_| node.suspects())
-                && said.complaint != complaint
+            let complaint = node.complaint();
+            // Whoever begins often has to wait for a peer; and if none gives anything, that is said.
+            let is_news = was_open || !node.wants_snapshot();
+            if let Some(new) = complaint.as_ref().filter(|_| is_news && said.complaint != complaint)
             {
                 tracing::error!("{new}");
             }
             said.complaint = complaint;
         }
+        drop(said);
         // Whoever begins with nothing has the past first, which is nobody's present.
         let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));
         if node.is_open() && read >= last && !self.has_all() {

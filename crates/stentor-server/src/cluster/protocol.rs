@@ -371,9 +371,9 @@ impl Node {
         ))
     }
 
-    /// What was read here is not in the log any more, or was never in it.
-    pub(super) fn suspects(&self) -> bool {
-        self.suspects.is_some()
+    /// The log does not reach back to what is here, and a peer is asked.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        self.wants.is_some()
     }
 
     fn stop_reading(&mut self) {

@@ -212,7 +212,7 @@ fn a_broker_that_is_away_takes_nothing_and_loses_nothing() {
 #[test]
 fn a_stream_that_is_gone_becomes_another_life_with_all_that_there_was() {
     let Some(mut broker) = Broker::start() else { return };
-    let nodes = [(); 2].map(|()| broker.node(""));
+    let mut nodes = [(); 2].map(|()| broker.node(""));
     for n in 0..100 {
         nodes[n % 2].publish(&format!("/{n}"), &n.to_string());
     }
@@ -224,6 +224,9 @@ fn a_stream_that_is_gone_becomes_another_life_with_all_that_there_was() {
     broker.again();
     assert!(matches!(reader.hear(), Heard::Gap { reason, .. } if reason == "epoch"));
     nodes.iter().for_each(is_open);
+    for node in &mut nodes {
+        node.child.logged("The broker has lost something: the stream ends before what was read");
+    }
     let after = publish(&nodes[1], "/b", "after");
     assert_ne!(after[..8], before[..8]);
     assert_eq!(has(&nodes[0], "/b", &after), b"after");
@@ -259,6 +262,24 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
     assert_eq!(has(&first, "/new", &id), b"new");
     let status = second.control.get("/-/status").expect(200).json();
     assert_eq!(status["cluster"]["snapshots"], 1, "{status}");
+}
+
+#[test]
+fn a_message_that_no_node_knows_is_named() {
+    let Some(broker) = Broker::start() else { return };
+    let mut first = broker.node("");
+    first.publish("/a", "known");
+    ask(&broker, "stentor.node.0", "of a version to come", "seq");
+    // The second one never has been in the order.
+    let mut second = Server::configured(&broker.toml(""));
+    for node in [&mut first, &mut second] {
+        let line = node.child.logged("Nothing more is read: message ");
+        assert!(line.contains("of the stream: it is of a version that is not known"), "{line}");
+        let status = node.control.get("/-/status").expect(200).json();
+        let failure = status["cluster"]["failure"].as_str().unwrap_or_default();
+        assert!(failure.contains("it is of a version that is not known here"), "{status}");
+    }
+    assert_eq!(first.public.get("/a").expect(200).text(), "known");
 }
 
 #[test]

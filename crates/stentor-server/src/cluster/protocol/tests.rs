@@ -234,7 +234,7 @@ fn what_a_broker_has_lost_is_said() {
     let of_life = |looked: Looked, at| {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        assert!(!alone.node.suspects() && alone.node.complaint().is_none());
+        assert!(alone.node.suspects.is_none() && alone.node.complaint().is_none());
         alone.node.handle_time(LOOK_MS);
         let mut actions = std::iter::from_fn(|| alone.node.poll());
         let token = actions.find_map(|action| match action {
@@ -245,7 +245,7 @@ fn what_a_broker_has_lost_is_said() {
         let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
         let looked = Looked { at, life, ..looked };
         alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
-        (alone.node.suspects(), alone.node.complaint())
+        (alone.node.suspects.is_some(), alone.node.complaint())
     };
     let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
     assert_eq!(of_life(looked(2, None), same), (false, None));
