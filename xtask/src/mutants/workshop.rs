@@ -94,8 +94,10 @@ impl Workshop {
             return Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
         let messages = String::from_utf8_lossy(&output.stdout);
-        // The command itself, which end-to-end tests run, is one of what is built.
-        let mut of_tests = messages.lines().filter(|line| line.contains("\"test\":true"));
+        // The command itself, which end-to-end tests run, is one of what is built, too: it may have
+        // tests, and is not built as one. The profile that says so stands before the features.
+        let is_test = |line: &&str| line.contains("\"test\":true},\"features\":");
+        let mut of_tests = messages.lines().filter(is_test);
         let executable = of_tests.find_map(|line| line.split_once("\"executable\":\""));
         match executable.and_then(|(_, rest)| rest.split_once('"')) {
             Some((path, _)) => Ok(Ok(PathBuf::from(path))),
