@@ -267,7 +267,7 @@ impl ClusterState {
             tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
         } else if !is_open {
             let complaint = node.complaint();
-            // Whoever begins often has to wait for a peer; and if none gives anything, that is said.
+            // Whoever begins often waits for a peer; and if none gives anything, that is said.
             let is_news = was_open || !node.wants_snapshot();
             if let Some(new) = complaint.as_ref().filter(|_| is_news && said.complaint != complaint)
             {
