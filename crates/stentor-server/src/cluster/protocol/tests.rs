@@ -88,10 +88,12 @@ fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
     node.handle_looked(token, &looked(1, None), 10 * LOOK_MS);
     let Some(Action::Look { token: again, .. }) = node.poll() else { panic!("it looks again") };
     assert_ne!(again, token);
-    // Whoever is connected anew asks anew.
+    // Whoever is connected anew asks anew, and hears no answer to what was asked before.
     node.handle_lost();
     node.handle_connected(10 * LOOK_MS);
     assert!(matches!(node.poll(), Some(Action::Look { .. })));
+    node.handle_looked(again, &looked(1, None), 10 * LOOK_MS);
+    assert!(node.complaint().is_none() && node.looking.is_some());
 }
 
 #[test]
@@ -301,5 +303,70 @@ fn what_is_late_is_put_back_where_seqs_jump() {
             });
         assert_eq!(before.1, behind.1);
         assert_eq!(behind.0, Of { jump: alone.last, ..before.0 });
+    }
+}
+
+#[test]
+fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
+    let mut alone = Alone::open();
+    for counter in [1, 2] {
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, counter), OF));
+    }
+    // Another node has gone on where the second one was.
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let life = Some((3, turn.encode((alone.epoch, 8, 0)), false));
+    let looked = Looked { at: Some(7), ..looked(3, life) };
+    let mut next = Vec::new();
+    for now_ms in [LOOK_MS, 2 * LOOK_MS] {
+        alone.node.handle_time(now_ms);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        alone.node.handle_looked(token, &looked, now_ms);
+        assert!(alone.node.complaint().is_none() && !alone.node.is_open());
+        next.extend(alone.node.poll());
+    }
+    assert_eq!(next, [Action::Read { from: 1 }]);
+}
+
+#[test]
+fn seeds_that_may_be_lost_are_not_waited_for() {
+    let cases = [
+        (BROKER, LOOK_MS, false),
+        (BROKER, SEED_PATIENCE_MS, true),
+        // It may have lost some.
+        (BROKER + 1, LOOK_MS, true),
+    ];
+    for (broker, now_ms, is_begun_anew) in cases {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn = turn.encode((Epoch::from_number(3), 9, 0));
+        alone.read(&turn);
+        alone.node.handle_time(now_ms);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        let looked = Looked { broker, ..looked(3, Some((3, turn, false))) };
+        alone.node.handle_looked(token, &looked, now_ms);
+        let begins = |action| matches!(action, Action::Append { to: Subject::Life, after: 3, .. });
+        assert_eq!(alone.node.poll().is_some_and(begins), is_begun_anew, "{broker} {now_ms}");
+    }
+}
+
+#[test]
+fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
+    let mut alone = Alone::open();
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    alone.read(&turn.encode((alone.epoch, 8, 0)));
+    let (epoch, jump) = (alone.epoch, alone.last);
+    let cases = [
+        (epoch, 0, false),
+        (Epoch::from_number(1), jump, false),
+        (Epoch::from_number(1), 0, false),
+        (epoch, jump, true),
+    ];
+    for (counter, (epoch, jump, is_applied)) in (1..).zip(cases) {
+        let batch = encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { jump, ..OF });
+        alone.read(&batch);
+        assert_eq!(alone.node.hub.value("/a").is_some(), is_applied, "{epoch} {jump}");
     }
 }
