@@ -228,7 +228,7 @@ impl Broker {
         self.state.note(&self.node);
         let patience = match self.state.intake.may_sleep() {
             true => Duration::from_millis(TICK_MS),
-            // What waits goes behind what is under way.
+            // What waits goes behind what is under way, or in a moment.
             false => Duration::from_millis(1),
         };
         let first = match self.inputs.recv_timeout(patience) {

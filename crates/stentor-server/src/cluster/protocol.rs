@@ -659,7 +659,7 @@ impl Node {
                     let of = Of { rules, jump, since: Some(since) };
                     (batch.into_batch(head, of), What::Late(entries))
                 }),
-                _ => self.intake.take().map(|batch| {
+                _ => self.intake.take(now_ms).map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
                     let of = Of { rules, jump, since: None };

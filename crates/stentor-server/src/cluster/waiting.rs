@@ -1,8 +1,10 @@
 //! Changes on their way from the workers to the log: encoded where they were admitted, gathered
 //! into batches, and bounded by one account.
 //!
-//! One batch is under way at a time, and the next one grows meanwhile: that is all the waiting
-//! there is, so a batch has one entry when little is published and a thousand when much is.
+//! One batch is under way at a time, and the next one grows meanwhile; behind a large one it grows
+//! for a moment longer, for to a broker a message of many entries costs little more than one of
+//! few. So a batch has one entry when little is published, which waits for nothing, and a thousand
+//! when much is.
 
 use super::codec::{ENTRIES_MAX, Growing};
 use super::writer::PATIENCE_MS;
@@ -31,6 +33,8 @@ struct Waiting {
     batches: VecDeque<Batch>,
     /// What they keep in memory, roughly, and what those keep that are under way.
     bytes: usize,
+    /// Before that no batch is due, unless it is full.
+    due_ms: u64,
     /// When it is looked next which of them have waited for too long.
     expires_ms: u64,
     /// Wakes the thread.
@@ -115,9 +119,16 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes out what is to be appended next.
-    pub(super) fn take(&self) -> Option<Batch> {
-        self.waiting().batches.pop_front()
+    /// Takes out what is to be appended next, if that is due.
+    pub(super) fn take(&self, now_ms: u64) -> Option<Batch> {
+        let mut waiting = self.waiting();
+        if now_ms < waiting.due_ms && waiting.batches.len() < 2 {
+            return None;
+        }
+        let batch = waiting.batches.pop_front()?;
+        let pause_ms = (batch.entries.count() / ENTRIES_PER_MS).min(PAUSE_MAX_MS);
+        waiting.due_ms = now_ms + pause_ms as u64;
+        Some(batch)
     }
 
     /// Tells those whose changes have waited for too long that they were not appended. To be called
@@ -217,6 +228,11 @@ const ENTRY_BYTES: usize = 64;
 
 /// What may wait for the broker.
 const WAITING_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 32 << 20 };
+
+/// For so many entries in a batch the next one waits for a millisecond: who publishes fewer at once
+/// waits for each answer.
+const ENTRIES_PER_MS: usize = 64;
+const PAUSE_MAX_MS: usize = 2;
 
 /// How often it is looked whether something has waited for too long.
 const EXPIRE_MS: u64 = 250;

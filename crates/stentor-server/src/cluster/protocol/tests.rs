@@ -307,6 +307,34 @@ fn what_is_late_is_put_back_where_seqs_jump() {
 }
 
 #[test]
+fn behind_a_large_batch_the_next_one_grows_for_a_moment() {
+    let behind = |entries| {
+        let mut alone = Alone::open();
+        let _outcomes: Vec<_> = (0..entries).map(|_| alone.publish("/a", 1)).collect();
+        alone.node.handle_time(0);
+        let (payload, token) = alone.appends().pop().unwrap();
+        alone.node.handle_appended(token, Appended::At(2), 0);
+        alone.read(&payload);
+        alone
+    };
+    for (entries, pause_ms) in [(1, 0), (63, 0), (64, 1), (250, 2)] {
+        let mut alone = behind(entries);
+        let _next = alone.publish("/b", 1);
+        let due_ms = (0..10).find(|now_ms| {
+            alone.node.handle_time(*now_ms);
+            !alone.appends().is_empty()
+        });
+        assert_eq!(due_ms, Some(pause_ms), "{entries}");
+    }
+    // What is full waits for nothing.
+    let mut alone = behind(250);
+    alone.intake.set_payload_max(2_000);
+    let _full = [(); 2].map(|()| alone.publish("/b", 1_500));
+    alone.node.handle_time(0);
+    assert_eq!(alone.appends().len(), 1);
+}
+
+#[test]
 fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
     let mut alone = Alone::open();
     for counter in [1, 2] {
