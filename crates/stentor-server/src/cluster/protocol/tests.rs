@@ -1,10 +1,10 @@
 //! What a node does, one thing at a time.
 
 use super::*;
-use crate::cluster::codec::Growing;
+use crate::cluster::codec::{Growing, entries};
 use crate::order::{CommitError, Outcome, ReturnAddress};
 use std::sync::mpsc::{self, Receiver};
-use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, encode_entry};
+use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, decode_entry, encode_entry};
 use stentor_wire::target::TopicName;
 
 struct Alone {
@@ -21,14 +21,18 @@ fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
     Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None }
 }
 
+/// A node that has not heard of any log.
+fn new_node(intake: &Arc<Intake>) -> Node {
+    let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+    hub.begin_following();
+    Node::new(hub, Arc::clone(intake), 7, Box::new(|_| {}))
+}
+
 impl Alone {
     /// A node that has read the beginning of a life, and may publish.
     fn open() -> Alone {
-        let limits = Limits::default();
-        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), limits));
-        hub.begin_following();
         let intake = Arc::new(Intake::new());
-        let mut node = Node::new(hub, Arc::clone(&intake), 7, Box::new(|_| {}));
+        let mut node = new_node(&intake);
         let epoch = Epoch::from_number(2);
         let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
         let turn = turn.encode((epoch, 9, 0));
@@ -131,6 +135,16 @@ fn what_waits_behind_a_slow_log_is_given_up_after_seconds() {
     }
     assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::Failed);
     assert_eq!(alone.intake.bytes(), 0);
+    // What is in the log, and is not brought from there.
+    let mut alone = Alone::open();
+    let stored = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::At(2), 0);
+    alone.node.handle_time(4_999);
+    assert!(stored.try_recv().is_err());
+    alone.node.handle_time(5_000);
+    assert_eq!(stored.try_recv().unwrap().unwrap_err(), CommitError::Failed);
 }
 
 #[test]
@@ -397,4 +411,62 @@ fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
         alone.read(&batch);
         assert_eq!(alone.node.hub.value("/a").is_some(), is_applied, "{epoch} {jump}");
     }
+}
+
+#[test]
+fn what_whoever_begins_a_life_has_not_read_is_published_again() {
+    let mut alone = Alone::open();
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+    let here = alone.node.hub.id(alone.node.hub.seq());
+    alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), OF));
+    let before = Some((here.epoch, here.seq));
+    let turn = Turn { before, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.read(&turn.encode((Epoch::from_number(3), 9, 0)));
+    let appends = alone.appends();
+    let [(payload, _)] = &appends[..] else { panic!("{appends:?}") };
+    let Body::Batch { of, entries } = decode(payload).unwrap().body else { panic!("a batch") };
+    let entries = self::entries(entries).unwrap();
+    assert!(of.since.is_some() && entries.len() == 1);
+    let (entry, _) = decode_entry(entries[0]).unwrap();
+    assert_eq!(entry.topic(), Some(&TopicName::parse("/b").unwrap()));
+}
+
+#[test]
+fn who_has_read_a_life_says_again_where_it_began() {
+    let mut alone = Alone::open();
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = turn.encode((Epoch::from_number(3), 9, 0));
+    alone.read(&turn);
+    alone.node.handle_time(LOOK_MS);
+    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+    let looked = Looked { at: Some(hash_of(&turn)), ..looked(2, None) };
+    alone.node.handle_looked(token, &looked, LOOK_MS);
+    let Some(Action::Append { to: Subject::Life, after: 0, payload, .. }) = alone.node.poll()
+    else {
+        panic!("it says which life it is")
+    };
+    let Message { epoch, body: Body::Turn(said), .. } = decode(&payload).unwrap() else {
+        panic!("a turn")
+    };
+    assert_eq!((epoch, said.again.unwrap().began), (Epoch::from_number(3), 2));
+}
+
+#[test]
+fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
+    let epoch = Epoch::from_number(2);
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let kept = node.stage(epoch);
+    let number = kept.life().number(2 << 10).unwrap();
+    kept.apply(Entry::past(put("/a", 1), 1), Place::At(number)).unwrap();
+    assert_eq!(node.begin_with(kept).unwrap(), 1);
+    node.handle_connected(0);
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let looked = looked(1, Some((1, turn.encode((epoch, 9, 0)), false)));
+    let begun_ms = (0..60).map(|n| n * LOOK_MS).find(|now_ms| {
+        node.handle_time(*now_ms);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
+        node.handle_looked(token, &looked, *now_ms);
+        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 1, .. }))
+    });
+    assert_eq!(begun_ms, Some(BARE_PATIENCE_MS), "others may have read more");
 }
