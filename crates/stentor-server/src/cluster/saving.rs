@@ -248,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_there_before_it_began_is_in_it_once() {
+        let (disk, hub) = (SimDisk::new(1), hub());
+        let tapping = Tapping::new(&hub);
+        tapping.open();
+        let data = b"once and no more";
+        let topic = TopicName::parse("/a").unwrap();
+        hub.publish(topic, Draft::new(data.to_vec()), Precondition::None, 1).unwrap();
+        assert!(save(&disk, &hub, &tapping, || {}).is_ok());
+        let (_, bytes) = disk.image().into_iter().next().unwrap();
+        assert_eq!(bytes.windows(data.len()).filter(|window| window == data).count(), 1);
+    }
+
+    #[test]
     fn it_is_kept_at_the_end_and_where_something_is_new() {
         let (disk, hub) = (SimDisk::new(1), hub());
         let state = Arc::new(ClusterState::new(&Settings::default()));

@@ -470,3 +470,20 @@ fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
     });
     assert_eq!(begun_ms, Some(BARE_PATIENCE_MS), "others may have read more");
 }
+
+#[test]
+fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
+    for (counters, is_adopted) in [([1, 3], false), ([1, 2], true)] {
+        let mut alone = Alone::open();
+        let epoch = Epoch::from_number(3);
+        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        alone.read(&turn.encode((epoch, 8, 0)));
+        for (counter, is_last) in counters.into_iter().zip([false, true]) {
+            alone.read(&encoded(put("/a", 1)).into_seed((epoch, 8, counter), is_last));
+        }
+        assert_eq!(
+            (alone.node.hub.epoch() == epoch, alone.node.is_open()),
+            (is_adopted, is_adopted)
+        );
+    }
+}
