@@ -31,9 +31,13 @@ FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """None of those that the kernel gives away: whoever has it may be away for a while."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(10_000, 30_000)
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 class Link:

@@ -193,6 +193,16 @@ impl HostDisk {
         Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: None })))
     }
 
+    /// When a file was written last, in seconds since 1970.
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub fn written_unix_s(&self, file: &HostFile) -> Result<u64, DiskError> {
+        let stat = fs::fstat(&file.fd);
+        let stat = stat.map_err(|error| self.failed("look at", &file.name, error))?;
+        Ok(u64::try_from(stat.st_mtime).unwrap_or(0))
+    }
+
     fn failed(&self, tried: &'static str, name: &str, error: Errno) -> DiskError {
         failed(tried, &self.0.path.join(name).display(), error)
     }
@@ -339,6 +349,7 @@ const OURS: Mode = Mode::RUSR.union(Mode::WUSR);
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use crate::unix_s;
     use std::os::unix::fs::PermissionsExt;
 
     fn disk(scratch: &Scratch) -> HostDisk {
@@ -358,6 +369,7 @@ mod tests {
         let file = disk.create("a", 8_192).unwrap();
         disk.write_at(&file, 4_000, b"hello").unwrap();
         disk.sync(&file).unwrap();
+        assert!(unix_s().abs_diff(disk.written_unix_s(&file).unwrap()) < 60);
         disk.rename("a", "b").unwrap();
         disk.sync_dir().unwrap();
         assert_eq!(names(&disk), [("b".to_owned(), 8_192)]);

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published};
-use stentor_io::{Counter, HostDisk, monotonic_us};
+use stentor_io::{Counter, DiskError, HostDisk, monotonic_us, unix_s};
 use ureq::Agent;
 
 /// How it is with the cluster, for all who ask.
@@ -46,10 +46,12 @@ pub(crate) struct ClusterState {
     is_connected: AtomicBool,
     /// The log is read, and takes what is published.
     is_open: AtomicBool,
-    /// All of the order was here once.
+    /// All of the order was here once, or there is nothing better to be had.
     has_all: AtomicBool,
     /// When it was last open, on the clock of [`monotonic_us`]; at first, when it began.
     open_us: AtomicU64,
+    /// How old what it began with was then, until all that came since is here.
+    old_us: AtomicU64,
     /// The message of the log that was read last, and the last one there is.
     read: AtomicU64,
     last: AtomicU64,
@@ -139,6 +141,7 @@ impl ClusterState {
             is_open: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
             open_us: AtomicU64::new(monotonic_us()),
+            old_us: AtomicU64::new(0),
             read: AtomicU64::new(0),
             last: AtomicU64::new(0),
             behind: AtomicU64::new(0),
@@ -152,7 +155,7 @@ impl ClusterState {
         }
     }
 
-    /// All of the order is here, or was once.
+    /// All of the order is here, or was once; or as much as there is while no broker is to be had.
     pub(crate) fn has_all(&self) -> bool {
         self.has_all.load(Ordering::Acquire)
     }
@@ -172,7 +175,7 @@ impl ClusterState {
         let away_us = self.away_us();
         let is_too_long = away_us / 1_000 > self.settings.stale_max_ms;
         let away_s = away_us / 1_000_000;
-        is_too_long.then(|| format!("The broker was not to be had for {away_s} s{why}."))
+        is_too_long.then(|| format!("What is here may be {away_s} s old{why}."))
     }
 
     pub(crate) fn report(&self, hub: &Hub) -> ClusterReport {
@@ -220,8 +223,18 @@ impl ClusterState {
     fn away_us(&self) -> u64 {
         match self.is_open.load(Ordering::Relaxed) {
             true => 0,
-            false => monotonic_us().saturating_sub(self.open_us.load(Ordering::Relaxed)),
+            false => self.closed_us() + self.old_us.load(Ordering::Relaxed),
         }
+    }
+
+    /// For how long it was not open.
+    fn closed_us(&self) -> u64 {
+        monotonic_us().saturating_sub(self.open_us.load(Ordering::Relaxed))
+    }
+
+    /// Everything here is from the disk, where it is as well.
+    fn is_old(&self) -> bool {
+        self.old_us.load(Ordering::Relaxed) > 0
     }
 
     fn ends(&self) -> bool {
@@ -276,16 +289,33 @@ impl ClusterState {
             said.complaint = complaint;
         }
         drop(said);
-        // Whoever begins with nothing has the past first, which is nobody's present.
-        let (read, last) = (node.read(), self.last.load(Ordering::Relaxed));
-        if node.is_open() && read >= last && !self.has_all() {
-            self.has_all.store(true, Ordering::Release);
-        }
+        let read = node.read();
+        self.note_what_is_here(node, read >= self.last.load(Ordering::Relaxed));
         self.read.store(read, Ordering::Relaxed);
         let differ = node.rules_differ();
         if !self.others_rules.swap(differ, Ordering::Relaxed) && differ {
             tracing::warn!("another node has other [[topics]]: histories differ by that");
         }
+    }
+
+    fn note_what_is_here(&self, node: &Node, is_all: bool) {
+        if node.is_open() && is_all {
+            self.old_us.store(0, Ordering::Relaxed);
+            self.has_all.store(true, Ordering::Release);
+        } else if node.has_all() && !node.is_open() && self.closed_us() >= AWAY_USUAL_US {
+            // Where the log can be read, whoever begins has the past first, which is nobody's
+            // present. Where it cannot, that is better than nothing.
+            if !self.has_all.swap(true, Ordering::AcqRel) {
+                let old_s = self.away_us() / 1_000_000;
+                tracing::warn!("no broker is to be had: what is served may be {old_s} s old");
+            }
+        }
+    }
+
+    /// It began with what was kept so long ago.
+    fn note_begun(&self, old_s: u64) {
+        self.old_us.store((old_s * 1_000_000).max(1), Ordering::Relaxed);
+        self.open_us.store(monotonic_us(), Ordering::Relaxed);
     }
 
     /// What the stream is, and what it is not worth.
@@ -373,7 +403,7 @@ impl ClusterThread {
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
             let (state, disk) = of_thread;
-            disk.iter().for_each(|disk| begin_with(&mut node, disk));
+            disk.iter().for_each(|disk| begin_with(&mut node, disk, &state));
             Broker::new(state, node, fetch, (sender, inputs)).run();
         };
         thread::Builder::new().name("cluster".to_owned()).spawn(begin)?;
@@ -391,16 +421,22 @@ impl Drop for ClusterThread {
 }
 
 /// Has a node begin with what it kept when it ran before.
-fn begin_with(node: &mut Node, disk: &HostDisk) {
+fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
     let begun_us = monotonic_us();
     let kept = read_saved(disk, |epoch| node.stage(epoch));
     let begun = kept.and_then(|kept| match kept {
-        Some(kept) => node.begin_with(kept).map(Some).map_err(|error| error.to_string()),
+        Some((kept, file)) => {
+            let told = |error: DiskError| error.to_string();
+            let old_s = unix_s().saturating_sub(disk.written_unix_s(&file).map_err(told)?);
+            let topics = node.begin_with(kept).map_err(|error| error.to_string())?;
+            Ok(Some((topics, old_s)))
+        }
         None => Ok(None),
     });
     let took_ms = (monotonic_us() - begun_us) / 1_000;
     match begun {
-        Ok(Some(topics)) => {
+        Ok(Some((topics, old_s))) => {
+            state.note_begun(old_s);
             tracing::info!("{topics} topics were read from the disk in {took_ms} ms")
         }
         Ok(None) => {}
@@ -490,6 +526,33 @@ mod tests {
         state.note_last(9);
         state.note(&node);
         assert!(state.has_all());
+    }
+
+    #[test]
+    fn what_is_old_is_told_as_such_and_only_where_nothing_newer_is_to_be_had() {
+        let state = ClusterState::new(&Settings::default());
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let pass = |us: u64| {
+            let since = state.open_us.load(Ordering::Relaxed).saturating_sub(us);
+            state.open_us.store(since, Ordering::Relaxed);
+        };
+        // Whoever has nothing serves nothing, however long it takes.
+        pass(2 * AWAY_USUAL_US);
+        state.note(&node);
+        assert!(!state.has_all());
+        let kept = node.stage(Epoch::from_number(2));
+        node.begin_with(kept).unwrap();
+        state.note_begun(50);
+        state.note(&node);
+        assert!(state.is_old() && !state.has_all());
+        pass(AWAY_USUAL_US);
+        state.note(&node);
+        assert!(state.is_old() && state.has_all());
+        assert!((53..60).contains(&state.stale_s().unwrap()));
+        assert_eq!(state.complaint(), None);
+        pass(10_000_000);
+        assert!(state.complaint().unwrap().starts_with("What is here may be 63 s old"));
     }
 
     #[test]

@@ -105,6 +105,13 @@ impl Shared {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
+    /// For how many seconds what is here may be outdated, if the order is made elsewhere; `None`: it
+    /// is not.
+    pub(crate) fn stale_s(&self) -> Option<u64> {
+        let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
+        of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
+    }
+
     /// Whether a request can be answered yet: while the store is being read, or what a leader has,
     /// only those that ask how the server is.
     ///
@@ -573,9 +580,7 @@ impl Context {
     }
 
     fn renew(&mut self) {
-        let Shared { follow, cluster, .. } = &*self.shared;
-        let of_leader = follow.as_ref().and_then(|follow| follow.stale_s());
-        let stale_s = of_leader.or(cluster.as_ref().and_then(|cluster| cluster.stale_s()));
+        let stale_s = self.shared.stale_s();
         for preamble in &mut self.preambles {
             preamble.renew(self.unix_s, &self.settings, stale_s);
         }

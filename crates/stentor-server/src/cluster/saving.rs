@@ -89,7 +89,8 @@ impl<D: Disk> Saver<D> {
     /// Nothing is kept of a hub to which something is to come yet: what is on the disk is better.
     fn save_what_is_new(&mut self, tapping: &Tapping<'_>) {
         let here = self.hub.id(self.hub.seq());
-        if !self.state.has_all() || self.saved == Some(here) {
+        let is_less = !self.state.has_all() || self.state.is_old();
+        if is_less || self.saved == Some(here) {
             return;
         }
         tapping.open();
@@ -154,14 +155,15 @@ fn put_entries<D: Disk>(
     Ok(())
 }
 
-/// Reads what was kept, into a hub that `stage` makes for its life. `None` if there is nothing.
+/// Reads what was kept, into a hub that `stage` makes for its life, and says of which file it is.
+/// `None` if there is nothing.
 ///
 /// # Errors
 /// One sentence, if it cannot be read to its end.
-pub(super) fn read_saved(
-    disk: &impl Disk,
+pub(super) fn read_saved<D: Disk>(
+    disk: &D,
     stage: impl FnOnce(Epoch) -> Hub,
-) -> Result<Option<Hub>, String> {
+) -> Result<Option<(Hub, D::File)>, String> {
     let told = |error: DiskError| error.to_string();
     let Some((file, _)) = open_replaced(disk).map_err(told)? else { return Ok(None) };
     let mut buffer = vec![0; READ_BYTES];
@@ -177,7 +179,8 @@ pub(super) fn read_saved(
         offset += bytes as u64;
         bytes = disk.read_at(&file, offset, &mut buffer).map_err(told)?;
     }
-    reader.end().map(Some).map_err(str::to_owned)
+    let hub = reader.end().map_err(str::to_owned)?;
+    Ok(Some((hub, file)))
 }
 
 /// So much longer than writing takes is the pause behind it, at least.
@@ -220,7 +223,8 @@ mod tests {
 
     fn read(disk: &SimDisk) -> Result<Option<Hub>, String> {
         let fresh = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
-        read_saved(disk, |epoch| fresh.stage(epoch, false))
+        let kept = read_saved(disk, |epoch| fresh.stage(epoch, false))?;
+        Ok(kept.map(|(hub, _)| hub))
     }
 
     #[test]
@@ -271,6 +275,10 @@ mod tests {
         saver.save_what_is_new(&tapping);
         assert!(read(&disk).unwrap().is_none(), "not all is here yet");
         state.has_all.store(true, Ordering::Release);
+        state.note_begun(0);
+        saver.save_what_is_new(&tapping);
+        assert!(read(&disk).unwrap().is_none(), "it is from the disk");
+        state.old_us.store(0, Ordering::Relaxed);
         saver.save_what_is_new(&tapping);
         let image = disk.image();
         assert_eq!(messages(&read(&disk).unwrap().unwrap()), messages(&hub));

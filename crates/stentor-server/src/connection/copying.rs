@@ -70,9 +70,8 @@ impl Connection {
 
     /// Nothing was sent for a while.
     pub(super) fn expire_copying<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let is_stale = cx.shared.follow.as_ref().is_some_and(|follow| follow.stale_s().is_some());
-        // Who hears of no leader is no sign of life of one.
-        if self.wait == Wait::Heartbeat && !is_stale {
+        // Who hears of no leader, or of no broker, is no sign of life of one.
+        if self.wait == Wait::Heartbeat && cx.shared.stale_s().is_none() {
             cx.replication.sign_of_life(peer, cx.out.bytes());
         }
         self.wait = Wait::Request;

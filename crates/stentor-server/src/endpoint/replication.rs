@@ -34,7 +34,8 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     if x.replication.peers().count() >= FOLLOWERS_MAX {
         return x.refuse(&TOO_MANY);
     }
-    if x.shared.follow.as_ref().is_some_and(|follow| follow.stale_s().is_some()) {
+    // Of a cluster a snapshot is good for other nodes, which read on in the log.
+    if x.shared.stale_s().is_some() && (is_feed || x.shared.cluster.is_none()) {
         return x.refuse(&STALE);
     }
     let (hub, waker) = (&x.shared.hub, x.mailbox.waker());
@@ -115,7 +116,7 @@ const TOO_OLD_A_CLIENT: Refusal =
 /// Whoever follows this server has to know that nothing comes, and may find another one.
 const STALE: Refusal = Refusal::new(
     Status::SERVICE_UNAVAILABLE,
-    "This server follows another one, of which nothing is heard: follow one that is not behind.",
+    "Nothing is heard here of whoever makes the order: follow a server that is not behind.",
 );
 const TOO_MANY: Refusal = Refusal::new(
     Status::SERVICE_UNAVAILABLE,

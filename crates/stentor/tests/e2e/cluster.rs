@@ -3,8 +3,8 @@
 use crate::support::{Client, Heard, Reader, Server, Signer, TempDir, Way, built, eventually};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 mod saved;
@@ -26,8 +26,7 @@ impl Broker {
     /// The same with a file of settings.
     fn configured(settings: &str) -> Option<Broker> {
         let program = program()?;
-        // Nobody else is given it meanwhile, as a rule.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let dir = TempDir::new();
         std::fs::write(dir.path().join("broker.conf"), settings).unwrap();
         let child = run(&program, address, dir.path());
@@ -63,6 +62,18 @@ impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// None of those that the kernel gives away: whoever has it may be away for a while.
+fn free_address() -> SocketAddr {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (process::id().wrapping_mul(101).wrapping_add(tried)) % 20_000;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+            return listener.local_addr().unwrap();
+        }
     }
 }
 
@@ -207,6 +218,25 @@ fn a_broker_that_is_away_takes_nothing_and_loses_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn who_follows_a_node_is_told_when_its_broker_is_away() {
+    let Some(mut broker) = Broker::start() else { return };
+    let node = broker.node("");
+    let first = publish(&node, "/a", "first");
+    let follower = Server::configured(&format!("[follow]\nleader = 'http://{}'", node.control.0));
+    is_ready(&follower);
+    let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &first);
+    broker.kill();
+    let is_stale = || follower.public.get("/a").expect(200).field("stentor-stale").is_some();
+    eventually("it is told", || is_stale().then_some(()));
+    // What a node has is good for a backup, and no sign of life.
+    node.control.get("/-/feed").refused(503);
+    broker.again();
+    publish(&node, "/a", "second");
+    assert_eq!(reader.data(), "second");
+    eventually("it is told again", || (!is_stale()).then_some(()));
 }
 
 #[test]

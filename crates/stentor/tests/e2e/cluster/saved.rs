@@ -1,17 +1,25 @@
 //! Nodes that have a directory of their own.
 
 use super::{Broker, has, is_ready, publish, purge};
-use crate::support::{Server, TempDir, eventually, run as command};
+use crate::support::{Reader, Server, TempDir, Way, eventually, run as command};
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 struct Kept(TempDir);
 
 impl Kept {
     fn node(&self, broker: &Broker) -> Server {
+        let node = self.begun(broker);
+        is_ready(&node);
+        node
+    }
+
+    /// The same, which may not be ready yet.
+    fn begun(&self, broker: &Broker) -> Server {
         let path = self.0.path().join("data");
         let more = format!("save_every = '1s'\n[store]\npath = '{}'", path.display());
-        broker.node(&more)
+        Server::configured(&broker.toml(&more))
     }
 
     fn file(&self) -> PathBuf {
@@ -65,6 +73,47 @@ fn what_the_stream_has_not_any_more_is_on_the_nodes_disk() {
     let node = kept.node(&broker);
     assert_eq!(has(&node, "/a", &id), b"again");
     assert_eq!(has(&node, "/b", &late), b"behind what was kept");
+}
+
+#[test]
+fn where_no_broker_is_to_be_had_what_was_kept_is_served() {
+    let Some(mut broker) = Broker::start() else { return };
+    let (kept, other) = (Kept(TempDir::new()), broker.node(""));
+    let mut node = kept.node(&broker);
+    let first = publish(&node, "/a", "first");
+    is_saved(&kept, &node);
+    node.child.signal("KILL");
+    node.child.wait();
+    // A reader has heard elsewhere what this node has not kept.
+    let second = publish(&other, "/a", "second");
+    broker.kill();
+    let hour = SystemTime::now() - Duration::from_secs(3_600);
+    fs::File::open(kept.file()).unwrap().set_modified(hour).unwrap();
+    let mut node = kept.begun(&broker);
+    node.child.logged("no broker is to be had: what is served may be 36");
+    let value = node.public.get("/a").expect(200);
+    assert_eq!((value.text(), value.tag()), ("first", format!("\"{first}\"")));
+    eventually("it says how old that is", || {
+        let value = node.public.get("/a");
+        let old_s = value.field("stentor-stale")?.parse::<u64>().unwrap();
+        ((3_600..4_000).contains(&old_s)).then_some(())
+    });
+    let why = node.control.get("/-/readyz").expect(503);
+    assert!(why.text().starts_with("What is here may be 36"), "{why:?}");
+    node.control.put("/a", "text/plain", b"meanwhile").refused(503);
+    let mut ahead = Reader::open(Way::Events, node.public, "/a", "", &second);
+    let mut behind = Reader::open(Way::Events, node.public, "/a", "", &first);
+    broker.again();
+    is_ready(&node);
+    let third = publish(&node, "/a", "third");
+    assert_eq!(third[..8], first[..8], "it is the same life");
+    for (reader, expected) in [(&mut ahead, &["third"][..]), (&mut behind, &["second", "third"])] {
+        expected.iter().for_each(|data| assert_eq!(reader.data(), *data));
+    }
+    assert_eq!(node.public.get("/a").expect(200).text(), "third");
+    eventually("it is not old any more", || {
+        node.public.get("/a").field("stentor-stale").is_none().then_some(())
+    });
 }
 
 #[test]
