@@ -302,7 +302,7 @@ impl ClusterState {
         if node.is_open() && is_all {
             self.old_us.store(0, Ordering::Relaxed);
             self.has_all.store(true, Ordering::Release);
-        } else if node.has_all() && !node.is_open() && self.closed_us() >= AWAY_USUAL_US {
+        } else if node.has_all() && self.closed_us() >= AWAY_USUAL_US {
             // Where the log can be read, whoever begins has the past first, which is nobody's
             // present. Where it cannot, that is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {

@@ -105,8 +105,8 @@ impl Shared {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// For how many seconds what is here may be outdated, if the order is made elsewhere; `None`: it
-    /// is not.
+    /// For how many seconds what is here may be outdated, if the order is made elsewhere; `None`:
+    /// it is not.
     pub(crate) fn stale_s(&self) -> Option<u64> {
         let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
         of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))

@@ -4,6 +4,7 @@ use super::{Child, Client, PATIENCE, TempDir, eventually, tool};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 
 /// A headless Chromium under a driver of its own (W3C WebDriver). Both end with the handle.
@@ -19,18 +20,7 @@ impl Browser {
     pub(crate) fn start() -> Option<Browser> {
         let (chromium, chromedriver) = (tool("chromium")?, tool("chromedriver")?);
         let profile = TempDir::new();
-        let mut command = Command::new(chromedriver);
-        // What a browser writes goes with its profile.
-        let home = profile.path();
-        command.arg("--port=0").env("HOME", home).env("TMPDIR", home);
-        let mut driver = Child::spawn(&mut command);
-        let address = eventually("the driver says its port", || {
-            assert!(driver.is_running(), "{}{}", driver.out(), driver.err());
-            let out = driver.out();
-            let (_, rest) = out.split_once("started successfully on port ")?;
-            let port = rest.split_once('.')?.0;
-            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())))
-        });
+        let (driver, address) = drive(&chromedriver, profile.path());
         let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
         let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
         let arguments: Vec<&str> = FLAGS.iter().copied().chain([data.as_str()]).collect();
@@ -70,6 +60,32 @@ impl Browser {
         assert_eq!(response.status, 200, "{response:?} {}", self.driver.err());
         response.json()["value"].clone()
     }
+}
+
+/// Begins the driver, which writes into `home`. It takes a port of IPv6 that is free, and ends if
+/// the one of IPv4 with that number is not.
+fn drive(chromedriver: &Path, home: &Path) -> (Child, SocketAddr) {
+    let spawn = || {
+        let mut command = Command::new(chromedriver);
+        Child::spawn(command.arg("--port=0").env("HOME", home).env("TMPDIR", home))
+    };
+    let mut driver = spawn();
+    let address = eventually("the driver says its port", || {
+        if !driver.is_running() {
+            assert!(
+                driver.out().contains("port not available"),
+                "{}{}",
+                driver.out(),
+                driver.err()
+            );
+            driver = spawn();
+        }
+        let out = driver.out();
+        let (_, rest) = out.split_once("started successfully on port ")?;
+        let port = rest.split_once('.')?.0;
+        Some(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())))
+    });
+    (driver, address)
 }
 
 impl Drop for Browser {
