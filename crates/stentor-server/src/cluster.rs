@@ -50,6 +50,8 @@ pub(crate) struct ClusterState {
     has_all: AtomicBool,
     /// When it was last open, on the clock of [`monotonic_us`]; at first, when it began.
     open_us: AtomicU64,
+    /// When all of the order was here, on that clock, or when it began.
+    here_us: AtomicU64,
     /// How old what it began with was then, until all that came since is here.
     old_us: AtomicU64,
     /// The message of the log that was read last, and the last one there is.
@@ -141,6 +143,7 @@ impl ClusterState {
             is_open: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
             open_us: AtomicU64::new(monotonic_us()),
+            here_us: AtomicU64::new(monotonic_us()),
             old_us: AtomicU64::new(0),
             read: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -162,8 +165,8 @@ impl ClusterState {
 
     /// For how many seconds what is here may be outdated; `None`: it is as the log says.
     pub(crate) fn stale_s(&self) -> Option<u64> {
-        let away_us = self.away_us();
-        (away_us >= AWAY_USUAL_US).then_some(away_us / 1_000_000)
+        let age_us = self.age_us();
+        (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
     }
 
     /// Why this server should not be asked, if it should not.
@@ -172,10 +175,10 @@ impl ClusterState {
         if !self.has_all() {
             return Some(format!("Nothing was had of the cluster yet{why}."));
         }
-        let away_us = self.away_us();
-        let is_too_long = away_us / 1_000 > self.settings.stale_max_ms;
-        let away_s = away_us / 1_000_000;
-        is_too_long.then(|| format!("What is here may be {away_s} s old{why}."))
+        let age_us = self.age_us();
+        let is_too_old = age_us / 1_000 > self.settings.stale_max_ms;
+        let age_s = age_us / 1_000_000;
+        is_too_old.then(|| format!("What is here may be {age_s} s old{why}."))
     }
 
     pub(crate) fn report(&self, hub: &Hub) -> ClusterReport {
@@ -220,16 +223,9 @@ impl ClusterState {
         })
     }
 
-    fn away_us(&self) -> u64 {
-        match self.is_open.load(Ordering::Relaxed) {
-            true => 0,
-            false => self.closed_us() + self.old_us.load(Ordering::Relaxed),
-        }
-    }
-
-    /// For how long it was not open.
-    fn closed_us(&self) -> u64 {
-        monotonic_us().saturating_sub(self.open_us.load(Ordering::Relaxed))
+    /// How old what is here may be.
+    fn age_us(&self) -> u64 {
+        since(&self.here_us) + self.old_us.load(Ordering::Relaxed)
     }
 
     /// Everything here is from the disk, where it is as well.
@@ -300,14 +296,15 @@ impl ClusterState {
 
     fn note_what_is_here(&self, node: &Node, is_all: bool) {
         if node.is_open() && is_all {
+            self.here_us.store(monotonic_us(), Ordering::Relaxed);
             self.old_us.store(0, Ordering::Relaxed);
             self.has_all.store(true, Ordering::Release);
-        } else if node.has_all() && self.closed_us() >= AWAY_USUAL_US {
+        } else if node.has_all() && since(&self.open_us) >= ALONE_US {
             // Where the log can be read, whoever begins has the past first, which is nobody's
             // present. Where it cannot, that is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {
-                let old_s = self.away_us() / 1_000_000;
-                tracing::warn!("no broker is to be had: what is served may be {old_s} s old");
+                let age_s = self.age_us() / 1_000_000;
+                tracing::warn!("no broker is to be had: what is served may be {age_s} s old");
             }
         }
     }
@@ -316,6 +313,7 @@ impl ClusterState {
     fn note_begun(&self, old_s: u64) {
         self.old_us.store((old_s * 1_000_000).max(1), Ordering::Relaxed);
         self.open_us.store(monotonic_us(), Ordering::Relaxed);
+        self.here_us.store(monotonic_us(), Ordering::Relaxed);
     }
 
     /// What the stream is, and what it is not worth.
@@ -484,8 +482,17 @@ fn fetch(settings: &Settings) -> Result<Fetch, String> {
     }))
 }
 
+/// For how long something did not happen.
+fn since(us: &AtomicU64) -> u64 {
+    monotonic_us().saturating_sub(us.load(Ordering::Relaxed))
+}
+
 /// A broker that is away for a moment is nothing to speak of.
-const AWAY_USUAL_US: u64 = 3_000_000;
+const AGE_USUAL_US: u64 = 3_000_000;
+
+/// So long a broker is looked for, by whoever has begun with its disk: until all workers say that
+/// what they serve is old, which they see once a second.
+const ALONE_US: u64 = 5_000_000;
 
 /// So much of what was said waits to be heard.
 const INPUTS_MAX: usize = 64;
@@ -524,8 +531,12 @@ mod tests {
         assert!(state.has_all() && state.complaint().is_none());
         // From then on there is something to be told, also if there is more.
         state.note_last(9);
+        state.here_us.fetch_sub(AGE_USUAL_US, Ordering::Relaxed);
         state.note(&node);
-        assert!(state.has_all());
+        assert!(state.has_all() && state.stale_s() == Some(3));
+        state.note_last(3);
+        state.note(&node);
+        assert_eq!(state.stale_s(), None);
     }
 
     #[test]
@@ -533,26 +544,25 @@ mod tests {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-        let pass = |us: u64| {
-            let since = state.open_us.load(Ordering::Relaxed).saturating_sub(us);
-            state.open_us.store(since, Ordering::Relaxed);
+        let pass = |us: u64, node: &Node| {
+            state.open_us.fetch_sub(us, Ordering::Relaxed);
+            state.here_us.fetch_sub(us, Ordering::Relaxed);
+            state.note(node);
         };
         // Whoever has nothing serves nothing, however long it takes.
-        pass(2 * AWAY_USUAL_US);
-        state.note(&node);
+        pass(2 * ALONE_US, &node);
         assert!(!state.has_all());
         let kept = node.stage(Epoch::from_number(2));
         node.begin_with(kept).unwrap();
         state.note_begun(50);
-        state.note(&node);
+        pass(0, &node);
         assert!(state.is_old() && !state.has_all());
-        pass(AWAY_USUAL_US);
-        state.note(&node);
+        pass(ALONE_US, &node);
         assert!(state.is_old() && state.has_all());
-        assert!((53..60).contains(&state.stale_s().unwrap()));
+        assert!((55..60).contains(&state.stale_s().unwrap()));
         assert_eq!(state.complaint(), None);
-        pass(10_000_000);
-        assert!(state.complaint().unwrap().starts_with("What is here may be 63 s old"));
+        pass(10_000_000, &node);
+        assert!(state.complaint().unwrap().starts_with("What is here may be 65 s old"));
     }
 
     #[test]
