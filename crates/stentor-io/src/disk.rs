@@ -16,7 +16,8 @@
 use crate::user::User;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    self, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, fstatvfs,
+    self, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec,
+    Timestamps, fstatvfs,
 };
 use rustix::io::{Errno, pread, pwrite};
 use std::fmt;
@@ -67,6 +68,13 @@ pub trait Disk: Clone {
 
     /// How much may be written yet.
     fn free_bytes(&self) -> Result<u64, DiskError>;
+
+    /// As of when a file is, in seconds since 1970: when it was written last, or what
+    /// [`Disk::set_time`] has said since. A power cut may undo that.
+    fn time(&self, file: &Self::File) -> Result<u64, DiskError>;
+
+    /// Has a file be as of another time, in seconds since 1970.
+    fn set_time(&self, file: &Self::File, unix_s: u64) -> Result<(), DiskError>;
 }
 
 /// Something was tried, and did not work.
@@ -193,16 +201,6 @@ impl HostDisk {
         Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: None })))
     }
 
-    /// When a file was written last, in seconds since 1970.
-    ///
-    /// # Errors
-    /// The kernel's reason.
-    pub fn written_unix_s(&self, file: &HostFile) -> Result<u64, DiskError> {
-        let stat = fs::fstat(&file.fd);
-        let stat = stat.map_err(|error| self.failed("look at", &file.name, error))?;
-        Ok(u64::try_from(stat.st_mtime).unwrap_or(0))
-    }
-
     fn failed(&self, tried: &'static str, name: &str, error: Errno) -> DiskError {
         failed(tried, &self.0.path.join(name).display(), error)
     }
@@ -312,6 +310,19 @@ impl Disk for HostDisk {
         let stat = fstatvfs(&self.0.fd).map_err(|error| self.failed("look at", "", error))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+
+    fn time(&self, file: &HostFile) -> Result<u64, DiskError> {
+        let stat = fs::fstat(&file.fd);
+        let stat = stat.map_err(|error| self.failed("look at", &file.name, error))?;
+        Ok(u64::try_from(stat.st_mtime).unwrap_or(0))
+    }
+
+    fn set_time(&self, file: &HostFile, unix_s: u64) -> Result<(), DiskError> {
+        let time = Timespec { tv_sec: unix_s.try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        fs::futimens(&file.fd, &times)
+            .map_err(|error| self.failed("set the time of", &file.name, error))
+    }
 }
 
 /// Opens the file that is locked, or makes it. Returns whether it was made.
@@ -369,11 +380,13 @@ mod tests {
         let file = disk.create("a", 8_192).unwrap();
         disk.write_at(&file, 4_000, b"hello").unwrap();
         disk.sync(&file).unwrap();
-        assert!(unix_s().abs_diff(disk.written_unix_s(&file).unwrap()) < 60);
+        assert!(unix_s().abs_diff(disk.time(&file).unwrap()) < 60);
+        disk.set_time(&file, 1_000_000_000).unwrap();
         disk.rename("a", "b").unwrap();
         disk.sync_dir().unwrap();
         assert_eq!(names(&disk), [("b".to_owned(), 8_192)]);
         let file = disk.open("b").unwrap();
+        assert_eq!(disk.time(&file).unwrap(), 1_000_000_000);
         let mut bytes = [1; 8];
         assert_eq!(disk.read_at(&file, 3_999, &mut bytes).unwrap(), 8);
         assert_eq!(&bytes, b"\0hello\0\0");

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published};
-use stentor_io::{Counter, DiskError, HostDisk, monotonic_us, unix_s};
+use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
 use ureq::Agent;
 
 /// How it is with the cluster, for all who ask.
@@ -48,10 +48,14 @@ pub(crate) struct ClusterState {
     is_open: AtomicBool,
     /// All of the order was here once, or there is nothing better to be had.
     has_all: AtomicBool,
-    /// When it was last open, on the clock of [`monotonic_us`]; at first, when it began.
-    open_us: AtomicU64,
-    /// When all of the order was here, on that clock, or when it began.
+    /// When the log was last read, on the clock of [`monotonic_us`]; at first, when it began.
+    read_us: AtomicU64,
+    /// As of when all of the order is here, on that clock: the log ended then with what was read
+    /// since.
     here_us: AtomicU64,
+    /// The message that the log ended with when it was looked at, and when that was, on that clock.
+    goal: AtomicU64,
+    goal_us: AtomicU64,
     /// How old what it began with was then, until all that came since is here.
     old_us: AtomicU64,
     /// The message of the log that was read last, and the last one there is.
@@ -142,8 +146,10 @@ impl ClusterState {
             is_connected: AtomicBool::new(false),
             is_open: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
-            open_us: AtomicU64::new(monotonic_us()),
+            read_us: AtomicU64::new(monotonic_us()),
             here_us: AtomicU64::new(monotonic_us()),
+            goal: AtomicU64::new(0),
+            goal_us: AtomicU64::new(0),
             old_us: AtomicU64::new(0),
             read: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -176,7 +182,7 @@ impl ClusterState {
             return Some(format!("Nothing was had of the cluster yet{why}."));
         }
         let age_us = self.age_us();
-        let is_too_old = age_us / 1_000 > self.settings.stale_max_ms;
+        let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
         let age_s = age_us / 1_000_000;
         is_too_old.then(|| format!("What is here may be {age_s} s old{why}."))
     }
@@ -228,7 +234,7 @@ impl ClusterState {
         since(&self.here_us) + self.old_us.load(Ordering::Relaxed)
     }
 
-    /// Everything here is from the disk, where it is as well.
+    /// All that it began with is on the disk, and of what came since something is not here yet.
     fn is_old(&self) -> bool {
         self.old_us.load(Ordering::Relaxed) > 0
     }
@@ -263,8 +269,8 @@ impl ClusterState {
     fn note(&self, node: &Node) {
         let is_open = node.is_open();
         let was_open = self.is_open.swap(is_open, Ordering::Relaxed);
-        if is_open {
-            self.open_us.store(monotonic_us(), Ordering::Relaxed);
+        if node.reads() {
+            self.read_us.store(monotonic_us(), Ordering::Relaxed);
         }
         let mut said = self.said();
         if is_open && !was_open {
@@ -285,26 +291,27 @@ impl ClusterState {
             said.complaint = complaint;
         }
         drop(said);
-        let read = node.read();
-        self.note_what_is_here(node, read >= self.last.load(Ordering::Relaxed));
-        self.read.store(read, Ordering::Relaxed);
+        self.read.store(node.read(), Ordering::Relaxed);
+        self.note_what_is_here(is_open);
         let differ = node.rules_differ();
         if !self.others_rules.swap(differ, Ordering::Relaxed) && differ {
             tracing::warn!("another node has other [[topics]]: histories differ by that");
         }
     }
 
-    fn note_what_is_here(&self, node: &Node, is_all: bool) {
-        if node.is_open() && is_all {
-            self.here_us.store(monotonic_us(), Ordering::Relaxed);
+    fn note_what_is_here(&self, is_open: bool) {
+        let [read, goal] = [&self.read, &self.goal].map(|it| it.load(Ordering::Relaxed));
+        if is_open && read >= goal {
+            self.here_us.store(self.goal_us.load(Ordering::Relaxed), Ordering::Relaxed);
             self.old_us.store(0, Ordering::Relaxed);
             self.has_all.store(true, Ordering::Release);
-        } else if node.has_all() && since(&self.open_us) >= ALONE_US {
+        } else if self.is_old() && since(&self.read_us) >= ALONE_US {
             // Where the log can be read, whoever begins has the past first, which is nobody's
             // present. Where it cannot, that is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {
                 let age_s = self.age_us() / 1_000_000;
-                tracing::warn!("no broker is to be had: what is served may be {age_s} s old");
+                let why = self.why().map_or_else(String::new, |why| format!(": {why}"));
+                tracing::warn!("what is served may be {age_s} s old{why}");
             }
         }
     }
@@ -312,7 +319,7 @@ impl ClusterState {
     /// It began with what was kept so long ago.
     fn note_begun(&self, old_s: u64) {
         self.old_us.store((old_s * 1_000_000).max(1), Ordering::Relaxed);
-        self.open_us.store(monotonic_us(), Ordering::Relaxed);
+        self.read_us.store(monotonic_us(), Ordering::Relaxed);
         self.here_us.store(monotonic_us(), Ordering::Relaxed);
     }
 
@@ -326,8 +333,15 @@ impl ClusterState {
         said.warning = warning;
     }
 
-    fn note_last(&self, last: u64) {
+    /// The log ended with this message at that time, or a moment later.
+    fn note_last(&self, last: u64, looked_us: u64) {
         self.last.store(last, Ordering::Relaxed);
+        let [read, goal] = [&self.read, &self.goal].map(|it| it.load(Ordering::Relaxed));
+        // Whoever does not keep up has one all the same, until that is read.
+        if read >= goal || last < goal {
+            self.goal.store(last, Ordering::Relaxed);
+            self.goal_us.store(looked_us, Ordering::Relaxed);
+        }
     }
 
     fn note_behind(&self, behind: u64) {
@@ -423,9 +437,9 @@ fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
     let begun_us = monotonic_us();
     let kept = read_saved(disk, |epoch| node.stage(epoch));
     let begun = kept.and_then(|kept| match kept {
-        Some((kept, file)) => {
-            let told = |error: DiskError| error.to_string();
-            let old_s = unix_s().saturating_sub(disk.written_unix_s(&file).map_err(told)?);
+        Some((kept, as_of_unix_s)) => {
+            // A clock that is behind that is wrong, by as much at least.
+            let old_s = unix_s().abs_diff(as_of_unix_s);
             let topics = node.begin_with(kept).map_err(|error| error.to_string())?;
             Ok(Some((topics, old_s)))
         }
@@ -490,8 +504,8 @@ fn since(us: &AtomicU64) -> u64 {
 /// A broker that is away for a moment is nothing to speak of.
 const AGE_USUAL_US: u64 = 3_000_000;
 
-/// So long a broker is looked for, by whoever has begun with its disk: until all workers say that
-/// what they serve is old, which they see once a second.
+/// So long whoever has begun with its disk looks for a log to read: until all workers say that what
+/// they serve is old, which they see once a second.
 const ALONE_US: u64 = 5_000_000;
 
 /// So much of what was said waits to be heard.
@@ -515,11 +529,14 @@ mod tests {
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
         let seen = Some((1, turn.clone(), false));
-        state.note_last(3);
+        state.note_last(3, monotonic_us());
         let looked = Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None };
         node.handle_looked(token, &looked, 0);
         assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
         node.handle_message(1, &turn, 0);
+        // Not even that of the disk, for as long as the log is read.
+        state.note_begun(50);
+        state.read_us.fetch_sub(ALONE_US, Ordering::Relaxed);
         for seq in [2, 3] {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
@@ -530,13 +547,26 @@ mod tests {
         state.note(&node);
         assert!(state.has_all() && state.complaint().is_none());
         // From then on there is something to be told, also if there is more.
-        state.note_last(9);
-        state.here_us.fetch_sub(AGE_USUAL_US, Ordering::Relaxed);
+        let now_us = monotonic_us();
+        state.note_last(9, now_us - 2_000_000);
         state.note(&node);
-        assert!(state.has_all() && state.stale_s() == Some(3));
-        state.note_last(3);
+        assert!(state.has_all() && state.stale_s().is_none());
+        // It is as old as what was read of it, and not older because there is always more.
+        state.here_us.store(now_us - 3_000_000, Ordering::Relaxed);
         state.note(&node);
-        assert_eq!(state.stale_s(), None);
+        assert_eq!(state.stale_s(), Some(3));
+        state.note_last(12, now_us);
+        let of = Of { rules: 0, jump: 0, since: None };
+        for seq in 4..10 {
+            node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
+        }
+        state.note(&node);
+        assert!((2_000_000..3_000_000).contains(&state.age_us()));
+        // If the log ends before that now, that is all there is.
+        state.note_last(12, now_us);
+        state.note_last(9, now_us);
+        state.note(&node);
+        assert!(state.age_us() < 2_000_000);
     }
 
     #[test]
@@ -545,7 +575,7 @@ mod tests {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let pass = |us: u64, node: &Node| {
-            state.open_us.fetch_sub(us, Ordering::Relaxed);
+            state.read_us.fetch_sub(us, Ordering::Relaxed);
             state.here_us.fetch_sub(us, Ordering::Relaxed);
             state.note(node);
         };

@@ -581,6 +581,9 @@ impl Context {
 
     fn renew(&mut self) {
         let stale_s = self.shared.stale_s();
+        if stale_s.is_some() {
+            self.replication.expect_followers(self.now_ms);
+        }
         for preamble in &mut self.preambles {
             preamble.renew(self.unix_s, &self.settings, stale_s);
         }

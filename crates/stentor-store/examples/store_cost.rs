@@ -66,6 +66,14 @@ impl Disk for Counting {
     fn free_bytes(&self) -> Result<u64, DiskError> {
         self.0.free_bytes()
     }
+
+    fn time(&self, file: &HostFile) -> Result<u64, DiskError> {
+        self.0.time(file)
+    }
+
+    fn set_time(&self, file: &HostFile, unix_s: u64) -> Result<(), DiskError> {
+        self.0.set_time(file, unix_s)
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -59,6 +59,7 @@ struct Inode {
     disk: Vec<u8>,
     /// What sectors became, one write after the other.
     pending: Vec<(usize, Vec<u8>)>,
+    unix_s: u64,
 }
 
 impl SimDisk {
@@ -77,6 +78,7 @@ impl SimDisk {
             kernel: bytes.clone(),
             disk: bytes.clone(),
             pending: Vec::new(),
+            unix_s: 0,
         };
         SimDisk(Arc::new(Mutex::new(State {
             rng: Rng::new(seed),
@@ -353,6 +355,20 @@ impl Disk for SimDisk {
     fn free_bytes(&self) -> Result<u64, DiskError> {
         let state = self.state();
         Ok(state.capacity.saturating_sub(state.used_bytes()))
+    }
+
+    fn time(&self, file: &SimFile) -> Result<u64, DiskError> {
+        let (state, fails) = self.call(|faults| faults.read_percent)?;
+        if fails { Err(failed("look at", &file.name)) } else { Ok(state.inodes[file.inode].unix_s) }
+    }
+
+    fn set_time(&self, file: &SimFile, unix_s: u64) -> Result<(), DiskError> {
+        let (mut state, fails) = self.call(|faults| faults.names_percent)?;
+        if fails {
+            return Err(failed("set the time of", &file.name));
+        }
+        state.inodes[file.inode].unix_s = unix_s;
+        Ok(())
     }
 }
 

@@ -399,7 +399,7 @@ impl Broker {
         };
         let (first, last, unix_ms) = (info.first, info.last, unix_ns() as u64 / 1_000_000);
         let looked = Looked { broker, unix_ms, first, last, life, at };
-        self.state.note_last(info.last);
+        self.state.note_last(info.last, look.asked_ms * 1_000);
         self.node.handle_looked(look.token, &looked, now);
         Ok(())
     }

@@ -323,6 +323,11 @@ impl Node {
         self.connected && self.reads && is_one && self.may_write()
     }
 
+    /// The log is read.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
     /// What is written now has its SEQs behind all that a broker may have lost.
     fn may_write(&self) -> bool {
         self.there.is_some_and(|there| there.run == self.broker)

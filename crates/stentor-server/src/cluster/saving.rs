@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Epoch, Hub, Id, Place, Snapshot, decode_entry};
-use stentor_io::{Disk, DiskError, HostDisk, monotonic_us};
+use stentor_io::{Disk, DiskError, HostDisk, monotonic_us, unix_s};
 use stentor_store::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
@@ -89,20 +89,36 @@ impl<D: Disk> Saver<D> {
     /// Nothing is kept of a hub to which something is to come yet: what is on the disk is better.
     fn save_what_is_new(&mut self, tapping: &Tapping<'_>) {
         let here = self.hub.id(self.hub.seq());
-        let is_less = !self.state.has_all() || self.state.is_old();
-        if is_less || self.saved == Some(here) {
+        if !self.state.has_all() || self.state.is_old() {
             return;
         }
-        tapping.open();
-        let outcome = save(&self.disk, &self.hub, tapping, || {});
-        tapping.close();
-        match outcome {
+        let as_of_unix_s = unix_s().saturating_sub(self.state.age_us() / 1_000_000);
+        let outcome = match self.saved == Some(here) {
+            true => Ok(()),
+            false => self.save(tapping),
+        };
+        match outcome.and_then(|()| Ok(set_time(&self.disk, as_of_unix_s)?)) {
             Ok(()) => {
                 self.saved = Some(here);
                 self.state.note_saved();
             }
             Err(Unsaved(reason)) => tracing::warn!("the snapshot of this node: {reason}"),
         }
+    }
+
+    fn save(&self, tapping: &Tapping<'_>) -> Result<(), Unsaved> {
+        tapping.open();
+        let outcome = save(&self.disk, &self.hub, tapping, || {});
+        tapping.close();
+        outcome
+    }
+}
+
+/// Has what is kept be as of this time, so that its age is known when a node begins with it.
+fn set_time(disk: &impl Disk, unix_s: u64) -> Result<(), DiskError> {
+    match open_replaced(disk)? {
+        Some((file, _)) => disk.set_time(&file, unix_s),
+        None => Ok(()),
     }
 }
 
@@ -155,15 +171,15 @@ fn put_entries<D: Disk>(
     Ok(())
 }
 
-/// Reads what was kept, into a hub that `stage` makes for its life, and says of which file it is.
-/// `None` if there is nothing.
+/// Reads what was kept, into a hub that `stage` makes for its life. Returns as of when it is, too,
+/// in seconds since 1970; `None` if there is nothing.
 ///
 /// # Errors
 /// One sentence, if it cannot be read to its end.
-pub(super) fn read_saved<D: Disk>(
-    disk: &D,
+pub(super) fn read_saved(
+    disk: &impl Disk,
     stage: impl FnOnce(Epoch) -> Hub,
-) -> Result<Option<(Hub, D::File)>, String> {
+) -> Result<Option<(Hub, u64)>, String> {
     let told = |error: DiskError| error.to_string();
     let Some((file, _)) = open_replaced(disk).map_err(told)? else { return Ok(None) };
     let mut buffer = vec![0; READ_BYTES];
@@ -180,7 +196,7 @@ pub(super) fn read_saved<D: Disk>(
         bytes = disk.read_at(&file, offset, &mut buffer).map_err(told)?;
     }
     let hub = reader.end().map_err(str::to_owned)?;
-    Ok(Some((hub, file)))
+    Ok(Some((hub, disk.time(&file).map_err(told)?)))
 }
 
 /// So much longer than writing takes is the pause behind it, at least.
@@ -282,9 +298,22 @@ mod tests {
         saver.save_what_is_new(&tapping);
         let image = disk.image();
         assert_eq!(messages(&read(&disk).unwrap().unwrap()), messages(&hub));
+        // What is not new is as of now all the same, and what is new may be old.
+        let age_s = || {
+            let (file, _) = open_replaced(&disk).unwrap().unwrap();
+            unix_s().abs_diff(disk.time(&file).unwrap())
+        };
+        assert!(age_s() < 60);
+        let (file, _) = open_replaced(&disk).unwrap().unwrap();
+        disk.set_time(&file, 7).unwrap();
         saver.save_what_is_new(&tapping);
         assert_eq!(disk.image(), image);
+        assert!(age_s() < 60);
         publish(&hub, 1);
+        state.here_us.store(monotonic_us() - 100_000_000, Ordering::Relaxed);
+        saver.save_what_is_new(&tapping);
+        assert!((100..160).contains(&age_s()));
+        publish(&hub, 2);
         let (ends, is_over) = sync_channel(0);
         drop(ends);
         saver.run(&is_over);

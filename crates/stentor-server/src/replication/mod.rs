@@ -221,6 +221,11 @@ impl Replication {
         self.ring(hub, waker);
     }
 
+    /// Those who are turned away, for nothing is heard here either, come back to where they were.
+    pub(crate) fn expect_followers(&mut self, now_ms: u64) {
+        self.used_ms = now_ms;
+    }
+
     /// The ring takes no more than that from now on.
     pub(crate) fn limit(&mut self, bytes_max: usize) {
         self.ring.iter_mut().for_each(|ring| ring.limit(bytes_max));
