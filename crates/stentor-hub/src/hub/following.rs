@@ -206,14 +206,23 @@ impl Hub {
         let mut names = self.names_mut();
         let has_other_rules = sequence.rules.generation() != of_staged.rules.generation();
         sequence.rules = of_staged.rules;
-        let mut dropped = Vec::new();
+        let (mut dropped, mut named) = (Vec::new(), Vec::with_capacity(created));
         for difference in differences {
             interleave::inside();
             adopted.count(&difference);
+            if let Difference::Created(topic) = &difference {
+                named.push(ByName(Arc::clone(topic)));
+            }
             dropped.push(self.settle(difference, &mut sequence, &mut names));
         }
+        // What is new has its rules from there.
         if has_other_rules {
             dropped.extend(names.iter().map(|ByName(topic)| sequence.hold_to_rules(topic).1));
+        }
+        match names.is_empty() {
+            // All at once where nothing was: one by one a start takes a tenth longer.
+            true => *names = named.into_iter().collect(),
+            false => names.extend(named),
         }
         *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Who walks the names meanwhile may have looked for a topic in the wrong place.
@@ -284,7 +293,7 @@ impl Hub {
         differences
     }
 
-    /// Does it. Returns what is no longer kept.
+    /// Does it, but does not list what is new. Returns what is no longer kept.
     #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
     fn settle(
         &self,
@@ -296,8 +305,7 @@ impl Hub {
         match difference {
             Difference::Created(topic) => {
                 sequence.add_kept(&topic);
-                table.insert(ByName(Arc::clone(&topic)));
-                names.insert(ByName(topic));
+                table.insert(ByName(topic));
                 self.topics.fetch_add(1, Ordering::Relaxed);
                 Evicted::new()
             }
