@@ -1,10 +1,12 @@
 //! Several servers and a broker of NATS that keeps their order.
 
-use crate::support::{Client, Heard, Reader, Server, Signer, TempDir, Way, built, eventually};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use crate::support::{
+    Client, Heard, Reader, Server, Signer, TempDir, Way, built, eventually, free_address,
+};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 mod saved;
@@ -62,18 +64,6 @@ impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// None of those that the kernel gives away: whoever has it may be away for a while.
-fn free_address() -> SocketAddr {
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (process::id().wrapping_mul(101).wrapping_add(tried)) % 20_000;
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
-            return listener.local_addr().unwrap();
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The commands: what they print, and the codes they end with.
 
-use crate::support::{Child, Said, Server, TempDir, curl, eventually, run, stentor};
+use crate::support::{Child, Said, Server, TempDir, curl, eventually, free_address, run, stentor};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -315,7 +315,7 @@ fn the_status_from_the_command_line() {
 
 #[test]
 fn nobody_answers() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     let said = run(&["pub", "--control", &format!("http://{address}"), "/a", "1"]);
     assert_eq!(said.code, Some(1));
     assert!(said.err.contains(&address.to_string()), "{}", said.err);

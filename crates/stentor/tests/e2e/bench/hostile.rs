@@ -3,7 +3,7 @@
 
 use super::stub::{Peer, Stub};
 use super::{Run, bench};
-use std::net::TcpListener;
+use crate::support::free_address;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -174,8 +174,7 @@ fn errors_of_the_server_are_answers_too() {
 
 #[test]
 fn nobody_there() {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     let push = format!("push {address} --publish {address} --connections 3");
     for line in ["get URL --requests 9", "get URL --close", "hold URL --connections 20"] {
         let run = bench(&line.replace("URL", &address.to_string())).with_status(1);

@@ -1,9 +1,9 @@
 //! The load generator on servers that nobody here has written: nginx, and nchan within it.
 
 use super::{Run, bench};
-use crate::support::{Child, TempDir, eventually, missing, tool};
+use crate::support::{Child, TempDir, eventually, free_address, missing, tool};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -48,8 +48,7 @@ impl Nginx {
             None => String::new(),
         };
         let dir = TempDir::new();
-        // Another program could take the port meanwhile; then nginx ends, and the test fails.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let out = dir.path().display();
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {out}/{kind};\n"))

@@ -26,6 +26,9 @@ pub(crate) use websocket::{
     masked,
 };
 
+use std::net::{SocketAddr, TcpListener};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,5 +46,18 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
         }
         assert!(Instant::now() < deadline, "never came true: {what}");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An address where nobody listens. The kernel gives none of these ports away, so it is free for as
+/// long as whoever is to listen there is away.
+pub(crate) fn free_address() -> SocketAddr {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (process::id().wrapping_mul(101).wrapping_add(tried)) % 20_000;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+            return listener.local_addr().unwrap();
+        }
     }
 }
