@@ -143,6 +143,18 @@ fn what_is_adopted_of_the_same_life_is_a_difference() {
 }
 
 #[test]
+fn what_stays_is_held_to_the_rules_that_there_are_now() {
+    let (leader, hub) = (hub_of(1, 3), hub_of(2, 1));
+    (0..3).for_each(|_| drop(put(&leader, "/a")));
+    adopt(&hub, &leader).unwrap();
+    assert_eq!(hub.counts().messages_kept, 3);
+    leader.set_rules(vec![Rule { history: 1, ..Rule::default() }]);
+    assert_eq!(adopt(&hub, &leader), Ok(Adopted::default()));
+    assert_eq!(hub.counts().messages_kept, 1);
+    assert_eq!(seen(&hub), seen(&leader));
+}
+
+#[test]
 fn a_sequence_that_began_anew_has_numbers_above_those_of_before() {
     let (first, second, hub) = (hub_of(1, 8), hub_of(2, 8), hub_of(3, 8));
     for _ in 0..5 {
