@@ -145,7 +145,9 @@ fn what_is_adopted_of_the_same_life_is_a_difference() {
 #[test]
 fn what_stays_is_held_to_the_rules_that_there_are_now() {
     let (leader, hub) = (hub_of(1, 3), hub_of(2, 1));
-    (0..3).for_each(|_| drop(put(&leader, "/a")));
+    for _ in 0..3 {
+        put(&leader, "/a");
+    }
     adopt(&hub, &leader).unwrap();
     assert_eq!(hub.counts().messages_kept, 3);
     leader.set_rules(vec![Rule { history: 1, ..Rule::default() }]);
