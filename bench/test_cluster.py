@@ -10,12 +10,14 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from types import SimpleNamespace
 from unittest import mock
 
 sys.dont_write_bytecode = True
 
 from chaos import clients  # noqa: E402
 from chaos.clients import Round, Wanderer  # noqa: E402
+from chaos.faults import Faults  # noqa: E402
 from chaos.http import Silent, ask  # noqa: E402
 from chaos.oracle import (  # noqa: E402
     DELETED,
@@ -388,6 +390,18 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
                     ones = sum(map(int.bit_count, (node.data / "file").read_bytes()))
                     self.assertEqual(ones, spoilt is not None)
             self.assertEqual(seen, {None, "data removed", "data damaged: file"})
+
+    def test_one_node_keeps_its_disk(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            nodes = [Node(Path(directory), number, Path("stentor")) for number in range(3)]
+            for node in nodes:
+                node.configure([], [], 1, "1h", has_data=True)
+                node.data.mkdir()
+            faults = Faults(SimpleNamespace(nodes=nodes, brokers=[]), 1, False, [])
+            for _ in range(40):
+                for node in nodes:
+                    faults.spoil(node)
+            self.assertEqual(sum(node.data.exists() for node in nodes), 1)
 
 
 if __name__ == "__main__":

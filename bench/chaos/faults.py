@@ -29,6 +29,8 @@ class Faults:
         self.world, self.random = world, random.Random(seed)
         self.done: Counter[str] = Counter()
         self.spoilt: Counter[str] = Counter()
+        # Nodes whose disks were spoilt since all were well.
+        self.spoilt_nodes: set[Node] = set()
         self.busy: set[Process] = set()
         self.saved = False
         self.kinds: list[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]] = [
@@ -55,6 +57,7 @@ class Faults:
 
     async def run(self, seconds: float) -> None:
         """For so long, and heals everything."""
+        self.spoilt_nodes.clear()
         until = asyncio.get_running_loop().time() + seconds
         under_way: set[asyncio.Task[None]] = set()
         while asyncio.get_running_loop().time() < until:
@@ -100,9 +103,17 @@ class Faults:
         try:
             yield
         finally:
-            if isinstance(process, Node) and (spoilt := process.spoil(self.random)):
-                self.spoilt[spoilt] += 1
+            if isinstance(process, Node):
+                self.spoil(process)
             process.start()
+
+    def spoil(self, node: Node) -> None:
+        """One keeps its disk: what is older than the stream nobody else may have."""
+        if len(self.spoilt_nodes | {node}) == len(self.world.nodes):
+            return
+        if spoilt := node.spoil(self.random):
+            self.spoilt[spoilt] += 1
+            self.spoilt_nodes.add(node)
 
     @asynccontextmanager
     async def node_killed(self) -> AsyncIterator[None]:
