@@ -10,7 +10,6 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from types import SimpleNamespace
 from unittest import mock
 
 sys.dont_write_bytecode = True

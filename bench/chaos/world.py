@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from measure.process import free_port
+
 from .http import Gone, ask
 from .oracle import Id
 
@@ -28,16 +30,6 @@ SAVE_EVERY = "1s"
 LISTEN_BACKLOG, CALLS_MAX, UNHEARD_SECONDS = 64, 8, 0.3
 # What shows a process another time, where Debian has it.
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-
-
-def free_port() -> int:
-    """None of those that the kernel gives away: whoever has it may be away for a while."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.randrange(10_000, 30_000)
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
-            return port
 
 
 class Link:

@@ -1,6 +1,7 @@
 """A server process: started on its core, measured from outside, stopped by its own pid."""
 
 import os
+import random
 import socket
 import subprocess
 import time
@@ -106,9 +107,11 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment, just below the range clients get theirs from."""
+    """A port nobody listens on at this moment, below the range clients get theirs from: so it stays
+    free while whoever listens there is away. It is found by chance, for others look for one too."""
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in range(max(low - 2000, 1024), low):
+    ports = range(max(low - 20_000, 1024), low)
+    for port in random.SystemRandom().sample(ports, len(ports)):
         if port in _handed_out:
             continue
         with socket.socket() as probe:

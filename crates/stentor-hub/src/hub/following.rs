@@ -210,10 +210,7 @@ impl Hub {
         for difference in differences {
             interleave::inside();
             adopted.count(&difference);
-            if let Difference::Created(topic) = &difference {
-                named.push(ByName(Arc::clone(topic)));
-            }
-            dropped.push(self.settle(difference, &mut sequence, &mut names));
+            dropped.push(self.settle(difference, &mut sequence, &mut names, &mut named));
         }
         // What is new has its rules from there.
         if has_other_rules {
@@ -293,19 +290,21 @@ impl Hub {
         differences
     }
 
-    /// Does it, but does not list what is new. Returns what is no longer kept.
+    /// Does it, but for listing what is new, which goes to `named`. Returns what is no longer kept.
     #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
     fn settle(
         &self,
         difference: Difference,
         sequence: &mut Sequence,
         names: &mut BTreeSet<ByName>,
+        named: &mut Vec<ByName>,
     ) -> Evicted {
         let table = self.table.pin();
         match difference {
             Difference::Created(topic) => {
                 sequence.add_kept(&topic);
-                table.insert(ByName(topic));
+                table.insert(ByName(Arc::clone(&topic)));
+                named.push(ByName(topic));
                 self.topics.fetch_add(1, Ordering::Relaxed);
                 Evicted::new()
             }

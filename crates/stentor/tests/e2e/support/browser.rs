@@ -72,12 +72,8 @@ fn drive(chromedriver: &Path, home: &Path) -> (Child, SocketAddr) {
     let mut driver = spawn();
     let address = eventually("the driver says its port", || {
         if !driver.is_running() {
-            assert!(
-                driver.out().contains("port not available"),
-                "{}{}",
-                driver.out(),
-                driver.err()
-            );
+            let out = driver.out();
+            assert!(out.contains("port not available"), "{out}{}", driver.err());
             driver = spawn();
         }
         let out = driver.out();
