@@ -45,35 +45,38 @@ pub fn lower_priority() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the calling thread go before all others that are not of real time: it is on a core as soon
-/// as it has something to do. For a thread that sleeps most of the time.
+/// Makes the calling thread real-time: it preempts every thread that is not, as soon as it has
+/// something to do. For a thread that sleeps most of the time.
 ///
 /// # Errors
-/// That takes root, or a limit that allows it (`RLIMIT_RTPRIO`).
+/// The process is neither root nor allowed to by a limit (`RLIMIT_RTPRIO`).
 pub fn raise_priority() -> io::Result<()> {
-    let first = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `first` is valid during the call; 0 is the calling thread, and no other is touched.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut own = scheduling()?;
+    own.sched_policy = libc::SCHED_FIFO as u32;
+    own.sched_priority = 1;
+    set_scheduling(own)
 }
 
-/// Lets the calling thread have short turns on a core, and have them soon: when it has something
-/// to do, a thread that has been on the core for longer makes way. It gets no more of the core.
-/// For a thread that others wait for and that never has much to do at a time. Linux knows it since
-/// 6.12; before that it changes nothing.
+/// Gives the calling thread a short time slice: when it has something to do, a thread that has run
+/// for longer makes way. Its share of the core stays the same. For a thread that others wait for
+/// and that never has much to do at a time. Linux heeds it since 6.12; an older kernel ignores it.
 ///
 /// # Errors
 /// The kernel refused.
 pub fn take_short_turns() -> io::Result<()> {
     let mut own = scheduling()?;
-    // Whoever chose another policy knows why.
+    // Another policy was chosen on purpose: leave it.
     if own.sched_policy != libc::SCHED_OTHER as u32 {
         return Ok(());
     }
-    own.sched_flags = 0;
     own.sched_runtime = TURN_NS;
+    set_scheduling(own)
+}
+
+/// Sets how the calling thread is scheduled. By system call: musl's `sched_setscheduler` always
+/// fails, and its `sched_param` has other fields.
+fn set_scheduling(mut own: libc::sched_attr) -> io::Result<()> {
+    own.sched_flags = 0;
     // SAFETY: `own` is valid during the call; 0 is the calling thread, and no other is touched.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const own, 0) } {
         0 => Ok(()),
@@ -102,7 +105,7 @@ fn scheduling() -> io::Result<libc::sched_attr> {
 
 const NICENESS: i32 = 10;
 
-/// The shortest turn there is (`sched(7)`).
+/// The shortest slice there is (`sched(7)`).
 const TURN_NS: u64 = 100_000;
 
 #[cfg(test)]
@@ -131,6 +134,17 @@ mod tests {
         if before.sched_runtime > 0 {
             assert_eq!(after.sched_runtime, TURN_NS);
             assert!(other.sched_runtime > TURN_NS);
+        }
+    }
+
+    #[test]
+    fn a_raised_thread_is_real_time() {
+        let own = thread::spawn(|| raise_priority().map(|()| scheduling().unwrap()));
+        match own.join().unwrap() {
+            Ok(own) => {
+                assert_eq!((own.sched_policy, own.sched_priority), (libc::SCHED_FIFO as u32, 1));
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
     }
 }
