@@ -15,6 +15,7 @@ mod debian;
 mod image;
 mod manual;
 mod reproduce;
+pub(crate) mod sizes;
 mod tarball;
 
 use std::env;
@@ -58,7 +59,7 @@ pub(crate) fn dist(args: &[&str]) -> Result<(), String> {
     if let Some(unknown) = named.iter().find(|arg| ARCHES.iter().all(|arch| arch.name != **arg)) {
         return Err(format!("{unknown} is no architecture here: name amd64 or arm64"));
     }
-    if !host::prepare(&["dh", "dpkg-deb", "npm", "python3"]) {
+    if !host::prepare(&["dh", "dpkg-deb", "npm", "python3-venv"]) {
         return Err("the tools above are needed".into());
     }
     let release = Release::new()?;
@@ -81,13 +82,28 @@ pub(crate) fn dist(args: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks the targets that are shipped: clippy for each of them, and the tests of `stentor-io` with
+/// the libc of one.
+pub(crate) fn check_targets() -> Result<(), String> {
+    if !host::prepare(&["python3-venv"]) {
+        return Err("the tools above are needed to compile what is shipped".into());
+    }
+    let kept = kept();
+    binary::lint(&kept)?;
+    binary::test_system_calls(&kept)
+}
+
+/// Where the builds and their tools are kept from one call to the next.
+fn kept() -> PathBuf {
+    root().join("target/dist-build")
+}
+
 impl Release {
     fn new() -> Result<Release, String> {
-        let target = root().join("target");
         let release = Release {
-            out: target.join("dist/packages"),
-            kept: target.join("dist-build"),
-            work: target.join("dist-build/work"),
+            out: root().join("target/dist/packages"),
+            kept: kept(),
+            work: kept().join("work"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: match env::var("SOURCE_DATE_EPOCH") {
                 Ok(epoch) => epoch,

@@ -44,6 +44,11 @@ fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn is_installed(program: &str) -> bool {
+    if program == "python3-venv" {
+        // Debian's Python has the module `venv` without this package, and it fails.
+        let output = Command::new("python3").args(["-c", "import ensurepip"]).output();
+        return output.is_ok_and(|output| output.status.success());
+    }
     if let Some(library) = program.strip_prefix("python3-") {
         return Path::new("/usr/lib/python3/dist-packages").join(library).is_dir();
     }

@@ -1,5 +1,5 @@
 //! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`,
-//! `cargo xtask dist`, `cargo xtask mutants`.
+//! `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
 //! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
@@ -22,6 +22,8 @@ fn main() -> ExitCode {
         ["test", passed_on @ ..] => test(passed_on, &[]),
         ["ci"] => ci(),
         ["dist", args @ ..] => dist::dist(args),
+        ["targets"] => dist::check_targets(),
+        ["sizes"] => dist::sizes::print(),
         ["mutants", passed_on @ ..] => mutants::run(&root(), passed_on),
         _ => {
             eprint!("{USAGE}");
@@ -45,6 +47,8 @@ Usage:
                                  what is shipped, into target/dist/packages/; --check tries it
                                  in roots of its own; --reproduce makes it again elsewhere, which
                                  must give the same bytes
+  cargo xtask targets            compiles what is shipped with clippy, for each target
+  cargo xtask sizes              what the command is made of: bytes by crate
   cargo xtask mutants [--list] [FILTER...]
                                  break the server on purpose, in the ways that xtask/mutants/
                                  lists, and see whether its tests notice; a filter is a part of
@@ -130,6 +134,7 @@ fn ci() -> Result<(), String> {
         let targets = ["clippy", "--workspace", "--all-targets", "--locked"];
         run(cargo(&targets).args(["--", "-D", "warnings"]))
     })?;
+    step("the targets that are shipped", dist::check_targets)?;
     step("documentation", || {
         let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
         run(command.env("RUSTDOCFLAGS", "-D warnings"))

@@ -232,7 +232,7 @@ fn packaging(name: &str) -> PathBuf {
 
 /// A program that pip brings, beside those that build.
 fn python_tool(release: &Release, name: &str, package: &str) -> Result<PathBuf, String> {
-    let tools = binary::tools(release)?.join("bin");
+    let tools = binary::tools(&release.kept)?.join("bin");
     if !tools.join(name).is_file() {
         run(Command::new(tools.join("pip")).args(["install", "--quiet", package]))?;
     }
