@@ -1,13 +1,13 @@
 //! Files beneath a directory: found, opened, listed, and known to be whole.
 //!
-//! Whoever asks for a path is a stranger, and whoever may write beneath the root may change what
-//! the path means between two system calls. So nothing is checked that is not also held: the
-//! kernel itself resolves beneath the directory (`openat2` with `RESOLVE_BENEATH`), in one step
-//! that no renaming can split. `..`, absolute paths and links that lead out are refused there,
-//! whatever the caller did to the path before; and so are links that lead nowhere on any disk,
-//! those of `/proc`. Ordinary symbolic links are refused too, unless the caller says otherwise. A
-//! first try without them costs nothing where there are none, and tells whether one was on the
-//! way.
+//! A path comes from a stranger, and a program that may write beneath the root may change what the
+//! path means between two system calls. So the check and the opening are one: the kernel itself
+//! resolves beneath the directory (`openat2` with `RESOLVE_BENEATH`), in one step that no renaming
+//! can split. Where a sandbox forbids that call, the path is walked with the same
+//! result (`beneath.rs`). `..`, absolute paths and links that lead out are refused there, whatever
+//! the caller did to the path before; and so are links that lead nowhere on any disk, those of
+//! `/proc`. Ordinary symbolic links are refused too, unless the caller says otherwise. A first try
+//! without them costs nothing where there are none, and tells whether one was on the way.
 //!
 //! To open a FIFO wakes whoever writes to it, and to open a device may rewind a tape. So a place
 //! is first looked at through a descriptor that opens nothing (`O_PATH`). Only a regular file is
@@ -23,6 +23,9 @@
 //! [`Directory`] that was opened before the tables parted is in all of them, and each thread may
 //! use its own copy; a [`File`] must stay with its thread, even to be dropped.
 
+mod beneath;
+
+use beneath::Resolver;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, statat,
@@ -36,6 +39,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
+    resolver: Resolver,
 }
 
 /// Which directory it is, whatever it is called.
@@ -146,19 +150,17 @@ impl Directory {
     /// Opens it, following symbolic links: which directory it is, is the operator's word.
     ///
     /// # Errors
-    /// There is no such directory, it may not be looked at, or the kernel (before Linux 5.6) or
-    /// the container does not allow `openat2`, which the error then says in words.
+    /// There is no such directory, or it may not be looked at.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        let directory = Directory { fd: fs::openat(CWD, path, PLACE | IS_DIRECTORY, NO_MODE)? };
-        match directory.resolve("", PLACE, Symlinks::Refused) {
-            Ok(_) => Ok(directory),
-            Err(error @ (Errno::NOSYS | Errno::PERM)) => Err(io::Error::new(
-                io::Error::from(error).kind(),
-                "the system call openat2 is not there: it needs Linux 5.6 or newer, \
-                 and a container or sandbox that allows it",
-            )),
-            Err(error) => Err(error.into()),
-        }
+        let fd = fs::openat(CWD, path, PLACE | IS_DIRECTORY, NO_MODE)?;
+        let resolver = Resolver::choose(fd.as_fd())?;
+        Ok(Directory { fd, resolver })
+    }
+
+    /// Whether the kernel resolves paths here (`openat2`), and not a walk of several calls.
+    #[must_use]
+    pub fn is_resolved_by_kernel(&self) -> bool {
+        self.resolver == Resolver::Kernel
     }
 
     /// Which directory this is, to be compared with [`Directory::identity_of`] its path.
@@ -190,19 +192,19 @@ impl Directory {
     /// failed.
     pub fn find(&self, path: &str, symlinks: Symlinks) -> io::Result<Found> {
         for _ in 0..TRIES {
-            let (place, resolve) = self.resolve(path, PLACE, symlinks).map_err(refusal)?;
+            let (place, crossed) = self.resolve(path, PLACE, symlinks).map_err(refusal)?;
             let seen = fstat(&place)?;
             match FileKind::of(&seen) {
                 FileKind::File => {}
                 FileKind::Directory => return Ok(Found::Directory),
                 FileKind::Link | FileKind::Special => return Ok(Found::Special),
             }
-            match self.open_beneath(path, READ, resolve) {
+            match self.open_beneath(path, READ, crossed) {
                 Ok(fd) => {
                     let status = fstat(&fd)?;
                     // While `place` is open, no other file can have its number.
                     if DirectoryId::of(&seen) == DirectoryId::of(&status) {
-                        let through_symlink = !resolve.contains(ResolveFlags::NO_SYMLINKS);
+                        let through_symlink = crossed == Symlinks::Followed;
                         let status = FileStatus::of(&status);
                         return Ok(Found::File(File { fd, status, through_symlink }));
                     }
@@ -282,18 +284,18 @@ impl Directory {
         Ok(fd)
     }
 
-    /// Resolves a path, first without symbolic links, and says how it went.
+    /// Resolves a path, first without symbolic links, and says whether it took following some.
     fn resolve(
         &self,
         path: &str,
         flags: OFlags,
         symlinks: Symlinks,
-    ) -> Result<(OwnedFd, ResolveFlags), Errno> {
-        match self.open_beneath(path, flags, BENEATH | ResolveFlags::NO_SYMLINKS) {
+    ) -> Result<(OwnedFd, Symlinks), Errno> {
+        match self.open_beneath(path, flags, Symlinks::Refused) {
             Err(Errno::LOOP) if symlinks == Symlinks::Followed => {
-                Ok((self.open_beneath(path, flags, BENEATH)?, BENEATH))
+                Ok((self.open_beneath(path, flags, Symlinks::Followed)?, Symlinks::Followed))
             }
-            result => Ok((result?, BENEATH | ResolveFlags::NO_SYMLINKS)),
+            result => Ok((result?, Symlinks::Refused)),
         }
     }
 
@@ -301,18 +303,10 @@ impl Directory {
         &self,
         path: &str,
         flags: OFlags,
-        resolve: ResolveFlags,
+        symlinks: Symlinks,
     ) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { "." } else { path };
-        for _ in 0..TRIES {
-            match fs::openat2(&self.fd, path, flags, NO_MODE, resolve) {
-                // Something was renamed while `..` was resolved: the kernel cannot tell whether
-                // that led out, and will not guess.
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                result => return result,
-            }
-        }
-        Err(Errno::AGAIN)
+        self.resolver.open(self.fd.as_fd(), path, flags, symlinks)
     }
 }
 

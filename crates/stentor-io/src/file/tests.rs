@@ -41,6 +41,15 @@ fn file(directory: &Directory, path: &str) -> File {
     }
 }
 
+/// A directory whose paths the kernel resolves, and the same one where they are walked.
+fn each_way(path: &Path) -> [Directory; 2] {
+    [Resolver::Kernel, Resolver::Walk].map(|resolver| {
+        let directory = Directory::open(path).unwrap();
+        assert!(directory.is_resolved_by_kernel(), "these tests need openat2");
+        Directory { resolver, ..directory }
+    })
+}
+
 /// A root with a file beside it that is nobody's business.
 fn root(scratch: &Scratch) -> Directory {
     disk::create_dir_all(scratch.join("root/sub/deep")).unwrap();
@@ -73,7 +82,7 @@ fn a_directory_is_opened_and_known_again() {
 #[test]
 fn nothing_leads_out_of_the_directory() {
     let scratch = Scratch::new();
-    let directory = root(&scratch);
+    root(&scratch);
     let absolute = scratch.join("root/a.txt").to_str().unwrap().to_owned();
     let long = "x".repeat(256);
     let cases = [
@@ -101,10 +110,13 @@ fn nothing_leads_out_of_the_directory() {
         ("%2e%2e/secret", Err(ErrorKind::NotFound)),
         ("..\\secret", Err(ErrorKind::NotFound)),
     ];
-    for symlinks in BOTH {
-        for (path, expected) in &cases {
-            let result = found(&directory, path, symlinks);
-            assert_eq!(result.as_deref(), expected.as_ref().map(|s| *s), "{path:?}");
+    for directory in each_way(&scratch.join("root")) {
+        for (symlinks, (path, expected)) in
+            BOTH.iter().flat_map(|s| cases.iter().map(move |c| (s, c)))
+        {
+            let result = found(&directory, path, *symlinks);
+            let expected = expected.as_ref().map(|s| *s);
+            assert_eq!(result.as_deref(), expected, "{path:?} {:?}", directory.resolver);
         }
     }
 }
@@ -112,7 +124,7 @@ fn nothing_leads_out_of_the_directory() {
 #[test]
 fn symbolic_links_are_refused_or_stay_beneath() {
     let scratch = Scratch::new();
-    let directory = root(&scratch);
+    root(&scratch);
     let link = |to: &str, at: &str| symlink(to, scratch.join("root").join(at)).unwrap();
     link("a.txt", "near");
     link("../a.txt", "sub/up");
@@ -123,23 +135,42 @@ fn symbolic_links_are_refused_or_stay_beneath() {
     link(scratch.join("root/a.txt").to_str().unwrap(), "home");
     link("loop", "loop");
     link("nothing", "dangling");
-    let inside = [("near", "inside"), ("sub/up", "inside"), ("directory/b.txt", "below")];
+    link("directory/../near", "through");
+    link("./sub//deep/../b.txt", "winding");
+    link("sub/../..", "sly");
+    link("../../secret", "sub/sly");
+    for directory in each_way(&scratch.join("root")) {
+        links_lead_where_they_may(&directory);
+    }
+}
+
+fn links_lead_where_they_may(directory: &Directory) {
+    let inside = [
+        ("near", "inside"),
+        ("sub/up", "inside"),
+        ("directory/b.txt", "below"),
+        ("directory/../a.txt", "inside"),
+        ("through", "inside"),
+        ("winding", "below"),
+    ];
     for (path, expected) in inside {
-        assert_eq!(found(&directory, path, Symlinks::Followed).unwrap(), expected);
+        assert_eq!(found(directory, path, Symlinks::Followed).unwrap(), expected);
         let Found::File(file) = directory.find(path, Symlinks::Followed).unwrap() else { panic!() };
         assert!(file.through_symlink(), "{path}");
     }
-    assert_eq!(found(&directory, "directory", Symlinks::Followed).unwrap(), "a directory");
-    for path in ["out", "parent/secret", "parent/root/a.txt", "absolute", "home", "loop"] {
-        let denied = found(&directory, path, Symlinks::Followed);
+    assert_eq!(found(directory, "directory", Symlinks::Followed).unwrap(), "a directory");
+    let away =
+        ["out", "parent/secret", "parent/root/a.txt", "absolute", "home", "loop", "sly/secret"];
+    for path in away.into_iter().chain(["sub/sly", "directory/sly", "directory/../../secret"]) {
+        let denied = found(directory, path, Symlinks::Followed);
         assert_eq!(denied, Err(ErrorKind::NotFound), "{path}");
     }
-    let dangling = found(&directory, "dangling", Symlinks::Followed);
+    let dangling = found(directory, "dangling", Symlinks::Followed);
     assert_eq!(dangling, Err(ErrorKind::NotFound));
     for path in
         ["near", "sub/up", "directory", "directory/b.txt", "out", "absolute", "loop", "dangling"]
     {
-        let refused = found(&directory, path, Symlinks::Refused);
+        let refused = found(directory, path, Symlinks::Refused);
         assert_eq!(refused, Err(ErrorKind::NotFound), "{path}");
     }
     let Found::File(file) = directory.find("a.txt", Symlinks::Followed).unwrap() else { panic!() };
@@ -148,11 +179,12 @@ fn symbolic_links_are_refused_or_stay_beneath() {
 
 #[test]
 fn links_of_proc_are_never_followed() {
-    let directory = Directory::open(Path::new("/proc/self")).unwrap();
-    for path in ["exe", "root/etc/passwd", "cwd", "fd/0"] {
-        for symlinks in BOTH {
-            let denied = found(&directory, path, symlinks);
-            assert_eq!(denied, Err(ErrorKind::NotFound), "{path}");
+    for directory in each_way(Path::new("/proc/self")) {
+        for path in ["exe", "root/etc/passwd", "cwd", "fd/0"] {
+            for symlinks in BOTH {
+                let denied = found(&directory, path, symlinks);
+                assert_eq!(denied, Err(ErrorKind::NotFound), "{path} {:?}", directory.resolver);
+            }
         }
     }
 }
@@ -160,7 +192,7 @@ fn links_of_proc_are_never_followed() {
 #[test]
 fn what_is_no_file_is_not_opened() {
     let scratch = Scratch::new();
-    let directory = root(&scratch);
+    root(&scratch);
     let make = |name: &str, kind, device| {
         mknodat(CWD, scratch.join("root").join(name), kind, Mode::from(0o644), device)
     };
@@ -175,12 +207,12 @@ fn what_is_no_file_is_not_opened() {
     }
     symlink("fifo", scratch.join("root/link")).unwrap();
     let began = Instant::now();
-    for name in names {
-        for symlinks in BOTH {
+    for directory in each_way(&scratch.join("root")) {
+        for (name, symlinks) in names.iter().flat_map(|name| BOTH.map(|s| (name, s))) {
             assert_eq!(found(&directory, name, symlinks).unwrap(), "something special", "{name}");
         }
+        assert_eq!(found(&directory, "link", Symlinks::Followed).unwrap(), "something special");
     }
-    assert_eq!(found(&directory, "link", Symlinks::Followed).unwrap(), "something special");
     assert!(began.elapsed() < Duration::from_secs(5), "it waited for a writer");
     // Nobody has opened it for reading either, so a writer that does not wait finds nobody.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -220,34 +252,132 @@ fn a_place_that_is_swapped_while_it_is_looked_at_never_leads_out() {
         ("a.txt", "out", "a.txt"),
         ("sub", "away", "sub/b.txt"),
         ("sub", "away", "sub/../sub/b.txt"),
+        ("sub", "away", "over/b.txt"),
+        ("sub", "file", "sub/b.txt"),
         ("a.txt", "link", "a.txt"),
         ("a.txt", "c.txt", "a.txt"),
         ("a.txt", "fifo", "a.txt"),
     ];
     for (name, other, path) in swaps {
         let scratch = Scratch::new();
-        let directory = root(&scratch);
+        root(&scratch);
         let at = |name: &str| scratch.join("root").join(name);
         disk::create_dir(scratch.join("elsewhere")).unwrap();
         disk::write(scratch.join("elsewhere/b.txt"), "outside").unwrap();
         disk::write(at("c.txt"), "another").unwrap();
+        disk::write(at("file"), "inside").unwrap();
         symlink("../secret", at("out")).unwrap();
         symlink("../elsewhere", at("away")).unwrap();
+        symlink("sub/deep/..", at("over")).unwrap();
         symlink("c.txt", at("link")).unwrap();
         mknodat(CWD, at("fifo"), FileType::Fifo, Mode::from(0o644), 0).unwrap();
-        let (mut inside, mut elsewhere) = (0, 0);
+        let directories = each_way(&scratch.join("root"));
+        let mut inside = [0, 0];
         while_exchanging(&at(name), &at(other), || {
-            for symlinks in BOTH {
-                match found(&directory, path, symlinks).as_deref() {
-                    Ok("inside" | "below" | "another") => inside += 1,
-                    Ok("something special") | Err(ErrorKind::NotFound) => elsewhere += 1,
-                    Err(ErrorKind::WouldBlock) => {}
-                    result => panic!("{path}: {result:?}"),
+            for (directory, inside) in directories.iter().zip(&mut inside) {
+                for symlinks in BOTH {
+                    match found(directory, path, symlinks).as_deref() {
+                        Ok("inside" | "below" | "another") => *inside += 1,
+                        Ok("something special") | Err(ErrorKind::NotFound) => {}
+                        Err(ErrorKind::NotADirectory) if other == "file" => {}
+                        Err(ErrorKind::WouldBlock) => {}
+                        result => panic!("{path} {:?}: {result:?}", directory.resolver),
+                    }
                 }
             }
         });
-        assert!(inside > 0, "{path}: {elsewhere} elsewhere");
+        assert!(inside.iter().all(|&inside| inside > 0), "{path}: {inside:?}");
     }
+}
+
+/// The walk stays where it was though a directory is moved out of the root under it.
+#[test]
+fn a_directory_that_is_moved_out_leads_nowhere_else() {
+    let scratch = Scratch::new();
+    root(&scratch);
+    disk::create_dir(scratch.join("elsewhere")).unwrap();
+    let directories = each_way(&scratch.join("root"));
+    let (inner, outer) = (scratch.join("root/sub"), scratch.join("elsewhere/sub"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _done = Done(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                disk::rename(&inner, &outer).unwrap();
+                disk::rename(&outer, &inner).unwrap();
+            }
+        });
+        let until = Instant::now() + Duration::from_millis(400);
+        while Instant::now() < until {
+            for directory in &directories {
+                // One step up from where `sub` is outside is the directory with the secret.
+                for path in ["sub/deep/../../../secret", "sub/../../secret", "sub/../secret"] {
+                    let result = found(directory, path, Symlinks::Refused);
+                    let is_refused =
+                        matches!(result, Err(ErrorKind::NotFound | ErrorKind::WouldBlock));
+                    assert!(is_refused, "{path} {:?}: {result:?}", directory.resolver);
+                }
+            }
+        }
+    });
+}
+
+/// Both ways of resolving a path say the same, down to the kind of error.
+#[test]
+fn the_walk_resolves_paths_as_the_kernel_does() {
+    let scratch = Scratch::new();
+    root(&scratch);
+    let link = |to: &str, at: &str| symlink(to, scratch.join("root").join(at)).unwrap();
+    for (to, at) in [("sub", "l"), ("..", "sub/u"), ("deep/../..", "sub/v"), ("l/u/a.txt", "w")] {
+        link(to, at);
+    }
+    link("../l", "sub/l");
+    link("/", "r");
+    link("x", "y");
+    link("y", "x");
+    // A chain of 40 links is followed, one of 41 is not.
+    link("a.txt", "c1");
+    for n in 2..=41 {
+        link(&format!("c{}", n - 1), &format!("c{n}"));
+    }
+    let [kernel, walk] = each_way(&scratch.join("root"));
+    assert_eq!(found(&walk, "c40", Symlinks::Followed).unwrap(), "inside");
+    assert_eq!(found(&walk, "c41", Symlinks::Followed), Err(ErrorKind::NotFound));
+    let names = ["..", ".", "", "sub", "deep", "a.txt", "b.txt", "l", "u", "v", "w", "r", "y"];
+    let mut rng = crate::Rng::new(7);
+    let mut opened = 0;
+    for _ in 0..20_000 {
+        let depth = 1 + rng.below(6);
+        let path: Vec<&str> = (0..depth).map(|_| names[rng.below(names.len())]).collect();
+        let path = path.join("/");
+        for symlinks in BOTH {
+            let expected = found(&kernel, &path, symlinks);
+            opened += usize::from(expected.is_ok());
+            assert_eq!(found(&walk, &path, symlinks), expected, "{path:?} {symlinks:?}");
+        }
+    }
+    assert!(opened > 2_000, "{opened}");
+    let long = ["x".repeat(4_095), "./".repeat(2_047), "./".repeat(2_048), "sub/../".repeat(600)];
+    for path in &long {
+        let expected = found(&kernel, path, Symlinks::Followed);
+        assert_eq!(found(&walk, path, Symlinks::Followed), expected, "{}", path.len());
+    }
+}
+
+/// Links make paths that are longer than any that could be asked for.
+#[test]
+fn a_walk_holds_a_bounded_number_of_directories() {
+    let scratch = Scratch::new();
+    let mut deep = scratch.join("root");
+    for _ in 0..300 {
+        deep.push("d");
+    }
+    disk::create_dir_all(&deep).unwrap();
+    let [kernel, walk] = each_way(&scratch.join("root"));
+    let path = |depth: usize| vec!["d"; depth].join("/");
+    assert_eq!(found(&kernel, &path(300), Symlinks::Refused).unwrap(), "a directory");
+    assert_eq!(found(&walk, &path(257), Symlinks::Refused).unwrap(), "a directory");
+    assert_eq!(found(&walk, &path(258), Symlinks::Refused), Err(ErrorKind::InvalidFilename));
 }
 
 #[test]
@@ -344,7 +474,7 @@ fn a_writer_waits_for_the_lease_and_its_signal_ends_nobody() {
 #[test]
 fn a_directory_is_listed() {
     let scratch = Scratch::new();
-    let directory = root(&scratch);
+    root(&scratch);
     let at = |name: &str| scratch.join("root").join(name);
     disk::write(at(".hidden"), "").unwrap();
     disk::write(scratch.join("root").join(OsStr::from_bytes(b"\xff.txt")), "").unwrap();
@@ -353,6 +483,12 @@ fn a_directory_is_listed() {
     symlink("deep", at("sub/down")).unwrap();
     symlink("../../secret", at("sub/out")).unwrap();
     symlink("nothing", at("sub/dangling")).unwrap();
+    for directory in each_way(&scratch.join("root")) {
+        listings_are_right(&directory);
+    }
+}
+
+fn listings_are_right(directory: &Directory) {
     let listed = |path: &str, symlinks| {
         let listing = directory.list(path, symlinks, 100, |_| true).unwrap();
         assert!(!listing.more);

@@ -147,11 +147,19 @@ impl Drop for FileCache {
 /// # Errors
 /// One is not; the error names it.
 pub(crate) fn check_roots(mounts: &[Mount]) -> io::Result<()> {
+    let mut are_walked = false;
     for Mount { root, .. } in mounts {
-        Directory::open(root).map_err(|error| {
+        let directory = Directory::open(root).map_err(|error| {
             let reason = format!("the files of {} cannot be served: {error}", root.display());
             io::Error::new(error.kind(), reason)
         })?;
+        are_walked |= !directory.is_resolved_by_kernel();
+    }
+    if are_walked {
+        tracing::info!(
+            "the system call openat2 is not allowed here: paths of files are resolved one \
+             directory at a time, which is as safe and slower for files that are not in memory"
+        );
     }
     Ok(())
 }

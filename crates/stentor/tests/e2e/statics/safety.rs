@@ -83,8 +83,8 @@ const OUT: [&[u8]; 40] = [
 #[test]
 fn no_path_leads_out_of_the_root() {
     let site = guarded();
-    for rest in ["", "symlinks = true\nlisting = true\n"] {
-        let server = site.serve(rest);
+    let settings = ["", "symlinks = true\nlisting = true\n"];
+    for server in settings.iter().flat_map(|rest| site.serve_each_way(rest)) {
         kept(&server, "/a.txt");
         for target in OUT {
             assert_refused(&server, target);
@@ -168,8 +168,8 @@ fn links_are_followed_only_if_allowed_and_never_out() {
         "/a.txt.gz",
     ];
     for (keys, within) in [("", 404), ("symlinks = true\n", 200)] {
-        for more in ["", NO_CACHE] {
-            let server = site.serve(&format!("{keys}{more}"));
+        let settings = ["", NO_CACHE].map(|more| format!("{keys}{more}"));
+        for server in settings.iter().flat_map(|rest| site.serve_each_way(rest)) {
             for target in never {
                 server.public.get(target).refused(404);
             }
@@ -210,15 +210,16 @@ fn swap(places: &[(std::path::PathBuf, std::path::PathBuf)], stop: &AtomicBool) 
 
 #[test]
 fn a_link_that_comes_and_goes_never_shows_what_is_outside() {
-    for rest in ["", "symlinks = true\n", NO_CACHE] {
-        let site = guarded();
-        symlink("../secret.txt", site.outside("link.txt")).unwrap();
-        symlink("../private", site.outside("link")).unwrap();
-        let places = [
-            (site.path("a.txt"), site.outside("link.txt")),
-            (site.path("sub"), site.outside("link")),
-        ];
-        let server = site.serve(rest);
+    let site = guarded();
+    symlink("../secret.txt", site.outside("link.txt")).unwrap();
+    symlink("../private", site.outside("link")).unwrap();
+    let places =
+        [(site.path("a.txt"), site.outside("link.txt")), (site.path("sub"), site.outside("link"))];
+    let settings = ["", "symlinks = true\n", NO_CACHE];
+    for (rest, server) in settings
+        .iter()
+        .flat_map(|rest| site.serve_each_way(rest).into_iter().map(move |s| (rest, s)))
+    {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| swap(&places, &stop));

@@ -19,7 +19,7 @@ pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
 pub(crate) use tools::{
     between, built, curl, event_readers, gunzip, missing, optional_tool, python, python_of_host,
-    tool,
+    sandbox_without_openat2, tool,
 };
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,

@@ -3,7 +3,7 @@
 //! What a client is answered must not depend on where the bytes come from. So most tests of files
 //! ask for the same thing in all ways: from memory, read from the disk, and sent by the kernel.
 
-use super::{Server, TempDir, eventually, stentor};
+use super::{Server, TempDir, eventually, sandbox_without_openat2, stentor};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -85,6 +85,23 @@ impl Site {
     /// A server of it.
     pub(crate) fn serve(&self, rest: &str) -> Server {
         Server::configured(&self.toml(rest))
+    }
+
+    /// One where the kernel does not resolve paths: a sandbox forbids `openat2`.
+    pub(crate) fn serve_without_openat2(&self, rest: &str) -> Option<Server> {
+        let sandbox = sandbox_without_openat2()?;
+        let server = Server::with(
+            &format!("exec {sandbox} \"$0\" \"$@\";"),
+            &self.toml(rest),
+            &["--workers", "2"],
+        );
+        assert!(server.child.err().contains("openat2 is not allowed"), "{}", server.child.err());
+        Some(server)
+    }
+
+    /// The servers that resolve paths in each way: all that can be had here.
+    pub(crate) fn serve_each_way(&self, rest: &str) -> Vec<Server> {
+        [Some(self.serve(rest)), self.serve_without_openat2(rest)].into_iter().flatten().collect()
     }
 
     /// One that is another user than the owner of the files, if there can be one.

@@ -46,11 +46,21 @@ pub(crate) fn python_of_host(program: &str) -> Option<Command> {
 
 /// What stands between the two processes of an upgrade (`python/between.py`), as shell.
 pub(crate) fn between() -> Option<String> {
+    python_as_shell("between.py")
+}
+
+/// A program that runs a command where `openat2` is forbidden (`python/no_openat2.py`), as shell.
+pub(crate) fn sandbox_without_openat2() -> Option<String> {
+    python_as_shell("no_openat2.py")
+}
+
+/// A program that needs nothing but Python, as shell.
+fn python_as_shell(program: &str) -> Option<String> {
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
         return missing("python3");
     }
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python/between.py");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/python").join(program);
     Some(format!("{} '{}'", python.display(), program.display()))
 }
 
