@@ -20,17 +20,25 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
           default_value = "http://127.0.0.1:8081")]
     server: BaseUrl,
+    /// Ask only whether the server is ready: prints 'ready', or fails with the reason. A health
+    /// check for containers
+    #[arg(long)]
+    ready: bool,
     #[command(flatten)]
     trust: TrustFlags,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let agent = client::agent(&args.server, &args.trust, Some(ANSWER_TIMEOUT))?;
-    let request = agent.get(args.server.page("/-/status")).header(ACCEPT, "text/plain");
+    let (page, complaint) = match args.ready {
+        true => ("/-/readyz", format!("{} is not ready", args.server)),
+        false => ("/-/status", format!("no status from {}", args.server)),
+    };
+    let request = agent.get(args.server.page(page)).header(ACCEPT, "text/plain");
     let unanswered = |error: ureq::Error| client::unreachable(&args.server, &error);
     let mut answer = request.call().map_err(unanswered)?;
     if !answer.status().is_success() {
-        return Err(client::refusal(&format!("no status from {}", args.server), &mut answer));
+        return Err(client::refusal(&complaint, &mut answer));
     }
     let text = client::body(&mut answer).map_err(unanswered)?;
     crate::print(&String::from_utf8_lossy(&text))
@@ -39,6 +47,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 const EXAMPLES: &str = "\
 Examples:
   stentor status
-  stentor status --server unix:/run/stentor/control.sock";
+  stentor status --server unix:/run/stentor/control.sock
+  stentor status --ready || echo 'not ready'";
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

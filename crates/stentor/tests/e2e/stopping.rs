@@ -1,6 +1,6 @@
 //! A stop as whoever wants to connect meanwhile sees it, and a restart that nobody notices.
 
-use crate::support::{Client, Server, Url, eventually};
+use crate::support::{Client, Server, Url, eventually, run};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,12 +56,19 @@ fn who_comes_during_a_stop_hears_nothing_if_so_configured() {
 
 #[test]
 fn a_stop_is_announced_while_everything_goes_on() {
-    let mut server = Server::configured("drain_announce = '1s'\n");
+    let mut server = Server::configured("drain_announce = '2s'\n");
     server.publish("/a", "x");
     server.control.get("/-/readyz").expect(200);
+    let control = server.control.0.to_string();
+    let check = ["status", "--ready", "--server", &control];
+    let healthy = run(&check);
+    assert_eq!((healthy.code, healthy.out.as_str()), (Some(0), "ready\n"), "{}", healthy.err);
     server.child.signal("TERM");
-    server.child.logged("stopping in 1s");
+    server.child.logged("stopping in 2s");
     assert!(server.control.get("/-/readyz").refused(503).text().contains("Draining"));
+    let unhealthy = run(&check);
+    assert_eq!((unhealthy.code, unhealthy.out.as_str()), (Some(1), ""));
+    assert!(unhealthy.err.contains(&format!("{control} is not ready: 503")), "{}", unhealthy.err);
     assert_eq!(server.control.get("/-/status").expect(200).json()["draining"], true);
     assert_eq!(server.public.get("/a").expect(200).text(), "x");
     server.publish("/a", "y");
