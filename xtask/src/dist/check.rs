@@ -1,42 +1,36 @@
-//! What is made, tried: unpacked, served from, installed, upgraded, removed and purged in roots of
-//! its own, with and without systemd, and read by the tools of others.
+//! Tries what was made: unpacks it, serves from it, installs, upgrades, removes and purges it in
+//! roots of other distributions, with and without systemd, and has the tools of others read it.
 //!
-//! The scripts in `check/` are what somebody would type. Each has a network of its own, so that
-//! nothing on this host is asked by mistake, and what they change vanishes with their mounts.
+//! The scripts in `check/` are what a user would type, with the lines by which the README installs.
+//! Each has a network of its own, so that it reaches no server of this host by mistake, and what
+//! they change vanishes with their mounts. The same scripts try an architecture that is not the
+//! host's: `check/emulated.sh` has the kernel run its programs in qemu.
+
+mod readme;
+mod roots;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use readme::install_line;
+use roots::{DISTRIBUTIONS, Distribution, Source};
+
 use super::{ARCHES, Arch, Release, binary, fresh, output, write};
 use crate::{host, root, run, step};
 
-/// Tries what was made: all of this host's architecture, and of another what an emulator can show.
+/// Tries what was made. An emulator runs what is not of this host's architecture; only systemd is
+/// not tried with it.
 pub(super) fn all(release: &Release) -> Result<(), String> {
     if !host::prepare(TOOLS) {
         return Err("the tools above are needed to check".into());
     }
     let native = output(Command::new("dpkg").arg("--print-architecture"))?;
     for arch in ARCHES.iter().filter(|arch| release.path(arch, ".tar.gz").is_file()) {
-        let step = |what: &str, work: &dyn Fn() -> Result<(), String>| {
-            step(&format!("{}: {what}", arch.name), work)
-        };
-        step("the tarball holds a small static binary, and its manual", &|| {
-            tarball(release, arch)
-        })?;
-        step("the binary serves", &|| served(release, arch, arch.name == native))?;
-        step("the image is read by skopeo and umoci", &|| image(release, arch))?;
-        step("lintian", &|| {
-            let strict = ["--fail-on", "error,warning", "--allow-root"];
-            run(Command::new("lintian").args(strict).arg(package(release, arch)))
-        })?;
-        if arch.name == native {
-            step("the tarball, to the demo", &|| demo(release, arch))?;
-            step("the image runs", &|| image_runs(release, arch))?;
-            step("the package without systemd", &|| installed(release, arch))?;
-            step("the package under systemd", &|| booted(release, arch))?;
-        }
+        let machine = if arch.name == native { Machine::Native } else { Machine::Emulated };
+        architecture(&Trial { release, arch, machine })?;
     }
+    step("the README's cargo install", || cargo_install(release))?;
     step("the browser client, by tsc --strict", || browser_client(release))?;
     step("the Dockerfile, by hadolint", || dockerfile(release))?;
     step("the compose files, by docker-compose", || {
@@ -53,13 +47,94 @@ pub(super) fn all(release: &Release) -> Result<(), String> {
     step("metrics and alerts, by promtool", || prometheus(release))
 }
 
+/// The machine that runs the binaries.
+#[derive(PartialEq)]
+enum Machine {
+    Native,
+    Emulated,
+}
+
+/// An architecture's artefacts, under test.
+struct Trial<'a> {
+    release: &'a Release,
+    arch: &'a Arch,
+    machine: Machine,
+}
+
+/// Tries the artefacts of an architecture.
+fn architecture(trial: &Trial<'_>) -> Result<(), String> {
+    let step = |what: &str, work: &dyn Fn() -> Result<(), String>| {
+        step(&format!("{}: {what}", trial.arch.name), work)
+    };
+    step("the tarball holds a small static binary, and its manual", &|| tarball(trial))?;
+    step("the binary serves, is upgraded and killed, and has its values", &|| served(trial))?;
+    step("the image is read by skopeo and umoci", &|| image(trial))?;
+    step("lintian", &|| {
+        let strict = ["--fail-on", "error,warning", "--allow-root"];
+        run(Command::new("lintian").args(strict).arg(trial.package()))
+    })?;
+    for distribution in DISTRIBUTIONS {
+        let name = distribution.name;
+        step(&format!("the tarball on {name}"), &|| unpacked(trial, distribution))?;
+        if distribution.source == Source::Suite {
+            step(&format!("the package on {name}, without systemd"), &|| {
+                installed(trial, distribution)
+            })?;
+        }
+    }
+    step("the image runs", &|| image_runs(trial))?;
+    if trial.machine == Machine::Native {
+        step("the package under systemd", &|| booted(trial))?;
+    }
+    Ok(())
+}
+
+impl Trial<'_> {
+    /// An empty directory of the trial.
+    fn dir(&self, name: &str) -> Result<PathBuf, String> {
+        let dir = self.release.work.join(format!("{name}-{}", self.arch.name));
+        fresh(&dir)?;
+        Ok(dir)
+    }
+
+    /// Where the tarball is unpacked.
+    fn binary(&self) -> PathBuf {
+        self.release.work.join(format!("unpacked-{}/stentor", self.arch.name))
+    }
+
+    fn package(&self) -> PathBuf {
+        let name = format!("stentor_{}-1_{}.deb", self.release.version, self.arch.name);
+        self.release.out.join(name)
+    }
+
+    /// One of the scripts in `check/`, with mounts and a network of its own, where the kernel runs
+    /// the architecture's programs.
+    fn script(&self, name: &str) -> Result<Command, String> {
+        if self.machine == Machine::Native {
+            return Ok(script(&["--net", "--mount"], name));
+        }
+        let emulator = self.arch.target.split('-').next().unwrap_or_default();
+        let mut command = script(&["--mount"], "emulated.sh");
+        command.arg(emulator).arg(self.dir("emulated")?);
+        command.arg("sh").arg(scripts().join(name));
+        Ok(command)
+    }
+
+    /// How many seconds there are from an artefact to a page that is live.
+    fn seconds(&self) -> &'static str {
+        match self.machine {
+            Machine::Native => "10",
+            Machine::Emulated => "60",
+        }
+    }
+}
+
 /// Static, stripped and small; beside it a manual and completions that can be read.
-fn tarball(release: &Release, arch: &Arch) -> Result<(), String> {
-    let dir = unpacked(release, arch);
-    fresh(&dir)?;
-    let archive = release.path(arch, ".tar.gz");
+fn tarball(trial: &Trial<'_>) -> Result<(), String> {
+    let dir = trial.dir("unpacked")?;
+    let archive = trial.release.path(trial.arch, ".tar.gz");
     run(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(archive).current_dir(&dir))?;
-    let binary = dir.join("stentor");
+    let binary = trial.binary();
     let bytes = fs::metadata(&binary).map_err(|error| error.to_string())?.len();
     println!("binary: {bytes} bytes, where {BINARY_BYTES_MAX} are allowed");
     expect(bytes <= BINARY_BYTES_MAX, "the binary is larger than it may be")?;
@@ -71,40 +146,58 @@ fn tarball(release: &Release, arch: &Arch) -> Result<(), String> {
     run(Command::new("bash").arg("-n").arg(dir.join("completions/stentor")))
 }
 
-/// Published to, read from and stopped; an emulator runs the binary of another architecture.
-fn served(release: &Release, arch: &Arch, native: bool) -> Result<(), String> {
-    let dir = release.work.join(format!("served-{}", arch.name));
-    fresh(&dir)?;
-    let mut script = script(&["--net"], "served.sh");
-    script.arg(&dir);
-    if !native {
-        let emulator = arch.target.split('-').next().unwrap_or_default();
-        script.arg(format!("qemu-{emulator}-static"));
-    }
-    run(script.arg(unpacked(release, arch).join("stentor")))
+/// Published to, read, followed, upgraded, killed and stopped, on this host.
+fn served(trial: &Trial<'_>) -> Result<(), String> {
+    let dir = trial.dir("served")?;
+    run(trial.script("served.sh")?.arg("/").arg(dir).arg(trial.binary()))
 }
 
-/// From what is downloaded to the demo's page.
-fn demo(release: &Release, arch: &Arch) -> Result<(), String> {
-    let dir = release.work.join("demo");
-    fresh(&dir)?;
-    let archive = release.path(arch, ".tar.gz");
-    let unpack =
-        format!("tar --strip-components=1 -xzf {} -C {}", archive.display(), dir.display());
-    run(script(&["--net"], "demo.sh").arg(unpack).arg(dir.join("stentor")).arg("10"))
+/// The same in a distribution, and before it from what is downloaded to the demo's page.
+fn unpacked(trial: &Trial<'_>, distribution: &Distribution) -> Result<(), String> {
+    let Some((mut script, dir)) = in_root(trial, distribution)? else { return Ok(()) };
+    script.arg("sh").arg(scripts().join("unpacked.sh"));
+    script.arg(trial.release.path(trial.arch, ".tar.gz")).arg(dir.join("root"));
+    script.arg(install_line(trial.release, trial.arch, readme::TAR)?);
+    run(script.arg(trial.seconds()))
+}
+
+/// Installed, upgraded, removed and purged; a changed configuration outlives all but the last.
+fn installed(trial: &Trial<'_>, distribution: &Distribution) -> Result<(), String> {
+    let Some((mut script, dir)) = in_root(trial, distribution)? else { return Ok(()) };
+    let (package, root) = (trial.package(), dir.join("root"));
+    script.arg("sh").arg(scripts().join("packages.sh")).arg(&package).arg(&root);
+    script.arg("sh").arg(scripts().join("installed.sh")).arg(package).arg(trial.arch.name);
+    script.arg(root).arg(install_line(trial.release, trial.arch, readme::APT)?);
+    run(script.arg(trial.seconds()))
+}
+
+/// The script that makes a copy of a distribution's root, and the directory where it lies. If there
+/// is no such root, it says why.
+fn in_root(
+    trial: &Trial<'_>,
+    distribution: &Distribution,
+) -> Result<Option<(Command, PathBuf)>, String> {
+    let root = match distribution.root(trial.release) {
+        Ok(root) => root,
+        Err(reason) => {
+            println!("skipped: there is no root of {}: {reason}", distribution.name);
+            return Ok(None);
+        }
+    };
+    let dir = trial.dir("root")?;
+    let mut script = trial.script("root.sh")?;
+    script.arg(root).arg(&dir);
+    Ok(Some((script, dir)))
 }
 
 /// Read by skopeo, unpacked by umoci, and there is nothing in it but the binary.
-fn image(release: &Release, arch: &Arch) -> Result<(), String> {
-    let archive = release.path(arch, ".oci.tar");
+fn image(trial: &Trial<'_>) -> Result<(), String> {
+    let archive = trial.release.path(trial.arch, ".oci.tar");
     let name = format!("oci-archive:{}", archive.display());
     let seen = output(Command::new("skopeo").args(["inspect", &name]))?;
-    expect(
-        seen.contains(&format!("\"Architecture\": \"{}\"", arch.name)),
-        "the image is of another",
-    )?;
-    let dir = release.work.join(format!("bundle-{}", arch.name));
-    fresh(&dir)?;
+    let architecture = format!("\"Architecture\": \"{}\"", trial.arch.name);
+    expect(seen.contains(&architecture), "the image is of another architecture")?;
+    let dir = trial.dir("bundle")?;
     let layout = "layout:stentor";
     run(Command::new("skopeo")
         .args(["copy", "--quiet", &name, &format!("oci:{layout}")])
@@ -116,34 +209,24 @@ fn image(release: &Release, arch: &Arch) -> Result<(), String> {
     expect(files == "stentor", "there is something else in the image")
 }
 
-/// Loaded and run by podman, as the README says.
-fn image_runs(release: &Release, arch: &Arch) -> Result<(), String> {
-    let dir = release.work.join("podman");
-    fresh(&dir)?;
-    run(script(&["--net", "--mount"], "image.sh")
-        .arg(release.path(arch, ".oci.tar"))
-        .arg(&release.version)
-        .arg(dir))
-}
-
-/// Installed, upgraded, removed and purged; a changed configuration outlives all but the last.
-fn installed(release: &Release, arch: &Arch) -> Result<(), String> {
-    let dir = release.work.join("root");
-    fresh(&dir)?;
-    let mut script = script(&["--mount", "--net"], "root.sh");
-    script.arg(package(release, arch)).arg(&dir);
-    run(script.arg("chroot").arg(dir.join("root")).args(["sh", "/installed.sh"]))
+/// Loaded as the README says, and run by podman: with a store, and without any right.
+fn image_runs(trial: &Trial<'_>) -> Result<(), String> {
+    run(trial
+        .script("image.sh")?
+        .arg(&trial.release.out)
+        .arg(install_line(trial.release, trial.arch, readme::PODMAN)?)
+        .arg(format!("stentor:{}", trial.release.version))
+        .arg(trial.dir("podman")?))
 }
 
 /// The same with systemd as the first process, and what the unit promises: ready when it says so,
 /// reloaded, restarted under requests, and with hardly a right.
-fn booted(release: &Release, arch: &Arch) -> Result<(), String> {
-    let dir = release.work.join("machine");
-    fresh(&dir)?;
-    let said = release.work.join("said");
-    fresh(&said)?;
+fn booted(trial: &Trial<'_>) -> Result<(), String> {
+    let dir = trial.dir("machine")?;
+    let said = trial.dir("said")?;
     let mut script = script(&["--mount"], "root.sh");
-    script.arg(package(release, arch)).arg(&dir);
+    script.arg("/").arg(&dir);
+    script.arg("sh").arg(scripts().join("packages.sh")).arg(trial.package()).arg(dir.join("root"));
     script.args(["timeout", "300", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit"]);
     script.args(["--link-journal=no", "--private-network", "--console=pipe", "--boot"]);
     script.arg("--directory").arg(dir.join("root"));
@@ -159,6 +242,21 @@ fn booted(release: &Release, arch: &Arch) -> Result<(), String> {
         return Ok(());
     }
     result
+}
+
+/// Installed from these sources by the README's line; without optimisation, which takes minutes and
+/// is no matter of that line.
+fn cargo_install(release: &Release) -> Result<(), String> {
+    let dir = release.work.join("cargo-install");
+    let line = install_line(release, &ARCHES[0], readme::CARGO)?;
+    println!("{line}");
+    run(Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(root())
+        .env("CARGO_INSTALL_ROOT", &dir)
+        .env("CARGO_TARGET_DIR", release.kept.join("cargo"))
+        .envs(CHEAP))?;
+    run(Command::new(dir.join("bin/stentor")).arg("--version"))
 }
 
 /// A page in TypeScript that uses the package as npm would install it.
@@ -239,25 +337,27 @@ fn python_tool(release: &Release, name: &str, package: &str) -> Result<PathBuf, 
     Ok(tools.join(name))
 }
 
-/// Where the tarball of an architecture is unpacked.
-fn unpacked(release: &Release, arch: &Arch) -> PathBuf {
-    release.work.join(format!("unpacked-{}", arch.name))
-}
-
-fn package(release: &Release, arch: &Arch) -> PathBuf {
-    release.out.join(format!("stentor_{}-1_{}.deb", release.version, arch.name))
-}
-
 fn expect(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 
+/// Settings of the profile `dist`.
+const CHEAP: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_DIST_LTO", "off"),
+    ("CARGO_PROFILE_DIST_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_DIST_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_DIST_DEBUG", "false"),
+];
+
 const TOOLS: &[&str] = &[
+    "crun",
     "curl",
     "docker-compose",
     "ip",
     "lintian",
+    "mmdebstrap",
     "npx",
+    "openssl",
     "podman",
     "qemu-aarch64-static",
     "readelf",
