@@ -7,6 +7,7 @@
 
 const ANSWER_MS = 10_000
 const WAIT_S = 25
+const WAKES = ['online', 'visibilitychange']
 const SILENT = new Error('The server does not answer.')
 
 let page
@@ -128,9 +129,10 @@ class Connection {
     this.#seen(items.cursor, readers)
   }
 
-  /** Waits, longer each time; `auto` may try the other way. */
+  /** Waits briefly, for the server may be back soon; `auto` may try the other way. */
   async #recover(problem) {
-    const most = Math.min(30_000, this.#retry_ms * 2 ** this.#failures++)
+    const cap_ms = Math.max(4_000, this.#retry_ms, problem.cap_ms || 0)
+    const most = Math.min(cap_ms, this.#retry_ms * 2 ** this.#failures++)
     if (this.#auto) {
       const hopeless = problem === SILENT || (!this.#streamed && this.#failures % 3 === 0)
       this.#transport = this.#transport === 'sse' && hopeless ? 'poll' : 'sse'
@@ -138,10 +140,10 @@ class Connection {
     this.#show('waiting', problem.message)
     await new Promise((resolve) => {
       this.#wake = resolve
-      globalThis.addEventListener?.('online', resolve)
+      for (const event of WAKES) globalThis.addEventListener?.(event, resolve)
       setTimeout(resolve, most * (0.5 + Math.random() / 2))
     })
-    globalThis.removeEventListener?.('online', this.#wake)
+    for (const event of WAKES) globalThis.removeEventListener?.(event, this.#wake)
   }
 
   /** Gives up unless something is heard in time. */
@@ -174,7 +176,12 @@ class Connection {
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`
     const response = await fetch(url, { headers, cache: 'no-store', signal })
     if (response.status === 401) this.#token = undefined
-    if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+    if (!response.ok) {
+      const problem = new Error(`${response.status} ${await response.text()}`)
+      const after_s = response.status < 500 ? 30 : response.headers.get('retry-after')
+      problem.cap_ms = 1000 * after_s
+      throw problem
+    }
     if (!isPoll) return response.body.pipeThrough(new TextDecoderStream()).getReader()
     const items = response.status === 204 ? [] : await response.json()
     items.cursor = response.headers.get('etag')?.slice(1, -1)
@@ -210,10 +217,12 @@ class Connection {
       const { done, value } = await chunks.read()
       if (done) throw new Error('The stream has ended.')
       this.#streamed = true
-      this.#heard()
       const lines = value.split('\n')
       lines[0] = rest + lines[0]
       rest = lines.pop()
+      // Only a reader that is deferred gets a comment with words.
+      const reason = lines.find((line) => line.startsWith(': '))
+      if (!reason) this.#heard()
       for (const line of lines) {
         if (line.startsWith('data: ')) data.push(line.slice(6))
         if (line.startsWith('retry: ')) this.#retry_ms = +line.slice(7)
@@ -226,6 +235,7 @@ class Connection {
         data = []
         id = undefined
       }
+      if (reason) throw new Error(reason.slice(2))
       if (quiet_ms) this.#expect(quiet_ms, new Error('The line is dead.'))
     }
   }

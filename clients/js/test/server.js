@@ -15,7 +15,9 @@ export class Server {
   requests = [] // What was asked, one { kind, topics, since, wait, mode } for each request.
   commands = [] // What came over WebSockets.
   tokens // The good ones, if it asks for any.
-  /** For each request: 'refuse', 'hold' (no answer), 'buffer' (no body) or nothing. */
+  retry_ms = 2_417 // What streams are told.
+  retryAfter_s // What refusals say.
+  /** For each request: 'refuse', 'defer', 'hold' (no answer), 'buffer' (no body) or nothing. */
   fault = () => undefined
 
   async start() {
@@ -110,7 +112,14 @@ export class Server {
     if (this.tokens && !this.tokens.has(token)) {
       return response.writeHead(401).end('The token has expired.\n')
     }
-    if (fault === 'refuse') return response.writeHead(503).end('Overloaded.\n')
+    if (fault === 'refuse') {
+      const headers = this.retryAfter_s ? { 'Retry-After': this.retryAfter_s } : {}
+      return response.writeHead(503, headers).end('Overloaded.\n')
+    }
+    if (fault === 'defer') {
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+      return response.end('retry: 7000\n: Stentor is away.\n')
+    }
     if (url.pathname !== '/-/events') return response.writeHead(404).end('No such page.\n')
     if (kind === 'sse') this.#stream(response, asked, fault)
     else this.#poll(response, asked)
@@ -128,7 +137,7 @@ export class Server {
       write: (text) => response.write(text),
     }
     response.on('close', () => this.streams.delete(stream))
-    response.write('retry: 2417\n\n')
+    response.write(`retry: ${this.retry_ms}\n\n`)
     const due = this.due(topics, since, mode)
     due.forEach(stream.give)
     // Whoever has no cursor that leads on is told one.

@@ -395,46 +395,97 @@ each('mode and since are asked for', async (server, live, transport) => {
   assert.deepEqual([asked ?? new URL(url).searchParams.get('mode'), since], [mode, server.id(0n)])
 })
 
-test('waits grow from one second to thirty, jittered, and start anew after success', async () => {
+// Only jitter makes fractions.
+const pausesOf = (all) => all.filter((ms) => ms > 900 && !Number.isInteger(ms))
+
+/** Each pause is between half of the longest that is allowed there and all of it. */
+function jittered(pauses, most) {
+  most.forEach((ms, i) => assert.ok(pauses[i] > ms / 2 - 1 && pauses[i] <= ms, `${pauses}`))
+  assert.ok(most.length < 2 || most.some((ms, i) => pauses[i] !== ms), 'jitter')
+}
+
+test('while the server is away no wait is longer than four seconds', async () => {
   const server = await serve()
   server.fault = () => 'refuse'
   const a = keep(open(server, { transport: 'sse' }), '/a')
   await until(() => server.requests.length === 7)
-  const isPause = (ms) => ms > 900 && !Number.isInteger(ms) // Only jitter makes fractions.
-  const pauses = waits.filter(isPause)
-  const most = [2, 4, 8, 16, 30, 30].map((s) => s * 1000)
-  most.forEach((ms, i) => assert.ok(pauses[i] > ms / 2 - 1 && pauses[i] <= ms, `${pauses}`))
-  assert.ok(pauses.slice(0, 6).some((ms, i) => ms !== most[i]), 'jitter')
+  jittered(pausesOf(waits), [2_000, 4_000, 4_000, 4_000, 4_000, 4_000])
   assert.equal(a.states.at(-1).reason, '503 Overloaded.\n')
   server.fault = () => undefined
   await until(() => a.states.at(-1).state === 'open')
   waits.length = 0
   server.cut()
   await until(() => a.states.at(-1).state === 'waiting')
-  const [pause] = waits.filter(isPause)
-  assert.ok(pause > 2417 / 2 - 1 && pause <= 2417, `${pause}: the server has said retry: 2417`)
+  jittered(pausesOf(waits), [2_417]) // As the server has said.
 })
 
-test('when the network is back it does not wait any longer', async () => {
+test('a server that asks for longer waits gets them', async () => {
   const server = await serve()
-  const listeners = new Set()
-  globalThis.addEventListener = (name, f) => name === 'online' && listeners.add(f)
-  globalThis.removeEventListener = (_, f) => listeners.delete(f)
-  try {
-    server.fault = () => 'refuse'
-    const a = keep(open(server, { transport: 'sse' }), '/a')
-    await until(() => waits.some((ms) => ms > 8_000 && !Number.isInteger(ms)))
-    server.fault = () => undefined
-    assert.equal(listeners.size, 1)
-    for (const f of listeners) f()
-    await until(() => server.streams.size)
-    await until(() => a.states.at(-1).state === 'open')
-    assert.equal(listeners.size, 0)
-  } finally {
-    delete globalThis.addEventListener
-    delete globalThis.removeEventListener
-  }
+  server.retry_ms = 9_000
+  const a = keep(open(server, { transport: 'sse' }), '/a')
+  await until(() => a.states.at(-1)?.state === 'open')
+  server.fault = () => 'refuse'
+  waits.length = 0
+  server.cut()
+  await until(() => pausesOf(waits).length === 3)
+  jittered(pausesOf(waits), [9_000, 9_000, 9_000])
 })
+
+test('an overloaded server sets the longest wait by Retry-After', async () => {
+  const server = await serve()
+  server.retryAfter_s = 10
+  server.fault = () => 'refuse'
+  keep(open(server, { transport: 'poll' }), '/a')
+  await until(() => pausesOf(waits).length === 5)
+  jittered(pausesOf(waits), [2_000, 4_000, 8_000, 10_000, 10_000])
+})
+
+test('after a refusal waits grow to thirty seconds', async () => {
+  const server = await serve()
+  server.tokens = new Set(['good'])
+  keep(open(server, { transport: 'sse', token: 'bad' }), '/a')
+  await until(() => pausesOf(waits).length === 6)
+  jittered(pausesOf(waits), [2_000, 4_000, 8_000, 16_000, 30_000, 30_000])
+})
+
+test('a deferred reader is not open, and comes back when it is told to', async () => {
+  const server = await serve()
+  server.fault = () => 'defer'
+  const a = keep(open(server), '/a')
+  await until(() => server.requests.length === 4)
+  assert.ok(a.states.every(({ state }) => state !== 'open'), JSON.stringify(a.states))
+  assert.equal(a.states.at(-1).reason, 'Stentor is away.')
+  assert.ok(server.requests.every(({ kind }) => kind === 'sse'), 'streams do work here')
+  jittered(pausesOf(waits), [7_000, 7_000, 7_000])
+  server.publish('/a', 1)
+  server.fault = () => undefined
+  await until(() => a.values.length)
+  assert.equal(a.states.at(-1).state, 'open')
+})
+
+for (const wake of ['online', 'visibilitychange']) {
+  test(`${wake} ends the wait`, async () => {
+    const server = await serve()
+    const listeners = new Set()
+    globalThis.addEventListener = (name, f) => name === wake && listeners.add(f)
+    globalThis.removeEventListener = (_, f) => listeners.delete(f)
+    try {
+      server.retry_ms = 3_600_000
+      const a = keep(open(server, { transport: 'sse' }), '/a')
+      await until(() => a.states.at(-1)?.state === 'open')
+      server.cut()
+      await until(() => a.states.at(-1).state === 'waiting')
+      assert.equal(listeners.size, 1)
+      for (const f of listeners) f({ type: wake })
+      await until(() => server.streams.size)
+      await until(() => a.states.at(-1).state === 'open')
+      assert.equal(listeners.size, 0)
+    } finally {
+      delete globalThis.addEventListener
+      delete globalThis.removeEventListener
+    }
+  })
+}
 
 for (const fault of ['hold', 'buffer']) {
   test(`auto: a proxy that keeps the stream to itself (${fault}) means long-poll`, async () => {
