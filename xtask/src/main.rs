@@ -79,6 +79,7 @@ const TOOLS: &[&str] = &[
     "node",
     "nginx",
     "libnginx-mod-nchan",
+    "haproxy",
     "rsync",
     "ip",
     "python3-pip",

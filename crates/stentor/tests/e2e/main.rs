@@ -47,6 +47,7 @@ mod privileges;
 mod publishing;
 mod readers;
 mod reading;
+mod recipes;
 mod resume;
 mod secured;
 mod side_by_side;
