@@ -80,6 +80,7 @@ const TOOLS: &[&str] = &[
     "nginx",
     "libnginx-mod-nchan",
     "haproxy",
+    "logrotate",
     "rsync",
     "ip",
     "python3-pip",

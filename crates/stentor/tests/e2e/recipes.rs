@@ -6,6 +6,7 @@
 
 mod outages;
 mod proxies;
+mod renewal;
 
 use crate::support::{Child, PATIENCE, TempDir, Url, curl, eventually, free_address, tool};
 use rcgen::{CertificateParams, KeyPair};
