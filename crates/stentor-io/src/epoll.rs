@@ -22,10 +22,10 @@ use self::send::{send_part_of, send_parts};
 use self::vanishing::Vanishing;
 use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
-use crate::socket::{Dial, dial, limit_unsent, trust_reader};
+use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
 use crate::{
     Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, Pause, Peer, Refused,
-    Role, Sent, TurnAway, Waker, monotonic_us, unix_s,
+    Retransmission, Role, Sent, TurnAway, Waker, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -643,9 +643,10 @@ impl Backend for Epoll {
         monotonic_us()
     }
 
-    fn limit_unsent(&mut self, socket: Peer) {
+    fn begin_stream(&mut self, socket: Peer, retransmission: Retransmission) {
         if let Some(fd) = self.owned.get(socket) {
             limit_unsent(fd);
+            limit_retransmission(fd, retransmission);
         }
     }
 

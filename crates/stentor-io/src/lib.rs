@@ -139,6 +139,18 @@ impl Refused {
     }
 }
 
+/// How often TCP sends again what a stream's peer does not acknowledge, and for how long. By
+/// default the pauses double up to two minutes (RFC 6298, section 5.5): a reader whose network was
+/// away for a minute would hear nothing for up to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retransmission {
+    /// The longest pause, in milliseconds: 1,000 to 120,000. 0 leaves it to the kernel. The option
+    /// exists since Linux 6.15; an older kernel ignores it.
+    pub pause_ms_max: u32,
+    /// After this long without an acknowledgement the connection is reset, in milliseconds.
+    pub give_up_ms: u32,
+}
+
 /// Why accepting stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
@@ -189,7 +201,8 @@ impl From<Gone> for FileSendError {
 
 /// The network and the clock.
 pub trait Backend {
-    /// Monotonic time in milliseconds, read once per turn.
+    /// Monotonic time in milliseconds, read once per turn: what deadlines are on. Time in which the
+    /// whole process stood still for more than a second does not count.
     fn now_ms(&self) -> u64;
 
     /// The same moment on the clock of [`Backend::now_us`]: when the turn began.
@@ -236,10 +249,11 @@ pub trait Backend {
     /// Monotonic time in microseconds, read now: for measuring, not for deadlines.
     fn now_us(&self) -> u64;
 
-    /// From now on this socket carries a stream: what its peer has not read waits in the messages
-    /// everybody shares, not in the kernel. The socket takes no byte more while one is unsent, and
-    /// holds little that is unacknowledged.
-    fn limit_unsent(&mut self, peer: Peer);
+    /// Prepares the socket for a stream: what its peer has not read waits in the shared messages,
+    /// not in the kernel. The socket takes no byte more while one is unsent, and
+    /// holds little that is unacknowledged. To a peer that acknowledges nothing it sends again as
+    /// [`Retransmission`] says.
+    fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission);
 
     /// Ends our side of the connection (FIN); what the peer still sends can be received.
     fn finish(&mut self, peer: Peer);

@@ -8,8 +8,8 @@
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
 use crate::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Peer, Role, Sent,
-    TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Peer, Retransmission,
+    Role, Sent, TurnAway,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -421,7 +421,7 @@ impl Backend for Sim {
         self.now_ms * 1000 + self.worked_us
     }
 
-    fn limit_unsent(&mut self, socket: Peer) {
+    fn begin_stream(&mut self, socket: Peer, _: Retransmission) {
         let _ = self.pipe_of(socket);
     }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use crate::TurnAway;
+use crate::{Retransmission, TurnAway};
 
 /// A bound, listening socket.
 #[derive(Debug)]
@@ -455,6 +455,16 @@ pub(crate) fn limit_unsent(fd: BorrowedFd<'_>) {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);
 }
 
+/// Has TCP try again soon, and give up in time. Without the second the first would be the end of a
+/// connection within a minute: the kernel counts its attempts.
+pub(crate) fn limit_retransmission(fd: BorrowedFd<'_>, retransmission: Retransmission) {
+    let Retransmission { pause_ms_max, give_up_ms } = retransmission;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &give_up_ms);
+    if pause_ms_max > 0 {
+        set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, &pause_ms_max);
+    }
+}
+
 /// Lets the kernel keep as much unsent of this connection as it likes, if the peer has shown that
 /// it reads: large files then take fewer calls.
 pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
@@ -555,6 +565,9 @@ const STREAM_BUFFER_BYTES: libc::c_int = 64 * 1024;
 
 /// Asked for; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
+
+/// From the kernel's `include/uapi/linux/tcp.h`, since 6.15; the crate `libc` does not have it.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 
 /// `TCP_SYN_RECV` as `/proc/net/tcp` writes it.
 const SYN_RECEIVED: &str = "03";

@@ -419,7 +419,7 @@ fn a_descriptor_that_is_no_connection_is_not_touched() {
     let sent = io.send_file(foreign, &[], &open(&scratch, "file"), 0, 10);
     assert_eq!(sent, Err(FileSendError::Gone));
     assert!(io.connect_error(foreign).is_some());
-    io.limit_unsent(foreign);
+    io.begin_stream(foreign, Retransmission { pause_ms_max: 0, give_up_ms: 0 });
     io.resume(foreign);
     io.finish(foreign);
     io.abort(foreign);

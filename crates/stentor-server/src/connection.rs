@@ -629,7 +629,7 @@ impl Connection {
         let opening = match answer {
             Answer::Stream(opening) => {
                 self.phase = Phase::Streaming;
-                io.limit_unsent(peer);
+                io.begin_stream(peer, cx.settings.streams.retransmission());
                 Some(opening)
             }
             Answer::Later(pending, opening) => {

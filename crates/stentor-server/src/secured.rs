@@ -47,7 +47,9 @@ pub(crate) use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-use stentor_io::{Backend, File, FileSendError, Gone, Handler, Peer, Sent, TurnAway};
+use stentor_io::{
+    Backend, File, FileSendError, Gone, Handler, Peer, Retransmission, Sent, TurnAway,
+};
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
@@ -507,11 +509,11 @@ impl<B: Backend> Backend for Secured<'_, B> {
         }
     }
 
-    fn limit_unsent(&mut self, peer: Peer) {
+    fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission) {
         if let Some(entry) = self.sessions.entry(peer) {
             entry.set(Entry::STREAM);
         }
-        self.io.limit_unsent(peer);
+        self.io.begin_stream(peer, retransmission);
     }
 
     fn finish(&mut self, peer: Peer) {

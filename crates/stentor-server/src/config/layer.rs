@@ -121,6 +121,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("streams", "ping", false),
     ("streams", "retry", false),
     ("streams", "stall_timeout", false),
+    ("streams", "retransmit_max", false),
     ("streams", "drain_spread", false),
     ("streams", "topics_max", false),
     ("streams", "public_patterns", false),
@@ -320,6 +321,7 @@ struct StreamsLayer {
     ping: Option<Millis<0, DAY>>,
     retry: Option<Millis<10, HOUR>>,
     stall_timeout: Option<Millis<10, DAY>>,
+    retransmit_max: Option<Millis<0, 120_000>>,
     drain_spread: Option<Millis<0, HOUR>>,
     topics_max: Option<Count<1, 100_000>>,
     public_patterns: Option<bool>,
@@ -444,6 +446,7 @@ impl Layer {
         set(&mut streams.ping_ms, from.ping, |time| time.0);
         set(&mut streams.retry_ms, from.retry, |time| time.0);
         set(&mut streams.stall_timeout_ms, from.stall_timeout, |time| time.0);
+        set(&mut streams.retransmit_max_ms, from.retransmit_max, |time| time.0);
         set(&mut streams.drain_spread_ms, from.drain_spread, |time| time.0);
         set(&mut streams.topics_max, from.topics_max, |count| to_usize(count.0));
         set(&mut streams.public_patterns, from.public_patterns, |flag| flag);

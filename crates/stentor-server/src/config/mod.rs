@@ -29,7 +29,7 @@ use std::str::FromStr;
 use crate::access::rules::Readers;
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::TurnAway;
+use stentor_io::{Retransmission, TurnAway};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
@@ -311,6 +311,8 @@ pub struct Streams {
     pub retry_ms: u64,
     /// How long a reader may take nothing of what is due to it.
     pub stall_timeout_ms: u64,
+    /// The longest pause before TCP sends again what a reader did not acknowledge; 0: the kernel's.
+    pub retransmit_max_ms: u64,
     /// Over what time a graceful stop spreads the ends of streams; half of `drain_ms` at most.
     pub drain_spread_ms: u64,
     /// How many topics and patterns one stream may be of.
@@ -647,6 +649,18 @@ impl Default for Limits {
     }
 }
 
+impl Streams {
+    /// How TCP treats a reader that acknowledges nothing.
+    pub(crate) fn retransmission(&self) -> Retransmission {
+        // The kernel knows no pause below a second.
+        let pause_ms_max = match self.retransmit_max_ms {
+            0 => 0,
+            pause_ms => pause_ms.max(1_000) as u32,
+        };
+        Retransmission { pause_ms_max, give_up_ms: self.stall_timeout_ms as u32 }
+    }
+}
+
 impl Default for Streams {
     fn default() -> Streams {
         Streams {
@@ -654,6 +668,7 @@ impl Default for Streams {
             ping_ms: 25_000,
             retry_ms: 2_000,
             stall_timeout_ms: 300_000,
+            retransmit_max_ms: 3_000,
             drain_spread_ms: 5_000,
             topics_max: 1_000,
             public_patterns: true,

@@ -109,6 +109,7 @@ impl Settings {
             ("streams", "ping") => duration(streams.ping_ms).into(),
             ("streams", "retry") => duration(streams.retry_ms).into(),
             ("streams", "stall_timeout") => duration(streams.stall_timeout_ms).into(),
+            ("streams", "retransmit_max") => duration(streams.retransmit_max_ms).into(),
             ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
             ("streams", "topics_max") => number(streams.topics_max),
             ("streams", "public_patterns") => streams.public_patterns.into(),

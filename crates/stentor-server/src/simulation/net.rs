@@ -23,8 +23,8 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_io::{
-    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, Peer, Role, Sent, Sim,
-    TurnAway,
+    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, Peer, Retransmission, Role,
+    Sent, Sim, TurnAway,
 };
 use streams::Streams;
 
@@ -384,8 +384,8 @@ impl Backend for Net {
         self.with(|io| io.resume(peer));
     }
 
-    fn limit_unsent(&mut self, peer: Peer) {
-        self.with(|io| io.limit_unsent(peer));
+    fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission) {
+        self.with(|io| io.begin_stream(peer, retransmission));
     }
 
     fn finish(&mut self, peer: Peer) {

@@ -8,6 +8,7 @@
 use crate::support::{Child, Server, eventually, tool};
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Addresses for documentation (RFC 5737): no route of this host leads there.
 const SERVER: &str = "192.0.2.1";
@@ -154,4 +155,53 @@ publish = '/in/**'
     });
     let puts = log.lines().filter(|line| line.contains("\"PUT /in/"));
     assert!(puts.clone().all(|line| line.starts_with(PUBLISHER)), "{log}");
+}
+
+/// Seconds without a network: by then the kernel would have doubled its pauses so often that the
+/// next attempt is 11 s after the network is back.
+const AWAY: Duration = Duration::from_secs(14);
+
+#[test]
+fn a_stream_goes_on_soon_after_its_network_is_back() {
+    let Some((here, there)) = networks() else { return };
+    if tool("curl").is_none() {
+        return;
+    }
+    let prelude = format!("exec {} \"$0\" \"$@\";", here.entrance());
+    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, "");
+    let publish = |value: &str| {
+        let mut put = here.command("curl");
+        put.args([
+            "-qsf",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "30",
+            "--request",
+            "PUT",
+            "--data",
+            value,
+        ]);
+        let put = put.arg(format!("http://{}/a", server.control.0)).output().unwrap();
+        assert!(put.status.success(), "{put:?}");
+    };
+    publish("before");
+    let mut stream = there.command("curl");
+    stream.args(["-qsN", "--noproxy", "*", "--header", "Accept: text/event-stream"]);
+    stream.arg(format!("http://{}/a", server.public.0)).stdout(Stdio::piped());
+    let stream = Child::spawn(&mut stream);
+    let heard = |value: &str| stream.out().contains(&format!("data: {value}\n")).then_some(());
+    eventually("the value is there", || heard("before"));
+
+    // The server sends its frames to a station that does not exist: they are lost in silence.
+    here.ip(&format!("neigh replace {PUBLISHER} lladdr 02:00:00:00:00:01 dev cable"));
+    publish("while it was away");
+    std::thread::sleep(AWAY);
+    assert!(heard("while it was away").is_none());
+    here.ip(&format!("neigh del {PUBLISHER} dev cable"));
+    let back = Instant::now();
+    eventually("it goes on", || heard("while it was away"));
+    let silent = back.elapsed();
+    println!("silent for {silent:?} after the network was back");
+    assert!(silent < Duration::from_secs(5), "{silent:?}");
 }

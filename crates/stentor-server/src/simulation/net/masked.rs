@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Retransmission, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// The mask of one direction of a flow.
@@ -265,8 +265,8 @@ impl<B: Backend> Backend for Masked<'_, B> {
         }
     }
 
-    fn limit_unsent(&mut self, peer: Peer) {
-        self.io.limit_unsent(peer);
+    fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission) {
+        self.io.begin_stream(peer, retransmission);
     }
 
     fn finish(&mut self, peer: Peer) {

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::IpAddr;
 use stentor_io::{
-    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Rng, Role, Sent,
-    TurnAway,
+    Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Refused, Retransmission, Rng,
+    Role, Sent, TurnAway,
 };
 
 /// What a frame says.
@@ -267,9 +267,9 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         }
     }
 
-    fn limit_unsent(&mut self, peer: Peer) {
+    fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission) {
         let carrier = self.stream(peer).carrier;
-        self.io.limit_unsent(carrier);
+        self.io.begin_stream(carrier, retransmission);
     }
 
     fn finish(&mut self, peer: Peer) {
