@@ -78,7 +78,8 @@ pub struct Epoll {
     queue: QueueWatch,
     /// The turn did not come to the end of what has arrived.
     leaves_some: bool,
-    born_us: u64,
+    /// Where `now_ms` counts from; a pause of the process moves it.
+    zero_us: u64,
     turn_us: u64,
     now_ms: u64,
     unix_s: u64,
@@ -137,7 +138,7 @@ impl Epoll {
             first: 0,
             queue: QueueWatch::default(),
             leaves_some: false,
-            born_us: monotonic_us(),
+            zero_us: monotonic_us(),
             turn_us: 0,
             now_ms: 0,
             unix_s: 0,
@@ -254,17 +255,29 @@ impl Epoll {
         self.events.clear();
         self.arrivals.clear();
         self.handled = 0;
-        let timeout = self.timeout(deadline_ms);
+        let timeout_ms = self.timeout_ms(deadline_ms);
+        let timeout = timeout_ms.map(|wait_ms| Timespec {
+            tv_sec: (wait_ms / 1000) as i64,
+            tv_nsec: ((wait_ms % 1000) * 1_000_000) as i64,
+        });
         let room = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, room, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        let before_us = self.turn_us;
         self.read_clocks();
+        if let Some(timeout_ms) = timeout_ms
+            && self.turn_us > before_us + timeout_ms * 1_000 + PAUSE_US
+        {
+            self.zero_us += self.turn_us - before_us;
+            self.read_clocks();
+        }
         Ok(())
     }
 
-    fn timeout(&self, deadline_ms: Option<u64>) -> Option<Timespec> {
+    /// How long to wait for an event; `None`: for as long as it takes.
+    fn timeout_ms(&self, deadline_ms: Option<u64>) -> Option<u64> {
         let retry_ms = match self.accepting {
             Accepting::Yes if self.resting.is_none() => None,
             Accepting::Full if self.has_room() => Some(self.now_ms),
@@ -280,16 +293,12 @@ impl Epoll {
             (Some(at), None) | (None, Some(at)) => at,
             (None, None) => return None,
         };
-        let wait_ms = until.saturating_sub(self.now_ms);
-        Some(Timespec {
-            tv_sec: (wait_ms / 1000) as i64,
-            tv_nsec: ((wait_ms % 1000) * 1_000_000) as i64,
-        })
+        Some(until.saturating_sub(self.now_ms))
     }
 
     fn read_clocks(&mut self) {
         self.turn_us = monotonic_us();
-        self.now_ms = (self.turn_us - self.born_us) / 1000;
+        self.now_ms = (self.turn_us - self.zero_us) / 1000;
         self.unix_s = unix_s();
     }
 
@@ -742,6 +751,10 @@ const ACCEPT_SHARE_US: u64 = if cfg!(feature = "unbounded-accepting") { 1 << 40 
 /// Of what a turn has taken before, it is such a part if that is more.
 const ACCEPT_PART: u64 = 4;
 const EVENTS_PER_TURN: usize = 256;
+/// A worker that wakes up so much too late was not running: the process was stopped, or its virtual
+/// machine was moved. That time does not count: no client could use it, so no deadline may pass in
+/// it, and the worker reads what clients sent meanwhile before it applies any.
+const PAUSE_US: u64 = 1_000_000;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
 const ACCEPT_RETRY_MS: u64 = 50;
@@ -847,6 +860,22 @@ mod tests {
     }
 
     const ARRIVALS: usize = 10;
+
+    #[test]
+    fn the_time_of_a_pause_does_not_count() {
+        let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
+        let turn = |io: &mut Epoll| {
+            let before_ms = io.now_ms();
+            io.turn(&mut Nobody, Some(before_ms + 20)).unwrap();
+            io.now_ms() - before_ms
+        };
+        // The first only adds the listeners.
+        turn(&mut io);
+        assert!(turn(&mut io) >= 20);
+        std::thread::sleep(Duration::from_micros(PAUSE_US + 100_000));
+        assert_eq!(turn(&mut io), 0, "the process stood still");
+        assert!(turn(&mut io) >= 20, "and then went on");
+    }
 
     #[test]
     fn those_who_wait_are_counted() {

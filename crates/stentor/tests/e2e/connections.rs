@@ -1,6 +1,6 @@
 //! Connections: kept, closed, pipelined; versions and methods.
 
-use crate::support::{Client, Ending, Server};
+use crate::support::{Client, Ending, EventStream, Server, WebSocket};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -290,4 +290,38 @@ fn later_minor_versions_are_served_as_ours() {
     assert_eq!(client.response().expect(200).text(), "two");
     client.send("GET /a HTTP/2.0\r\nHost: a\r\n\r\n");
     client.response().refused(505);
+}
+
+/// How long the process is stopped, as while its virtual machine is moved: `TEST_PAUSE_SECONDS`.
+fn pause() -> Duration {
+    let seconds = std::env::var("TEST_PAUSE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(5))
+}
+
+#[test]
+fn what_arrives_in_a_pause_is_answered_and_nobody_is_cut() {
+    let server = Server::configured("limits.keep_alive_timeout = '2s'\nstreams.ping = '1s'\n");
+    server.control.put("/a", "text/plain", b"before").expect(201);
+    let mut idle: Vec<Client> = (0..20).map(|_| server.reader()).collect();
+    for client in &mut idle {
+        client.get("/a").expect(200);
+    }
+    let mut events = EventStream::open(server.public, "/a", "");
+    assert_eq!(events.event().data, "before");
+    let mut socket = WebSocket::open(server.public, "/a", "");
+    assert_eq!(socket.text(), "before");
+
+    server.child.signal("STOP");
+    for client in &mut idle {
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    thread::sleep(pause());
+    server.child.signal("CONT");
+    for client in &mut idle {
+        assert_eq!(client.response().expect(200).text(), "before");
+    }
+    server.control.put("/a", "text/plain", b"after").expect(200);
+    assert_eq!(events.event().data, "after");
+    assert_eq!(socket.text(), "after");
+    assert_eq!(server.figure("counters.timeouts"), 0);
 }
