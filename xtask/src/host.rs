@@ -69,6 +69,8 @@ fn package(program: &str) -> &str {
         "npx" => "npm",
         "qemu-aarch64-static" => "qemu-user-static",
         "readelf" => "binutils",
+        "runsv" => "runit",
+        "supervisord" => "supervisor",
         "systemd-nspawn" => "systemd-container",
         other => other,
     }

@@ -88,6 +88,9 @@ const TOOLS: &[&str] = &[
     "python3-wsproto",
     "go",
     "nats-server",
+    "tini",
+    "runsv",
+    "supervisord",
 ];
 
 /// Clients of other languages whose libraries Debian has not got: puts them together. Returns

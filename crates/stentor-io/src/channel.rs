@@ -136,6 +136,12 @@ impl Channel {
         Channel { fd, buffer: Vec::new() }
     }
 
+    /// The process at the other end, and its user.
+    pub(crate) fn peer(&self) -> io::Result<(u32, u32)> {
+        let peer = sockopt::socket_peercred(&self.fd)?;
+        Ok((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw()))
+    }
+
     /// Waits no longer than that for a message, or for room to send one.
     ///
     /// # Errors
@@ -286,6 +292,14 @@ impl ChannelListener {
         Ok(ChannelListener { fd, name })
     }
 
+    /// Listens at the abstract address of that name.
+    pub(crate) fn named(name: &[u8]) -> io::Result<ChannelListener> {
+        let fd = socket()?;
+        net::bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+        net::listen(&fd, BACKLOG)?;
+        Ok(ChannelListener { fd, name: name.to_vec() })
+    }
+
     /// For [`Channel::connect`].
     #[must_use]
     pub fn name(&self) -> &[u8] {
@@ -301,14 +315,15 @@ impl ChannelListener {
         self.fd
     }
 
-    /// The process and the user that have connected next, if anybody has.
-    pub(crate) fn next_peer(&self) -> io::Result<Option<(u32, u32)>> {
+    /// The next connection that waits to be accepted, with its process and user.
+    pub(crate) fn next_peer(&self) -> io::Result<Option<(Channel, u32, u32)>> {
         let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
         if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
             return Ok(None);
         }
-        let peer = sockopt::socket_peercred(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?)?;
-        Ok(Some((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw())))
+        let channel = Channel::new(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?);
+        let (process, user) = channel.peer()?;
+        Ok(Some((channel, process, user)))
     }
 
     /// Waits for that process to connect. Others are turned away.
@@ -362,6 +377,9 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let none = bytes.is_empty().then_some(bytes);
     none.into_iter().chain(bytes.chunks(Channel::BYTES_MAX))
 }
+
+/// Connections that may wait at a listener with a name of its own.
+const BACKLOG: i32 = 16;
 
 /// Where a process that was started to take over finds its end of the channel: the file's number.
 const VARIABLE: &str = "STENTOR_HANDOVER";

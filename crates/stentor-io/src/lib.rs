@@ -29,6 +29,8 @@ mod disk;
 mod dump;
 mod epoll;
 mod file;
+mod intermediate;
+mod outcomes;
 mod owned;
 mod parent;
 mod pressure;
@@ -56,9 +58,11 @@ pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
 };
+pub use intermediate::Intermediate;
+pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
-    Children, Line, has_waiting_parent, hold_signals, reap, release_signals, send_signal,
-    tell_waiting_parent,
+    Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
+    reap_within, release_signals, send_signal, tell_waiting_parent,
 };
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{

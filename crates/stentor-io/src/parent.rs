@@ -1,21 +1,31 @@
-//! Process 1 of a container that has handed its server over: it has to stay, for its end is that of
-//! all others there.
+//! The first process of a server that has handed it over, where a supervisor waits for its end.
 //!
-//! All it does is to pass signals on, to take note of who has ended, and to end as the server does.
-//! A process that takes over from the one that runs says so by a socket whose name it finds in its
-//! environment: so process 1 knows which of them is the server, and there is never a chain of them.
-//! When the one before ends, the one that took over is a child of process 1 by the kernel's rule.
+//! Process 1 of a container has to stay, for its end is that of all others there. So has the child
+//! of a supervisor that knows no other process: tini, runit, supervisord, a shell.
+//!
+//! The first process passes signals on, waits for its children, and ends with the server's exit code.
+//! It is a subreaper, so a process that takes over becomes its child when the intermediate process
+//! ends ([`Intermediate`](crate::Intermediate)). A process that takes over connects to a socket of
+//! the first process. So the first process knows which child is the server, and each upgrade leaves
+//! two processes. If the first process is killed, the server ends too: what its
+//! supervisor starts next finds the ports and the store free.
 
-use crate::channel::{Channel, ChannelListener};
+use crate::channel::{Channel, ChannelListener, parent_process};
+use crate::intermediate::exit_code;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, WaitOptions, geteuid, kill_process, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, geteuid, getpid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait,
+};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Where process 1 is told who runs the server now.
+/// The socket by which the first process learns which process is the server.
 #[derive(Debug)]
 pub struct Line(ChannelListener);
 
@@ -29,7 +39,7 @@ impl Line {
     /// Has a program find it, and all that this one starts.
     pub fn lead_to(&self, program: &mut Command) {
         let name: String = self.0.name().iter().map(|byte| format!("{byte:02x}")).collect();
-        program.env(VARIABLE, name);
+        program.env(VARIABLE, format!("{} {name}", std::process::id()));
     }
 
     /// Gives it to the program that takes the place of this one, which finds it by this number.
@@ -61,7 +71,7 @@ impl Line {
     #[must_use]
     pub fn heard(&self) -> Option<u32> {
         let mut last = None;
-        while let Ok(Some((process, user))) = self.0.next_peer() {
+        while let Ok(Some((_, process, user))) = self.0.next_peer() {
             // Whoever is in another container has no number here.
             if process > 1 && user == geteuid().as_raw() {
                 last = Some(process);
@@ -71,24 +81,68 @@ impl Line {
     }
 }
 
-/// Whether process 1 waits for this one.
+/// Whether the first process waits for this one.
 #[must_use]
 pub fn has_waiting_parent() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Tells process 1 that this one runs the server now, if that waits for it.
+/// The first process, which waits for the end of this one.
+#[derive(Debug)]
+pub struct WaitingParent(Channel);
+
+/// Tells the first process that this one runs the server now, if that waits for it.
 ///
 /// # Errors
 /// It is not there, or another's.
-pub fn tell_waiting_parent() -> io::Result<()> {
-    let Some(name) = std::env::var_os(VARIABLE) else { return Ok(()) };
-    let digits = name.as_encoded_bytes().chunks(2);
-    let byte = |digits: &[u8]| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok();
-    let name = digits.map(byte).collect::<Option<Vec<u8>>>();
-    let name = name.ok_or(io::ErrorKind::InvalidInput)?;
+pub fn tell_waiting_parent() -> io::Result<Option<WaitingParent>> {
+    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let (first, name) = value.to_str().and_then(line_of).ok_or(io::ErrorKind::InvalidInput)?;
     // Who connects has said it.
-    Channel::connect(&name, 1).map(drop)
+    Channel::connect(&name, first).map(|channel| Some(WaitingParent(channel)))
+}
+
+/// The first process, and the name of its socket.
+fn line_of(value: &str) -> Option<(u32, Vec<u8>)> {
+    let (first, name) = value.split_once(' ')?;
+    let byte = |digits: &[u8]| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok();
+    let name = name.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
+    Some((first.parse().ok()?, name))
+}
+
+impl WaitingParent {
+    /// Has this process killed when the first one is. Waits until that has taken note of this
+    /// process: then it is only a parent, and has one thread. A process is killed at the end of the
+    /// thread that is its parent, and a server that becomes a parent ends many.
+    ///
+    /// # Errors
+    /// It takes no note, or is not the parent of this process.
+    pub fn share_its_end(mut self) -> io::Result<()> {
+        let (first, _) = self.0.peer()?;
+        self.0.set_patience(PATIENCE)?;
+        // It says nothing, and closes the channel.
+        match self.0.receive().map(drop) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        if parent_process() != first {
+            return Err(io::Error::other("it is not the parent of this process"));
+        }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        match parent_process() == first {
+            true => Ok(()),
+            false => Err(io::Error::other("it has ended")),
+        }
+    }
+}
+
+/// Has this process adopt what its children leave behind, as process 1 does of all others.
+///
+/// # Errors
+/// The kernel refused.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Has signals wait that come to this thread, or to one that it starts, until [`release_signals`],
@@ -149,10 +203,8 @@ pub fn reap() -> Children {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((process, status))) => {
-                let killed = status.terminating_signal().map(|signal| 128 + signal);
-                let code = status.exit_status().or(killed).unwrap_or(1) as u8;
                 let process = process.as_raw_nonzero().get() as u32;
-                return Children::Ended { process, code };
+                return Children::Ended { process, code: exit_code(status) };
             }
             Ok(None) => return Children::Running,
             Err(Errno::INTR) => {}
@@ -161,7 +213,24 @@ pub fn reap() -> Children {
     }
 }
 
-/// Where whoever takes over finds the line to process 1: the name of its socket, in hexadecimal.
+/// Takes note of all children that end within that time. Returns early once there are none.
+pub fn reap_within(patience: Duration) {
+    let until = Instant::now() + patience;
+    loop {
+        match reap() {
+            Children::None => return,
+            Children::Ended { .. } => {}
+            Children::Running if Instant::now() > until => return,
+            Children::Running => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// How long the first process may take to become a parent, and take note of a successor.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a process that takes over finds the line to the first process: its number, and the name of
+/// its socket in hexadecimal.
 const VARIABLE: &str = "STENTOR_PARENT";
 
 #[cfg(test)]
@@ -179,8 +248,14 @@ mod tests {
             drop(Channel::connect(&name, own).unwrap());
         }
         assert_eq!((line.heard(), line.heard()), (Some(own), None));
+        let line = Line::new().unwrap();
         let mut program = Command::new("true");
         line.lead_to(&mut program);
-        assert!(program.get_envs().any(|(name, _)| name == VARIABLE));
+        let value = program.get_envs().find(|(name, _)| *name == VARIABLE).unwrap().1.unwrap();
+        let (first, name) = line_of(value.to_str().unwrap()).unwrap();
+        assert_eq!(first, own);
+        Channel::connect(&name, own).unwrap();
+        assert_eq!(line.heard(), Some(own));
+        assert!(line_of("").is_none() && line_of("1 0").is_some() && line_of("1 x").is_none());
     }
 }

@@ -154,8 +154,8 @@ pub(crate) enum Act<'a> {
     Read(&'a [Filter]),
     /// To be sent all that these match, and with none all that there is, as a follower is.
     Copy(&'a [Filter]),
-    /// To have the server upgraded, where it is operated.
-    Upgrade(&'a Request<'a>),
+    /// To have the server upgraded or reloaded, where it is operated.
+    Operate(&'a Request<'a>),
     /// To open a WebSocket, from a page if the request names its origin.
     Connect(&'a Request<'a>),
 }
@@ -247,12 +247,12 @@ impl Visitor<'_> {
                 Err(MISDIRECTED.into())
             }
             Act::Publish(request) => self.may_publish(request),
-            Act::Upgrade(request) => {
+            Act::Operate(request) => {
                 self.may_publish(request)?;
                 let all = Filter::Pattern(Pattern::any());
                 let may = |grant: &Grant| grant.scope.publish().coverage(&all) == Coverage::Whole;
                 match self.grant() {
-                    Some(grant) if !may(grant) => Err(NOT_FOR_UPGRADES.because(Why::NotCovered)),
+                    Some(grant) if !may(grant) => Err(NOT_FOR_OPERATING.because(Why::NotCovered)),
                     _ => Ok(()),
                 }
             }
@@ -682,9 +682,9 @@ const NOT_FOR_FOLLOWING: Refusal = Refusal::new(
 const NOT_FOR_PUBLISHING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
 /// Whoever may have it started anew may have it run another program.
-const NOT_FOR_UPGRADES: Refusal = Refusal::new(
+const NOT_FOR_OPERATING: Refusal = Refusal::new(
     Status::FORBIDDEN,
-    "The token does not allow to upgrade: that takes one that publishes everything.",
+    "The token does not allow to upgrade or reload: that takes one that publishes everything.",
 );
 const COOKIE_ALONE: Refusal = Refusal::new(
     Status::FORBIDDEN,

@@ -23,6 +23,7 @@ use crate::guard::{MemoryState, Pressure};
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
+use crate::operations::{Reloads, Upgrades};
 use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer, Ticket};
 use crate::output::Output;
 use crate::replication::Replication;
@@ -34,7 +35,6 @@ use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use crate::transport::Transport;
-use crate::upgrades::Upgrades;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) is_stopping: AtomicBool,
     /// What is known of upgrades, and how one is begun.
     pub(crate) upgrades: Upgrades,
+    /// The same of reloads, of this process.
+    pub(crate) reloads: Reloads,
 }
 
 impl Shared {

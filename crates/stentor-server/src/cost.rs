@@ -15,10 +15,10 @@ use crate::exchange::Persistence;
 use crate::files::FileCache;
 use crate::guard::MemoryState;
 use crate::mailbox::Mailbox;
+use crate::operations::{Reloads, Upgrades};
 use crate::order::{InMemory, Ticket};
 use crate::route;
 use crate::stats::Stats;
-use crate::upgrades::Upgrades;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -126,6 +126,7 @@ impl Desk {
             process_started_unix_s: unix_s,
             is_stopping: AtomicBool::new(false),
             upgrades: Upgrades::default(),
+            reloads: Reloads::default(),
             access_log: None,
         });
         let mailbox = Arc::new(Mailbox::new()?);

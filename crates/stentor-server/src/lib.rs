@@ -27,6 +27,7 @@ mod keys;
 mod limits;
 mod mailbox;
 mod memory;
+mod operations;
 mod order;
 mod output;
 mod put_off;
@@ -43,7 +44,6 @@ mod tapping;
 mod timers;
 mod transport;
 mod turns;
-mod upgrades;
 mod user;
 mod worker;
 
@@ -56,7 +56,8 @@ pub use cluster::check as check_cluster;
 pub use order::CommitError;
 pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
 pub use stentor_io::{
-    Children, Inherited, Line, has_waiting_parent, hold_signals, is_root, reap, release_signals,
+    Children, Inherited, Line, Outcome, Outcomes, Waiting, WaitingParent, adopt_orphans,
+    ask_process, has_waiting_parent, hold_signals, is_root, parent_process, reap, release_signals,
     send_signal, tell_waiting_parent, unix_s,
 };
 pub use store::offline;

@@ -3,6 +3,7 @@
 use crate::access::Listener;
 use crate::answers::RequestKind;
 use crate::config::Lookup;
+use crate::endpoint::operate::Operation;
 use crate::endpoint::{self, Sink, replication};
 use crate::exchange::{Answer, Exchange};
 use crate::stats::VALUES_PATH;
@@ -18,8 +19,8 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
         return endpoint::redirect::begin(x, request, body);
     }
     let bodyless = matches!(body, BodyLength::None | BodyLength::Length(0));
-    let upgrades = asks_for_upgrade(x, request);
-    if matches!(request.method, Method::Put | Method::Post) && x.publishes() && !upgrades {
+    let operates = operation(x, request).is_some();
+    if matches!(request.method, Method::Put | Method::Post) && x.publishes() && !operates {
         return endpoint::publish::begin(x, request, body);
     }
     if let Some(topic) = endpoint::guestbook::meant(x, request) {
@@ -31,7 +32,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     let bytes_max = x.settings.limits.message_bytes_max as u64;
     let deletes = request.method == Method::Delete && x.publishes();
     match body {
-        _ if !is_read(request.method) && !deletes && !upgrades => {
+        _ if !is_read(request.method) && !deletes && !operates => {
             x.reply.shape.persistence.keep_alive = false;
             answer(x, request);
             Answer::Refused
@@ -54,16 +55,19 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
             return endpoint::publish::delete(x, request, path);
         }
         Method::Get | Method::Head => return read(x, request, path, query),
-        _ if asks_for_upgrade(x, request) => return endpoint::upgrade::begin(x, request),
-        _ => not_allowed(x, path),
+        _ => match operation(x, request) {
+            Some(operation) => return endpoint::operate::begin(x, request, operation),
+            None => not_allowed(x, path),
+        },
     }
     Answer::Now
 }
 
-/// Whether a request would have the server upgraded, where that can be asked for.
-fn asks_for_upgrade(x: &Exchange<'_>, request: &Request<'_>) -> bool {
+/// The operation that a request begins, on a listener that takes such requests.
+fn operation(x: &Exchange<'_>, request: &Request<'_>) -> Option<Operation> {
     let (path, _) = target::split(request.target);
-    request.method == Method::Post && path == UPGRADE && x.listener().operates
+    let may_ask = request.method == Method::Post && x.listener().operates;
+    Operation::at(path).filter(|_| may_ask)
 }
 
 /// Whether a request asks for what may be much: many values, or streams of many topics.
@@ -150,7 +154,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         b"/-/readyz" if probes => endpoint::status::ready(x),
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
-        b"/-/publish" | UPGRADE if operates => not_allowed(x, path),
+        b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, path),
         websocket::ECHO if operates => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
@@ -160,8 +164,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \
-             /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, /-/topics and \
-             /-/echo.",
+             /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
+             /-/topics and /-/echo.",
         ),
         _ if monitors => x.reply.refuse(
             Status::NOT_FOUND,
@@ -206,6 +210,7 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
     let reason = match (publishes, path) {
         (true, b"/-/publish") => "Lines of messages are POSTed here.",
         (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
+        (true, RELOAD) if x.listener().operates => "A reload is begun by POST.",
         (_, EVENTS) => "Streams are read here, with GET.",
         (true, _) => "This method means nothing here.",
         _ if !x.listener().reads => "The monitor listener only shows how the server is.",
@@ -216,7 +221,7 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
 
 fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
     match (x.publishes(), path) {
-        (_, UPGRADE) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
+        (_, UPGRADE | RELOAD) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
         (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
         (true, path) if !path.starts_with(b"/-/") => {
             b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
@@ -226,6 +231,7 @@ fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
 }
 
 const UPGRADE: &[u8] = b"/-/upgrade";
+const RELOAD: &[u8] = b"/-/reload";
 
 const VALUES: &[u8] = VALUES_PATH.as_bytes();
 

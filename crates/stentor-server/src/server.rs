@@ -30,10 +30,10 @@ use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
+use crate::operations::{Reloads, Upgrades};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::secured::Sessions;
 use crate::store::{Ended, Loaded, StoreState, Writer, load};
-use crate::upgrades::Upgrades;
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -314,6 +314,7 @@ fn share(
         is_stopping: AtomicBool::new(false),
         upgrades: hello
             .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
+        reloads: Reloads::default(),
     };
     Ok((shared, jobs))
 }

@@ -310,9 +310,9 @@ impl<'a> Unpacker<'a> {
 /// named behind `if` says whether what was unpacked fits together.
 #[macro_export]
 macro_rules! packed {
-    (struct $name:ident { $($field:ident),* $(,)? }
+    (struct $name:ident $(<$of:ident>)? { $($field:ident),* $(,)? }
         $(without { $($anew:ident),* $(,)? })? $(if $fits:ident)?) => {
-        impl $crate::pack::Packed for $name {
+        impl $crate::pack::Packed for $name $(<$of>)? {
             fn pack(&self, out: &mut $crate::pack::Packer) {
                 let $name { $($field,)* $($($anew: _,)*)? } = self;
                 $($crate::pack::Packed::pack($field, out);)*
@@ -320,7 +320,7 @@ macro_rules! packed {
 
             fn unpack(
                 input: &mut $crate::pack::Unpacker<'_>,
-            ) -> $crate::pack::Unpacked<$name> {
+            ) -> $crate::pack::Unpacked<$name $(<$of>)?> {
                 $(let $field = $crate::pack::Packed::unpack(input)?;)*
                 let all = $name { $($field,)* $($($anew: Default::default(),)*)? };
                 $(if !all.$fits() {

@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use stentor_server::config::{ControlAddress, Listening, ServerUrl, Settings, parse_address};
 
 use crate::{
-    Failure, bench, check, completions, config, demo, parent, publish, serve, status, store,
-    subscribe, token, tune, upgrade,
+    Failure, bench, check, completions, config, demo, parent, publish, reload, serve, status,
+    store, subscribe, token, tune, upgrade,
 };
 
 /// Publish once; every reader hears it.
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Pub(publish::PubArgs),
     Sub(subscribe::SubArgs),
     Status(status::StatusArgs),
+    Reload(reload::ReloadArgs),
     Upgrade(upgrade::UpgradeArgs),
     Bench(bench::BenchArgs),
     Tune(tune::TuneArgs),

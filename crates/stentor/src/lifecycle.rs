@@ -12,14 +12,17 @@ use std::thread;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::Origin;
 use stentor_server::config::{LogFormat, Settings};
-use stentor_server::{Inherited, Line, LogFiles, Predecessor, Server};
+use stentor_server::{Inherited, Line, LogFiles, Predecessor, Server, WaitingParent};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, error, info, warn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
+use crate::local::LocalCommands;
 use crate::{Failure, has_colours, parent};
 
 /// Where events of note go: standard error, one line each.
@@ -69,22 +72,42 @@ pub(crate) fn take_over(
     let _held = HeldSignals::hold();
     let taken = stentor_server::take_over(settings, &mut predecessor);
     let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
+    if let Err(error) = predecessor.part() {
+        error!("the supervisor may not wait for this process, for it is not its child: {error}");
+    }
     // Before the other one ends: else the supervisor would take that for the end of the service.
-    if stentor_server::has_waiting_parent() {
-        // To whoever supervises the container the process is still that one.
+    let waiting_parent = if stentor_server::has_waiting_parent() {
+        // The supervisor of the first process knows no other.
         notify(&[NotifyState::Ready]);
-        if let Err(error) = stentor_server::tell_waiting_parent() {
-            error!("process 1 could not be told who has taken over: {error}");
-        }
+        tell_waiting_parent()
     } else {
         notify(&[NotifyState::MainPid(process::id()), NotifyState::Ready]);
-    }
+        None
+    };
     predecessor.release();
+    if let Some(Err(error)) = waiting_parent.map(WaitingParent::share_its_end) {
+        warn!("this process may outlive the first one, which waits for its end: {error}");
+    }
     Ok(server)
 }
 
+/// Tells the first process, which waits for the end of the server, that this one is the server.
+fn tell_waiting_parent() -> Option<WaitingParent> {
+    stentor_server::tell_waiting_parent().unwrap_or_else(|error| {
+        error!("this process cannot tell the first one that it has taken over: {error}");
+        None
+    })
+}
+
+/// Whether this process has to stay when another one takes over. The end of process 1 is the end of
+/// its container, and a supervisor without a notification socket waits for its child alone.
+fn has_to_stay() -> bool {
+    let has_socket = env::var_os("NOTIFY_SOCKET").is_some();
+    !stentor_server::has_waiting_parent() && (process::id() == 1 || !has_socket)
+}
+
 /// Signals wait while it is there, and none ever comes to a thread that is started meanwhile: what
-/// comes while process 1 becomes another program is for that one, and no thread may take it.
+/// comes while the first process becomes another program is for that one, and no thread may take it.
 struct HeldSignals;
 
 impl HeldSignals {
@@ -118,20 +141,24 @@ impl Program {
     }
 
     /// Hands the server over to another process of it, with the arguments of this one. Returns that
-    /// one if it serves now, and this one is to end; if `None`, this one goes on as if nothing had
-    /// been.
-    pub(crate) fn upgrade(&self, server: &Server, signals: &mut Signals) -> Option<Successor> {
-        // Of process 1 the end is the container's.
-        let line = (process::id() == 1).then(Line::new).transpose();
-        let line = match line {
-            Ok(line) => line,
-            Err(error) => {
-                let reason = format!("process 1 could not be told who takes over: {error}");
-                error!("not upgraded, this process goes on: {reason}");
-                server.fail_upgrade(&reason);
-                return None;
-            }
-        };
+    /// one once it serves, or the reason why this one continues as if nothing had happened.
+    pub(crate) fn upgrade(
+        &self,
+        server: &Server,
+        signals: &mut Signals,
+    ) -> Result<Successor, String> {
+        let upgraded = self.try_to_upgrade(server, signals);
+        upgraded.inspect_err(|reason| error!("not upgraded, this process goes on: {reason}"))
+    }
+
+    fn try_to_upgrade(&self, server: &Server, signals: &mut Signals) -> Result<Successor, String> {
+        let line =
+            has_to_stay().then(|| stentor_server::adopt_orphans().and_then(|()| Line::new()));
+        let line = line.transpose().map_err(|error| {
+            let reason = format!("the next process could not be waited for: {error}");
+            server.fail_upgrade(&reason);
+            reason
+        })?;
         info!("upgrading: {} is started and takes over", self.0.display());
         let mut program = Command::new(&self.0);
         program.args(env::args_os().skip(1)).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
@@ -141,40 +168,39 @@ impl Program {
             program.process_group(0);
         }
         let signals = RefCell::new(signals);
-        match server.hand_over(&mut program, &|| signals.borrow_mut().is_to_stop()) {
-            Ok(successor) => {
-                let (next, own) = (successor.id(), process::id());
-                let then = if line.is_some() { "waits for its end" } else { "ends" };
-                info!("process {next} has taken over, and this one {then}, process {own}");
-                Some(Successor { process: next, line })
-            }
-            Err(reason) => {
-                error!("not upgraded, this process goes on: {reason}");
-                None
-            }
-        }
+        let next = server.hand_over(&mut program, &|| signals.borrow_mut().is_to_stop())?;
+        let then = if line.is_some() { "waits for its end" } else { "ends" };
+        info!("process {next} has taken over, and this one {then}, process {}", process::id());
+        Ok(Successor { process: next, line })
     }
 }
 
 /// The process that has taken over from this one.
 pub(crate) struct Successor {
     process: u32,
-    /// If this is process 1, where that tells who takes over from it.
+    /// The socket by which this process learns of later successors, if it stays.
     line: Option<Line>,
 }
 
 impl Successor {
+    pub(crate) fn sentence(&self) -> String {
+        format!("upgraded: process {} -> {}", process::id(), self.process)
+    }
+
     /// Passes on what this process was still asked for, and ends, or waits for the end of that one
-    /// if this is process 1.
+    /// if it has to stay.
     pub(crate) fn leave_to(
         self,
         ended: Result<(), String>,
         mut signals: Signals,
+        commands: LocalCommands,
     ) -> Result<(), Failure> {
         stentor_server::hold_signals();
+        commands.lead_to(self.process);
         for signal in signals.missed() {
             let _ = stentor_server::send_signal(self.process, signal);
         }
+        drop(commands);
         let Some(line) = self.line else { return ended.map_err(Failure::Failed) };
         if let Err(reason) = ended {
             error!("{reason}");
@@ -206,34 +232,74 @@ pub(crate) enum Told {
 /// The signals this process listens to. Register them before the server starts: from then on none
 /// is lost, and none kills.
 pub(crate) struct Signals {
-    all: iterator::Signals,
+    all: iterator::SignalsInfo<WithOrigin>,
     /// Those that came while something else was done.
     waiting: VecDeque<Told>,
+    stops: Stops,
 }
 
 impl Signals {
     pub(crate) fn register() -> Result<Signals, Failure> {
-        let all = iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+        let all = iterator::SignalsInfo::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
-        Ok(Signals { all, waiting: VecDeque::new() })
+        Ok(Signals { all, waiting: VecDeque::new(), stops: Stops::default() })
     }
 
     /// Waits for the next signal.
     pub(crate) fn wait(&mut self) -> Told {
-        let waiting = self.waiting.pop_front();
-        waiting.or_else(|| self.all.forever().next().map(told)).unwrap_or(Told::Stop)
+        loop {
+            if let Some(told) = self.waiting.pop_front() {
+                return told;
+            }
+            let Some(origin) = self.all.forever().next() else { return Told::Stop };
+            self.waiting.extend(self.stops.told(&origin));
+        }
     }
 
     /// Those that have come and were not followed.
     fn missed(&mut self) -> Vec<i32> {
-        self.waiting.extend(self.all.pending().map(told));
+        self.take_pending();
         self.waiting.drain(..).map(|told| told.signal()).collect()
     }
 
     /// Whether one of those that have come is to stop. They are told by [`Signals::wait`].
     fn is_to_stop(&mut self) -> bool {
-        self.waiting.extend(self.all.pending().map(told));
+        self.take_pending();
         self.waiting.contains(&Told::Stop)
+    }
+
+    fn take_pending(&mut self) {
+        let Signals { all, waiting, stops } = self;
+        waiting.extend(all.pending().filter_map(|origin| stops.told(&origin)));
+    }
+}
+
+/// Signals to stop, by where they come from. A supervisor that signals all processes of a service
+/// reaches this one twice: directly, and by way of the process before or the first one, which pass
+/// the signal on. That is one stop, where two of one sender are two.
+#[derive(Debug, Default)]
+struct Stops {
+    by_parent: u32,
+    by_others: u32,
+}
+
+impl Stops {
+    /// Returns the meaning of a signal, or `None` for a stop that has come by the other way too.
+    fn told(&mut self, origin: &Origin) -> Option<Told> {
+        let told = told(origin.signal);
+        if told != Told::Stop {
+            return Some(told);
+        }
+        let sender = origin.process.map(|process| process.pid as u32);
+        let is_parent = sender == Some(stentor_server::parent_process());
+        self.is_another(is_parent).then_some(told)
+    }
+
+    fn is_another(&mut self, is_parent: bool) -> bool {
+        let before = self.by_parent.max(self.by_others);
+        let stops = if is_parent { &mut self.by_parent } else { &mut self.by_others };
+        *stops += 1;
+        *stops > before
     }
 }
 
@@ -259,9 +325,18 @@ fn told(signal: i32) -> Told {
 
 /// Has the signal come that begins an upgrade.
 pub(crate) fn ask_for_upgrade() {
+    ask_by(SIGUSR2);
+}
+
+/// Has the signal come that begins a reload.
+pub(crate) fn ask_for_reload() {
+    ask_by(SIGHUP);
+}
+
+fn ask_by(signal: i32) {
     // To the process: to the thread that asks no signal comes.
-    if let Err(error) = stentor_server::send_signal(process::id(), SIGUSR2) {
-        error!("not upgraded: the signal cannot be sent: {error}");
+    if let Err(error) = stentor_server::send_signal(process::id(), signal) {
+        error!("the signal {signal} cannot be sent to this process: {error}");
     }
 }
 
@@ -300,4 +375,18 @@ pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> 
     server.wait().map_err(Failure::Failed)?;
     info!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_that_comes_by_two_ways_is_one() {
+        let mut stops = Stops::default();
+        let heard = [true, false, false, true, true].map(|is_parent| stops.is_another(is_parent));
+        assert_eq!(heard, [true, false, true, false, true]);
+        let mut stops = Stops::default();
+        assert_eq!([false, true, false].map(|by| stops.is_another(by)), [true, false, true]);
+    }
 }

@@ -16,10 +16,13 @@ mod completions;
 mod config;
 mod demo;
 mod lifecycle;
+mod local;
 #[cfg(feature = "man")]
 mod man;
+mod operation;
 mod parent;
 mod publish;
+mod reload;
 mod serve;
 mod status;
 mod store;
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Pub(args) => publish::run(&args),
         Command::Sub(args) => subscribe::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),

@@ -1,5 +1,5 @@
-//! `stentor parent`: what process 1 of a container is once it has handed its server over. Nobody
-//! starts it by hand.
+//! `stentor parent`: what the first process of a server is once it has handed that over, where its
+//! supervisor waits for its end. Nobody starts it by hand.
 //!
 //! It takes the place of the server's program in the same process, so that nothing of that is left
 //! in memory, and is the program of that time: the one that is there now may be older and know
@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use stentor_server::{Children, Line, reap, send_signal};
 
 use crate::Failure;
+use crate::local::LocalCommands;
 
 /// Wait for the end of a server that this process was before
 #[derive(Args, Debug)]
@@ -29,13 +30,16 @@ pub(crate) struct ParentArgs {
 
 /// Becomes that, with nothing left of what this process was. Signals are held.
 pub(crate) fn become_parent(line: Line, server: u32) -> Result<(), Failure> {
-    let failed = |error| Failure::Failed(format!("process 1 cannot wait for the server: {error}"));
+    let failed =
+        |error| Failure::Failed(format!("the first process cannot wait for the server: {error}"));
     let number = line.pass_on().map_err(failed)?;
     let mut program = Command::new("/proc/self/exe");
     program.arg0(env::args_os().next().unwrap_or_default()).arg("parent");
     program.args(["--server", &server.to_string(), "--line", &number.to_string()]);
     let error = program.exec();
-    eprintln!("stentor: process 1 keeps its memory, for it cannot be another program: {error}");
+    eprintln!(
+        "stentor: the first process keeps its memory, for it cannot be another program: {error}"
+    );
     wait(server, &Line::passed_on(number).map_err(failed)?)
 }
 
@@ -51,6 +55,7 @@ fn wait(mut server: u32, line: &Line) -> Result<(), Failure> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD]);
     let mut signals =
         signals.map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+    let commands = LocalCommands::listen();
     stentor_server::release_signals();
     let mut code = None;
     loop {
@@ -75,8 +80,9 @@ fn wait(mut server: u32, line: &Line) -> Result<(), Failure> {
             None => {}
         }
         for signal in signals.wait() {
-            if signal != SIGCHLD {
-                server = line.heard().unwrap_or(server);
+            server = line.heard().unwrap_or(server);
+            // A command that waits for the outcome of a signal sends it to the server itself.
+            if signal != SIGCHLD && !commands.lead_to(server) {
                 // If it has just ended, that comes next.
                 let _ = send_signal(server, signal);
             }

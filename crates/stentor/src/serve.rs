@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::process;
 
 use clap::Args;
 use sd_notify::NotifyState;
-use stentor_server::Server;
 use stentor_server::config::{ControlAddress, Mount, Settings, parse_user};
+use stentor_server::{Outcome, Server};
 use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
 use crate::lifecycle::{self, Log, Program, Signals, Told};
-use crate::{Failure, tune};
+use crate::local::{self, LocalCommands};
+use crate::{Failure, reload, tune};
 
 /// Run the server
 ///
@@ -46,7 +48,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let program = Program::find();
     let predecessor = lifecycle::predecessor()?;
     let settings = args.settings().inspect_err(|failure| {
-        predecessor.iter().for_each(|predecessor| predecessor.refuse(&first_line(failure)));
+        predecessor
+            .iter()
+            .for_each(|predecessor| predecessor.refuse(first_line(&failure.to_string())));
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
@@ -68,7 +72,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
         None => lifecycle::start(settings)?,
     };
+    let commands = LocalCommands::listen();
     server.begin_upgrades_by(lifecycle::ask_for_upgrade);
+    server.begin_reloads_by(lifecycle::ask_for_reload);
     if let Some(user) = user {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);
@@ -82,8 +88,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     loop {
         match signals.wait() {
             Told::Upgrade => {
-                if let Some(successor) = program.upgrade(&server, &mut signals) {
-                    return successor.leave_to(server.wait(), signals);
+                let waiting = commands.upgrades();
+                match program.upgrade(&server, &mut signals) {
+                    Ok(successor) => {
+                        local::tell(&waiting, &Outcome::Done(successor.sentence()));
+                        return successor.leave_to(server.wait(), signals, commands);
+                    }
+                    Err(reason) => {
+                        let (reason, own) = (first_line(&reason), process::id());
+                        let reason = format!("not upgraded, process {own} goes on: {reason}");
+                        local::tell(&waiting, &Outcome::Failed(reason));
+                    }
                 }
             }
             Told::Stop => return lifecycle::stop(server, signals),
@@ -93,7 +108,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                 if let Ok(now) = NotifyState::monotonic_usec_now() {
                     lifecycle::notify(&[NotifyState::Reloading, now]);
                 }
-                reload(args, &mut server, &log);
+                let waiting = commands.reloads();
+                local::tell(&waiting, &read_again(args, &mut server, &log));
                 lifecycle::notify(&[NotifyState::Ready]);
             }
         }
@@ -150,27 +166,36 @@ impl ServeArgs {
 }
 
 /// What fits a log of one line per event.
-fn first_line(failure: &Failure) -> String {
-    failure.to_string().lines().next().unwrap_or_default().to_owned()
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.
-fn reload(args: &ServeArgs, server: &mut Server, log: &Log) {
+fn read_again(args: &ServeArgs, server: &mut Server, log: &Log) -> Outcome {
     let settings = args.settings().map_err(|failure| failure.to_string());
     let reloaded = settings.and_then(|settings| {
         let level = settings.log.level;
-        let fixed = server.reload(settings).map_err(|error| error.to_string())?;
+        let need_restart = server.reload(settings).map_err(|error| error.to_string())?;
         log.set_level(level);
-        Ok(fixed)
+        Ok(need_restart)
     });
+    // The log has one line per event: the excerpt is for `stentor check`.
+    let reloaded = reloaded.map_err(|reason| first_line(&reason).to_owned());
+    server.reloaded(&reloaded);
     match reloaded {
         Err(reason) => {
-            // The log has one line per event: the excerpt is for `stentor check`.
-            let reason = reason.lines().next().unwrap_or_default();
-            error!("not reloaded, the settings stay as they are: {reason}");
+            let sentence = reload::not_reloaded(&reason);
+            error!("{sentence}");
+            Outcome::Failed(sentence)
         }
-        Ok(fixed) if fixed.is_empty() => info!("reloaded"),
-        Ok(fixed) => warn!("reloaded; needs a restart to count: {}", fixed.join(", ")),
+        Ok(need_restart) => {
+            let sentence = reload::reloaded(&need_restart);
+            match need_restart.is_empty() {
+                true => info!("{sentence}"),
+                false => warn!("{sentence}"),
+            }
+            Outcome::Done(sentence)
+        }
     }
 }
 

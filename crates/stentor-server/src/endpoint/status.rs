@@ -5,10 +5,10 @@ use crate::cluster::ClusterReport;
 use crate::exchange::Exchange;
 use crate::follow::FollowReport;
 use crate::guard::Pressure;
+use crate::operations::{self, Reloaded, Upgraded};
 use crate::replication::{Follower, named};
 use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
-use crate::upgrades;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -58,7 +58,9 @@ pub(crate) struct Report {
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
     /// What came of upgrades.
-    pub(crate) upgrades: upgrades::Report,
+    pub(crate) upgrades: operations::Report<Upgraded>,
+    /// The outcomes of reloads, in this process.
+    pub(crate) reloads: operations::Report<Reloaded>,
     /// Those that read feeds of this listener.
     pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
@@ -149,6 +151,7 @@ impl Report {
             heads: counters.heads,
             lookups: Routes::sum(workers()),
             upgrades: x.shared.upgrades.report(),
+            reloads: x.shared.reloads.report(),
             followers: x.replication.followers(),
             tls: x.shared.acceptors.report(x.unix_s),
             store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
@@ -255,8 +258,8 @@ impl Report {
 
     /// What came of upgrades, if there were any.
     fn write_upgrades(&self, text: &mut String) {
-        let upgrades::Report { under_way, history } = &self.upgrades;
-        let upgrades::History { done, failed, last, last_failure } = history;
+        let operations::Report { under_way, history } = &self.upgrades;
+        let operations::History { done, failed, last, last_failure } = history;
         if !under_way && done + failed == 0 {
             return;
         }

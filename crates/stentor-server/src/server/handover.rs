@@ -16,6 +16,9 @@
 //!   ends
 //! ```
 //!
+//! The process that was started forks: its child is the one that takes over, and it waits for that
+//! ([`Intermediate`](stentor_io::Intermediate)).
+//!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
 //! goes on: the second once it has everything, the first if anything fails before. Until it is
 //! taken the first could go on as if nothing had been; once the second has it, the first touches no
@@ -29,7 +32,7 @@
 //! whoever runs the server; and what is packed is unpacked while more is packed.
 
 use crate::config::ControlAddress;
-use crate::upgrades::History;
+use crate::operations::{History, Upgraded};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,7 +61,7 @@ pub(super) struct Hello {
     /// Wall clock at the start of the server, in seconds since 1970.
     pub(super) started_unix_s: u64,
     /// What came of the upgrades before this one.
-    pub(super) upgrades: History,
+    pub(super) upgrades: History<Upgraded>,
 }
 
 packed!(struct Hello {
@@ -144,7 +147,7 @@ impl Hello {
 pub(super) mod kind {
     /// [`Hello`](super::Hello), with the token that decides who goes on.
     pub(crate) const HELLO: u8 = 1;
-    /// The form of what follows, and the names of the workers' channels.
+    /// The form of what follows, the process, and the names of the workers' channels.
     pub(crate) const READY: u8 = 2;
     /// A sentence: why it is not to be.
     pub(crate) const REFUSED: u8 = 3;

@@ -7,9 +7,9 @@ use super::life::{Cue, Partner, Post, Report};
 use super::listeners::layered;
 use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
+use crate::operations::{Failed, History, Upgraded};
 use crate::store::Ended;
 use crate::tapping::Tapping;
-use crate::upgrades::{Failed, History};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -18,15 +18,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Token, monotonic_us, unix_s};
+use stentor_io::{Channel, HostDisk, Token, monotonic_us};
 use stentor_store::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {
     /// Hands everything over to another process of this program, which `program` starts: every
-    /// connection, listener, value and number. It returns when the other one serves, and this one
-    /// is to end. If anything fails before, or `gives_up` says so, the other process is ended, and
-    /// this one goes on as if nothing had been.
+    /// connection, listener, value and number. It returns the number of the other process when that
+    /// serves, and this one is to end. If anything fails before, or `gives_up` says so, the other
+    /// process is ended, and this one continues as if nothing had happened.
     ///
     /// # Errors
     /// A sentence that says why this process goes on.
@@ -34,7 +34,7 @@ impl Server {
         &self,
         program: &mut Command,
         gives_up: &dyn Fn() -> bool,
-    ) -> Result<Child, String> {
+    ) -> Result<u32, String> {
         let upgrades = self.shared.upgrades.begin();
         let handed_over = self.try_hand_over(program, upgrades, gives_up);
         handed_over.inspect_err(|reason| self.fail_upgrade(reason))
@@ -42,16 +42,15 @@ impl Server {
 
     /// An upgrade has come to nothing, for this reason: those who ask are told.
     pub fn fail_upgrade(&self, reason: &str) {
-        let failed = Failed { unix_s: unix_s(), reason: reason.to_owned() };
-        self.shared.upgrades.failed(failed);
+        self.shared.upgrades.failed(Failed::now(reason));
     }
 
     fn try_hand_over(
         &self,
         program: &mut Command,
-        upgrades: History,
+        upgrades: History<Upgraded>,
         gives_up: &dyn Fn() -> bool,
-    ) -> Result<Child, String> {
+    ) -> Result<u32, String> {
         if self.shared.cluster.is_some() {
             return Err(NOT_YET.to_owned());
         }
@@ -71,6 +70,7 @@ impl Server {
         let mut leaving = Leaving {
             server: self,
             channel,
+            process: child.id(),
             changes: Tapping::new(&self.shared.hub),
             store: None,
             token,
@@ -78,10 +78,10 @@ impl Server {
         };
         leaving.changes.open();
         let hello = self.hello(upgrades);
-        let handed_over = leaving.hand_over(child.id(), &hello, gives_up);
+        let handed_over = leaving.hand_over(&hello, gives_up);
         let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
             self.cue(|_| Cue::Leave);
-            return Ok(child);
+            return Ok(leaving.process);
         };
         let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// What the next process is to be.
-    fn hello(&self, upgrades: History) -> Hello {
+    fn hello(&self, upgrades: History<Upgraded>) -> Hello {
         let told = |path: &Path| path.display().to_string();
         let settings = &self.settings;
         let public = settings.listen.iter().zip(&self.public).map(|(written, bound)| Address {
@@ -172,6 +172,8 @@ impl Server {
 struct Leaving<'s> {
     server: &'s Server,
     channel: Channel,
+    /// The process that takes over, once it has said which: before, the one that was started.
+    process: u32,
     changes: Tapping<'s>,
     /// What was closed, or could not be.
     store: Option<Ended<HostDisk>>,
@@ -182,18 +184,16 @@ struct Leaving<'s> {
 }
 
 impl Leaving<'_> {
-    fn hand_over(
-        &mut self,
-        process: u32,
-        hello: &Hello,
-        gives_up: &dyn Fn() -> bool,
-    ) -> Result<(), String> {
+    fn hand_over(&mut self, hello: &Hello, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
         self.channel.set_patience(PATIENCE).map_err(told)?;
         let hello = hello.to_bytes();
         self.channel.send_with_token(kind::HELLO, &hello, &self.token).map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let mut answer = Unpacker::new(&answer, 0);
         Hello::check_form(u16::unpack(&mut answer)?)?;
+        // The one that was started stands between the two (`Intermediate`).
+        let process = u32::unpack(&mut answer)?;
+        self.process = process;
         let names = Vec::<Vec<u8>>::unpack(&mut answer)?;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());
@@ -367,9 +367,9 @@ impl Leaving<'_> {
     }
 }
 
-/// The other process is to be gone; how, if it ends by itself.
+/// Has the other process end, by itself if it does so soon: it may be about to say why.
 fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
-    let until_us = after(if by_itself { PATIENCE_FOR_END } else { Duration::ZERO });
+    let until_us = after(if by_itself { PATIENCE_FOR_END } else { PATIENCE_FOR_REASON });
     while monotonic_us() < until_us {
         if let Ok(Some(status)) = other.try_wait() {
             return Ok(status);
@@ -378,7 +378,10 @@ fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
     }
     // It may have ended by now.
     let _ = other.kill();
-    other.wait()
+    let status = other.wait();
+    // Its child ends with it, and may have become a child of this process.
+    stentor_io::reap_within(PATIENCE_FOR_END);
+    status
 }
 
 /// So long from now, on the clock of [`monotonic_us`].

@@ -5,11 +5,30 @@ use crate::certificates::CertificateThread;
 use crate::config::{Settings, Store};
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
+use crate::operations::{Failed, Reloaded};
 use std::io;
 use std::sync::Arc;
 use stentor_hub::Op;
 
 impl Server {
+    /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.
+    pub fn begin_reloads_by(&self, begin: impl Fn() + Send + 'static) {
+        self.shared.reloads.begin_by(Box::new(begin));
+    }
+
+    /// Records the outcome of a reload, for clients that ask for it: what [`Server::reload`] has
+    /// returned, or why it was not called.
+    pub fn reloaded(&self, outcome: &Result<Vec<String>, String>) {
+        let reloads = &self.shared.reloads;
+        match outcome {
+            Ok(need_restart) => {
+                let (unix_s, need_restart) = (stentor_io::unix_s(), need_restart.clone());
+                reloads.done(Reloaded { unix_s, need_restart });
+            }
+            Err(reason) => reloads.failed(Failed::now(reason)),
+        }
+    }
+
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
     /// differ but only count from the next start.
     ///

@@ -6,15 +6,15 @@ use super::{Server, StartError, counters};
 use crate::config::Settings;
 use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
+use crate::operations::Upgraded;
 use crate::stats::Totals;
 use crate::tapping::next_entry;
-use crate::upgrades::Done;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, Token, parent_process, release_memory};
+use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory};
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.
@@ -27,11 +27,14 @@ pub struct Predecessor {
     /// In which it hands over.
     form: u16,
     pub(super) process: u32,
+    /// The process between the two, until this one serves.
+    intermediate: Option<Intermediate>,
 }
 
 impl Predecessor {
-    /// The one that started this process to take over, if one did. To be asked for once, before
-    /// anything else is opened.
+    /// The one that started this process to take over, if one did. Call it once, before
+    /// anything else is opened and before there is another thread: where there is one, this forks,
+    /// and returns in the child.
     ///
     /// # Errors
     /// A sentence, if this process cannot take over from that one, which goes on then.
@@ -40,6 +43,9 @@ impl Predecessor {
         let named = |error| format!("whoever started this process: {}", told(error));
         let Some(mut channel) = Channel::inherited().map_err(named)? else { return Ok(None) };
         channel.set_patience(PATIENCE).map_err(named)?;
+        let forked = Intermediate::fork();
+        let intermediate =
+            Some(forked.map_err(|error| format!("no intermediate process: {error}"))?);
         let parcel = channel.receive().map_err(named)?;
         let hello = match parcel.kind {
             kind::HELLO => Hello::from_bytes(parcel.bytes),
@@ -47,7 +53,9 @@ impl Predecessor {
         };
         let token = parcel.into_token();
         match hello {
-            Ok((hello, form)) => Ok(Some(Predecessor { channel, token, hello, form, process })),
+            Ok((hello, form)) => {
+                Ok(Some(Predecessor { channel, token, hello, form, process, intermediate }))
+            }
             Err(reason) => {
                 let _ = channel.send(kind::REFUSED, reason.as_bytes());
                 Err(reason)
@@ -59,6 +67,14 @@ impl Predecessor {
     pub fn refuse(&self, reason: &str) {
         // If it is gone, nobody has to be told.
         let _ = self.channel.send(kind::REFUSED, reason.as_bytes());
+    }
+
+    /// Makes this process a child of the supervisor: it serves, and outlives the one before.
+    ///
+    /// # Errors
+    /// The intermediate process does not end.
+    pub fn part(&mut self) -> io::Result<()> {
+        self.intermediate.take().map_or(Ok(()), Intermediate::end)
     }
 
     /// Tells it that this process goes on: it ends. Whoever supervises both has to know by then.
@@ -119,7 +135,7 @@ impl Predecessor {
             result => result.inspect_err(|error| self.refuse(&error.to_string()))?,
         };
         let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
-        server.shared.upgrades.done(Done {
+        server.shared.upgrades.done(Upgraded {
             unix_s: stentor_io::unix_s(),
             from_process: self.process,
             connections,
@@ -141,6 +157,7 @@ impl Predecessor {
     ) -> Result<u64, StartError> {
         let mut names = Packer::new(0);
         self.form.pack(&mut names);
+        std::process::id().pack(&mut names);
         server.channels.pack(&mut names);
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
@@ -287,7 +304,7 @@ mod tests {
             upgrades: Default::default(),
         };
         let channel = Channel::connect(listener.name(), own).unwrap();
-        Predecessor { channel, token: None, hello, form: 1, process: own }
+        Predecessor { channel, token: None, hello, form: 1, process: own, intermediate: None }
     }
 
     fn settings(workers: usize) -> Settings {

@@ -81,10 +81,10 @@ use crate::guard::MemoryState;
 use crate::keys;
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::Mailbox;
+use crate::operations::{Reloads, Upgrades};
 use crate::order::{InMemory, Sequencer};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::store::StoreState;
-use crate::upgrades::Upgrades;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
@@ -225,6 +225,7 @@ impl World {
             workers_public: workers,
             is_stopping: AtomicBool::new(false),
             upgrades: Upgrades::default(),
+            reloads: Reloads::default(),
             started_unix_s: 0,
             process_started_unix_s: 0,
         });

@@ -1,6 +1,6 @@
 //! The graceful stop and the reload, by signals.
 
-use crate::support::{Child, Client, Ending, PATIENCE, Server, eventually};
+use crate::support::{Child, Client, Ending, PATIENCE, Server, eventually, run};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -285,4 +285,64 @@ fn a_healthy_server_is_silent() {
     assert_eq!(server.child.err(), before);
     assert_eq!(server.child.out(), "");
     assert!(before.lines().all(|line| line.is_ascii() && !line.contains('\u{1b}')), "{before}");
+}
+
+/// Runs `stentor reload`, and returns its exit code and what it says.
+fn reload(args: &[&str]) -> (Option<i32>, String) {
+    let said = run(&[&["reload"], args].concat());
+    (said.code, said.out + &said.err)
+}
+
+/// Workers take new settings up at their next turn.
+#[track_caller]
+fn names_itself(server: &Server, is_named: bool) {
+    eventually("the setting counts", || {
+        let answer = server.public.get("/-/nothing");
+        (answer.field("server").is_some() == is_named).then_some(())
+    });
+}
+
+#[test]
+fn a_reload_by_command_says_what_came_of_it() {
+    let mut server = Server::start();
+    let toml = server.dir.path().join("stentor.toml");
+    let address = format!("http://{}", server.control.0);
+    let first = server.child.id().to_string();
+    let ways = [["--server", &address], ["--process", &first]];
+    let done = |server: &Server| server.figure("reloads/done");
+    for is_upgraded in [false, true] {
+        if is_upgraded {
+            fs::write(&toml, "").unwrap();
+            server.child.upgrade();
+            // The first process leads to the server.
+            assert_ne!(server.child.id().to_string(), first);
+            eventually("the first process waits", || {
+                let line = fs::read_to_string(format!("/proc/{first}/cmdline")).unwrap();
+                line.contains("\0parent\0").then_some(())
+            });
+        }
+        for way in &ways {
+            let before = done(&server);
+            fs::write(&toml, "server_header = false\n").unwrap();
+            assert_eq!(reload(way), (Some(0), "reloaded\n".to_owned()));
+            names_itself(&server, false);
+            fs::write(&toml, "pin = true\n").unwrap();
+            let named = "reloaded; needs a restart to count: pin\n";
+            assert_eq!(reload(way), (Some(0), named.to_owned()));
+            fs::write(&toml, "server_header = false\nwrokers = 3\n").unwrap();
+            let (code, said) = reload(way);
+            let reason = "not reloaded, the settings stay as they are: ";
+            assert!(code == Some(1) && said.contains(reason), "{said}");
+            assert!(said.ends_with("unknown key 'wrokers'; did you mean 'workers'?\n"), "{said}");
+            names_itself(&server, true);
+            assert_eq!(done(&server), before + 2);
+        }
+    }
+    let status = server.control.get("/-/status").expect(200).json();
+    assert_eq!(status["reloads"]["last"]["need_restart"], serde_json::json!(["pin"]));
+    let nobody = reload(&["--process", &std::process::id().to_string()]);
+    assert!(nobody.0 == Some(1) && nobody.1.contains("it was sent nothing"), "{nobody:?}");
+    assert_eq!(reload(&["--process", "0"]).0, Some(2));
+    server.child.signal("TERM");
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
 }

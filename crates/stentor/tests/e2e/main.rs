@@ -56,6 +56,7 @@ mod sse;
 mod statics;
 mod stopping;
 mod store;
+mod supervisors;
 mod token;
 mod tune;
 mod upgrade;

@@ -483,8 +483,10 @@ fn process_1_of_a_container_waits_for_the_end_of_those_that_take_over() {
         server.publish("/a", &round.to_string());
         assert_eq!(reader.hear().data(), round.to_string());
         // There is no chain of them.
-        eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
-        assert!(children(children(first)[0]).is_empty());
+        eventually("the one before has ended", || {
+            let (children, of) = (children(first), |child: &u32| children(*child));
+            (children.len() == 1 && of(&children[0]).is_empty()).then_some(())
+        });
     }
     let line = fs::read_to_string(format!("/proc/{first}/cmdline")).unwrap();
     assert!(line.contains("\0parent\0"), "{line:?}");
@@ -514,6 +516,45 @@ fn process_1_of_a_container_ends_as_the_server_does() {
     eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
     send("KILL", children(first)[0]);
     assert_eq!(server.child.wait(), Some(128 + 9), "{}", server.child.err());
+}
+
+/// The supervisor then starts another server, which needs the ports and the store.
+#[test]
+fn a_server_ends_with_the_first_process_that_waits_for_it() {
+    let mut server = Server::start();
+    let (first, address) = (server.child.id(), server.public);
+    for _ in 0..2 {
+        server.child.upgrade();
+    }
+    eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+    assert_eq!(children(first), [server.child.id()]);
+    // It is killed at the end of its parent once that has taken note of it.
+    server.child.logged("waits for its end");
+    send("KILL", first);
+    server.child.wait();
+    drop(Server::again_at(address, ""));
+}
+
+/// As systemd does with `KillMode=control-group`.
+#[test]
+fn a_stop_that_comes_directly_and_by_the_first_process_drains() {
+    let mut server = Server::start();
+    let first = server.child.id();
+    server.child.upgrade();
+    eventually("it waits", || {
+        let line = fs::read_to_string(format!("/proc/{first}/cmdline")).unwrap();
+        line.contains("\0parent\0").then_some(())
+    });
+    let mut half = server.publisher();
+    half.send("PUT /half HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    server.settled("connections_reading", 1);
+    send("TERM", server.child.id());
+    send("TERM", first);
+    server.child.logged("stopping");
+    half.send("lo");
+    half.response().expect(201);
+    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    assert!(server.child.err().contains("INFO stopped"), "{}", server.child.err());
 }
 
 /// Whoever comes to an address that vanishes is answered, or refused; nobody is let in and dropped.
@@ -656,26 +697,29 @@ fn one_upgrade_at_a_time() {
 }
 
 #[test]
-fn only_who_operates_the_server_upgrades_it() {
+fn only_who_operates_the_server_upgrades_or_reloads_it() {
     let toml =
         format!("{}\n[monitor]\nlisten = '127.0.0.1:0'\n", access::config(access::NEVER, ""));
     let mut server = Server::configured(&toml);
     let id = server.child.id();
     let monitor = server.child.logged("monitor listener at ");
     let mut monitor = Client::connect(monitor.parse().unwrap());
-    monitor.ask("POST", "/-/upgrade", "", b"").refused(405);
-    monitor.get("/-/upgrade").refused(404);
-    server.public.get("/-/upgrade").refused(404);
-    server.public.ask("POST", "/-/upgrade", "", b"").refused(405);
-    let writer = access::bearer("stentor_writer");
-    server.public.ask("POST", "/-/upgrade", &writer, b"").refused(405);
-    let answer = server.control.get("/-/upgrade").refused(405);
-    assert_eq!(answer.field("allow"), Some("OPTIONS, POST"));
-    server.control.ask("PUT", "/-/upgrade", "", b"x").refused(405);
-    for page in ["Origin: https://shop.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
-        server.control.ask("POST", "/-/upgrade", page, b"").refused(403);
+    for page in ["/-/upgrade", "/-/reload"] {
+        monitor.ask("POST", page, "", b"").refused(405);
+        monitor.get(page).refused(404);
+        server.public.get(page).refused(404);
+        server.public.ask("POST", page, "", b"").refused(405);
+        let writer = access::bearer("stentor_writer");
+        server.public.ask("POST", page, &writer, b"").refused(405);
+        let answer = server.control.get(page).refused(405);
+        assert_eq!(answer.field("allow"), Some("OPTIONS, POST"));
+        server.control.ask("PUT", page, "", b"x").refused(405);
+        for origin in ["Origin: https://shop.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+            server.control.ask("POST", page, origin, b"").refused(403);
+        }
     }
-    assert!(!server.child.err().contains("upgrading"), "{}", server.child.err());
+    let log = server.child.err();
+    assert!(!log.contains("upgrading") && !log.contains("reloaded"), "{log}");
     assert_eq!(server.child.id(), id);
 }
 
@@ -691,6 +735,14 @@ fn where_operators_need_a_token_an_upgrade_takes_one_that_publishes_everything()
     assert!(said.err.contains("401") && said.code == Some(1), "{said:?}");
     let said = upgrade(&server, &["--token", "stentor_writer"]);
     assert!(said.err.contains("The token does not allow to upgrade"), "{said:?}");
+    let reload = |server: &str, token: &str| {
+        let said = run(&["reload", "--server", server, "--token", token]);
+        (said.code, said.out, said.err)
+    };
+    let (code, _, err) = reload(&socket, "stentor_writer");
+    assert!(err.contains("403 Forbidden: The token does not") && code == Some(1), "{err}");
+    let (code, out, err) = reload(&socket, "stentor_operator");
+    assert_eq!((code, out.as_str()), (Some(0), "reloaded\n"), "{err}");
     let before = server.child.id();
     let said = run(&["upgrade", "--server", &socket, "--token", "stentor_operator"]);
     assert!(said.out.starts_with("upgraded: process "), "{said:?}");

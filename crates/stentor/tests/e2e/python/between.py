@@ -11,6 +11,7 @@ not always.
     kill-first    the process that started this one is killed
     stop-first    that one is told to stop, and this message is passed on
     hang          the next process stands still, and nothing is passed on any more
+    wait          this message is passed on two seconds later
     fall-silent   the next process is killed, and who started it only hears that nothing more comes
     forms=A,B     of `hello`: the one that hands over says that it knows the forms A to B
     version=N     of `w-packed`: workers are packed in the version N of their format
@@ -24,6 +25,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 MAIN = ["", "hello", "ready", "refused", "snapshot", "entries", "store", "stands-still", "counters",
         "", "gone-on", "copied"]
@@ -44,6 +46,8 @@ class Between:
     def __init__(self, step, deed, command):
         self.step, self.deed = step, deed
         self.first = os.getppid()
+        # The process that takes over, once it has said which: a child of the one started here.
+        self.server = None
         self.channel = socket.socket(fileno=int(os.environ["STENTOR_HANDOVER"]))
         self.channel.set_inheritable(False)
         own, passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -51,7 +55,7 @@ class Between:
         self.next = subprocess.Popen(command, env=environment, pass_fds=[passed.fileno()],
                                      preexec_fn=end_with_parent)
         passed.close()
-        signal.signal(signal.SIGTERM, lambda *_: self.next.terminate())
+        signal.signal(signal.SIGTERM, lambda *_: self.send(signal.SIGTERM))
         self.selector = selectors.DefaultSelector()
         self.pair(self.channel, own, MAIN)
 
@@ -81,6 +85,8 @@ class Between:
             sink.shutdown(socket.SHUT_WR)
             return
         name = names[message[0]] if message[0] < len(names) else ""
+        if name == "ready":
+            (self.server,) = struct.unpack_from("<I", message, 3)
         if name == self.step or name == "w-end" and self.step in OPTIONAL:
             message = self.act(message)
         if name == "ready":
@@ -102,23 +108,28 @@ class Between:
         elif name == "stop-first":
             os.kill(self.first, signal.SIGTERM)
         elif name == "hang":
-            self.next.send_signal(signal.SIGSTOP)
+            self.send(signal.SIGSTOP)
             signal.pause()
+        elif name == "wait":
+            time.sleep(2)
         elif name == "fall-silent":
-            self.next.kill()
+            self.send(signal.SIGKILL)
             self.channel.close()
             signal.pause()
         else:
-            self.next.kill()
+            self.send(signal.SIGKILL)
             self.next.wait()
             os.kill(os.getpid(), signal.SIGKILL)
         return message
 
+    def send(self, number):
+        os.kill(self.server or self.next.pid, number)
+
     def listen(self, names):
         """Workers find this process where they would have found the others. The first two bytes are
-        the form in which both go on."""
-        (count,) = struct.unpack_from("<I", names, 2)
-        place, told = 6, names[:6]
+        the form in which both go on, and the next four the process."""
+        (count,) = struct.unpack_from("<I", names, 6)
+        place, told = 10, names[:2] + struct.pack("<II", os.getpid(), count)
         for _ in range(count):
             (length,) = struct.unpack_from("<I", names, place)
             theirs = names[place + 4:place + 4 + length]

@@ -33,14 +33,16 @@
 //!   `what_is_asked_for_during_an_upgrade_is_done_behind_it`
 //! - the supervisor ends the process before:
 //!   `a_supervisor_knows_the_next_process_before…`
+//! - the same, and waits for its child alone:
+//!   `the_next_process_is_a_child_of_the_supervisor…`
 //! - a reader stalls within a message:
 //!   `a_reader_that_stalls_within_a_message_gets_the_rest…`
 
 use super::{WAYS, fails_for, replace_by, replace_program};
-use crate::support::{Client, Heard, Reader, Server, TempDir, Way, between};
+use crate::support::{Client, Heard, PATIENCE, Reader, Server, TempDir, Way, between};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -234,6 +236,48 @@ fn a_supervisor_knows_the_next_process_before_the_one_before_may_end() {
     assert!(next.contains("READY=1"), "{next}");
 }
 
+/// Else systemd takes it for an alien, and does not wait for its end.
+#[test]
+fn the_next_process_is_a_child_of_the_supervisor_when_that_is_told_of_it() {
+    let dir = TempDir::new();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let prelude = format!("export NOTIFY_SOCKET='{}';", path.display());
+    let Some(mut hindered) = Hindered::behind(&prelude, "") else { return };
+    let first = hindered.server.child.id();
+    // The process before cannot end yet.
+    hindered.hinder("gone-on", "wait");
+    hindered.server.child.signal("USR2");
+    let next = loop {
+        let mut bytes = [0; 1_000];
+        let length = socket.recv(&mut bytes).expect("it says who it is");
+        let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        if let Some(rest) = text.strip_prefix("MAINPID=") {
+            break rest.lines().next().unwrap().parse::<u32>().unwrap();
+        }
+    };
+    let parents = parents_of(next);
+    assert!(Path::new(&format!("/proc/{first}/exe")).exists(), "it has ended too early");
+    assert!(!parents.contains(&first), "{next} behind {parents:?}");
+    hindered.server.child.went_over_to(next);
+    hindered.server.child.logged("this one ends");
+    hindered.server.child.signal("TERM");
+    assert_eq!(hindered.server.child.wait(), Some(0), "{}", hindered.server.child.err());
+}
+
+/// The parent of a process, the parent of that, and so on.
+fn parents_of(mut process: u32) -> Vec<u32> {
+    let mut parents = Vec::new();
+    while process > 1 {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap();
+        process = line.trim().parse().unwrap();
+        parents.push(process);
+    }
+    parents
+}
+
 #[test]
 fn a_process_that_hangs_while_all_stand_still_is_given_up() {
     let Some(mut hindered) = Hindered::new(LONG_HISTORY) else { return };
@@ -254,7 +298,7 @@ fn a_stop_in_the_last_moment_is_not_forgotten() {
     let address = hindered.server.public;
     hindered.hinder("w-end", "stop-first");
     hindered.server.child.signal("USR2");
-    hindered.server.child.logged("has taken over, and this one ends");
+    hindered.server.child.logged("has taken over, and this one ");
     assert_eq!(hindered.server.child.wait(), Some(0), "{}", hindered.server.child.err());
     // It is the next process that is stopped, and nobody has the port any more.
     drop(Server::again_at(address, ""));
@@ -310,12 +354,8 @@ fn a_release_that_speaks_otherwise_is_refused_before_anything_has_happened() {
     // An older or newer one with a form in common goes on.
     hindered.hinder("hello", "forms=0,9");
     hindered.server.child.signal("USR2");
-    let between = hindered.server.child.logged("INFO process ");
-    let children = {
-        let between = between.split(' ').next().unwrap();
-        fs::read_to_string(format!("/proc/{between}/task/{between}/children")).unwrap()
-    };
-    hindered.server.child.went_over_to(children.trim().parse().unwrap());
+    hindered.server.child.logged("INFO process ");
+    hindered.server.child.went_over_to(hindered.server.figure("process") as u32);
     hindered.server.publish("/a", "new");
     assert_eq!(reader.hear().data(), "new");
 }

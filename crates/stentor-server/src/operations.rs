@@ -1,43 +1,51 @@
-//! Upgrades of a running server: who may be told to begin one, and what came of those before.
+//! This module begins upgrades and reloads of a running server, and remembers their outcomes.
 //!
-//! What is known of them goes over with everything else, so that whoever asked the process before
-//! is told by the next one what came of it.
+//! The outcomes of upgrades are handed over, so a client that asked the process before hears the
+//! outcome from the next one. Those of reloads are not: the next process has read its configuration.
 
 use serde::Serialize;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use stentor_wire::packed;
 
-/// The upgrades of this server, in all its processes.
-#[derive(Default)]
-pub(crate) struct Upgrades(Mutex<State>);
+/// One kind of them, with what is to be said of one that was done.
+pub(crate) struct Operations<D>(Mutex<State<D>>);
 
-#[derive(Default)]
-struct State {
-    /// Whoever runs the server is told by this to begin one. `None`: nobody can.
+/// Those by which another process takes over.
+pub(crate) type Upgrades = Operations<Upgraded>;
+
+/// Those by which the configuration is read again.
+pub(crate) type Reloads = Operations<Reloaded>;
+
+struct State<D> {
+    /// This tells the program that runs the server to begin one. `None`: it cannot.
     begin: Option<Box<dyn Fn() + Send>>,
     is_under_way: bool,
-    history: History,
+    history: History<D>,
 }
 
-/// What came of the upgrades so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct History {
-    /// Those by which another process has taken over: so many were before this one.
+/// The outcomes so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct History<D> {
     pub(crate) done: u64,
-    /// Those after which the process went on that was there.
     pub(crate) failed: u64,
     /// The last of those that were done.
-    pub(crate) last: Option<Done>,
+    pub(crate) last: Option<D>,
     /// The last of those that failed.
     pub(crate) last_failure: Option<Failed>,
 }
 
-packed!(struct History { done, failed, last, last_failure });
+packed!(struct History<Upgraded> { done, failed, last, last_failure });
+
+impl<D> Default for History<D> {
+    fn default() -> History<D> {
+        History { done: 0, failed: 0, last: None, last_failure: None }
+    }
+}
 
 /// An upgrade by which another process has taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Done {
+pub(crate) struct Upgraded {
     /// Wall clock when it was done, in seconds since 1970.
     pub(crate) unix_s: u64,
     /// The process that was there before.
@@ -48,9 +56,18 @@ pub(crate) struct Done {
     pub(crate) stood_still_us: u64,
 }
 
-packed!(struct Done { unix_s, from_process, connections, stood_still_us });
+packed!(struct Upgraded { unix_s, from_process, connections, stood_still_us });
 
-/// An upgrade that came to nothing.
+/// A reload that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Reloaded {
+    /// Wall clock when it was done, in seconds since 1970.
+    pub(crate) unix_s: u64,
+    /// The settings that differ, and only count from the next restart.
+    pub(crate) need_restart: Vec<String>,
+}
+
+/// An operation that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failed {
     /// Wall clock when it was given up, in seconds since 1970.
@@ -61,61 +78,77 @@ pub(crate) struct Failed {
 
 packed!(struct Failed { unix_s, reason });
 
-/// How it is with upgrades at one moment.
+impl Failed {
+    /// One that is given up now.
+    pub(crate) fn now(reason: &str) -> Failed {
+        Failed { unix_s: stentor_io::unix_s(), reason: reason.to_owned() }
+    }
+}
+
+/// The state of one kind of operation at one moment.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct Report<D> {
     /// One is asked for, or under way.
     pub(crate) under_way: bool,
     #[serde(flatten)]
-    pub(crate) history: History,
+    pub(crate) history: History<D>,
 }
 
 /// Why none is begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotBegun {
-    /// Nobody here can.
-    Nobody,
+    /// The program that runs the server cannot.
+    Unable,
     /// One is under way already.
     UnderWay,
 }
 
+impl<D> Default for Operations<D> {
+    fn default() -> Operations<D> {
+        let history = History::default();
+        Operations(Mutex::new(State { begin: None, is_under_way: false, history }))
+    }
+}
+
 impl Upgrades {
     /// Those of a process that takes over: it is being done.
-    pub(crate) fn taken_over(history: History) -> Upgrades {
-        Upgrades(Mutex::new(State { begin: None, is_under_way: true, history }))
+    pub(crate) fn taken_over(history: History<Upgraded>) -> Upgrades {
+        Operations(Mutex::new(State { begin: None, is_under_way: true, history }))
     }
+}
 
-    /// Whoever runs the server can begin one, and is told to by this.
+impl<D: Clone> Operations<D> {
+    /// Sets what tells the program that runs the server to begin one.
     pub(crate) fn begin_by(&self, begin: Box<dyn Fn() + Send>) {
         self.state().begin = Some(begin);
     }
 
-    /// Has one begun. Returns what came of those before.
+    /// Has one begun. Returns the numbers of those before that were done, and that failed.
     ///
     /// # Errors
     /// [`NotBegun`]
-    pub(crate) fn ask(&self) -> Result<History, NotBegun> {
+    pub(crate) fn ask(&self) -> Result<(u64, u64), NotBegun> {
         let mut state = self.state();
         let State { begin, is_under_way, history } = &mut *state;
-        let begin = begin.as_ref().ok_or(NotBegun::Nobody)?;
+        let begin = begin.as_ref().ok_or(NotBegun::Unable)?;
         if *is_under_way {
             return Err(NotBegun::UnderWay);
         }
         *is_under_way = true;
         begin();
-        Ok(history.clone())
+        Ok((history.done, history.failed))
     }
 
-    /// One is under way, whether it was asked for here or by a signal. Returns what came of those
+    /// One is under way, whether it was asked for here or by a signal. Returns the outcomes of those
     /// before.
-    pub(crate) fn begin(&self) -> History {
+    pub(crate) fn begin(&self) -> History<D> {
         let mut state = self.state();
         state.is_under_way = true;
         state.history.clone()
     }
 
-    /// Another process has taken over: this one.
-    pub(crate) fn done(&self, done: Done) {
+    /// It has been done.
+    pub(crate) fn done(&self, done: D) {
         let mut state = self.state();
         state.is_under_way = false;
         state.history.done += 1;
@@ -131,17 +164,17 @@ impl Upgrades {
     }
 
     /// How it is now.
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report<D> {
         let state = self.state();
         Report { under_way: state.is_under_way, history: state.history.clone() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<D>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Upgrades {
+impl<D: Clone + fmt::Debug> fmt::Debug for Operations<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.report().fmt(f)
     }
@@ -156,23 +189,22 @@ mod tests {
     #[test]
     fn one_at_a_time_is_begun_and_told_of() {
         let upgrades = Upgrades::default();
-        assert_eq!(upgrades.ask(), Err(NotBegun::Nobody));
+        assert_eq!(upgrades.ask(), Err(NotBegun::Unable));
         let begun = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&begun);
         upgrades.begin_by(Box::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }));
-        assert_eq!(upgrades.ask(), Ok(History::default()));
+        assert_eq!(upgrades.ask(), Ok((0, 0)));
         assert_eq!(upgrades.ask(), Err(NotBegun::UnderWay));
         assert!(upgrades.report().under_way);
-        let reason = "it ended".to_owned();
-        upgrades.failed(Failed { unix_s: 1, reason });
+        upgrades.failed(Failed::now("it ended"));
         assert!(!upgrades.report().under_way);
-        assert_eq!(upgrades.ask().map(|before| before.failed), Ok(1));
+        assert_eq!(upgrades.ask(), Ok((0, 1)));
         assert_eq!(begun.load(Ordering::Relaxed), 2);
         let next = Upgrades::taken_over(upgrades.begin());
         assert!(next.report().under_way);
-        next.done(Done { unix_s: 2, from_process: 3, connections: 4, stood_still_us: 5 });
+        next.done(Upgraded { unix_s: 2, from_process: 3, connections: 4, stood_still_us: 5 });
         let Report { under_way, history } = next.report();
         assert!(!under_way);
         assert_eq!((history.done, history.failed), (1, 1));

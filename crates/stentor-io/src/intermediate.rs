@@ -1,0 +1,121 @@
+//! The process between a server and the one that started it to take over.
+//!
+//! A supervisor such as systemd waits for a process only if that is its child. The kernel makes an
+//! orphan a child of the nearest subreaper, or else of process 1. So a program that is started to
+//! take over forks at once: the child becomes the server, and the parent, the intermediate process,
+//! only waits for it. As soon as the server serves, it ends the intermediate process, and is a
+//! child of the supervisor.
+//!
+//! Until then the server before has a child that it can wait for: the intermediate process ends
+//! with the exit code of the new server. If the intermediate process is killed, so is the server.
+
+use crate::channel::close_files;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    set_parent_process_death_signal, waitpid,
+};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The parent of this process, which is there until [`Intermediate::end`].
+#[derive(Debug)]
+pub struct Intermediate {
+    process: Pid,
+}
+
+impl Intermediate {
+    /// Forks, and returns in the child. The parent has no files but the first three, ignores every
+    /// signal but `SIGKILL`, and ends with the exit code of its child, or 128 and the number of the
+    /// signal that ended it.
+    ///
+    /// The process must have one thread: a fork has a copy of the calling thread alone.
+    ///
+    /// # Errors
+    /// The kernel refused to make another process, or the parent was killed.
+    pub fn fork() -> io::Result<Intermediate> {
+        let process = getpid();
+        let signals = block_signals();
+        // SAFETY: the process has one thread, as the caller promises, so no lock is held by a thread
+        // that the child lacks.
+        let child = unsafe { libc::fork() };
+        if child > 0 {
+            close_files(3, i32::MAX);
+            end_as(Pid::from_raw(child));
+        }
+        restore_signals(&signals);
+        if child < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have been killed before this process asked to be told.
+        match getppid() == Some(process) {
+            true => Ok(Intermediate { process }),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Ends the intermediate process. When this returns, this process is a child of the nearest
+    /// subreaper or of process 1, and outlives the server before.
+    ///
+    /// # Errors
+    /// The kernel refused, or the process does not end.
+    pub fn end(self) -> io::Result<()> {
+        set_parent_process_death_signal(None)?;
+        let until = Instant::now() + PATIENCE;
+        while getppid() == Some(self.process) {
+            kill_process(self.process, Signal::KILL)?;
+            if Instant::now() > until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a child, and ends with its exit code.
+fn end_as(child: Option<Pid>) -> ! {
+    let code = loop {
+        match waitpid(child, WaitOptions::empty()) {
+            Ok(Some((_, status))) => break i32::from(exit_code(status)),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(_) => break 1,
+        }
+    };
+    // SAFETY: it ends the process at once, without what the child has to run at its own end.
+    unsafe { libc::_exit(code) }
+}
+
+/// How a process has ended, as shells have it: its exit code, or 128 and the signal that killed it.
+pub(crate) fn exit_code(status: WaitStatus) -> u8 {
+    let killed = status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or(killed).unwrap_or(1) as u8
+}
+
+/// Blocks every signal that can be. Returns which were blocked before.
+fn block_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigfillset` fills the first set before it is read, and `pthread_sigmask` the second:
+    // it cannot fail with these arguments.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the set is valid, and the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+/// How long the kernel may take to end a process that was killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often this process asks for its parent.
+const LOOK: Duration = Duration::from_micros(200);

@@ -1,0 +1,142 @@
+//! Where a command waits for the outcome of what it asked a server for by a signal.
+//!
+//! A signal needs no address, certificate or token: its sender is the user the server runs as, or
+//! root, on the same host. But a signal has no answer. So the server listens at an abstract Unix
+//! address that its process number and the signal name, and a command connects there before it
+//! sends the signal. Where the server takes up the signal, it accepts who has connected, and later
+//! tells them the outcome.
+//!
+//! Another user can take such an address first. The command sees that the listener is not the
+//! process it asked, and says so; the signal has its effect in any case.
+
+use crate::channel::{Channel, ChannelListener};
+use crate::parent::send_signal;
+use rustix::process::geteuid;
+use std::io;
+use std::time::Duration;
+
+/// Where this process finds the commands that wait for the outcome of a signal.
+#[derive(Debug)]
+pub struct Outcomes(ChannelListener);
+
+/// A command that waits.
+#[derive(Debug)]
+pub struct Waiting(Channel);
+
+/// What came of a signal, in a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It was done.
+    Done(String),
+    /// It was not, for this reason.
+    Failed(String),
+    /// Another process is to be asked: this one only waits for its end.
+    AskProcess(u32),
+}
+
+impl Outcomes {
+    /// Listens for those who ask this process by that signal.
+    ///
+    /// # Errors
+    /// The address is taken, or the process is out of files or memory.
+    pub fn of(signal: i32) -> io::Result<Outcomes> {
+        ChannelListener::named(&name(std::process::id(), signal)).map(Outcomes)
+    }
+
+    /// The commands that have connected since this was asked, of this user and of root.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
+        while let Ok(Some((channel, _, user))) = self.0.next_peer() {
+            if user == 0 || user == geteuid().as_raw() {
+                waiting.push(Waiting(channel));
+            }
+        }
+        waiting
+    }
+}
+
+impl Waiting {
+    /// Tells a command the outcome. It may have gone.
+    pub fn tell(&self, outcome: &Outcome) {
+        let (kind, text) = match outcome {
+            Outcome::Done(sentence) => (DONE, sentence.clone()),
+            Outcome::Failed(reason) => (FAILED, reason.clone()),
+            Outcome::AskProcess(process) => (ASK_PROCESS, process.to_string()),
+        };
+        let _ = self.0.set_patience(PATIENCE_TO_TELL);
+        let _ = self.0.send(kind, text.as_bytes());
+    }
+}
+
+/// Sends a signal to a process, and waits for the outcome.
+///
+/// # Errors
+/// [`io::ErrorKind::ConnectionRefused`]: that process has no such address, and was sent nothing.
+/// [`io::ErrorKind::UnexpectedEof`]: it has ended. [`io::ErrorKind::WouldBlock`]: it says nothing
+/// for that long. Else it may not be sent signals, or the address is not its own.
+pub fn ask_process(process: u32, signal: i32, patience: Duration) -> io::Result<Outcome> {
+    let mut channel = Channel::connect(&name(process, signal), process)?;
+    channel.set_patience(patience)?;
+    send_signal(process, signal)?;
+    let parcel = channel.receive()?;
+    let text = String::from_utf8_lossy(parcel.bytes).into_owned();
+    match parcel.kind {
+        DONE => Ok(Outcome::Done(text)),
+        FAILED => Ok(Outcome::Failed(text)),
+        ASK_PROCESS => match text.parse() {
+            Ok(process) => Ok(Outcome::AskProcess(process)),
+            Err(_) => Err(io::ErrorKind::InvalidData.into()),
+        },
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn name(process: u32, signal: i32) -> Vec<u8> {
+    format!("stentor-{process}-{signal}").into_bytes()
+}
+
+/// Kinds of messages.
+const DONE: u8 = 1;
+const FAILED: u8 = 2;
+const ASK_PROCESS: u8 = 3;
+
+/// A command that reads nothing holds up the server no longer than that.
+const PATIENCE_TO_TELL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// One that has no effect.
+    const SIGNAL: i32 = libc::SIGURG;
+
+    #[test]
+    fn an_outcome_comes_back_to_whoever_sent_the_signal() {
+        let (own, patience) = (std::process::id(), Duration::from_secs(30));
+        let nobody = ask_process(own, SIGNAL, patience).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
+        let outcomes = Outcomes::of(SIGNAL).unwrap();
+        assert!(outcomes.waiting().is_empty());
+        for outcome in [
+            Outcome::Done("reloaded".to_owned()),
+            Outcome::Failed("no".to_owned()),
+            Outcome::AskProcess(7),
+        ] {
+            let asks = thread::spawn(move || ask_process(own, SIGNAL, patience));
+            let waiting = loop {
+                if let Some(waiting) = outcomes.waiting().pop() {
+                    break waiting;
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            waiting.tell(&outcome);
+            assert_eq!(asks.join().unwrap().unwrap(), outcome);
+        }
+        let asks = thread::spawn(move || ask_process(own, SIGNAL, Duration::from_millis(1)));
+        assert_eq!(asks.join().unwrap().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let taken = Outcomes::of(SIGNAL).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    }
+}

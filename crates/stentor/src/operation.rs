@@ -1,0 +1,174 @@
+//! What `stentor upgrade` and `stentor reload` have in common: they have a running server do
+//! something, wait until `/-/status` tells the outcome, and print it in a sentence.
+
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use ureq::Agent;
+use ureq::http::header::AUTHORIZATION;
+
+use crate::Failure;
+use crate::client::{self, BaseUrl};
+use crate::trust::TrustFlags;
+
+/// Which server, and by which way.
+#[derive(Args, Debug)]
+pub(crate) struct OperationFlags {
+    /// The server's control listener: a URL, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
+          default_value = "http://127.0.0.1:8081")]
+    server: BaseUrl,
+    /// The server's process, on this host: the user it runs as and root need neither its address
+    /// nor a token
+    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["server", "token"],
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    process: Option<u32>,
+    /// A token that publishes everything, where the control listener asks for one
+    #[arg(long, value_name = "TOKEN", env = "STENTOR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    #[command(flatten)]
+    trust: TrustFlags,
+}
+
+/// One kind of operation.
+pub(crate) trait Operation {
+    /// What the status says of one that was done.
+    type Done: DeserializeOwned;
+
+    /// Where it is begun.
+    const PAGE: &'static str;
+
+    /// What the status calls them.
+    const OPERATIONS: &'static str;
+
+    /// What is said of one that was refused.
+    const NOT_DONE: &'static str;
+
+    /// Has a process of this host do it.
+    fn ask_process(process: u32) -> Result<String, Failure>;
+
+    /// What is said of one that was done.
+    fn done(before: u32, process: u32, done: &Self::Done) -> String;
+
+    /// What is said of one that failed.
+    fn failed(process: u32, reason: &str) -> String;
+}
+
+/// The answer to the request: what was before.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Begun {
+    pub(crate) process: u32,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+}
+
+/// What the status says of one kind of operation.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Operations<D> {
+    pub(crate) under_way: bool,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+    pub(crate) last: Option<D>,
+    pub(crate) last_failure: Option<Failed>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Failed {
+    pub(crate) reason: String,
+}
+
+/// Has a server do it, and prints the outcome.
+pub(crate) fn run<O: Operation>(flags: &OperationFlags) -> Result<(), Failure> {
+    let sentence = match flags.process {
+        Some(process) => O::ask_process(process)?,
+        None => ask_server::<O>(flags)?,
+    };
+    crate::print(&format!("{sentence}\n"))
+}
+
+fn ask_server<O: Operation>(flags: &OperationFlags) -> Result<String, Failure> {
+    let agent = client::agent(&flags.server, &flags.trust, Some(ANSWER_TIMEOUT))?;
+    let begun = begin::<O>(flags, &agent)?;
+    let agent = client::agent(&flags.server, &flags.trust, Some(LOOK_TIMEOUT))?;
+    let mut silent = 0;
+    loop {
+        thread::sleep(LOOK);
+        match status::<O>(flags, &agent) {
+            Ok((process, operations)) => {
+                silent = 0;
+                if let Some(outcome) = outcome::<O>(&begun, process, &operations) {
+                    return outcome.map_err(Failure::Failed);
+                }
+            }
+            // A process that has just taken over may be busy; a silence that lasts is its end.
+            Err(failure) if silent >= SILENT_MAX => return Err(failure),
+            Err(_) => silent += 1,
+        }
+    }
+}
+
+fn begin<O: Operation>(flags: &OperationFlags, agent: &Agent) -> Result<Begun, Failure> {
+    let mut request = agent.post(flags.server.page(O::PAGE));
+    if let Some(token) = &flags.token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let answer = request.send_empty();
+    let mut answer = answer.map_err(|error| client::unreachable(&flags.server, &error))?;
+    if !answer.status().is_success() {
+        return Err(client::refusal(O::NOT_DONE, &mut answer));
+    }
+    client::json(&mut answer)
+}
+
+fn status<O: Operation>(
+    flags: &OperationFlags,
+    agent: &Agent,
+) -> Result<(u32, Operations<O::Done>), Failure> {
+    let answer = agent.get(flags.server.page("/-/status")).call();
+    let mut answer = answer.map_err(|error| client::unreachable(&flags.server, &error))?;
+    if !answer.status().is_success() {
+        return Err(client::refusal(&format!("no status from {}", flags.server), &mut answer));
+    }
+    let mut status: serde_json::Value = client::json(&mut answer)?;
+    let process = status["process"].as_u64().and_then(|process| u32::try_from(process).ok());
+    let operations = serde_json::from_value(status[O::OPERATIONS].take());
+    match (process, operations) {
+        (Some(process), Ok(operations)) => Ok((process, operations)),
+        _ => Err(Failure::Failed(format!("the status does not speak of {}", O::OPERATIONS))),
+    }
+}
+
+/// What has come of it, as a sentence, once that is known.
+pub(crate) fn outcome<O: Operation>(
+    begun: &Begun,
+    process: u32,
+    operations: &Operations<O::Done>,
+) -> Option<Result<String, String>> {
+    let Operations { under_way, done, failed, last, last_failure } = operations;
+    if *failed > begun.failed {
+        let reason = last_failure.as_ref().map_or("it is not known why", |it| &it.reason);
+        return Some(Err(O::failed(process, reason)));
+    }
+    match last {
+        Some(last) if *done > begun.done => Some(Ok(O::done(begun.process, process, last))),
+        _ if *under_way => None,
+        _ => Some(Err(format!(
+            "{}: the server has been restarted meanwhile, and process {process} knows of none",
+            O::NOT_DONE
+        ))),
+    }
+}
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often the server is asked.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long it may take to say how it is.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often in a row it may say nothing.
+const SILENT_MAX: u32 = 100;

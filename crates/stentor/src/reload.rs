@@ -1,0 +1,93 @@
+//! `stentor reload`: has a running server read its configuration again, and says what came of it.
+
+use clap::Args;
+use serde::Deserialize;
+
+use crate::operation::{self, Operation, OperationFlags};
+use crate::{Failure, local};
+
+/// Have a running server read its configuration again
+///
+/// Waits for the outcome and prints it in one sentence: what only counts from the next restart, or
+/// why the configuration is refused. Then the settings stay as they are, and the exit code is 1.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    flags: OperationFlags,
+}
+
+/// A reload.
+enum Reload {}
+
+/// A reload that was done, in the status.
+#[derive(Debug, Deserialize)]
+struct Done {
+    need_restart: Vec<String>,
+}
+
+pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
+    operation::run::<Reload>(&args.flags)
+}
+
+impl Operation for Reload {
+    type Done = Done;
+    const PAGE: &'static str = "/-/reload";
+    const OPERATIONS: &'static str = "reloads";
+    const NOT_DONE: &'static str = "not reloaded";
+
+    fn ask_process(process: u32) -> Result<String, Failure> {
+        local::reload(process)
+    }
+
+    fn done(_: u32, _: u32, done: &Done) -> String {
+        reloaded(&done.need_restart)
+    }
+
+    fn failed(_: u32, reason: &str) -> String {
+        not_reloaded(reason)
+    }
+}
+
+/// What is said of a reload that counts.
+pub(crate) fn reloaded(need_restart: &[String]) -> String {
+    match need_restart {
+        [] => "reloaded".to_owned(),
+        settings => format!("reloaded; needs a restart to count: {}", settings.join(", ")),
+    }
+}
+
+/// What is said of one that does not.
+pub(crate) fn not_reloaded(reason: &str) -> String {
+    format!("not reloaded, the settings stay as they are: {reason}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stentor reload
+  stentor reload --server unix:/run/stentor/control.sock
+  stentor reload --process $(pidof stentor)     as the user it runs as, or as root
+  STENTOR_TOKEN=$(cat token) stentor reload     where control_token = true";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::{Begun, Failed, Operations, outcome};
+
+    #[test]
+    fn the_outcome_names_what_needs_a_restart_or_the_reason() {
+        let begun = Begun { process: 12, done: 1, failed: 0 };
+        let of = |done, failed, need_restart: &[&str]| {
+            let need_restart = need_restart.iter().map(|name| name.to_string()).collect();
+            let last_failure = Some(Failed { reason: "f.toml:1:1: no".to_owned() });
+            let last = Some(Done { need_restart });
+            let reloads = Operations { under_way: false, done, failed, last, last_failure };
+            outcome::<Reload>(&begun, 12, &reloads).unwrap()
+        };
+        assert_eq!(of(2, 0, &[]), Ok("reloaded".to_owned()));
+        let named = "reloaded; needs a restart to count: listen, workers";
+        assert_eq!(of(2, 0, &["listen", "workers"]), Ok(named.to_owned()));
+        let refused = "not reloaded, the settings stay as they are: f.toml:1:1: no";
+        assert_eq!(of(1, 1, &[]), Err(refused.to_owned()));
+    }
+}
