@@ -84,7 +84,8 @@ fn architecture(trial: &Trial<'_>) -> Result<(), String> {
     }
     step("the image runs", &|| image_runs(trial))?;
     if trial.machine == Machine::Native {
-        step("the package under systemd", &|| booted(trial))?;
+        step("the package under systemd", &|| booted(trial, "booted", 300))?;
+        step("upgrades, stops and restarts under systemd", &|| booted(trial, "upgraded", 1200))?;
     }
     Ok(())
 }
@@ -220,20 +221,23 @@ fn image_runs(trial: &Trial<'_>) -> Result<(), String> {
 }
 
 /// The same with systemd as the first process, and what the unit promises: ready when it says so,
-/// reloaded, restarted under requests, and with hardly a right.
-fn booted(trial: &Trial<'_>) -> Result<(), String> {
-    let dir = trial.dir("machine")?;
-    let said = trial.dir("said")?;
+/// reloaded, restarted under requests, and with hardly a right. The service `name` does it, and may
+/// take so many seconds.
+fn booted(trial: &Trial<'_>, name: &str, seconds: u32) -> Result<(), String> {
+    let dir = trial.dir(&format!("machine-{name}"))?;
+    let said = trial.dir(&format!("said-{name}"))?;
     let mut script = script(&["--mount"], "root.sh");
     script.arg("/").arg(&dir);
     script.arg("sh").arg(scripts().join("packages.sh")).arg(trial.package()).arg(dir.join("root"));
-    script.args(["timeout", "300", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit"]);
+    script.args(["timeout", &seconds.to_string(), "systemd-nspawn", "--quiet"]);
+    script.args(["--register=no", "--keep-unit"]);
     script.args(["--link-journal=no", "--private-network", "--console=pipe", "--boot"]);
     script.arg("--directory").arg(dir.join("root"));
     script.arg(format!("--bind={}:/said", said.display()));
-    let unit = scripts().join("booted.service");
-    script.arg(format!("--bind-ro={}:/etc/systemd/system/booted.service", unit.display()));
-    script.args(["--", "--unit=booted.service", "--show-status=false"]);
+    let (unit, file) = (format!("{name}.service"), scripts().join(format!("{name}.service")));
+    script.arg(format!("--bind-ro={}:/etc/systemd/system/{unit}", file.display()));
+    script.arg(format!("--bind-ro={}:/traffic.py", scripts().join("traffic.py").display()));
+    script.args(["--", &format!("--unit={unit}"), "--show-status=false"]);
     let result = run(&mut script);
     let said = fs::read_to_string(said.join("log")).unwrap_or_default();
     println!("{said}");
