@@ -39,8 +39,8 @@ impl Intermediate {
     pub fn fork() -> io::Result<Intermediate> {
         let process = getpid();
         let signals = block_signals();
-        // SAFETY: the process has one thread, as the caller promises, so no lock is held by a thread
-        // that the child lacks.
+        // SAFETY: the process has one thread, as the caller promises, so no thread that the child
+        // lacks holds a lock.
         let child = unsafe { libc::fork() };
         if child > 0 {
             close_files(3, i32::MAX);

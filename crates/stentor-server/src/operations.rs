@@ -1,7 +1,8 @@
 //! This module begins upgrades and reloads of a running server, and remembers their outcomes.
 //!
 //! The outcomes of upgrades are handed over, so a client that asked the process before hears the
-//! outcome from the next one. Those of reloads are not: the next process has read its configuration.
+//! outcome from the next one. Those of reloads are not: the next process has read its configuration
+//! at its start.
 
 use serde::Serialize;
 use std::fmt;
@@ -139,8 +140,8 @@ impl<D: Clone> Operations<D> {
         Ok((history.done, history.failed))
     }
 
-    /// One is under way, whether it was asked for here or by a signal. Returns the outcomes of those
-    /// before.
+    /// One is under way, whether it was asked for here or by a signal. Returns the outcomes of
+    /// those before.
     pub(crate) fn begin(&self) -> History<D> {
         let mut state = self.state();
         state.is_under_way = true;

@@ -15,14 +15,14 @@ use signal_hook::iterator;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 use stentor_server::config::{LogFormat, Settings};
-use stentor_server::{Inherited, Line, LogFiles, Predecessor, Server, WaitingParent};
+use stentor_server::{Inherited, Line, LogFiles, Outcome, Predecessor, Server, WaitingParent};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, error, info, warn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
-use crate::local::LocalCommands;
+use crate::local::{self, LocalCommands};
 use crate::{Failure, has_colours, parent};
 
 /// Where events of note go: standard error, one line each.
@@ -106,8 +106,9 @@ fn has_to_stay() -> bool {
     !stentor_server::has_waiting_parent() && (process::id() == 1 || !has_socket)
 }
 
-/// Signals wait while it is there, and none ever comes to a thread that is started meanwhile: what
-/// comes while the first process becomes another program is for that one, and no thread may take it.
+/// Signals wait while it is there, and none ever comes to a thread that is started meanwhile.
+/// One that comes while the first process becomes another program is for that program, and no
+/// thread may take it.
 struct HeldSignals;
 
 impl HeldSignals {
@@ -141,14 +142,28 @@ impl Program {
     }
 
     /// Hands the server over to another process of it, with the arguments of this one. Returns that
-    /// one once it serves, or the reason why this one continues as if nothing had happened.
+    /// one once it serves. If `None`, this one continues as if nothing had happened. Commands that
+    /// wait hear the outcome.
     pub(crate) fn upgrade(
         &self,
         server: &Server,
         signals: &mut Signals,
-    ) -> Result<Successor, String> {
-        let upgraded = self.try_to_upgrade(server, signals);
-        upgraded.inspect_err(|reason| error!("not upgraded, this process goes on: {reason}"))
+        commands: &LocalCommands,
+    ) -> Option<Successor> {
+        let (waiting, own) = (commands.upgrades(), process::id());
+        match self.try_to_upgrade(server, signals) {
+            Ok(successor) => {
+                let sentence = format!("upgraded: process {own} -> {}", successor.process);
+                local::tell(&waiting, &Outcome::Done(sentence));
+                Some(successor)
+            }
+            Err(reason) => {
+                error!("not upgraded, this process goes on: {reason}");
+                let sentence = format!("not upgraded, process {own} goes on: {reason}");
+                local::tell(&waiting, &Outcome::Failed(sentence));
+                None
+            }
+        }
     }
 
     fn try_to_upgrade(&self, server: &Server, signals: &mut Signals) -> Result<Successor, String> {
@@ -183,10 +198,6 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    pub(crate) fn sentence(&self) -> String {
-        format!("upgraded: process {} -> {}", process::id(), self.process)
-    }
-
     /// Passes on what this process was still asked for, and ends, or waits for the end of that one
     /// if it has to stay.
     pub(crate) fn leave_to(

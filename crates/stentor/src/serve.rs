@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::process;
 
 use clap::Args;
 use sd_notify::NotifyState;
@@ -88,17 +87,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     loop {
         match signals.wait() {
             Told::Upgrade => {
-                let waiting = commands.upgrades();
-                match program.upgrade(&server, &mut signals) {
-                    Ok(successor) => {
-                        local::tell(&waiting, &Outcome::Done(successor.sentence()));
-                        return successor.leave_to(server.wait(), signals, commands);
-                    }
-                    Err(reason) => {
-                        let (reason, own) = (first_line(&reason), process::id());
-                        let reason = format!("not upgraded, process {own} goes on: {reason}");
-                        local::tell(&waiting, &Outcome::Failed(reason));
-                    }
+                if let Some(successor) = program.upgrade(&server, &mut signals, &commands) {
+                    return successor.leave_to(server.wait(), signals, commands);
                 }
             }
             Told::Stop => return lifecycle::stop(server, signals),

@@ -74,5 +74,6 @@ const RELOAD_UNDER_WAY: Refusal = Refusal::new(
 );
 const UNABLE: Refusal = Refusal::new(
     Status::SERVICE_UNAVAILABLE,
-    "This server is not upgraded or reloaded: it is not one of stentor serve, or has not begun yet.",
+    "This server is not upgraded or reloaded: it is not one of stentor serve, or has not begun \
+     yet.",
 );

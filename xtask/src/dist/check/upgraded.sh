@@ -1,6 +1,6 @@
-# Stops, restarts, upgrades and removes a package under systemd, each after 0, 1 and 2 upgrades of the
-# running server, with 200 readers and a publisher; then reloads and upgrades under 1,000 readers.
-# systemd runs this as a service in a root that root.sh has made. It prints a line for each case.
+# Stops, restarts, upgrades and removes a package under systemd, each after 0, 1 and 2 upgrades of
+# the running server, with 200 readers and a publisher; then reloads and upgrades it under 1,000
+# readers. systemd runs this as a service in a root that root.sh has made. Each case prints a line.
 set -eu
 . "$(dirname "$0")/within.sh"
 configuration=/etc/stentor/stentor.toml
@@ -45,8 +45,8 @@ live() {
     done
 }
 
-# Whether the last stop drained: it took some time, for readers are let go over three seconds, and not
-# more than `drain`, which is eight.
+# Whether the last stop drained: it took some time, for readers are let go over three seconds, and
+# not more than `drain`, which is eight.
 drained() {
     journalctl --sync
     journalctl --no-pager -u stentor -o short-unix > /journal
