@@ -7,8 +7,8 @@
 //! code. It is a subreaper, so a process that takes over becomes its child when the intermediate
 //! process ends ([`Intermediate`](crate::Intermediate)). A process that takes over connects to a
 //! socket of the first process. So the first process knows which child is the server, and each
-//! upgrade leaves two processes. If the first process is killed, the server ends too: then the ports
-//! and the store are free for the server that its supervisor starts next.
+//! upgrade leaves two processes. If the first process is killed, the server ends too: then the
+//! ports and the store are free for the server that its supervisor starts next.
 
 use crate::channel::{Channel, ChannelListener, parent_process};
 use crate::intermediate::exit_code;

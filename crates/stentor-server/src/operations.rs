@@ -19,10 +19,21 @@ pub(crate) type Upgrades = Operations<Upgraded>;
 pub(crate) type Reloads = Operations<Reloaded>;
 
 struct State<D> {
-    /// This tells the program that runs the server to begin one. `None`: it cannot.
-    begin: Option<Box<dyn Fn() + Send>>,
+    begin: Begin,
     is_under_way: bool,
     history: History<D>,
+}
+
+/// How one is begun.
+#[derive(Default)]
+enum Begin {
+    /// The program that runs the server cannot.
+    #[default]
+    Unable,
+    /// The program is about to say how: this process has just taken over, and serves already.
+    Soon { is_asked: bool },
+    /// This tells the program to begin one.
+    By(Box<dyn Fn() + Send>),
 }
 
 /// The outcomes so far.
@@ -107,21 +118,33 @@ pub(crate) enum NotBegun {
 impl<D> Default for Operations<D> {
     fn default() -> Operations<D> {
         let history = History::default();
-        Operations(Mutex::new(State { begin: None, is_under_way: false, history }))
+        Operations(Mutex::new(State { begin: Begin::Unable, is_under_way: false, history }))
     }
 }
 
 impl Upgrades {
     /// Those of a process that takes over: it is being done.
     pub(crate) fn taken_over(history: History<Upgraded>) -> Upgrades {
-        Operations(Mutex::new(State { begin: None, is_under_way: true, history }))
+        let begin = Begin::Soon { is_asked: false };
+        Operations(Mutex::new(State { begin, is_under_way: true, history }))
+    }
+}
+
+impl Reloads {
+    /// Those of a process that takes over.
+    pub(crate) fn of_successor() -> Reloads {
+        let (begin, history) = (Begin::Soon { is_asked: false }, History::default());
+        Operations(Mutex::new(State { begin, is_under_way: false, history }))
     }
 }
 
 impl<D: Clone> Operations<D> {
     /// Sets what tells the program that runs the server to begin one.
     pub(crate) fn begin_by(&self, begin: Box<dyn Fn() + Send>) {
-        self.state().begin = Some(begin);
+        let before = std::mem::replace(&mut self.state().begin, Begin::By(begin));
+        if let (Begin::Soon { is_asked: true }, Begin::By(begin)) = (before, &self.state().begin) {
+            begin();
+        }
     }
 
     /// Has one begun. Returns the numbers of those before that were done, and that failed.
@@ -131,12 +154,13 @@ impl<D: Clone> Operations<D> {
     pub(crate) fn ask(&self) -> Result<(u64, u64), NotBegun> {
         let mut state = self.state();
         let State { begin, is_under_way, history } = &mut *state;
-        let begin = begin.as_ref().ok_or(NotBegun::Unable)?;
-        if *is_under_way {
-            return Err(NotBegun::UnderWay);
+        match begin {
+            Begin::Unable => return Err(NotBegun::Unable),
+            _ if *is_under_way => return Err(NotBegun::UnderWay),
+            Begin::Soon { is_asked } => *is_asked = true,
+            Begin::By(begin) => begin(),
         }
         *is_under_way = true;
-        begin();
         Ok((history.done, history.failed))
     }
 
@@ -210,6 +234,21 @@ mod tests {
         assert!(!under_way);
         assert_eq!((history.done, history.failed), (1, 1));
         assert_eq!(history.last_failure.map(|failed| failed.reason), Some("it ended".to_owned()));
+    }
+
+    #[test]
+    fn one_that_is_asked_for_early_is_begun_once_that_can_be() {
+        let reloads = Reloads::of_successor();
+        assert_eq!(reloads.ask(), Ok((0, 0)));
+        assert_eq!(reloads.ask(), Err(NotBegun::UnderWay));
+        let begun = Arc::new(AtomicUsize::new(0));
+        for _ in 0..2 {
+            let count = Arc::clone(&begun);
+            reloads.begin_by(Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }));
+            assert_eq!(begun.load(Ordering::Relaxed), 1);
+        }
     }
 
     #[test]

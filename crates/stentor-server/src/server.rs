@@ -314,7 +314,7 @@ fn share(
         is_stopping: AtomicBool::new(false),
         upgrades: hello
             .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
-        reloads: Reloads::default(),
+        reloads: hello.map_or_else(Reloads::default, |_| Reloads::of_successor()),
     };
     Ok((shared, jobs))
 }

@@ -64,11 +64,12 @@ pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
     stentor_server::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Takes the server over from the process before, which ends; or says why that goes on.
+/// Takes the server over from the process before, which ends or waits for the end of this one; or
+/// says why that goes on.
 pub(crate) fn take_over(
     settings: Settings,
     mut predecessor: Predecessor,
-) -> Result<Server, Failure> {
+) -> Result<(Server, Option<WaitingParent>), Failure> {
     let _held = HeldSignals::hold();
     let taken = stentor_server::take_over(settings, &mut predecessor);
     let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -85,10 +86,14 @@ pub(crate) fn take_over(
         None
     };
     predecessor.release();
+    Ok((server, waiting_parent))
+}
+
+/// Has this process end with the first one, which waits for the end of the server.
+pub(crate) fn share_end(waiting_parent: Option<WaitingParent>) {
     if let Some(Err(error)) = waiting_parent.map(WaitingParent::share_its_end) {
         warn!("this process may outlive the first one, which waits for its end: {error}");
     }
-    Ok(server)
 }
 
 /// Tells the first process, which waits for the end of the server, that this one is the server.

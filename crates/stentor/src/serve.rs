@@ -67,9 +67,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let asks_operators = settings.access.control_token;
     let takes_over = predecessor.is_some();
-    let mut server = match predecessor {
+    let (mut server, waiting_parent) = match predecessor {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
-        None => lifecycle::start(settings)?,
+        None => (lifecycle::start(settings)?, None),
     };
     let commands = LocalCommands::listen();
     server.begin_upgrades_by(lifecycle::ask_for_upgrade);
@@ -84,6 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if !takes_over {
         lifecycle::notify(&[NotifyState::Ready]);
     }
+    lifecycle::share_end(waiting_parent);
     loop {
         match signals.wait() {
             Told::Upgrade => {
