@@ -34,7 +34,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use written::{encode, fields, write_head, write_query, write_response};
 
 mod further_lines;
+mod proxied;
 mod written;
+
+pub use proxied::fuzz_proxied;
 
 /// A head is found at the same place however it is split, keeps what [`Head`] promises, and says
 /// the same when it is written out again. Its lists go on in further lines, and nothing else does.

@@ -5,7 +5,8 @@
 //! ([`negotiate`]), on which conditions it wants an answer ([`condition`]) and which parts of it
 //! ([`range`](mod@range)), paths, queries and the names of topics and files ([`target`],
 //! [`file_name`]), look-up lists and their line templates ([`lookup`]), and the few status codes we
-//! answer with ([`status`]). So is what goes over a connection that lasts: the formats of event
+//! answer with ([`status`]), and where a client is that comes through proxies ([`proxy_protocol`],
+//! [`forwarded`]). So is what goes over a connection that lasts: the formats of event
 //! streams ([`sse`]) and of WebSocket ([`websocket`]), and what a reader of many topics asks for
 //! ([`events`]). What both ends may compress goes through the coders of [`deflate`].
 //!
@@ -22,10 +23,12 @@ pub mod credentials;
 pub mod deflate;
 pub mod events;
 pub mod file_name;
+pub mod forwarded;
 pub mod http1;
 pub mod lookup;
 pub mod negotiate;
 pub mod pack;
+pub mod proxy_protocol;
 pub mod range;
 pub mod sse;
 pub mod status;

@@ -38,6 +38,27 @@ const TARGETS: &[(FuzzBody, &[&str])] = &[
         ],
     ),
     (
+        fuzz_proxied,
+        &[
+            "PROXY ",
+            "TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
+            "TCP6 2001:db8::1 ::1 65535 0\r\n",
+            "UNKNOWN\r\n",
+            "\r\n\r\n\0\r\nQUIT\n",
+            "\u{21}\u{11}\0\u{c}",
+            "\u{20}\0\0\0",
+            "\0\u{1}\u{2}\u{3}",
+            "X-Forwarded-For: 192.0.2.1, 10.0.0.1:80\r\n",
+            "x-forwarded-for:[2001:db8::1]:80",
+            "Forwarded: for=192.0.2.1;by=_a, FOR=\"[::1]:_x\"\r\n",
+            "for=\"",
+            "\\\"",
+            ",",
+            ";",
+            "\r\n",
+        ],
+    ),
+    (
         fuzz_response,
         &[
             "HTTP/1.1 200 OK\r\n",
