@@ -1,9 +1,9 @@
-//! What it costs to find and open a file that is not in memory: microseconds, by how deep it is.
+//! The cost of finding and opening a file that is not in memory: microseconds, by how deep it is.
 //!
-//! `cargo run --release -p stentor-io --example open_cost`. The kernel resolves the paths; where a
-//! sandbox forbids `openat2`, this crate walks them: run it behind
-//! `python3 crates/stentor/tests/e2e/python/no_openat2.py` to see that. It prints the least of
-//! several rounds, since every disturbance makes a round longer.
+//! `cargo run --release -p stentor-io --example open_cost`. The kernel resolves the paths. Where a
+//! sandbox forbids `openat2`, the server walks them: run it behind
+//! `python3 crates/stentor/tests/e2e/python/no_openat2.py` to see that. The least of several
+//! rounds is printed, since everything that disturbs a round makes it longer.
 
 use std::path::Path;
 use std::time::Instant;

@@ -24,8 +24,8 @@ use crate::owned::Owned;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, Pause, Peer, Refused,
-    Retransmission, Role, Sent, TurnAway, Waker, monotonic_us, unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, PROXIED, Pause, Peer,
+    Refused, Retransmission, Role, Sent, TurnAway, Waker, listener_of, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -477,8 +477,9 @@ impl Epoll {
         if let Err(refused) = handler.accepted(self, socket, role, peer) {
             return self.turn_away(socket, refused);
         }
-        // A layer may not have room for what it would have to do at once.
-        let reads = role & LAYERED == 0 || handler.ready(self, socket, false);
+        // A layer may not have room for what it would have to do at once, and a header of a proxy
+        // comes first.
+        let reads = role & (LAYERED | PROXIED) == 0 || handler.ready(self, socket, false);
         if reads && self.read(handler, socket, false) == Flow::Closed {
             return;
         }
@@ -541,7 +542,7 @@ impl Epoll {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         for (index, (listener, role)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() && self.resting != Some(*role & !LAYERED) {
+            if !listener.is_left() && self.resting != Some(listener_of(*role)) {
                 // If the kernel has no memory for this either, the next retry will.
                 let _ = epoll::add(&self.epoll, listener, data, flags);
             }
@@ -650,6 +651,23 @@ impl Backend for Epoll {
 
     fn now_us(&self) -> u64 {
         monotonic_us()
+    }
+
+    fn peek(&mut self, socket: Peer, buffer: &mut [u8]) -> usize {
+        let Some(fd) = self.owned.get(socket) else { return 0 };
+        // The event that comes with an end or an error tells of it.
+        net::recv(fd, buffer, RecvFlags::PEEK).map_or(0, |(_, length)| length)
+    }
+
+    fn discard(&mut self, socket: Peer, bytes: usize) {
+        self.buffer.resize(RECEIVE_BYTES, 0);
+        if let Some(fd) = self.owned.get(socket) {
+            let _ = net::recv(fd, &mut self.buffer[..bytes], RecvFlags::empty());
+        }
+    }
+
+    fn remote_address(&self, socket: Peer) -> Option<IpAddr> {
+        address_of(net::getpeername(self.owned.get(socket)?).ok()?)
     }
 
     fn begin_stream(&mut self, socket: Peer, retransmission: Retransmission) {

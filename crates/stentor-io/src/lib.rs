@@ -117,6 +117,17 @@ pub type Role = u8;
 /// and rests its listener together with the others of the role.
 pub const LAYERED: Role = 1 << 7;
 
+/// The bit of a listener's role that says that each of its connections begins with a header of the
+/// PROXY protocol. The handler reads it before any layer sees a byte ([`Backend::peek`]), so the
+/// backend calls [`Handler::ready`] before it reads such a connection for the first time.
+pub const PROXIED: Role = 1 << 6;
+
+/// The listener's own number: its role without [`LAYERED`] and [`PROXIED`].
+#[must_use]
+pub fn listener_of(role: Role) -> Role {
+    role & !(LAYERED | PROXIED)
+}
+
 /// What a handler wants next of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
@@ -241,6 +252,17 @@ pub trait Backend {
         length: usize,
     ) -> Result<Sent, FileSendError>;
 
+    /// Copies bytes that have arrived and were not read yet, as far as `buffer` has room, and
+    /// returns how many. They stay where they are: [`Handler::ready`] is called again once there
+    /// are more.
+    fn peek(&mut self, peer: Peer, buffer: &mut [u8]) -> usize;
+
+    /// Throws away so many bytes, which [`Backend::peek`] has shown.
+    fn discard(&mut self, peer: Peer, bytes: usize);
+
+    /// Where the other end of the connection is. `None`: it came by a socket file, or is gone.
+    fn remote_address(&self, peer: Peer) -> Option<IpAddr>;
+
     /// Bytes that were sent and that the peer has not acknowledged yet. They become fewer as long
     /// as it reads, however slowly.
     fn unacknowledged(&self, peer: Peer) -> u32;
@@ -330,6 +352,18 @@ macro_rules! left_to_the_backend_below {
 
         fn accept_queue(&self) -> $crate::AcceptQueue {
             self.io.accept_queue()
+        }
+
+        fn peek(&mut self, peer: $crate::Peer, buffer: &mut [u8]) -> usize {
+            self.io.peek(peer, buffer)
+        }
+
+        fn discard(&mut self, peer: $crate::Peer, bytes: usize) {
+            self.io.discard(peer, bytes);
+        }
+
+        fn remote_address(&self, peer: $crate::Peer) -> Option<::std::net::IpAddr> {
+            self.io.remote_address(peer)
         }
     };
 }

@@ -8,8 +8,8 @@
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
 use crate::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Peer, Retransmission,
-    Role, Sent, TurnAway,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Retransmission,
+    Role, Sent, TurnAway, listener_of,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -95,6 +95,15 @@ struct Pipe {
     blocked: bool,
     /// The server asked to hear of whatever is possible now, writing included.
     rearmed: bool,
+    /// How many bytes the server has looked at without reading; it is told of more.
+    peeked: Option<usize>,
+}
+
+impl Pipe {
+    /// Whether the server has seen all that the client has sent, if it looks before it reads.
+    fn shows_all(&self) -> bool {
+        self.peeked.is_none_or(|peeked| peeked == self.upstream.len())
+    }
 }
 
 /// The simulated network and its clock.
@@ -114,6 +123,9 @@ pub struct Sim {
     refusing: bool,
     queue: AcceptQueue,
     resting: Option<Role>,
+    connections_max: usize,
+    /// The server knows that it holds that many.
+    ceiling_told: bool,
 }
 
 impl Sim {
@@ -132,7 +144,14 @@ impl Sim {
             refusing: false,
             queue: AcceptQueue::default(),
             resting: None,
+            connections_max: usize::MAX,
+            ceiling_told: false,
         }
+    }
+
+    /// From now on the server holds at most so many connections: others wait until one is closed.
+    pub fn limit_connections(&mut self, connections_max: usize) {
+        self.connections_max = connections_max;
     }
 
     /// A client without an address connects to the listener of `role`.
@@ -241,13 +260,16 @@ impl Sim {
         let pipe = &self.pipes[index];
         let arrives = !pipe.upstream.is_empty() || pipe.client_finished && !pipe.end_delivered;
         let readable = arrives && !pipe.paused && !pipe.end_delivered;
+        let shows_more = pipe.peeked.is_some_and(|peeked| peeked < pipe.upstream.len());
         let writable = (pipe.blocked || pipe.rearmed) && self.room(pipe) > 0;
         let broken = pipe.reset && !pipe.end_delivered;
-        let finished = pipe.client_finished && pipe.paused && !pipe.finish_told;
+        let finished = pipe.client_finished && pipe.paused && !pipe.finish_told && pipe.shows_all();
         if !pipe.accepted {
-            return !pipe.reset && self.resting != Some(pipe.role & !LAYERED);
+            let may_come = self.has_room() || !self.ceiling_told;
+            return !pipe.reset && may_come && self.resting != Some(listener_of(pipe.role));
         }
-        !pipe.closed && (readable || writable || broken || finished && !pipe.end_delivered)
+        !pipe.closed
+            && (readable || shows_more || writable || broken || finished && !pipe.end_delivered)
     }
 
     fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
@@ -276,13 +298,21 @@ impl Sim {
             // What was under way is lost, and what was sent since then goes nowhere.
         } else if reads {
             self.deliver(handler, index, socket);
-        } else if pipe.client_finished && !pipe.finish_told {
+        } else if pipe.client_finished && !pipe.finish_told && pipe.shows_all() {
             pipe.finish_told = true;
             handler.finished(self, socket);
         }
     }
 
+    fn has_room(&self) -> bool {
+        self.open_sockets() < self.connections_max
+    }
+
     fn accept<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
+        self.ceiling_told = !self.has_room();
+        if self.ceiling_told {
+            return handler.accept_paused(Pause::Ceiling);
+        }
         let free = self.sockets.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.sockets.push(None);
@@ -417,6 +447,38 @@ impl Backend for Sim {
         Ok(sent)
     }
 
+    fn peek(&mut self, socket: Peer, buffer: &mut [u8]) -> usize {
+        let index = self.sockets[socket.index()].expect("the server looks at a socket it closed");
+        let all = self.pipes[index].upstream.len();
+        let seen = self.pipes[index].peeked.unwrap_or(0).min(all);
+        let shown = match self.rng.percent(self.faults.split_percent) && seen < all {
+            true => (seen + 1 + self.rng.below(all - seen)).min(all),
+            false => all,
+        };
+        let pipe = &mut self.pipes[index];
+        pipe.peeked = Some(shown);
+        let shown = shown.min(buffer.len());
+        for (place, byte) in buffer.iter_mut().zip(pipe.upstream.range(..shown)) {
+            *place = *byte;
+        }
+        shown
+    }
+
+    fn discard(&mut self, socket: Peer, bytes: usize) {
+        let pipe = self.pipe_of(socket);
+        pipe.upstream.drain(..bytes);
+        // As with the kernel: a server that has only looked has not paused.
+        (pipe.peeked, pipe.paused) = (None, false);
+    }
+
+    fn remote_address(&self, socket: Peer) -> Option<IpAddr> {
+        self.sockets
+            .get(socket.index())
+            .copied()
+            .flatten()
+            .and_then(|pipe| self.pipes[pipe].address)
+    }
+
     fn now_us(&self) -> u64 {
         self.now_ms * 1000 + self.worked_us
     }
@@ -480,7 +542,11 @@ impl Backend for Sim {
     }
 
     fn accept_queue(&self) -> AcceptQueue {
-        self.queue
+        if self.has_room() {
+            return self.queue;
+        }
+        let waiting = self.pipes.iter().filter(|pipe| !pipe.accepted && !pipe.reset).count();
+        AcceptQueue { waiting: waiting as u32, ..self.queue }
     }
 }
 

@@ -192,14 +192,20 @@ pub(crate) struct Lines {
 }
 
 /// Where a connection comes from.
-#[derive(Clone, Copy, Debug, Default)]
-enum Address {
-    /// From another process, which knew it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) enum Address {
+    /// From another process: the socket knows it.
     #[default]
     Unknown,
     Ip(IpAddr),
     /// By a socket file.
     Unix,
+}
+
+impl Address {
+    fn of(address: Option<IpAddr>) -> Address {
+        address.map_or(Address::Unix, |address| Address::Ip(address.to_canonical()))
+    }
 }
 
 // What an access log costs for a connection.
@@ -208,15 +214,28 @@ const _: () = assert!(size_of::<Address>() <= 17);
 impl Lines {
     /// A connection begins.
     pub(crate) fn begin(&mut self, index: usize, address: Option<IpAddr>) {
-        *self.addresses.grow(index) =
-            address.map_or(Address::Unix, |address| Address::Ip(address.to_canonical()));
+        *self.addresses.grow(index) = Address::of(address);
     }
 
-    /// Adds the line of an answer on a connection of that number, which came in by a listener, and
-    /// of which it may be known whose it is.
-    pub(crate) fn push(
+    /// Where the connection of that number comes from. If another process has accepted it,
+    /// `of_socket` says so.
+    pub(crate) fn address(
         &mut self,
         index: usize,
+        of_socket: impl FnOnce() -> Option<IpAddr>,
+    ) -> Address {
+        let address = self.addresses.grow(index);
+        if *address == Address::Unknown {
+            *address = Address::of(of_socket());
+        }
+        *address
+    }
+
+    /// Adds the line of an answer on a connection from there, which came in by a listener, and of
+    /// which it may be known whose it is.
+    pub(crate) fn push(
+        &mut self,
+        address: Address,
         came: (&str, Option<&str>),
         answered: &Answered<'_>,
         unix_s: u64,
@@ -224,7 +243,6 @@ impl Lines {
     ) {
         let format = self.log.format;
         self.clock.set(unix_s, format);
-        let address = self.addresses.at(index).map_or_else(Address::default, |address| *address);
         let (out, time) = (&mut self.bytes, self.clock.text.as_str());
         // Writing to a vector does not fail.
         let _ = match format {

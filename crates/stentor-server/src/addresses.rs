@@ -6,20 +6,26 @@
 //!
 //! An IPv4 address counts by itself, whichever way it is written. Of IPv6 it is the network of 64
 //! bits that counts: a subscriber is given at least as much, and could come from any part of it.
+//!
+//! Beside the number of its connections a counter holds which prefix its address belongs to: the
+//! /24 of an IPv4 address, the /48 of an IPv6 address. That is how a full server finds out who
+//! holds its places (`worker/places.rs`) without keeping an address for each connection.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use stentor_io::Peer;
 
 /// The counters of all addresses.
 #[derive(Debug)]
 pub(crate) struct AddressCounts {
     key: RandomState,
     /// Made when the first address falls into one: a server with few clients needs few.
-    pages: Box<[OnceLock<Box<[AtomicU32]>>]>,
+    pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
 }
 
 /// Where a connection is counted, if it is.
@@ -38,12 +44,23 @@ impl AddressCounts {
     pub(crate) fn enter(&self, address: IpAddr, connections_max: u32) -> Option<Counted> {
         let place = self.key.hash_one(network(address)) as usize % (PAGES * COUNTERS) + 1;
         let counted = Counted(NonZeroU32::new(place as u32));
-        let before = self.counter(counted)?.fetch_add(1, Ordering::Relaxed);
-        if before >= connections_max {
-            self.leave(counted);
-            return None;
-        }
+        let prefix = self.key.hash_one(prefix(address)) << 32;
+        let one_more = |before: u64| match before as u32 {
+            count if count >= connections_max => None,
+            // Addresses that share a counter have the prefix of the first.
+            0 => Some(prefix | 1),
+            _ => Some(before + 1),
+        };
+        let counter = self.counter(counted)?;
+        counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(counted)
+    }
+
+    /// The holder of a connection that is counted there. `None`: it is not counted.
+    pub(crate) fn holder(&self, counted: Counted) -> Option<Holder> {
+        let address = counted.0?.get();
+        let prefix = (self.counter(counted)?.load(Ordering::Relaxed) >> 32) as u32;
+        Some(Holder { prefix, address })
     }
 
     /// Counts one connection less.
@@ -53,11 +70,53 @@ impl AddressCounts {
         }
     }
 
-    fn counter(&self, counted: Counted) -> Option<&AtomicU32> {
+    fn counter(&self, counted: Counted) -> Option<&AtomicU64> {
         let place = counted.0?.get() as usize - 1;
         let page = self.pages[place / COUNTERS]
-            .get_or_init(|| std::iter::repeat_with(AtomicU32::default).take(COUNTERS).collect());
+            .get_or_init(|| std::iter::repeat_with(AtomicU64::default).take(COUNTERS).collect());
         Some(&page[place % COUNTERS])
+    }
+}
+
+/// The clients that proxies have named, for connections that are not the client's own.
+#[derive(Debug, Default)]
+pub(crate) struct NamedClients(HashMap<Peer, IpAddr>);
+
+impl NamedClients {
+    /// A proxy has named the client of this connection, or it has none any more.
+    pub(crate) fn set(&mut self, peer: Peer, client: Option<IpAddr>) {
+        match client {
+            Some(client) => drop(self.0.insert(peer, client.to_canonical())),
+            // Most servers have none of them.
+            None if self.0.is_empty() => {}
+            None => drop(self.0.remove(&peer)),
+        }
+    }
+
+    pub(crate) fn get(&self, peer: Peer) -> Option<IpAddr> {
+        if self.0.is_empty() { None } else { self.0.get(&peer).copied() }
+    }
+}
+
+/// The holder of a connection: a number for its prefix and one for its address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Holder {
+    pub(crate) prefix: u32,
+    pub(crate) address: u32,
+}
+
+impl Counted {
+    /// Whether it is counted.
+    pub(crate) fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// A block of addresses that a provider gives to one customer: one client may have all of it.
+fn prefix(address: IpAddr) -> (bool, u64) {
+    match network(address) {
+        (false, address) => (false, address >> 8),
+        (true, network) => (true, network >> 16),
     }
 }
 
@@ -69,7 +128,7 @@ fn network(address: IpAddr) -> (bool, u64) {
     }
 }
 
-/// Counters on a page of memory, and pages: 2^20 counters, 4 MiB once all are in use.
+/// Counters on two pages of memory, and how often: 2^20 counters, 8 MiB once all are in use.
 const COUNTERS: usize = 1024;
 const PAGES: usize = 1024;
 
@@ -103,6 +162,29 @@ mod tests {
         addresses.enter(ip("2001:db8:1:2::1"), 1).unwrap();
         assert!(addresses.enter(ip("2001:db8:1:2:ffff::9"), 1).is_none());
         addresses.enter(ip("2001:db8:1:3::1"), 1).unwrap();
+    }
+
+    #[test]
+    fn an_address_belongs_to_a_prefix_as_long_as_it_has_connections() {
+        let addresses = AddressCounts::new();
+        let prefix_of = |text| {
+            let counted = addresses.enter(ip(text), 9).unwrap();
+            addresses.holder(counted).unwrap().prefix
+        };
+        for (same, other, different) in [
+            ("192.0.2.1", "192.0.2.255", "192.0.3.1"),
+            ("2001:db8:1::1", "2001:db8:1:ffff::1", "2001:db8:2::1"),
+        ] {
+            let prefix = prefix_of(same);
+            assert_eq!(prefix_of(same), prefix);
+            assert_eq!(prefix_of(other), prefix, "{other}");
+            assert_ne!(prefix_of(different), prefix, "{different}");
+        }
+        let counted = addresses.enter(ip("198.51.100.1"), 9).unwrap();
+        let holder = addresses.holder(counted);
+        addresses.leave(counted);
+        assert_eq!(addresses.holder(addresses.enter(ip("198.51.100.1"), 9).unwrap()), holder);
+        assert_eq!(addresses.holder(Counted::default()), None);
     }
 
     /// Sharing a counter is rare: of some thousand addresses hardly any meets another.

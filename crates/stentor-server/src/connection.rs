@@ -9,8 +9,10 @@
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
 mod check;
+mod client;
 mod copying;
 mod ending;
+mod eviction;
 mod expelled;
 mod handover;
 mod memory;
@@ -32,12 +34,13 @@ use crate::route;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
-use stentor_io::{Backend, Flow, Gone, LAYERED, Peer, Role};
+use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use stentor_wire::status::Refusal;
 use work::{Incoming, Work};
 
 pub(crate) use copying::Copying;
+pub(crate) use eviction::Loss;
 
 /// The record of a connection.
 #[derive(Debug, Default)]
@@ -49,8 +52,7 @@ pub(crate) struct Connection {
     counted: Counted,
     /// With [`LAYERED`] if it speaks TLS.
     role: Role,
-    /// It came over TCP, and not by a socket file.
-    is_tcp: bool,
+    origin: Origin,
     phase: Phase,
     wait: Wait,
 }
@@ -78,6 +80,20 @@ enum Phase {
     Delivering,
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Origin {
+    /// From this host, by a socket file.
+    #[default]
+    Unix,
+    /// From a client.
+    Client,
+    /// From a trusted proxy: its requests name their clients.
+    Proxy,
+    /// From a trusted proxy that only looks whether the server is there.
+    Probe,
+}
+
 /// What the deadline is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Wait {
@@ -88,6 +104,8 @@ enum Wait {
     Head,
     /// The end of what a layer has to agree on first (TLS).
     Handshake,
+    /// The end of what a proxy says first (the PROXY protocol).
+    ProxyHeader,
     Body,
     /// Room to write.
     Room,
@@ -140,19 +158,19 @@ impl Timed for Connection {
 impl Connection {
     /// Which listener it came in by.
     pub(crate) fn role(&self) -> Role {
-        self.role & !LAYERED
+        listener_of(self.role)
     }
 
     fn is_secured(&self) -> bool {
         self.role & LAYERED != 0
     }
 
-    pub(crate) fn open(&mut self, role: Role, is_tcp: bool, counted: Counted) {
+    pub(crate) fn open(&mut self, role: Role, origin: Origin, counted: Counted) {
         self.role = role;
-        self.is_tcp = is_tcp;
+        self.origin = origin;
         self.counted = counted;
         self.phase = Phase::Open;
-        self.wait = Wait::Head;
+        self.wait = if role & PROXIED == 0 { Wait::Head } else { Wait::ProxyHeader };
     }
 
     /// A layer agrees on something with the peer, or is done with that. Returns whether this is
@@ -298,7 +316,9 @@ impl Connection {
             }
             (_, Some(_)) => (Wait::Head, now_ms + limits.head_timeout_ms),
             // It has its time from when it began.
-            (Phase::Open, None) if before == Wait::Handshake => return None,
+            (Phase::Open, None) if matches!(before, Wait::Handshake | Wait::ProxyHeader) => {
+                return None;
+            }
             (_, None) if cx.draining => (Wait::Request, now_ms + DRAIN_IDLE_MS),
             (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
         };
@@ -313,7 +333,7 @@ impl Connection {
     /// to it by itself. A held request with so much behind it that nothing more is read would not:
     /// a long-poll whose client has ended is over, as it is when the end is read.
     pub(crate) fn peer_finished<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.holds_too_much() && !self.waits() {
+        if self.holds_too_much() && !self.waits() || self.awaits_proxy_header() {
             self.close(cx, io, peer);
         }
     }
@@ -470,7 +490,7 @@ impl Connection {
                 Progress::Starved(0)
             }
             Err(refusal) => {
-                cx.note_asked(input);
+                self.note_asked(cx, input);
                 self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
@@ -483,7 +503,7 @@ impl Connection {
     fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
         let used = Progress::Used(bytes.len());
         cx.cost += REQUEST_COST;
-        cx.note_asked(bytes);
+        self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
         let Head { request, framing } = match http1::parse(bytes, &mut slots) {
             Ok(head) => head,
@@ -494,16 +514,16 @@ impl Connection {
                 return used;
             }
         };
-        let is_meant = match self.is_tcp {
-            true => cx.may(self.role(), Act::Ask(&request)).map_err(|denied| denied.refusal),
-            false => Ok(()),
+        let is_meant = match self.origin {
+            Origin::Unix => Ok(()),
+            _ => cx.may(self.role(), Act::Ask(&request)).map_err(|denied| denied.refusal),
         };
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
             return used;
         }
-        if self.is_put_off(cx, peer, &request) {
+        if self.is_put_off(cx, peer, &request, bytes) {
             return used;
         }
         let is_large = route::is_large(&request, &cx.settings.lookups);
@@ -694,18 +714,6 @@ impl Connection {
         self.phase = Phase::Refusing;
     }
 
-    /// Tells whoever asks too early to come again. Returns whether it does.
-    fn is_put_off(&mut self, cx: &mut Context, peer: Peer, request: &http1::Request<'_>) -> bool {
-        let Err(reason) = cx.shared.may_answer(request) else { return false };
-        cx.stats.requests.add(1);
-        let persistence = Persistence { keep_alive: false, http10: false };
-        let mut x = self.exchange(cx, peer, persistence);
-        x.reply.shape.head_only = request.method == Method::Head;
-        x.put_off(request, reason);
-        self.phase = Phase::Refusing;
-        true
-    }
-
     /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.
     fn flush<B: Backend>(
         &mut self,
@@ -735,6 +743,7 @@ impl Connection {
     ) -> Flow {
         let since_us = cx.answers.since_us();
         cx.settle_answers(io, self.role(), peer);
+        self.forget_client(cx, peer);
         if result == Err(Gone) {
             cx.out.clear();
             self.close(cx, io, peer);

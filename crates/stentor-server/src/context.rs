@@ -8,8 +8,8 @@ use crate::access::{
     Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, REDIRECT, Visitor, counts, listener,
     needs_token,
 };
-use crate::access_log::{AccessLog, Lines, Text};
-use crate::addresses::{AddressCounts, Counted};
+use crate::access_log::{AccessLog, Address, Lines, Text};
+use crate::addresses::{AddressCounts, Counted, NamedClients};
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
 use crate::certificates::Acceptors;
@@ -45,7 +45,7 @@ use stentor_access::{Cache, Keys, Refused};
 use stentor_hub::{
     Applied, Entry, Event, Hub, Message, Op, Place, Precondition, Published, Subscriber,
 };
-use stentor_io::{Backend, Counter, LAYERED, Peer, Rng, Role};
+use stentor_io::{Backend, Counter, LAYERED, Peer, Rng, Role, listener_of};
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
@@ -229,6 +229,8 @@ pub(crate) struct Context {
     pub(crate) keys: Arc<Keys>,
     /// What those who read by a token were let in by.
     pub(crate) passes: Passes,
+    /// The clients that proxies have named.
+    pub(crate) clients: NamedClients,
     /// Rules or keys have changed: whether those connections may still read that have this number
     /// or a higher one has not been looked at since.
     judged: Option<usize>,
@@ -298,6 +300,7 @@ impl Context {
             budget,
             keys: shared.keys(),
             passes: Passes::new(),
+            clients: NamedClients::default(),
             judged: None,
             has_other_rules: false,
             denials: Denials::default(),
@@ -350,7 +353,7 @@ impl Context {
         if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
-    /// Counts a connection from `peer`; `None` if that address has as many as it may.
+    /// Counts a connection from `address`; `None` if that has as many as it may.
     pub(crate) fn count_in(&self, role: Role, address: Option<IpAddr>) -> Option<Counted> {
         let Some(address) = address.filter(|_| listener(role).counts_addresses) else {
             return Some(Counted::default());
@@ -358,11 +361,22 @@ impl Context {
         if role == REDIRECT && self.pressure == Pressure::Critical {
             return None;
         }
-        let rule = self.settings.limits.connections_per_address;
-        match rule.bound(address, self.connections_max) {
+        match self.connections_max_of(address) {
             Some(most) => self.shared.addresses.enter(address, most),
             None => Some(Counted::default()),
         }
+    }
+
+    /// The same of a connection that is there already, however many the address has.
+    pub(crate) fn count_unbounded(&self, role: Role, address: IpAddr) -> Counted {
+        let is_counted =
+            listener(role).counts_addresses && self.connections_max_of(address).is_some();
+        let counted = is_counted.then(|| self.shared.addresses.enter(address, u32::MAX));
+        counted.flatten().unwrap_or_default()
+    }
+
+    fn connections_max_of(&self, address: IpAddr) -> Option<u32> {
+        self.settings.limits.connections_per_address.bound(address, self.connections_max)
     }
 
     /// The clocks of this turn.
@@ -401,12 +415,16 @@ impl Context {
             self.denials.tell(self.answers.denied(), io.client(peer), self.now_ms);
         }
         if !is_settled {
-            let Context { answers, lines, stats, unix_s, .. } = self;
+            let Context { answers, lines, stats, unix_s, clients, .. } = self;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
                     let came = (listener(role).name, io.client(peer));
                     let dropped = &stats.access_log_dropped;
-                    lines.push(peer.index(), came, answered, *unix_s, dropped);
+                    let address = match clients.get(peer) {
+                        Some(client) => Address::Ip(client),
+                        None => lines.address(peer.index(), || io.remote_address(peer)),
+                    };
+                    lines.push(address, came, answered, *unix_s, dropped);
                 }
             });
         }
@@ -488,7 +506,7 @@ impl Context {
             promised: _, committed: _,
             cost: _, lines: _, keys: _,
             // With the connections.
-            passes: _,
+            passes: _, clients: _,
             // Followers come back.
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
@@ -681,7 +699,7 @@ impl Context {
         persistence: Persistence,
         ticket: Ticket,
     ) -> Exchange<'a> {
-        let listener = listener(role & !LAYERED);
+        let listener = listener(listener_of(role));
         let origin = listener.listed_origin(request, &self.settings.cors);
         let head_only = request.method == Method::Head;
         let takes_cookies = self.settings.access.cookie.is_some();

@@ -242,6 +242,24 @@ pub(crate) const PROMISES_TOGETHER: usize = if cfg!(test) { 3 } else { 256 };
 pub(crate) const OLD_QUEUE_MS: u64 = 1_000;
 pub(crate) const QUEUE_AGE_MS_MAX: u64 = 60_000;
 
+/// Connections that are evicted at once for newcomers, at most.
+pub(crate) const EVICTED_PER_SCAN: usize = 1_024;
+
+/// How long a worker pauses between two scans for connections to evict: this, and a millisecond for
+/// each thousand connections.
+pub(crate) const EVICTION_PAUSE_MS: u64 = 50;
+pub(crate) const EVICTION_CONNECTIONS_PER_MS: u64 = 1_000;
+
+/// How often a worker whose places are all taken looks whether newcomers wait.
+pub(crate) const EVICTION_LOOK_MS: u64 = 100;
+
+/// How long it pauses if no connection could be evicted.
+pub(crate) const EVICTION_RETRY_MS: u64 = 1_000;
+
+/// Connections of another process that are counted by their addresses in one turn: for each the
+/// kernel is asked.
+pub(crate) const RECOUNTED_PER_TURN: usize = if cfg!(test) { 64 } else { 512 };
+
 /// How long a connection may be silent between two requests while memory is short.
 pub(crate) const IDLE_MS: u64 = 1_000;
 

@@ -17,7 +17,8 @@ impl Exchange<'_> {
         let chance = self.rng.next_u64();
         if accepts_events(request.accept) && request.upgrade.is_none() {
             let fields = b"Cache-Control: no-store\r\n";
-            let body = last_events(chance, reason);
+            let mut body = Vec::new();
+            write_last_events(&mut body, chance, reason);
             self.reply.content(Status::OK, EVENT_STREAM, fields, &body);
         } else {
             let fields = format!("Retry-After: {}\r\n", wait_ms(chance) / 1_000);
@@ -34,12 +35,11 @@ pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
     let (status, content_type, fields, body) = match is_stream {
         // A page of another origin may not know why, but is to come again. Who it is matters to
         // nobody: all are told the same.
-        true => (
-            Status::OK,
-            EVENT_STREAM,
-            "Access-Control-Allow-Origin: *\r\n".to_owned(),
-            last_events(chance, TOO_MANY),
-        ),
+        true => (Status::OK, EVENT_STREAM, "Access-Control-Allow-Origin: *\r\n".to_owned(), {
+            let mut body = Vec::new();
+            last_events(&mut body, chance);
+            body
+        }),
         false => (
             Status::SERVICE_UNAVAILABLE,
             "text/plain; charset=utf-8",
@@ -55,15 +55,18 @@ pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
     [status.line(), head.as_bytes(), &body].concat()
 }
 
-/// A stream that says when to come again, and for people why.
-fn last_events(chance: u64, reason: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    sse::retry(&mut out, wait_ms(chance));
+/// The end of a stream of a client that has too many connections.
+pub(crate) fn last_events(out: &mut Vec<u8>, chance: u64) {
+    write_last_events(out, chance, TOO_MANY);
+}
+
+/// The end of a stream: when to come again, and for people why.
+fn write_last_events(out: &mut Vec<u8>, chance: u64, reason: &str) {
+    sse::retry(out, wait_ms(chance));
     out.extend_from_slice(b": ");
     out.extend_from_slice(reason.as_bytes());
     // An empty line behind it would be an event to some.
     out.push(b'\n');
-    out
 }
 
 fn wait_ms(chance: u64) -> u64 {
@@ -71,7 +74,7 @@ fn wait_ms(chance: u64) -> u64 {
 }
 
 const EVENT_STREAM: &str = "text/event-stream";
-const TOO_MANY: &str =
+pub(crate) const TOO_MANY: &str =
     "Too many connections come from your address: close some, or try again in a while.";
 
 /// Whoever is put off comes again after a time between these.

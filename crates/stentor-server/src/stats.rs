@@ -610,6 +610,10 @@ stats! {
     accept_queue_age_ms,
     /// Connections refused since their address had as many as it may.
     connections_refused,
+    /// Idle connections evicted for newcomers, since their address held the most.
+    connections_evicted,
+    /// Connections refused at addresses for proxies: from no trusted proxy, or without a header.
+    proxy_headers_refused,
     /// Requests told to come again later, since there was no room.
     requests_put_off,
     /// Workers that broke; the others go on.

@@ -7,12 +7,14 @@
 mod check;
 mod followers;
 pub(crate) mod handover;
+mod places;
+mod proxies;
 mod relief;
 mod shares;
 
 use crate::budget::Kind;
 use crate::config::Settings;
-use crate::connection::Connection;
+use crate::connection::{Connection, Origin};
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
@@ -27,7 +29,7 @@ use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
-use stentor_io::{Backend, Flow, Handler, LAYERED, Pause, Peer, Refused, Role};
+use stentor_io::{Backend, Flow, Handler, PROXIED, Pause, Peer, Refused, Role, listener_of};
 
 /// The connections of one thread.
 pub(crate) struct Worker {
@@ -48,6 +50,15 @@ pub(crate) struct Worker {
     shortened: Option<usize>,
     /// When it was last logged that an address has as many connections as it may.
     refusal_logged_ms: Option<u64>,
+    /// When a connection at an address for proxies was last logged that came from none.
+    stranger_logged_ms: Option<u64>,
+    /// How many connections it may hold.
+    places: usize,
+    /// All places are taken: when to look whether newcomers wait, and to evict for them.
+    evicts_at_ms: Option<u64>,
+    /// Connections from this number on came from another process and may not be counted by their
+    /// addresses yet.
+    uncounted: Option<usize>,
 }
 
 /// How far a graceful stop has come.
@@ -92,6 +103,10 @@ impl Worker {
             spared_bytes: 0,
             shortened: None,
             refusal_logged_ms: None,
+            stranger_logged_ms: None,
+            places: usize::MAX,
+            evicts_at_ms: None,
+            uncounted: None,
         }
     }
 
@@ -106,9 +121,10 @@ impl Worker {
         self.cx.open_roots();
     }
 
-    /// All public workers together hold so many connections at most.
-    pub(crate) fn limit_connections(&mut self, connections_max: usize) {
-        self.cx.connections_max = connections_max;
+    /// This worker holds so many connections at most, and so does each of so many.
+    pub(crate) fn limit_connections(&mut self, places: usize, workers: usize) {
+        self.places = places;
+        self.cx.connections_max = places.saturating_mul(workers);
     }
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
@@ -118,6 +134,7 @@ impl Worker {
             || !self.cx.budget.is_idle()
             || self.is_judging()
             || self.shortened.is_some()
+            || self.uncounted.is_some()
             || self.cx.replication.is_behind()
         {
             return Some(0);
@@ -131,7 +148,8 @@ impl Worker {
             Drain::Ending { until_ms } => Some(until_ms),
         };
         let walks = self.cx.walks.deadline_ms();
-        let deadlines = [drain, self.wheel.next_look_ms(), walks, self.cx.memory.release_at_ms()];
+        let release = self.cx.memory.release_at_ms();
+        let deadlines = [drain, self.wheel.next_look_ms(), walks, release, self.evicts_at_ms];
         deadlines.into_iter().flatten().min()
     }
 
@@ -150,6 +168,8 @@ impl Worker {
         });
         self.judge(io);
         self.shorten();
+        self.count_adopted(io);
+        self.evict_for_newcomers(io);
         self.bring_to_followers(io);
         self.fan_out(io);
         self.expire(io);
@@ -393,15 +413,25 @@ impl<B: Backend> Handler<B> for Worker {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         self.cx.begin_visit();
         self.cx.stats.accepted.add(1);
-        let listener = role & !LAYERED;
-        let Some(counted) = self.cx.count_in(listener, address) else {
+        let listener = listener_of(role);
+        let is_trusted = address.is_some_and(|address| self.cx.settings.proxies.trusts(address));
+        if role & PROXIED != 0 && !is_trusted {
+            self.refuse_stranger(address);
+            return Err(Refused(|_, _| Vec::new(), 0));
+        }
+        let Some(counted) = self.cx.count_in(listener, address.filter(|_| !is_trusted)) else {
             self.refuse_connection(address);
             return Err(Refused(put_off::farewell, self.cx.rng.next_u64()));
+        };
+        let origin = match address {
+            None => Origin::Unix,
+            Some(_) if is_trusted => Origin::Proxy,
+            Some(_) => Origin::Client,
         };
         self.cx.connections(listener).add(1);
         self.open += 1;
         self.cx.begin_connection(peer, address);
-        self.connections.grow(peer.index()).open(role, address.is_some(), counted);
+        self.connections.grow(peer.index()).open(role, origin, counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,
             false => self.cx.settings.limits.head_timeout_ms,
@@ -413,6 +443,10 @@ impl<B: Backend> Handler<B> for Worker {
 
     fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool {
         self.cx.begin_visit();
+        let Some(connection) = self.connections.at(peer.index()) else { return false };
+        if connection.awaits_proxy_header() && !self.read_proxy_header(io, peer) {
+            return false;
+        }
         let Some(connection) = self.connections.at(peer.index()) else { return false };
         if writable && connection.is_blocked() {
             self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
@@ -455,6 +489,9 @@ impl<B: Backend> Handler<B> for Worker {
 
     fn accept_paused(&mut self, why: Pause) {
         self.cx.stats.accept_pauses.add(1);
+        if why == Pause::Ceiling {
+            self.evicts_at_ms.get_or_insert(self.cx.now_ms);
+        }
         if is_due(&mut self.pause_logged_ms, self.cx.now_ms) {
             let (open, why) = match why {
                 Pause::Exhausted => (self.open, "out of files or memory"),

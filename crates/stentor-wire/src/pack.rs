@@ -15,6 +15,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::target::TopicName;
@@ -444,6 +445,20 @@ impl<T: Packed> Packed for Box<T> {
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Box<T>> {
         T::unpack(input).map(Box::new)
+    }
+}
+
+/// As an IPv6 address, which stands for an IPv4 address as well.
+impl Packed for IpAddr {
+    fn pack(&self, out: &mut Packer) {
+        match self {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets().pack(out),
+            IpAddr::V6(address) => address.octets().pack(out),
+        }
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<IpAddr> {
+        <[u8; 16]>::unpack(input).map(|octets| IpAddr::from(octets).to_canonical())
     }
 }
 

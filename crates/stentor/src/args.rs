@@ -58,7 +58,8 @@ pub(crate) enum Command {
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
     /// Address of the public listener, which only reads: IP:PORT, or tls:IP:PORT beside others that
-    /// are not for TLS; may be repeated [default: 0.0.0.0:8080]
+    /// are not for TLS; with proxy: in front for proxies that speak the PROXY protocol; may be
+    /// repeated [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Listening<SocketAddr>>,
     /// Address of the control listener, which publishes: IP:PORT, tls:IP:PORT or unix:PATH; may be

@@ -16,10 +16,10 @@
 //! - `..` returns to the descriptor that the walk came from, and never asks the file system for
 //!   the parent. A directory that was moved elsewhere meanwhile has another parent there.
 //!
-//! What the walk holds when a directory is moved out of the root it still walks, as `openat2` does:
-//! it was beneath the root when it was found. Two rules of the kernel for links are not those of
-//! the walk, for it is not the kernel that follows: `fs.protected_symlinks` and the mount option
-//! `nosymfollow`. Neither is needed to stay beneath.
+//! If a directory is moved out of the root during a walk, the walk continues in it, as `openat2`
+//! does: the directory was beneath the root when it was found. Two rules of the kernel for links do
+//! not bind the walk, because the kernel does not follow the link: `fs.protected_symlinks` and the
+//! mount option `nosymfollow`. The walk stays beneath the root without them.
 
 use super::{BENEATH, FileKind, NO_MODE, PLACE, Symlinks, TRIES};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,7 +35,7 @@ pub(super) enum Resolver {
     Walk,
 }
 
-/// What one component of a path is.
+/// A component of a path.
 enum Component {
     /// It was opened.
     Opened(OwnedFd),

@@ -26,7 +26,8 @@ fn line_of(
     let answered =
         Answered { text: &text, kind: "value", status: 200, body_bytes: 12, us: 1_000_234 };
     let dropped = Counter::default();
-    lines.push(3, ("public", client), &answered, 1_782_000_000, &dropped);
+    let address = lines.address(3, || panic!("it is known"));
+    lines.push(address, ("public", client), &answered, 1_782_000_000, &dropped);
     lines.hand_over(&dropped);
     log.read()
 }
@@ -144,7 +145,7 @@ fn what_the_writer_does_not_take_is_dropped_and_counted() {
     let answered = Answered { text: &text, kind: "value", status: 200, body_bytes: 0, us: 0 };
     let all = 100_000;
     for n in 0..all {
-        lines.push(0, ("public", None), &answered, n, &dropped);
+        lines.push(Address::Unix, ("public", None), &answered, n, &dropped);
         lines.hand_over(&dropped);
     }
     let written = log.read();
@@ -153,7 +154,7 @@ fn what_the_writer_does_not_take_is_dropped_and_counted() {
     assert_eq!(count + dropped.value(), all);
     assert!(count > 20_000, "{count}");
     // It goes on.
-    lines.push(0, ("public", None), &answered, 0, &dropped);
+    lines.push(Address::Unix, ("public", None), &answered, 0, &dropped);
     lines.hand_over(&dropped);
     assert_eq!(log.read().lines().count(), 1);
 }

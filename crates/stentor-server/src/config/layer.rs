@@ -21,6 +21,7 @@ use super::forms::{
     Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName, WholePath,
 };
 use super::leave_out;
+use super::proxies::{FieldName, Network};
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, YEAR};
 use super::tls::{PairLayer, TlsLayer};
 use super::tokens::{self, JwtLayer, TokenLayer};
@@ -89,6 +90,8 @@ pub(super) const SCALARS: &[Path] = &[
     ("", "redirect", true),
     ("", "redirect_port", false),
     ("", "hsts", false),
+    ("", "trusted_proxies", true),
+    ("", "client_ip_header", false),
     ("", "workers", false),
     ("", "pin", false),
     ("", "user", false),
@@ -246,6 +249,8 @@ struct Layer {
     redirect_port: Option<Count<0, 65_535>>,
     hsts: Option<Millis<0, { 10 * YEAR }>>,
     tls: Option<Tables<PairLayer>>,
+    trusted_proxies: Option<OneOrMany<Network>>,
+    client_ip_header: Option<Text<FieldName>>,
     workers: Option<Count<1, 4_096>>,
     pin: Option<bool>,
     user: Option<Text<UserName>>,
@@ -465,6 +470,8 @@ impl Layer {
         if let Some(OneOrMany(all)) = self.control.take() {
             settings.set_control(&all.into_iter().map(|control| control.0).collect::<Vec<_>>());
         }
+        set(&mut settings.proxies.trusted, self.trusted_proxies.take(), |many| many.0);
+        set(&mut settings.proxies.header, self.client_ip_header.take(), |name| name.0.0);
         set(&mut settings.redirect, self.redirect.take(), |many| {
             many.0.into_iter().map(|address| address.0).collect()
         });

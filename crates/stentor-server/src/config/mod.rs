@@ -16,6 +16,7 @@ mod follow;
 mod forms;
 mod layer;
 mod leave_out;
+mod proxies;
 mod quantity;
 mod show;
 mod tls;
@@ -39,6 +40,7 @@ pub use access::Access;
 pub use cluster::{BrokerUrl, Cluster, StreamName};
 pub use error::ConfigError;
 pub use follow::{Follow, ServerUrl};
+pub use proxies::{Network, Proxies};
 pub use quantity::parse_period_s;
 pub use show::token_table;
 pub use tls::{Listening, Tls};
@@ -59,6 +61,8 @@ pub struct Settings {
     pub redirect_port: u16,
     /// Which addresses speak TLS, and what is shown there.
     pub tls: Tls,
+    /// Proxies in front of the server, and how they name a client.
+    pub proxies: Proxies,
     /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
     pub public_probes: bool,
     /// Names that the control listener goes by, beside its addresses and `localhost`.
@@ -289,12 +293,12 @@ pub enum PerAddress {
 
 impl PerAddress {
     /// How many connections `address` may have at a server that holds `connections_max`. `None`:
-    /// it is not counted.
+    /// it is not counted, and not evicted.
     pub(crate) fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
         match self {
             PerAddress::Auto if address.to_canonical().is_loopback() => None,
             PerAddress::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
-            PerAddress::Count(0) => None,
+            PerAddress::Count(0) => Some(u32::MAX),
             PerAddress::Count(count) => Some(count),
         }
     }
@@ -498,6 +502,7 @@ impl Settings {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
         self.check_tls()?;
+        self.check_proxies()?;
         self.check_access()?;
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
@@ -598,6 +603,7 @@ impl Default for Settings {
             redirect: Vec::new(),
             redirect_port: 0,
             tls: Tls::default(),
+            proxies: Proxies::default(),
             public_probes: false,
             control_hosts: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),

@@ -16,7 +16,7 @@ use toml::Value;
 use super::forms::{OneOrMany, PemPath, Repeated, Tables, Text, VersionName, WholePath};
 use super::layer::set;
 use super::show::{Table, number, one_or_many};
-use super::{ConfigError, ControlAddress, Settings, parse_address};
+use super::{ConfigError, ControlAddress, Settings, parse_address, proxies};
 
 /// What is configured of TLS. The files are read at the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,6 +50,8 @@ pub struct Listening<A> {
     pub address: A,
     /// Whether it was written with `tls:`.
     pub tls: bool,
+    /// Whether it was written with `proxy:`, in front of that.
+    pub proxy: bool,
 }
 
 impl Default for Tls {
@@ -88,6 +90,8 @@ impl Settings {
     /// Has the public listener listen on these.
     pub fn set_listen(&mut self, all: &[Listening<SocketAddr>]) {
         self.tls.listen = secure(all);
+        let proxied = all.iter().filter(|one| one.proxy);
+        self.proxies.listen = proxied.map(|one| one.address).collect();
         self.listen = all.iter().map(|one| one.address).collect();
     }
 
@@ -128,6 +132,7 @@ impl Settings {
         let one = |address: &SocketAddr| Listening {
             address: *address,
             tls: self.tls.listen.contains(address),
+            proxy: self.is_proxied(*address),
         };
         self.listen.iter().map(one).collect()
     }
@@ -137,14 +142,17 @@ impl Settings {
         let one = |address: &ControlAddress| Listening {
             address: address.clone(),
             tls: self.is_tls_control(address),
+            proxy: false,
         };
         self.control.iter().map(one).collect()
     }
 
-    /// Whether these settings have the same addresses speak TLS.
+    /// Whether these settings have the same addresses speak the same.
     pub(crate) fn has_same_listeners(&self, other: &Settings) -> bool {
         let public = |of: &Settings| -> Vec<_> {
-            of.listen.iter().map(|address| (*address, of.is_tls(*address))).collect()
+            let one =
+                |address: &SocketAddr| (*address, of.is_tls(*address), of.is_proxied(*address));
+            of.listen.iter().map(one).collect()
         };
         public(self) == public(other)
     }
@@ -214,9 +222,11 @@ impl FromStr for Listening<SocketAddr> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let secure = text.strip_prefix(TLS);
-        let address = parse_address(secure.unwrap_or(text))?;
-        Ok(Listening { address, tls: secure.is_some() })
+        let proxied = text.strip_prefix(PROXY);
+        let rest = proxied.unwrap_or(text);
+        let secure = rest.strip_prefix(TLS);
+        let address = parse_address(secure.unwrap_or(rest))?;
+        Ok(Listening { address, tls: secure.is_some(), proxy: proxied.is_some() })
     }
 }
 
@@ -231,12 +241,13 @@ impl FromStr for Listening<ControlAddress> {
                 "'{text}': who connects to a socket file is on this host, where TLS is of no use"
             ));
         }
-        Ok(Listening { address, tls: secure.is_some() })
+        Ok(Listening { address, tls: secure.is_some(), proxy: false })
     }
 }
 
 impl<A: fmt::Display> fmt::Display for Listening<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.proxy { PROXY } else { "" })?;
         f.write_str(if self.tls { TLS } else { "" })?;
         self.address.fmt(f)
     }
@@ -304,7 +315,7 @@ pub(super) fn value_of(settings: &Settings, key: &str) -> Option<Value> {
         "tls_ticket_secret" => paths(&tls.ticket_secrets),
         "control_client_ca" => path(&tls.control_client_ca),
         "hsts" => super::quantity::duration(tls.hsts_s * 1_000).into(),
-        _ => return None,
+        key => return proxies::value_of(&settings.proxies, key),
     })
 }
 
@@ -331,6 +342,7 @@ fn version_name(version: Version) -> &'static str {
 }
 
 const TLS: &str = "tls:";
+const PROXY: &str = "proxy:";
 
 const HTTPS_PORT: u16 = 443;
 

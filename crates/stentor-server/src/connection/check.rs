@@ -12,7 +12,7 @@ use crate::memory::Usage;
 use crate::stream::MANY;
 use crate::stream::feeds::{FeedId, Member};
 use crate::transport::Transport;
-use stentor_io::Peer;
+use stentor_io::{PROXIED, Peer};
 
 impl Connection {
     /// Panics if the record is in a state that none of its methods may leave it in.
@@ -47,6 +47,7 @@ impl Connection {
             (Phase::Free, _) => work.is_none(),
             (Phase::Open, Wait::Request) => work.is_none(),
             (Phase::Open, Wait::Handshake) => work.is_none() && self.is_secured(),
+            (Phase::Open, Wait::ProxyHeader) => work.is_none() && self.role & PROXIED != 0,
             (Phase::Open, Wait::Head) => work.is_none_or(|work| !waits && work.incoming.is_none()),
             (Phase::Open, Wait::Body) => !waits && work.is_some_and(|work| work.incoming.is_some()),
             (Phase::Open, Wait::Room) => waits,

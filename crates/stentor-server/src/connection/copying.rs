@@ -160,7 +160,7 @@ impl Connection {
         let backlog = Backlog::ending(backlog, last);
         Some(Connection {
             role: self.role,
-            is_tcp: self.is_tcp,
+            origin: self.origin,
             phase: Phase::Closing,
             wait: Wait::Room,
             work: Some(Box::new(Work { backlog: Some(backlog), ..Work::default() })),

@@ -1,6 +1,6 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
-use super::{Connection, Phase, Wait};
+use super::{Connection, Origin, Phase, Wait};
 use crate::config::Close;
 use crate::context::Context;
 use crate::endpoint::Sink;
@@ -42,10 +42,11 @@ impl Connection {
             _ => return self.close(cx, io, peer),
         };
         cx.stats.timeouts.add(1);
+        let is_noted = self.origin != Origin::Probe;
         match self.work.as_mut().map(|work| (work.incoming.take(), &work.input)) {
             Some((Some(incoming), _)) => cx.answers.asked = incoming.asked,
-            Some((None, input)) => cx.note_asked(input),
-            None => {}
+            Some((None, input)) if is_noted => cx.note_asked(input),
+            Some((None, _)) | None => {}
         }
         self.refuse(cx, peer, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
         let result = self.flush(cx, io, peer).map(drop);
@@ -102,7 +103,7 @@ impl Connection {
 
     /// Whether the settings have this connection reset once its last answer has arrived.
     pub(super) fn is_reset_at_end(&self, cx: &Context) -> bool {
-        self.is_tcp && cx.settings.limits.close == Close::Reset
+        self.origin != Origin::Unix && cx.settings.limits.close == Close::Reset
     }
 
     /// Ends a connection whose last answer has left, as the settings say. A reset throws away what
@@ -138,6 +139,7 @@ impl Connection {
     fn free(&mut self, cx: &mut Context, peer: Peer) {
         cx.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
+        cx.clients.set(peer, None);
         self.leave_stream(cx, peer);
         self.leave_copying(cx, peer);
         self.extra = None;

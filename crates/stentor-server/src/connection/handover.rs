@@ -5,7 +5,7 @@
 
 use super::reader::{Extra, Joining, Subscription};
 use super::work::{Incoming, Work};
-use super::{Connection, Phase, Wait};
+use super::{Connection, Origin, Phase, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
@@ -16,17 +16,18 @@ use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
-// The worker sets the timer, and counts nobody by an address that it does not know.
-packed!(struct Connection { role, is_tcp, phase, wait, reader, extra, work }
+// The worker sets the timer, and counts the connection by its address a little later.
+packed!(struct Connection { role, origin, phase, wait, reader, extra, work }
     without { timer, counted });
 packed!(enum Phase {
     0 => Free, 1 => Open, 2 => Streaming, 3 => Pending, 4 => Closing, 5 => Refusing,
     6 => Lingering, 7 => Delivering, 8 => Copying,
 });
+packed!(enum Origin { 0 => Unix, 1 => Client, 2 => Proxy, 3 => Probe });
 packed!(enum Wait {
     0 => Request, 1 => Head, 2 => Body, 3 => Room, 4 => Linger, 5 => Pending, 6 => Frame,
     7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 11 => Acknowledgement,
-    12 => Expiry, 13 => Handshake,
+    12 => Expiry, 13 => Handshake, 14 => ProxyHeader,
 });
 packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
 packed!(struct Extra {

@@ -91,6 +91,10 @@ fn connections(page: &mut Page, report: &Report) {
     page.seconds("accept_queue_age_seconds", help, c.accept_queue_age_ms * 1_000);
     let help = "Connections refused since their address had as many as it may.";
     page.counter("connections_refused_total", help, c.connections_refused);
+    let help = "Idle connections evicted for newcomers, since their address held the most.";
+    page.counter("connections_evicted_total", help, c.connections_evicted);
+    let help = "Connections refused at addresses for proxies: no trusted proxy, or no header.";
+    page.counter("proxy_headers_refused_total", help, c.proxy_headers_refused);
     let help = "Requests told to come again later, since there was no room.";
     page.counter("requests_put_off_total", help, c.requests_put_off);
     let help = "Connections ended by a deadline in the middle of a request or an answer.";

@@ -5,7 +5,9 @@ use super::{Secured, Sessions};
 use crate::access::CONTROL;
 use crate::limits::{OPENING_US_LEAST, UNTIMED_BYTES};
 use std::net::IpAddr;
-use stentor_io::{Backend, Flow, Handler, LAYERED, Pause, Peer, Refused, Role};
+use stentor_io::{
+    Backend, Flow, Handler, LAYERED, PROXIED, Pause, Peer, Refused, Role, listener_of,
+};
 use stentor_tls::{
     Alert, Established, Failure, HandshakeError, HandshakeFault, Inbound, Record, Version,
 };
@@ -341,7 +343,7 @@ where
             return self.handler.accepted(&mut secured, peer, role, address);
         }
         *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
-        if plain_role == CONTROL {
+        if listener_of(plain_role) == CONTROL {
             self.sessions.clients.begin(peer, address);
         }
         let mut secured = Secured { io, sessions: self.sessions };
@@ -366,6 +368,11 @@ where
         let Some(entry) = self.sessions.entry(peer) else { return false };
         let has_room = writable && !entry.has(Entry::FULL);
         match stage {
+            Stage::Fresh if entry.role & PROXIED != 0 => {
+                // The header of a proxy comes first, in the clear.
+                let mut secured = Secured { io, sessions: self.sessions };
+                return self.handler.ready(&mut secured, peer, false) && self.may_shake(io, peer);
+            }
             Stage::Fresh | Stage::Shaking => return self.may_shake(io, peer),
             _ if entry.has(Entry::LEFT) => return true,
             Stage::Lost => return false,

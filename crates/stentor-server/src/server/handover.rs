@@ -37,7 +37,7 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{Epoch, Life};
-use stentor_io::{Channel, LAYERED, Role, Token, monotonic_us};
+use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
 
@@ -95,7 +95,8 @@ impl Address {
 
     /// Whether it is the same but for TLS: who has come by it keeps what was spoken there then.
     pub(super) fn is_same_at(&self, role: Role, at: &ControlAddress) -> bool {
-        self.role & !LAYERED == role & !LAYERED && self.at.parse().is_ok_and(|bound| *at == bound)
+        listener_of(self.role) == listener_of(role)
+            && self.at.parse().is_ok_and(|bound| *at == bound)
     }
 }
 

@@ -4,9 +4,9 @@ use super::handover::{
     Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, expect, kind, told,
 };
 use super::life::{Cue, Partner, Post, Report};
-use super::listeners::layered;
+use super::listeners::{layered, public_role};
 use super::{Server, counters};
-use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
+use crate::access::{CONTROL, MONITOR, REDIRECT};
 use crate::operations::{Failed, History, Upgraded};
 use crate::store::Ended;
 use crate::tapping::Tapping;
@@ -139,7 +139,7 @@ impl Server {
         let told = |path: &Path| path.display().to_string();
         let settings = &self.settings;
         let public = settings.listen.iter().zip(&self.public).map(|(written, bound)| Address {
-            role: layered(PUBLIC, settings.is_tls(*written)),
+            role: public_role(settings, *written),
             at: bound.to_string(),
         });
         let control = settings.control.iter().zip(&self.control).map(|(written, bound)| Address {

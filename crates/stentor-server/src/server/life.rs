@@ -156,7 +156,7 @@ pub(super) fn prepare(
         }
         let connections_max = share(settings, files, threads);
         io.limit_connections(connections_max);
-        worker.limit_connections(connections_max.saturating_mul(settings.workers));
+        worker.limit_connections(connections_max, settings.workers);
     } else if let Err(error) = stentor_io::take_short_turns() {
         // Where a crowd keeps all cores busy, whoever publishes would wait for the public workers.
         tracing::debug!("{post} waits for a core like others: {error}");

@@ -6,8 +6,11 @@ use super::life::Post;
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT, listener};
 use crate::config::{ControlAddress, Settings};
 use crate::turns::Turns;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use stentor_io::{BindError, Inherited, LAYERED, Listener, Reservation, Role, SocketName};
+use stentor_io::{
+    BindError, Inherited, LAYERED, Listener, PROXIED, Reservation, Role, SocketName, listener_of,
+};
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl Addresses {
         let public = settings
             .listen
             .iter()
-            .map(|&tcp| (ControlAddress::Tcp(tcp), layered(PUBLIC, settings.is_tls(tcp))));
+            .map(|&tcp| (ControlAddress::Tcp(tcp), public_role(settings, tcp)));
         let control = settings
             .control
             .iter()
@@ -67,7 +70,7 @@ impl Addresses {
 
     /// The addresses of a role, as they were really bound.
     pub(super) fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
-        let places = self.0.iter().filter(move |(_, other)| *other & !LAYERED == role);
+        let places = self.0.iter().filter(move |(_, other)| listener_of(*other) == role);
         places.map(|(place, _)| place.address())
     }
 
@@ -89,7 +92,7 @@ impl Addresses {
     /// is none.
     pub(super) fn role_at(&self, name: &SocketName, role: Role) -> Option<Role> {
         let address = ControlAddress::from(name);
-        let mut same = self.0.iter().filter(|(_, other)| other & !LAYERED == role & !LAYERED);
+        let mut same = self.0.iter().filter(|(_, other)| listener_of(*other) == listener_of(role));
         same.find(|(place, _)| place.address() == address).map(|(_, role)| *role)
     }
 
@@ -101,7 +104,7 @@ impl Addresses {
     ) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
         let places = self.0.iter().filter(|(place, role)| {
-            listener(*role & !LAYERED).is_public == is_public
+            listener(listener_of(*role)).is_public == is_public
                 && matches!(place, Place::Unix(_)) == on_files
         });
         let listeners = places.filter_map(|(place, role)| {
@@ -115,6 +118,12 @@ impl Addresses {
         });
         listeners.collect()
     }
+}
+
+/// The role of a public address.
+pub(super) fn public_role(settings: &Settings, address: SocketAddr) -> Role {
+    let proxied = if settings.is_proxied(address) { PROXIED } else { 0 };
+    layered(PUBLIC, settings.is_tls(address)) | proxied
 }
 
 /// A listener's role, and whether its connections speak TLS.

@@ -2,7 +2,7 @@
 
 use super::{Server, StartError, check_files};
 use crate::certificates::CertificateThread;
-use crate::config::{Settings, Store};
+use crate::config::{Proxies, Settings, Store};
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
 use crate::operations::{Failed, Reloaded};
@@ -100,12 +100,14 @@ fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
     let speaks_otherwise =
         !running.has_same_listeners(&settings) || !running.has_same_control(&settings);
     let tls = if speaks_otherwise { &running.tls } else { &settings.tls };
+    let proxies = Proxies { listen: running.proxies.listen.clone(), ..settings.proxies.clone() };
     let mut settings = Settings {
         listen: running.listen.clone(),
         control: running.control.clone(),
         monitor: running.monitor.clone(),
         redirect: running.redirect.clone(),
         tls: tls.clone(),
+        proxies,
         workers: running.workers,
         pin: running.pin,
         user: running.user.clone(),

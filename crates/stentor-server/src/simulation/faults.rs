@@ -513,7 +513,7 @@ fn an_address_has_so_many_connections_and_the_next_is_told_so() {
 #[test]
 fn by_default_one_address_has_half_of_all_places_and_loopback_all() {
     let mut world = world(patient());
-    world.worker.limit_connections(6);
+    world.worker.limit_connections(6, 1);
     let count = |world: &mut World, address: &str| {
         for _ in 0..6 {
             world.sim.connect_from(PUBLIC, ip(address));

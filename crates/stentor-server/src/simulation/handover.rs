@@ -56,6 +56,8 @@ impl World {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         std::mem::replace(&mut self.mailbox, Arc::clone(&mailbox)).close();
         let (shared, settings) = (Arc::clone(&self.shared), Arc::clone(&self.settings));
+        // Another process has a table of its own.
+        self.worker.leave_addresses();
         self.worker = Worker::new(shared, settings, stats, mailbox, packed.bytes.len() as u64);
         unpack(&mut self.worker, &self.sim, &packed).unwrap();
 
@@ -93,6 +95,7 @@ pub(crate) fn full_world(ticks: u64) -> World {
     let mut settings = Settings { cors: patient().cors, ..Settings::default() };
     settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     settings.files.small_bytes_max = 100;
+    settings.proxies.trusted.push("10.0.0.0/8".parse().expect("it is a network"));
     let mut world = World::new(1, faults, settings);
     world.sim.sleep(ticks * TICK_MS);
     for n in 0..20 {
@@ -132,8 +135,11 @@ pub(crate) fn full_world(ticks: u64) -> World {
         world.sim.stall(client, is_stalled);
         world.sim.write(client, &bytes);
     }
+    for header in [&b"PROXY TCP4 192"[..], b"PROXY TCP4 192.0.2.1 10.0.0.9 1 2\r\nGET /small"] {
+        world.sim.connect_through(Some([10, 0, 0, 1].into()), header);
+    }
     world.settle_within(1_000_000);
-    assert_eq!(world.sim.open_sockets(), 15);
+    assert_eq!(world.sim.open_sockets(), 17);
     world
 }
 

@@ -55,6 +55,10 @@ mod late;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 pub(crate) mod net;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod replication;

@@ -14,6 +14,7 @@ mod streams;
 #[cfg(test)]
 pub(crate) mod tls;
 
+use crate::access::PUBLIC;
 use crate::certificates::Acceptors;
 use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
@@ -23,8 +24,8 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_io::{
-    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, Peer, Retransmission, Role,
-    Sent, Sim, TurnAway,
+    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, PROXIED, Peer,
+    Retransmission, Role, Sent, Sim, TurnAway,
 };
 use streams::Streams;
 
@@ -156,16 +157,27 @@ impl Net {
     pub(crate) fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
         self.pump();
         Client(match &mut self.streams {
-            None => self.wire.connect(role, address),
+            None => self.wire.connect(role, address, b""),
             Some(streams) => streams.connect(&mut self.wire, role, address),
         })
+    }
+
+    /// A proxy connects to a listener for proxies and says this before the client's first byte.
+    pub(crate) fn connect_through(&mut self, address: Option<IpAddr>, header: &[u8]) -> Client {
+        self.pump();
+        Client(self.wire.connect(PUBLIC | PROXIED, address, header))
+    }
+
+    /// From now on the server holds at most so many connections.
+    pub(crate) fn limit_connections(&mut self, connections_max: usize) {
+        self.wire.sim.limit_connections(connections_max);
     }
 
     /// A client connects to a listener that speaks TLS, and speaks whatever the test does.
     #[cfg(test)]
     pub(crate) fn connect_bare(&mut self, role: Role) -> Client {
         let ends = self.wire.ends.take();
-        let client = Client(self.wire.connect(role | LAYERED, None));
+        let client = Client(self.wire.connect(role | LAYERED, None, b""));
         self.wire.ends = ends;
         client
     }
@@ -180,7 +192,7 @@ impl Net {
     #[cfg(test)]
     pub(crate) fn connect_apart(&mut self, role: Role) -> Client {
         Client(match &mut self.streams {
-            None => self.wire.connect(role, None),
+            None => self.wire.connect(role, None, b""),
             Some(streams) => streams.connect_apart(&mut self.wire, role),
         })
     }
@@ -369,6 +381,18 @@ impl Backend for Net {
         self.with(|io| io.send_file(peer, before, file, offset, length))
     }
 
+    fn peek(&mut self, peer: Peer, buffer: &mut [u8]) -> usize {
+        self.wire.sim.peek(peer, buffer)
+    }
+
+    fn discard(&mut self, peer: Peer, bytes: usize) {
+        self.wire.sim.discard(peer, bytes);
+    }
+
+    fn remote_address(&self, peer: Peer) -> Option<IpAddr> {
+        self.wire.sim.remote_address(peer)
+    }
+
     fn unacknowledged(&self, peer: Peer) -> u32 {
         if let Some(secured) = &self.secured {
             return secured.unacknowledged(&self.wire.sim, peer);
@@ -509,10 +533,12 @@ struct Socket {
 }
 
 impl Wire {
-    fn connect(&mut self, role: Role, address: Option<IpAddr>) -> usize {
+    /// The header stands before the client's first byte, and belongs to no layer.
+    fn connect(&mut self, role: Role, address: Option<IpAddr>, header: &[u8]) -> usize {
         let end = self.ends.as_mut().map(end_of);
         let role = if end.is_some() { role | LAYERED } else { role };
         let client = self.sim.connect_from(role, address);
+        self.sim.write(client, header);
         let (sealer, opener) = (Sealer::default(), Opener::default());
         let (content, finishes, has_ended) = (Vec::new(), false, false);
         self.sockets.push(Socket { client, sealer, opener, has_ended, end, content, finishes });

@@ -6,6 +6,7 @@
 use crate::answers::RequestKind;
 use crate::exchange::{Answer, Awaits, Exchange, Pending};
 use crate::limits::HELD_MS_MAX;
+use crate::put_off;
 use crate::stream::{Reader, Start};
 use crate::transport::{Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Filter, Message, StreamForm};
@@ -105,6 +106,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor: |_, _, _| {},
     sign_of_life: SignOfLife::Comment(b""),
     farewell: |_| {},
+    put_off: |out, chance| out.extend_from_slice(&put_off::farewell(b"", chance)),
     expired: |_, _| {},
     readers: |stats| &stats.readers_long_poll,
 };

@@ -45,6 +45,8 @@ pub(crate) struct Manner {
     pub(crate) uncovered: Option<fn(&mut Vec<u8>, &str)>,
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
+    /// The last words to a reader that is evicted: come again in a while, which depends on chance.
+    pub(crate) put_off: fn(&mut Vec<u8>, u64),
     /// The last words when whoever reads may not any more, and why.
     pub(crate) expired: fn(&mut Vec<u8>, Ended),
     /// Where its readers are counted.

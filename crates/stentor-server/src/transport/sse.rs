@@ -5,6 +5,7 @@
 
 use crate::exchange::{Answer, Exchange};
 use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
+use crate::put_off;
 use crate::stream::{Gap, Reader};
 use crate::transport::{Ended, Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
@@ -52,6 +53,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
     farewell: |_| {},
+    put_off: put_off::last_events,
     expired,
     readers: |stats| &stats.readers_sse,
 };

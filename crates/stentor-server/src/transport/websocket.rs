@@ -2,6 +2,7 @@
 
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
+use crate::put_off::TOO_MANY;
 use crate::stream::{Gap, Opening, Reader, Start};
 use crate::transport::{EVENTS, Manner, SignOfLife, Transport, Wanted};
 use stentor_hub::{Id, StreamForm};
@@ -117,6 +118,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor,
     sign_of_life: SignOfLife::Ping,
     farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
+    put_off: |out, _| websocket::close_frame(out, TRY_AGAIN_LATER, TOO_MANY),
     expired: |out, why| websocket::close_frame(out, EXPIRED, why.reason()),
     readers: |stats| &stats.readers_websocket,
 };
@@ -134,6 +136,9 @@ fn cursor(out: &mut Vec<u8>, id: Id, is_enveloped: bool) {
     let json = format!("{{\"cursor\":\"{id}\"}}");
     websocket::frame(out, Opcode::Text, false, json.as_bytes());
 }
+
+/// The code of a close frame for a client that is to come again in a while (registered with IANA).
+const TRY_AGAIN_LATER: u16 = 1013;
 
 /// The code of a close frame that ends a stream whose token has ended: 401, in the range of codes
 /// that are free for use (RFC 6455 section 7.4.2).

@@ -19,7 +19,7 @@
 //!
 //! | section | what it holds |
 //! |---|---|
-//! | 4 | connections: number, time left, record, and what they were let in by |
+//! | 4 | connections: number, time left, record, grant, and the client that a proxy named |
 //! | 5 | bodies that several connections are being sent, from this part on |
 //!
 //! Files that are being sent go over beside these, as files.
@@ -34,6 +34,7 @@ use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed};
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_access::Grant;
 use stentor_io::{Backend, File, Peer};
@@ -50,7 +51,7 @@ pub(crate) const NOT_YET: &[&str] = &[
     "Bodies that are being sent go over as bytes, once for each worker, beside the message.",
     "Feeds end behind what is on its way, so that followers come back; snapshots are cut.",
     "Handshakes of TLS that are under way: their connections are closed (secured/handover.rs).",
-    "Connections that come over count for no address, and are logged without one.",
+    "Connections that come over are counted by their addresses a little later.",
     "Messages being compressed, and files kept in memory, are made again when asked for.",
     "Tokens that were verified are verified again when they come again: whom they let in stays.",
     "When something was last logged, and when memory was last given back, is forgotten.",
@@ -117,6 +118,10 @@ impl Worker {
             spared_until_ms: _,
             spared_bytes: _,
             refusal_logged_ms: _,
+            stranger_logged_ms: _,
+            evicts_at_ms: _,
+            places: _,
+            uncounted: _,
             // The next one is told how short memory is.
             shortened: _,
         } = self;
@@ -141,6 +146,7 @@ impl Worker {
             ended.as_ref().unwrap_or(connection).pack(&mut out);
             let pass = cx.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
+            cx.clients.get(peer).pack(&mut out);
             if out.len() >= PART_BYTES {
                 send_connections(&mut out, section.take(), send)?;
             }
@@ -247,6 +253,7 @@ impl Unpacking {
             let deadline_ms = records.moment()?;
             let connection = Connection::unpack_sound(&mut records)?;
             let grant = Option::<Grant>::unpack(&mut records)?;
+            let client = Option::<IpAddr>::unpack(&mut records)?;
             let peer = Peer::from_index(index);
             let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
             let is_next = self.last.is_none_or(|last| last < index);
@@ -259,6 +266,7 @@ impl Unpacking {
                 worker.cx.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);
+            worker.cx.clients.set(peer, client);
             connection.enter_feeds(&mut worker.cx.feeds, peer)?;
             worker.adopt(peer, connection, deadline_ms);
         }
@@ -277,6 +285,7 @@ impl Unpacking {
         // This process may have other keys and rules.
         worker.cx.judge_all();
         worker.catch_up();
+        worker.uncounted = Some(0);
         Ok(())
     }
 }

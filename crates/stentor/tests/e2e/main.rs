@@ -44,6 +44,7 @@ mod lookups;
 mod monitor;
 mod operators;
 mod privileges;
+mod proxies;
 mod publishing;
 mod readers;
 mod reading;

@@ -35,6 +35,18 @@ test "$(property ActiveState)" = active
 fails sh -c 'journalctl --no-pager -u stentor | grep WARN'
 test "$(stat -c %U "/proc/$(property MainPID)")" != root
 
+say 'it serves files, though its sandbox forbids openat2'
+cp $configuration /without-files.toml
+mkdir -p /srv/site/.well-known/acme-challenge
+echo served > /srv/site/.well-known/acme-challenge/x
+printf '\n[[static]]\nroot = "/srv/site"\n' >> $configuration
+systemctl restart stentor
+test "$(curl -sf $public/.well-known/acme-challenge/x)" = served
+journalctl --no-pager -u stentor | grep 'openat2 is not allowed'
+cp /without-files.toml $configuration
+systemctl restart stentor
+put 1
+
 say 'it could do little harm'
 systemd-analyze security --no-pager --threshold=20 stentor > /exposure
 tail -n 1 /exposure

@@ -84,7 +84,7 @@ impl Streams {
     }
 
     fn connect_carrier(&mut self, wire: &mut Wire, role: Role, address: Option<IpAddr>) -> usize {
-        let socket = wire.connect(role, address);
+        let socket = wire.connect(role, address, b"");
         let (input, streams) = (Vec::new(), Vec::new());
         let (is_closed, is_finished) = (false, false);
         let carrier = Carrier { socket, role, address, input, streams, is_closed, is_finished };

@@ -1,0 +1,127 @@
+//! Whose connection it is: the client's, or a proxy's that passes on what clients ask.
+//!
+//! At an address that is written with `proxy:` a header says so once (the PROXY protocol). It is
+//! looked at where it lies in the socket and taken out once it is whole, so nothing of it is kept
+//! here, and TLS begins behind it. Elsewhere a field of each request says so, and counts if the
+//! connection comes from a trusted proxy. Then the connection is that client's from the request to
+//! its answer: it counts by the client's address as one that the client had made itself, and is
+//! logged by it. In between it is the proxy's own, and is not counted.
+
+use super::{Connection, Origin, Phase, Wait};
+use crate::context::Context;
+use crate::exchange::Persistence;
+use crate::put_off::TOO_MANY;
+use std::net::IpAddr;
+use stentor_io::Peer;
+use stentor_wire::forwarded;
+use stentor_wire::http1::{Method, Request};
+use stentor_wire::proxy_protocol::Source;
+
+impl Connection {
+    /// Whether nothing is read before a proxy has said whose connection it is.
+    pub(crate) fn awaits_proxy_header(&self) -> bool {
+        self.phase == Phase::Open && self.wait == Wait::ProxyHeader
+    }
+
+    /// A proxy has said whose connection it is. Returns whether that client may have it.
+    pub(crate) fn begin_client(&mut self, cx: &mut Context, peer: Peer, source: Source) -> bool {
+        // What comes now has the rest of the time that a head has.
+        self.wait = Wait::Head;
+        let (origin, client) = match source {
+            Source::Proxy => (Origin::Probe, None),
+            Source::Unknown => (Origin::Proxy, None),
+            Source::Client(client) if cx.settings.proxies.trusts(client) => {
+                (Origin::Proxy, Some(client))
+            }
+            Source::Client(client) => (Origin::Client, Some(client)),
+        };
+        self.origin = origin;
+        cx.clients.set(peer, client);
+        self.count(cx, client)
+    }
+
+    /// Tells a client to come again that asks too early, or that has too many connections through a
+    /// proxy. Returns whether it does.
+    pub(super) fn is_put_off(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        request: &Request<'_>,
+        head: &[u8],
+    ) -> bool {
+        let reason = match cx.shared.may_answer(request) {
+            Err(reason) => reason,
+            Ok(()) if self.take_client(cx, peer, head) => return false,
+            Ok(()) => {
+                cx.stats.connections_refused.add(1);
+                TOO_MANY
+            }
+        };
+        cx.stats.requests.add(1);
+        let persistence = Persistence { keep_alive: false, http10: false };
+        let mut x = self.exchange(cx, peer, persistence);
+        x.reply.shape.head_only = request.method == Method::Head;
+        x.put_off(request, reason);
+        self.phase = Phase::Refusing;
+        true
+    }
+
+    /// A request has this head: if it comes through a proxy, takes note of its client. Returns
+    /// whether that client may have the connection.
+    fn take_client(&mut self, cx: &mut Context, peer: Peer, head: &[u8]) -> bool {
+        let proxies = &cx.settings.proxies;
+        let Some(field) = proxies.header.filter(|_| self.origin == Origin::Proxy) else {
+            return true;
+        };
+        let client = forwarded::client(head, field, |address| proxies.trusts(address));
+        if client.is_none() && !self.counted.is_some() {
+            return true;
+        }
+        cx.clients.set(peer, client);
+        self.count(cx, client)
+    }
+
+    /// If no request is under way, a proxy's connection is its own again.
+    pub(super) fn forget_client(&mut self, cx: &mut Context, peer: Peer) {
+        let is_over = self.phase == Phase::Open && self.work.is_none();
+        if is_over && self.origin == Origin::Proxy && self.counted.is_some() {
+            cx.clients.set(peer, None);
+            self.count(cx, None);
+        }
+    }
+
+    /// Counts the connection by the address that it has, in a process that has taken it over.
+    pub(crate) fn count_again(&mut self, cx: &Context, address: Option<IpAddr>) {
+        if let Some(address) = address.filter(|_| !self.is_free() && !self.counted.is_some()) {
+            self.counted = cx.count_unbounded(self.role(), address);
+        }
+    }
+
+    /// Counts the connection by no address.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn uncount(&mut self, cx: &Context) {
+        cx.shared.addresses.leave(std::mem::take(&mut self.counted));
+    }
+
+    /// Whether the socket itself says whose connection it is.
+    pub(crate) fn is_of_client(&self) -> bool {
+        !self.is_free() && self.origin == Origin::Client
+    }
+
+    /// Counts the connection by this address and no other. Returns whether that may have it.
+    fn count(&mut self, cx: &Context, client: Option<IpAddr>) -> bool {
+        cx.shared.addresses.leave(std::mem::take(&mut self.counted));
+        let client = client.filter(|client| !cx.settings.proxies.trusts(*client));
+        let counted = cx.count_in(self.role(), client);
+        self.counted = counted.unwrap_or_default();
+        counted.is_some()
+    }
+
+    /// Keeps what is to be logged of a request, unless a proxy only looks whether the server is
+    /// there.
+    pub(super) fn note_asked(&self, cx: &mut Context, bytes: &[u8]) {
+        if self.origin != Origin::Probe {
+            cx.note_asked(bytes);
+        }
+    }
+}

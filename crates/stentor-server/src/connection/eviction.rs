@@ -1,0 +1,65 @@
+//! Evicting an idle connection when there is no room for a newcomer (`worker/places.rs`).
+
+use super::{Connection, Phase, Wait};
+use crate::addresses::Holder;
+use crate::context::Context;
+use crate::put_off;
+use stentor_io::{Backend, Peer};
+
+/// What a client loses with a connection: the less, the sooner it is evicted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Loss {
+    /// It has not asked for anything yet.
+    Nothing,
+    /// It would have to connect again for its next request.
+    Idle,
+    /// It waits for something new, and would have to ask again.
+    Poll,
+    /// It reads a stream.
+    Stream,
+}
+
+impl Connection {
+    /// Whose connection it is, and what would be lost with it. `None`: it is at work, or its
+    /// address is not counted, so it is not evicted.
+    pub(crate) fn evictable(&self, cx: &Context) -> Option<(Holder, Loss)> {
+        // What waits in a queue of the worker is at work.
+        if self.waits() && !self.is_blocked() {
+            return None;
+        }
+        let loss = match (self.phase, self.wait) {
+            (Phase::Open, Wait::Head | Wait::Handshake) => Loss::Nothing,
+            (Phase::Open, Wait::Request) => Loss::Idle,
+            (Phase::Pending, _) if self.is_polling() => Loss::Poll,
+            (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
+            (Phase::Streaming, _) => Loss::Stream,
+            _ => return None,
+        };
+        Some((cx.shared.addresses.holder(self.counted)?, loss))
+    }
+
+    /// Tells the client when to come again, and closes. A client that takes nothing is reset.
+    pub(crate) fn evict<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        if self.waits() {
+            return self.abort(cx, io, peer);
+        }
+        let chance = cx.rng.next_u64();
+        let out = cx.out.bytes();
+        match self.phase {
+            Phase::Streaming | Phase::Pending => {
+                (self.reader.transport.manner().put_off)(out, chance);
+            }
+            _ if self.has_begun_a_head() => {
+                let asked = self.work.as_deref().map_or(&[][..], |work| &work.input);
+                out.extend_from_slice(&put_off::farewell(asked, chance));
+            }
+            _ => {}
+        }
+        let has_left = self.flush(cx, io, peer);
+        cx.out.clear();
+        match has_left {
+            Ok(true) => self.close(cx, io, peer),
+            _ => self.abort(cx, io, peer),
+        }
+    }
+}
