@@ -61,8 +61,8 @@ fn secured(page: &mut Page, report: &Report) {
     page.gauge("tls_handshakes_under_way", help, c.tls_handshakes_under_way);
     let help = "Connections that wait for room to begin a handshake, or to go on with it.";
     page.gauge("tls_handshakes_waiting", help, c.tls_handshakes_waiting);
-    let help = "What handshakes have taken, in microseconds.";
-    page.counter("tls_handshakes_us_total", help, c.tls_handshakes_us);
+    let help = "How long handshakes took, all together, in seconds.";
+    page.seconds_total("tls_handshake_seconds_total", help, c.tls_handshakes_us);
     let help = "Keys that were changed since the peer asked for it.";
     page.counter("tls_key_updates_total", help, c.tls_key_updates);
     let help = "Memory of sessions, handshakes, and records on their way.";
@@ -416,13 +416,22 @@ impl Page {
         }
     }
 
-    /// A time, given in microseconds.
+    /// A gauge of time, given in microseconds.
     fn seconds(&mut self, name: &str, help: &str, us: u64) {
+        self.time(name, "gauge", help, us);
+    }
+
+    /// A counter of time, given in microseconds.
+    fn seconds_total(&mut self, name: &str, help: &str, us: u64) {
+        self.time(name, "counter", help, us);
+    }
+
+    fn time(&mut self, name: &str, kind: &str, help: &str, us: u64) {
         let value = us as f64 / 1e6;
         // Writing to a string does not fail.
         let _ = writeln!(
             self.0,
-            "# HELP stentor_{name} {help}\n# TYPE stentor_{name} gauge\nstentor_{name} {value}"
+            "# HELP stentor_{name} {help}\n# TYPE stentor_{name} {kind}\nstentor_{name} {value}"
         );
     }
 
