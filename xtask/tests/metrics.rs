@@ -109,7 +109,7 @@ fn written() -> BTreeSet<String> {
     calls.collect()
 }
 
-/// Names of metrics in a text. What a histogram is made of counts as the histogram.
+/// Names of metrics in a text. The series of a histogram count as the histogram.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let named = words.filter(|word| word.starts_with("stentor_") || word.starts_with("process_"));
@@ -121,7 +121,7 @@ fn names(text: &str) -> BTreeSet<String> {
     named.filter(|word| *word != "process_open_fds").map(histogram).collect()
 }
 
-/// What is only in the first.
+/// The elements that only the first has.
 fn difference<'a, T: std::fmt::Debug + PartialEq + 'a>(
     these: impl IntoIterator<Item = &'a T>,
     others: impl IntoIterator<Item = &'a T>,

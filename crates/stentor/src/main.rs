@@ -15,6 +15,8 @@ mod client;
 mod completions;
 mod config;
 mod demo;
+#[cfg(test)]
+mod documented;
 mod lifecycle;
 mod local;
 #[cfg(feature = "man")]

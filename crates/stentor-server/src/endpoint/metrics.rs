@@ -325,8 +325,6 @@ fn stored(page: &mut Page, store: &StoreReport) {
 
 /// Only where there are any.
 fn certificates(page: &mut Page, tls: &certificates::Report) {
-    let help = "Days until the first certificate expires; less than 0: it has.";
-    page.signed("tls_certificate_days_left", help, &[(String::new(), tls.days_left)]);
     let sample = |shown: &certificates::Shown| {
         let name = shown.names.first().map_or("", String::as_str);
         let labels = format!("{{file=\"{}\",name=\"{}\"}}", escaped(&shown.file), escaped(name));

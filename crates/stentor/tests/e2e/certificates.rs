@@ -114,7 +114,6 @@ fn other_files_are_read_and_status_and_metrics_say_so() {
     };
     assert_eq!(first(&server)["names"][0], "a.example");
     let metrics = server.control.get("/-/metrics").expect(200);
-    assert!(metrics.text().contains("\nstentor_tls_certificate_days_left 83\n"));
     assert!(metrics.text().contains("c.pem\",name=\"a.example\"} "), "{}", metrics.text());
     // They are noticed by themselves.
     write(dir.path(), "b.example", 10);

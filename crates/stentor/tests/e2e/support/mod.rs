@@ -2,6 +2,8 @@
 
 mod browser;
 mod client;
+#[allow(dead_code, reason = "the other test programs need the rest of it")]
+pub(crate) mod pages;
 mod reader;
 mod server;
 mod signer;

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Fragment {
     /// The page and the line, to be named in a failure.
     pub(crate) place: String,
-    /// What stands behind the fence: `toml`, `console`.
+    /// The word behind the fence: `toml`, `console`.
     pub(crate) language: String,
     pub(crate) text: String,
 }
 
 impl Fragment {
-    /// The commands that it tells to type, each in one line. What a `console` shows behind them is
-    /// output; of a script, each line is a command.
+    /// The commands that it tells to type, each in one line. A `console` also shows their
+    /// output. In a script each line is a command.
     pub(crate) fn commands(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut lines = self.text.lines();
@@ -84,7 +84,7 @@ pub(crate) fn root() -> PathBuf {
     root.expect("there is a workspace").to_owned()
 }
 
-/// Every page that is written for users or for those who work on this.
+/// Every page for users and for developers.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths: Vec<PathBuf> = PAGES.iter().map(|path| root().join(path)).collect();
     for directory in ["docs", "docs/http"] {
