@@ -5,8 +5,11 @@
 //! is not relied upon.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::{root, run};
 
 /// Where a program is.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
@@ -71,9 +74,25 @@ fn package(program: &str) -> &str {
         "readelf" => "binutils",
         "runsv" => "runit",
         "supervisord" => "supervisor",
+        "systemd-analyze" => "systemd",
         "systemd-nspawn" => "systemd-container",
         other => other,
     }
+}
+
+/// Where the programs of Prometheus are: those of Debian's package, which is unpacked and not
+/// installed, for it would start a service on this host.
+pub(crate) fn prometheus() -> Result<PathBuf, String> {
+    let dir = root().join("target/clients/prometheus");
+    let programs = dir.join("usr/bin");
+    if !programs.join("promtool").is_file() {
+        fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let download = "apt-get download --quiet prometheus";
+        let line = format!("{download} || (apt-get update --quiet && {download})");
+        run(Command::new("sh").args(["-c", &line]).current_dir(&dir))?;
+        run(Command::new("sh").args(["-c", "dpkg-deb -x *.deb . && rm *.deb"]).current_dir(&dir))?;
+    }
+    Ok(programs)
 }
 
 fn is_root() -> bool {

@@ -91,6 +91,7 @@ const TOOLS: &[&str] = &[
     "tini",
     "runsv",
     "supervisord",
+    "systemd-analyze",
 ];
 
 /// Clients of other languages whose libraries Debian has not got: puts them together. Returns
@@ -109,6 +110,10 @@ fn clients() -> bool {
             println!("some tests will be skipped: {reason}");
             return false;
         }
+    }
+    if let Err(reason) = host::prometheus() {
+        println!("some tests will be skipped: {reason}");
+        return false;
     }
     newer_broker(&clients);
     true

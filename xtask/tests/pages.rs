@@ -1,5 +1,4 @@
-//! What pages point to exists: other pages, headings in them, files, and the commands of those who
-//! work on this project.
+//! Pages point to things that exist: other pages and their headings, files, commands of developers.
 //!
 //! Commands of `stentor` itself are parsed by its own tests, and what is to be pasted into a
 //! configuration is tried end to end (`e2e/pages.rs`).
@@ -43,6 +42,37 @@ fn every_link_leads_somewhere() {
     println!("{count} links of {} pages", pages.len());
     assert!(count > 300, "only {count} links");
     expect_none("dead links", broken);
+}
+
+/// The package and the tarball have the pages for users, with all that these refer to.
+#[test]
+fn installed_pages_lead_to_installed_files() {
+    let docs = read("packaging/debian/stentor.docs");
+    let install = read("packaging/debian/stentor.install");
+    let installed = install.lines().filter_map(|line| line.split_once(" usr/share/doc/stentor/"));
+    let mut shipped: Vec<&str> = docs.lines().collect();
+    for (file, directory) in installed {
+        assert_eq!(Path::new(file).parent(), Some(Path::new(directory)), "links would not hold");
+        shipped.push(file);
+    }
+    let tarball = read("xtask/src/dist/manual.rs");
+    let is_packed = |path: &&&str| tarball.contains(&format!("\n    \"{path}\",\n"));
+    let absent = shipped.iter().filter(|path| !is_packed(path)).map(|path| (*path).to_owned());
+    expect_none("installed by the package, and not in the tarball", absent.collect());
+    let is_for_users = |page: &&Page| page.path.starts_with("docs/") || page.path == "README.md";
+    let mut broken = Vec::new();
+    for page in pages().iter().filter(is_for_users) {
+        for (line, target) in links(page) {
+            let file = target.split('#').next().unwrap_or_default();
+            let path = normal(&Path::new(&page.path).with_file_name(file));
+            if !file.is_empty()
+                && !shipped.iter().any(|shipped| Path::new(&path).starts_with(shipped))
+            {
+                broken.push(format!("{}:{line}: {target}", page.path));
+            }
+        }
+    }
+    expect_none("links of pages for users to what is not shipped", broken);
 }
 
 #[test]
@@ -164,7 +194,7 @@ fn measurement<'a>(
     Ok(())
 }
 
-/// What a program says behind `--help`.
+/// The output of a program with `--help`.
 fn help<'a>(
     command: Vec<&'a str>,
     helps: &mut BTreeMap<Vec<&'a str>, String>,
@@ -181,7 +211,7 @@ fn help<'a>(
     Ok(helps[&command].clone())
 }
 
-/// What the links of a page lead to, with their lines. Other servers are not asked.
+/// The targets of the links of a page, with their lines. Other servers are not asked.
 fn links(page: &Page) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (i, line) in without_code(&page.prose()).lines().enumerate() {
@@ -229,7 +259,8 @@ fn normal(path: &Path) -> String {
 
 #[test]
 fn links_and_headings_are_found() {
-    let text = "# A `b`: c_d\n\n[x](y.md#z), `[no](no)` <img src=\"p.png\">\n\n```sh\n# not\n[n](o)\n```\n## A b c_d\n";
+    let text = "# A `b`: c_d\n\n[x](y.md#z), `[no](no)` <img src=\"p.png\">\n\n\
+                ```sh\n# not\n[n](o)\n```\n## A b c_d\n";
     let page = Page { path: "p".into(), text: text.into() };
     assert_eq!(links(&page), [(3, "y.md#z".into()), (3, "p.png".into())]);
     assert_eq!(headings(&page), ["a-b-c_d".into(), "a-b-c_d-1".into()].into());

