@@ -90,9 +90,8 @@ pub(crate) struct Shared {
     pub(crate) process_started_unix_s: u64,
     /// A stop was announced: this server is not ready any more.
     pub(crate) is_stopping: AtomicBool,
-    /// What is known of upgrades, and how one is begun.
+    /// The upgrades and the reloads so far, and how one is begun.
     pub(crate) upgrades: Upgrades,
-    /// The same of reloads, of this process.
     pub(crate) reloads: Reloads,
 }
 
@@ -229,7 +228,6 @@ pub(crate) struct Context {
     pub(crate) keys: Arc<Keys>,
     /// What those who read by a token were let in by.
     pub(crate) passes: Passes,
-    /// The clients that proxies have named.
     pub(crate) clients: NamedClients,
     /// Rules or keys have changed: whether those connections may still read that have this number
     /// or a higher one has not been looked at since.
@@ -369,10 +367,10 @@ impl Context {
 
     /// The same of a connection that is there already, however many the address has.
     pub(crate) fn count_unbounded(&self, role: Role, address: IpAddr) -> Counted {
-        let is_counted =
-            listener(role).counts_addresses && self.connections_max_of(address).is_some();
-        let counted = is_counted.then(|| self.shared.addresses.enter(address, u32::MAX));
-        counted.flatten().unwrap_or_default()
+        if !listener(role).counts_addresses || self.connections_max_of(address).is_none() {
+            return Counted::default();
+        }
+        self.shared.addresses.enter(address, u32::MAX).unwrap_or_default()
     }
 
     fn connections_max_of(&self, address: IpAddr) -> Option<u32> {
