@@ -16,8 +16,8 @@
 use crate::user::User;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    self, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec,
-    Timestamps, fstatvfs,
+    self, Access, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags,
+    Timespec, Timestamps, fstatvfs,
 };
 use rustix::io::{Errno, pread, pwrite};
 use std::fmt;
@@ -325,6 +325,31 @@ impl Disk for HostDisk {
     }
 }
 
+/// Whether [`HostDisk::open`] could use this directory or make it, by the rights of this process.
+/// Nothing is made, and a lock of another process does not matter.
+///
+/// # Errors
+/// Why not, and which directory is in the way.
+pub fn check_directory(path: &Path) -> Result<(), String> {
+    let check = |directory: &Path| {
+        let is_there = fs::stat(directory)?;
+        if FileType::from_raw_mode(is_there.st_mode) != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        fs::accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+    };
+    let told =
+        |directory: &Path, error| format!("{}: {}", directory.display(), io::Error::from(error));
+    match check(path) {
+        Err(Errno::NOENT) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            check(parent).map_err(|error| told(parent, error))
+        }
+        checked => checked.map_err(|error| told(path, error)),
+    }
+}
+
 /// Opens the file that is locked, or makes it. Returns whether it was made.
 fn open_lock(directory: &OwnedFd) -> Result<(OwnedFd, bool), Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -426,6 +451,25 @@ mod tests {
         let file = looked.open("a").unwrap();
         assert_eq!(looked.read_at(&file, 0, &mut [1; 4]).unwrap(), 4);
         assert!(looked.write_at(&file, 0, b"b").is_err());
+    }
+
+    #[test]
+    fn a_directory_is_checked_without_being_made() {
+        let scratch = Scratch::new();
+        let check = |name: &str| check_directory(&scratch.join(name));
+        let path = |name: &str| scratch.join(name).display().to_string();
+        assert_eq!(check("data"), Ok(()));
+        assert!(!scratch.join("data").exists());
+        std::fs::create_dir(scratch.join("data")).unwrap();
+        let _held = HostDisk::open(&scratch.join("data"), None).unwrap();
+        assert_eq!(check("data"), Ok(()), "a lock does not matter");
+        let missing = check("none/data").unwrap_err();
+        assert_eq!(missing, format!("{}: No such file or directory (os error 2)", path("none")));
+        std::fs::write(scratch.join("file"), "").unwrap();
+        for name in ["file", "file/data"] {
+            let error = check(name).unwrap_err();
+            assert!(error.contains("Not a directory"), "{error}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ use std::net::IpAddr;
 
 pub use channel::{Channel, ChannelListener, Parcel, Token, parent_process};
 pub use counter::Counter;
-pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile};
+pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile, check_directory};
 pub use dump::leave_out_of_dumps;
 pub use epoll::{Epoll, Parts};
 pub use file::{

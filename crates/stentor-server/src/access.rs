@@ -269,8 +269,11 @@ impl Visitor<'_> {
                 };
                 // On the control listener what a token says is enough.
                 let by_rule = listener.publishes || rules.takes_tokens_for(topic);
-                let may = by_rule && grant.scope.may_publish(topic);
-                if may { Ok(()) } else { Err(NOT_FOR_PUBLISHING.because(Why::NotCovered)) }
+                match (grant.scope.may_publish(topic), by_rule) {
+                    (true, true) => Ok(()),
+                    (true, false) => Err(NOT_BY_RULE.because(Why::NotCovered)),
+                    (false, _) => Err(NOT_FOR_PUBLISHING.because(Why::NotCovered)),
+                }
             }
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
                 self.may_read(|allowed| allowed.matches(topic))
@@ -681,6 +684,11 @@ const NOT_FOR_FOLLOWING: Refusal = Refusal::new(
 );
 const NOT_FOR_PUBLISHING: Refusal =
     Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
+const NOT_BY_RULE: Refusal = Refusal::new(
+    Status::FORBIDDEN,
+    "The token allows it, and this listener does not: the rule of the topic would have to say \
+     publish = \"token\".",
+);
 /// Whoever may have it started anew may have it run another program.
 const NOT_FOR_OPERATING: Refusal = Refusal::new(
     Status::FORBIDDEN,

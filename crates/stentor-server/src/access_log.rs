@@ -50,6 +50,12 @@ impl Text {
         }
     }
 
+    /// The request line alone, cut to [`LINE_SHOWN_BYTES_MAX`].
+    pub(crate) fn line_of(bytes: &[u8]) -> Box<str> {
+        let line = without_secrets(outline(bytes).line);
+        String::from_utf8_lossy(&line[..line.len().min(LINE_SHOWN_BYTES_MAX)]).into()
+    }
+
     /// What it takes on the heap, in bytes.
     pub(crate) fn own_bytes(&self) -> usize {
         let fields = [&self.referer, &self.user_agent].into_iter().flatten();
@@ -404,6 +410,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
+
+/// As much of a request line as is shown in the log of the server itself.
+const LINE_SHOWN_BYTES_MAX: usize = 256;
 
 /// So long the end of the process waits for its last lines to be written.
 const CLOSE_MAX: Duration = Duration::from_secs(1);

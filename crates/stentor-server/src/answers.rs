@@ -56,7 +56,7 @@ packed!(enum RequestKind {
     0 => Other, 1 => Value, 2 => Values, 3 => File, 4 => Stream, 5 => LongPoll, 6 => Publish,
     7 => Bulk,
 });
-packed!(struct Asked { kind, text } without { since_us });
+packed!(struct Asked { kind, text } without { line, since_us });
 
 /// What is to be known of a request when it is answered, beside what the answer says.
 #[derive(Debug, Default)]
@@ -64,6 +64,8 @@ pub(crate) struct Asked {
     pub(crate) kind: RequestKind,
     /// What the access log says of it, if it is to.
     pub(crate) text: Option<Box<Text>>,
+    /// The request line without secrets, if refusals are logged.
+    pub(crate) line: Option<Box<str>>,
     /// Since when its answer is due. `None`: since this visit's input was there.
     since_us: Option<u64>,
 }
@@ -71,8 +73,17 @@ pub(crate) struct Asked {
 impl Asked {
     /// What it takes on the heap, in bytes.
     pub(crate) fn own_bytes(&self) -> usize {
-        self.text.as_deref().map_or(0, Text::own_bytes)
+        let of_line = self.line.as_deref().map_or(0, str::len);
+        self.text.as_deref().map_or(0, Text::own_bytes) + of_line
     }
+}
+
+/// A refusal that is to be logged: its status and reason, and the request line if that is known.
+#[derive(Debug)]
+pub(crate) struct RefusedAnswer {
+    pub(crate) status: u16,
+    pub(crate) reason: Box<str>,
+    pub(crate) line: Option<Box<str>>,
 }
 
 /// An answer that was made.
@@ -102,6 +113,7 @@ pub(crate) struct Answers {
     /// What is being answered.
     pub(crate) asked: Asked,
     made: Vec<Made>,
+    refused: Vec<RefusedAnswer>,
     turn_us: u64,
     /// When the input of this visit was there, if it has waited.
     waited_since_us: Option<u64>,
@@ -148,6 +160,19 @@ impl Answers {
         }
     }
 
+    /// The answer that has begun is a refusal, which is to be logged once the visit is over.
+    pub(crate) fn refuse(&mut self, reason: &str) {
+        if let Some(made) = self.made.last_mut() {
+            let (status, line) = (made.status.0, made.asked.line.take());
+            self.refused.push(RefusedAnswer { status, reason: reason.into(), line });
+        }
+    }
+
+    /// The refusals that are to be logged.
+    pub(crate) fn take_refused(&mut self) -> Vec<RefusedAnswer> {
+        std::mem::take(&mut self.refused)
+    }
+
     /// Whether all answers have been settled.
     pub(crate) fn is_settled(&self) -> bool {
         self.made.is_empty()
@@ -184,15 +209,19 @@ impl Answers {
     /// Whether nothing is left of a visit.
     #[cfg(debug_assertions)]
     pub(crate) fn is_clear(&self) -> bool {
-        let Asked { kind, text, since_us } = &self.asked;
-        let is_asked = *kind != RequestKind::default() || text.is_some() || since_us.is_some();
-        self.is_settled() && !is_asked && self.waited_since_us.is_none()
+        let Asked { kind, text, line, since_us } = &self.asked;
+        let is_asked = *kind != RequestKind::default()
+            || text.is_some()
+            || line.is_some()
+            || since_us.is_some();
+        self.is_settled() && self.refused.is_empty() && !is_asked && self.waited_since_us.is_none()
     }
 
     /// Forgets what a panic has left.
     pub(crate) fn clear(&mut self) {
         self.asked = Asked::default();
         self.made.clear();
+        self.refused.clear();
         self.waited_since_us = None;
     }
 }

@@ -463,7 +463,7 @@ fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
 ///
 /// # Errors
 /// One sentence.
-pub fn check(settings: &Settings) -> Result<(), String> {
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     if !settings.is_on() {
         return Ok(());
     }

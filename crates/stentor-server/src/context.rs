@@ -10,7 +10,7 @@ use crate::access::{
 };
 use crate::access_log::{AccessLog, Address, Lines, Text};
 use crate::addresses::{AddressCounts, Counted, NamedClients};
-use crate::answers::Answers;
+use crate::answers::{Answers, RefusedAnswer};
 use crate::budget::{Budget, Kind};
 use crate::certificates::Acceptors;
 use crate::cluster::ClusterState;
@@ -397,6 +397,9 @@ impl Context {
     /// The request that is about to be answered begins with these bytes: keeps what is to be logged
     /// of it.
     pub(crate) fn note_asked(&mut self, bytes: &[u8]) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.answers.asked.line = Some(Text::line_of(bytes));
+        }
         if self.lines.is_none() {
             return;
         }
@@ -411,6 +414,15 @@ impl Context {
         let is_settled = self.answers.is_settled();
         if self.denials.has_line() || !is_settled && listener(role).publishes {
             self.denials.tell(self.answers.denied(), io.client(peer), self.now_ms);
+        }
+        for RefusedAnswer { status, reason, line } in self.answers.take_refused() {
+            let request = line.unwrap_or_default();
+            let address = || self.clients.get(peer).or_else(|| io.remote_address(peer));
+            let client = match io.client(peer) {
+                Some(name) => name.to_owned(),
+                None => address().map_or("-".to_owned(), |it| it.to_canonical().to_string()),
+            };
+            tracing::debug!(request = ?request, %client, "refused with {status}: {reason}");
         }
         if !is_settled {
             let Context { answers, lines, stats, unix_s, clients, .. } = self;

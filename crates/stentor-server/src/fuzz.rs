@@ -14,7 +14,7 @@ pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;
 use crate::cluster;
-use crate::config::{ConfigError, ControlAddress, Settings};
+use crate::config::{ConfigError, ConfigErrors, ControlAddress, Settings};
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
@@ -29,15 +29,15 @@ use stentor_wire::http1::{Method, Request};
 pub fn fuzz_config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let read = Settings::from_toml(&text, "file.toml");
-    if let Err(error) = &read {
-        check_error(error, Some(&text));
+    if let Err(errors) = &read {
+        check_errors(errors, Some(&text));
     }
     let variables = text.lines().filter_map(|line| line.split_once('='));
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let set = Settings::load(None, variables);
     for result in [read, set] {
         match result {
-            Err(error) => check_error(&error, None),
+            Err(errors) => check_errors(&errors, None),
             Ok(settings) => check_settings(&settings),
         }
     }
@@ -117,6 +117,13 @@ fn publish_pieces(cx: &mut Context, data: &[u8], cuts: impl IntoIterator<Item = 
     }
 }
 
+/// There are from one to ten mistakes, and each is checked.
+fn check_errors(errors: &ConfigErrors, text: Option<&str>) {
+    let mistakes: Vec<_> = errors.clone().into_iter().collect();
+    assert!((1..=10).contains(&mistakes.len()), "{errors}");
+    mistakes.iter().for_each(|mistake| check_error(mistake, text));
+}
+
 /// An error says where it is and what is wrong; if it has a line, it shows that line of `text`.
 fn check_error(error: &ConfigError, text: Option<&str>) {
     let shown = error.to_string();
@@ -135,8 +142,8 @@ fn check_error(error: &ConfigError, text: Option<&str>) {
 
 /// What is loaded is within its bounds, and the parts of the server that are made of it take it.
 fn check_settings(settings: &Settings) {
-    if let Err(error) = settings.validate() {
-        check_error(&error, None);
+    if let Err(errors) = settings.validate() {
+        check_errors(&errors, None);
     }
     let limits = &settings.limits;
     assert!((1..=4_096).contains(&settings.workers));

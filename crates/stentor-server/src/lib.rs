@@ -23,6 +23,7 @@ mod exchange;
 mod files;
 mod follow;
 mod guard;
+mod inspection;
 mod keys;
 mod limits;
 mod mailbox;
@@ -52,7 +53,7 @@ pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 mod simulation;
 
-pub use cluster::check as check_cluster;
+pub use inspection::{Inspection, inspect};
 pub use order::CommitError;
 pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
 pub use stentor_io::{

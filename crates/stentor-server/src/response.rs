@@ -285,11 +285,13 @@ impl Reply<'_> {
 
     /// A refusal that needs a further field, such as `Allow`.
     pub(crate) fn refuse_with(&mut self, status: Status, fields: &[u8], reason: &str) {
-        tracing::debug!("refused with {}: {reason}", status.0);
         let mut line = String::with_capacity(reason.len() + 1);
         line.push_str(reason);
         line.push('\n');
         self.content(status, "text/plain; charset=utf-8", fields, line.as_bytes());
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.answers.refuse(reason);
+        }
     }
 
     fn count_body(&mut self, bytes: u64) {

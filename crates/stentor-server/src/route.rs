@@ -8,6 +8,7 @@ use crate::endpoint::{self, Sink, replication};
 use crate::exchange::{Answer, Exchange};
 use crate::stats::VALUES_PATH;
 use crate::transport::{EVENTS, long_poll, sse, websocket};
+use stentor_wire::credentials::credential;
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::accepts_events;
 use stentor_wire::status::Status;
@@ -57,7 +58,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
         Method::Get | Method::Head => return read(x, request, path, query),
         _ => match operation(x, request) {
             Some(operation) => return endpoint::operate::begin(x, request, operation),
-            None => not_allowed(x, path),
+            None => not_allowed(x, request, path),
         },
     }
     Answer::Now
@@ -154,7 +155,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         b"/-/readyz" if probes => endpoint::status::ready(x),
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
-        b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, path),
+        b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, request, path),
         websocket::ECHO if operates => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
@@ -205,8 +206,9 @@ fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
 }
 
 /// 405, with what would be allowed (RFC 9110 section 15.5.6).
-pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
+pub(crate) fn not_allowed(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let publishes = x.publishes();
+    let brings_token = || credential(request, x.settings.access.cookie.as_deref()).is_some();
     let reason = match (publishes, path) {
         (true, b"/-/publish") => "Lines of messages are POSTed here.",
         (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
@@ -214,6 +216,10 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, path: &[u8]) {
         (_, EVENTS) => "Streams are read here, with GET.",
         (true, _) => "This method means nothing here.",
         _ if !x.listener().reads => "The monitor listener only shows how the server is.",
+        _ if brings_token() => {
+            "The public listener takes tokens to publish only where a rule of [[topics]] says \
+             publish = \"token\", and none does; publish on the control listener."
+        }
         _ => "The public listener only answers reads; publish on the control listener.",
     };
     x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(x, path), reason);

@@ -98,7 +98,7 @@ impl ServerFlags {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let mut settings = Settings::load(file, environment).map_err(usage)?;
+        let mut settings = Settings::load(file, environment)?;
         if !self.listen.is_empty() {
             settings.set_listen(&self.listen);
         }
@@ -125,7 +125,7 @@ impl ServerFlags {
         if let Some(workers) = self.workers {
             settings.workers = workers.into();
         }
-        settings.validate().map_err(usage)?;
+        settings.validate()?;
         Ok(settings)
     }
 }
@@ -212,6 +212,6 @@ mod tests {
             listen: vec!["127.0.0.1:8081".parse().unwrap()],
             ..ServerFlags::default()
         };
-        assert!(matches!(flags.settings(None), Err(Failure::Usage(_))));
+        assert!(matches!(flags.settings(None), Err(Failure::Configuration(_))));
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use stentor_server::certificates::{Shown, inspect};
-use stentor_server::check_cluster;
+use stentor_server::certificates::Shown;
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::cost::{Account, accounts};
+use stentor_server::{inspect, unix_s};
 use tracing::Level;
 
 use crate::Failure;
@@ -18,9 +18,10 @@ use crate::args::usage;
 /// Prints what the file comes to, with the defaults for what it leaves out. The environment is
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
 ///
-/// Certificates are read, as a start would, with the names they are for and the days they have
-/// left; one that cannot be used is exit code 2 too. So is a file that a node of a cluster would
-/// show to its broker.
+/// Files that the configuration names are read, as a start would: certificates, with the names they
+/// are for and the days they have left, and what a node of a cluster would show to its broker. One
+/// that cannot be used is exit code 2 too. A store.path that cannot be used here is a warning. With
+/// --offline no such file is looked at, for a configuration that is made for another host.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.
@@ -28,6 +29,9 @@ use crate::args::usage;
 pub(crate) struct CheckArgs {
     /// Configuration file (TOML)
     file: PathBuf,
+    /// Look at no file or directory that the configuration names
+    #[arg(long)]
+    offline: bool,
     /// Show what every byte that is sent is for, in Mbit/s and GB a month
     #[arg(long)]
     cost: bool,
@@ -42,16 +46,17 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let settings = Settings::load(Some(&args.file), []).map_err(usage)?;
-    settings
-        .validate()
-        .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
-    check_cluster(&settings.cluster).map_err(usage)?;
-    let certificates = inspect(&settings, stentor_server::unix_s()).map_err(usage)?;
-    for warning in certificates.warnings() {
-        eprintln!("stentor: {warning}");
+    let settings = Settings::load(Some(&args.file), [])?;
+    settings.validate().map_err(|errors| errors.within(&args.file.display().to_string()))?;
+    let mut certificates = Vec::new();
+    if !args.offline {
+        let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
+        for warning in found.warnings {
+            eprintln!("stentor: {warning}");
+        }
+        certificates = found.certificates;
     }
-    let mut text = summary(&settings, &certificates.shown(stentor_server::unix_s()));
+    let mut text = summary(&settings, &certificates);
     if args.cost {
         let bytes = usize::try_from(args.bytes).unwrap_or(usize::MAX);
         let accounts = accounts(&settings, bytes)

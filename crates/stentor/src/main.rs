@@ -39,6 +39,7 @@ use std::process::ExitCode;
 use std::{env, fmt};
 
 use clap::Parser;
+use stentor_server::config::ConfigErrors;
 
 use args::{Cli, Command};
 
@@ -93,11 +94,19 @@ fn has_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Failure {
+        Failure::Configuration(errors)
+    }
+}
+
 /// Why a command did not do what it was asked to. Printed as it is.
 #[derive(Debug)]
 enum Failure {
     /// The arguments or the configuration are wrong: trying again is of no use.
     Usage(String),
+    /// The configuration has these mistakes.
+    Configuration(ConfigErrors),
     /// Something else went wrong.
     Failed(String),
     /// Ctrl-C ended it before its time; what there was to show was shown.
@@ -109,7 +118,7 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::Configuration(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::FAILURE,
             // As shells have it of a process that SIGINT ended.
             Failure::Interrupted => ExitCode::from(130),
@@ -122,6 +131,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
+            Failure::Configuration(errors) => errors.fmt(f),
             Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
             Failure::Ended(code) => write!(f, "the server ended with {code}"),
         }

@@ -47,9 +47,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let program = Program::find();
     let predecessor = lifecycle::predecessor()?;
     let settings = args.settings().inspect_err(|failure| {
-        predecessor
-            .iter()
-            .for_each(|predecessor| predecessor.refuse(first_line(&failure.to_string())));
+        predecessor.iter().for_each(|predecessor| predecessor.refuse(&in_one_line(failure)));
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
@@ -156,22 +154,23 @@ impl ServeArgs {
     }
 }
 
-/// What fits a log of one line per event.
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+/// A failure as one line of the log. `stentor check` shows the excerpts.
+fn in_one_line(failure: &Failure) -> String {
+    match failure {
+        Failure::Configuration(errors) => errors.in_one_line(),
+        failure => failure.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.
 fn read_again(args: &ServeArgs, server: &mut Server, log: &Log) -> Outcome {
-    let settings = args.settings().map_err(|failure| failure.to_string());
+    let settings = args.settings().map_err(|failure| in_one_line(&failure));
     let reloaded = settings.and_then(|settings| {
         let level = settings.log.level;
         let need_restart = server.reload(settings).map_err(|error| error.to_string())?;
         log.set_level(level);
         Ok(need_restart)
     });
-    // The log has one line per event: the excerpt is for `stentor check`.
-    let reloaded = reloaded.map_err(|reason| first_line(&reason).to_owned());
     server.reloaded(&reloaded);
     match reloaded {
         Err(reason) => {

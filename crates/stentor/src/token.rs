@@ -68,7 +68,7 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
             let token = token(&secret, name.as_deref(), publish, read, expires.as_deref())?;
             let lines = token_table(&token);
             // Whatever a configuration would refuse is refused here.
-            Settings::from_toml(&lines, "token").map_err(usage)?.validate().map_err(usage)?;
+            Settings::from_toml(&lines, "token")?.validate()?;
             crate::print(&lines)?;
             // Alone in a file or a variable, with a word for who looks at it.
             let shown = match stderr().is_terminal() {
@@ -124,8 +124,8 @@ fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
 fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let settings = Settings::load(config.map(PathBuf::as_path), environment).map_err(usage)?;
-    settings.validate().map_err(usage)?;
+    let settings = Settings::load(config.map(PathBuf::as_path), environment)?;
+    settings.validate()?;
     let mut text = String::new();
     let token = match token {
         "-" => {

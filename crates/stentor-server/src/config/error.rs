@@ -21,6 +21,12 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// The same, with what the file is called in front of its place.
+    fn within(mut self, file: &str) -> ConfigError {
+        self.place = format!("{file}: {}", self.place);
+        self
+    }
+
     /// A mistake that has no line to show.
     pub(super) fn new(place: &str, message: impl Into<String>) -> ConfigError {
         ConfigError { place: place.to_owned(), message: message.into(), excerpt: String::new() }
@@ -65,6 +71,73 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// The mistakes in a configuration, at least one and at most ten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    mistakes: Vec<ConfigError>,
+}
+
+impl ConfigErrors {
+    /// The same, with what the file is called in front of each place.
+    #[must_use]
+    pub fn within(self, file: &str) -> ConfigErrors {
+        self.mistakes.into_iter().map(|mistake| mistake.within(file)).collect()
+    }
+
+    /// The first mistake and how many there are beside it, for a log of one line per event.
+    #[must_use]
+    pub fn in_one_line(&self) -> String {
+        let shown = self.to_string();
+        let first = shown.lines().next().unwrap_or_default();
+        match self.mistakes.len() {
+            0 | 1 => first.to_owned(),
+            2 => format!("{first} (and 1 more mistake, which stentor check shows)"),
+            many => format!("{first} (and {} more mistakes, which stentor check shows)", many - 1),
+        }
+    }
+
+    /// `Ok` if there is no mistake.
+    pub(super) fn none_of(mistakes: impl IntoIterator<Item = ConfigError>) -> Result<(), Self> {
+        let mistakes: Vec<_> = mistakes.into_iter().collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into_iter().collect()) }
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(mistake: ConfigError) -> ConfigErrors {
+        ConfigErrors { mistakes: vec![mistake] }
+    }
+}
+
+impl FromIterator<ConfigError> for ConfigErrors {
+    fn from_iter<I: IntoIterator<Item = ConfigError>>(mistakes: I) -> ConfigErrors {
+        ConfigErrors { mistakes: mistakes.into_iter().take(MISTAKES_MAX).collect() }
+    }
+}
+
+impl IntoIterator for ConfigErrors {
+    type Item = ConfigError;
+    type IntoIter = std::vec::IntoIter<ConfigError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.mistakes.into_iter()
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, mistake) in self.mistakes.iter().enumerate() {
+            write!(f, "{}{mistake}", if i == 0 { "" } else { "\n\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// How many mistakes are shown at once.
+const MISTAKES_MAX: usize = 10;
 
 /// A line without what may be a password: all between the first quotation mark and the last `@`.
 fn masked(line: &str) -> String {

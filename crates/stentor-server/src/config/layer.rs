@@ -25,22 +25,18 @@ use super::proxies::{FieldName, Network};
 use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, YEAR};
 use super::tls::{PairLayer, TlsLayer};
 use super::tokens::{self, JwtLayer, TokenLayer};
-use super::{Access, AccessFormat, Close, ConfigError, ControlAddress, Lookup, Mount, Settings};
+use super::{
+    Access, AccessFormat, Close, ConfigError, ConfigErrors, ControlAddress, Lookup, Mount,
+    Settings, document,
+};
 
 /// Overrides `settings` by the TOML document `text`.
 pub(super) fn from_toml(
     text: &str,
     name: &str,
     settings: &mut Settings,
-) -> Result<(), ConfigError> {
-    let layer: Layer = toml::from_str(text).map_err(|error| {
-        let message = explain(error.message());
-        match error.span() {
-            Some(span) => ConfigError::in_document(name, text, span, message),
-            None => ConfigError::new(name, message),
-        }
-    })?;
-    layer.apply(settings);
+) -> Result<(), ConfigErrors> {
+    document::read::<Layer>(text, name)?.apply(settings);
     Ok(())
 }
 
@@ -50,26 +46,27 @@ pub(super) fn from_toml(
 pub(super) fn from_environment(
     environment: impl IntoIterator<Item = (String, String)>,
     settings: &mut Settings,
-) -> Result<(), ConfigError> {
+) -> Result<(), ConfigErrors> {
+    let mut mistakes = Vec::new();
     let known: Vec<(String, &Path)> = SCALARS.iter().map(|path| (variable(path), path)).collect();
     for (name, text) in environment {
         if !name.starts_with(PREFIX) || FOREIGN.contains(&name.as_str()) {
             continue;
         }
         let Some((_, path)) = known.iter().find(|(variable, _)| *variable == name) else {
-            match nearest(&name, known.iter().map(|(variable, _)| variable.as_str())) {
-                Some(meant) => {
-                    let message = format!("unknown setting; did you mean {meant}?");
-                    return Err(ConfigError::new(&name, message));
-                }
-                None => continue,
+            let known = known.iter().map(|(variable, _)| variable.as_str());
+            if let Some(meant) = nearest(&name, known) {
+                let message = format!("unknown setting; did you mean {meant}?");
+                mistakes.push(ConfigError::new(&name, message));
             }
+            continue;
         };
-        let layer = Layer::deserialize(document(path, &text))
-            .map_err(|error| ConfigError::new(&name, explain(error.message())))?;
-        layer.apply(settings);
+        match Layer::deserialize(one_setting(path, &text)) {
+            Ok(layer) => layer.apply(settings),
+            Err(error) => mistakes.push(ConfigError::new(&name, explain(error.message()))),
+        }
     }
-    Ok(())
+    ConfigErrors::none_of(mistakes)
 }
 
 /// A setting that has one value: its table (empty for the top level), its key, and whether the
@@ -194,7 +191,7 @@ fn variable((table, key, _): &Path) -> String {
 }
 
 /// The document that says `text` for the setting at `path`.
-fn document((table, key, is_list): &Path, text: &str) -> toml::Table {
+fn one_setting((table, key, is_list): &Path, text: &str) -> toml::Table {
     let value = if *is_list {
         let items = text.split(',').map(|item| item.trim().into());
         toml::Value::Array(items.collect())
@@ -214,7 +211,7 @@ fn document((table, key, is_list): &Path, text: &str) -> toml::Table {
 
 /// The parser's message in the words of this program: names in single quotes, and for an unknown
 /// key the nearest known one, or the table it belongs to.
-fn explain(message: &str) -> String {
+pub(super) fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
         return message.replace('`', "'");
     };

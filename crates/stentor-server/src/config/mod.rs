@@ -6,11 +6,13 @@
 //! concern several settings at once.
 //!
 //! A mistake is an error, never a guess: an unknown key names the nearest known one, and a value
-//! out of range says what the range is, with the line and column to look at. A configuration is
-//! either wholly good or refused; nothing is ever half applied.
+//! out of range says what the range is, with the line and column to look at. Errors list up to
+//! ten mistakes at once. A configuration is either wholly good or refused; nothing is ever half
+//! applied.
 
 mod access;
 mod cluster;
+mod document;
 mod error;
 mod follow;
 mod forms;
@@ -38,7 +40,7 @@ use tracing::Level;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use cluster::{BrokerUrl, Cluster, StreamName};
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrors};
 pub use follow::{Follow, ServerUrl};
 pub use proxies::{Network, Proxies};
 pub use quantity::parse_period_s;
@@ -460,30 +462,29 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// The first mistake found, with its place.
+    /// The mistakes found, each with its place.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Settings, ConfigError> {
-        let mut settings = match file {
-            None => Settings::default(),
-            Some(path) => {
-                let name = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
-                Settings::from_toml(&text, &name)?
-            }
-        };
-        layer::from_environment(environment, &mut settings)?;
-        Ok(settings)
+    ) -> Result<Settings, ConfigErrors> {
+        let mut settings = Settings::default();
+        let of_file = file.map_or(Ok(()), |path| {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
+            layer::from_toml(&text, &name, &mut settings)
+        });
+        let of_environment = layer::from_environment(environment, &mut settings);
+        let errors = [of_file, of_environment].into_iter().filter_map(Result::err).flatten();
+        ConfigErrors::none_of(errors).map(|()| settings)
     }
 
     /// The defaults, overridden by a TOML document; `name` is what errors call it.
     ///
     /// # Errors
     ///
-    /// The first mistake found, with its line and column.
-    pub fn from_toml(text: &str, name: &str) -> Result<Settings, ConfigError> {
+    /// The mistakes found, each with its line and column.
+    pub fn from_toml(text: &str, name: &str) -> Result<Settings, ConfigErrors> {
         let mut settings = Settings::default();
         layer::from_toml(text, name, &mut settings)?;
         Ok(settings)
@@ -498,29 +499,49 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Which settings contradict each other, and why that matters.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        self.check_listeners()?;
-        self.check_tls()?;
-        self.check_proxies()?;
-        self.check_access()?;
+    /// Which settings contradict each other, and why that matters: one mistake of each subject.
+    pub fn validate(&self) -> Result<(), ConfigErrors> {
+        let checks = [
+            self.check_listeners(),
+            self.check_tls(),
+            self.check_proxies(),
+            self.check_access(),
+            self.check_origins(),
+            tokens::check(&self.tokens.tokens),
+            follow::check(self),
+            cluster::check(self),
+            self.check_topics(),
+            self.check_paths(),
+        ];
+        ConfigErrors::none_of(checks.into_iter().filter_map(Result::err))
+    }
+}
+
+impl Settings {
+    fn check_origins(&self) -> Result<(), ConfigError> {
         if self.cors.allows_any() && self.cors.origins.len() > 1 {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
         }
-        tokens::check(&self.tokens.tokens)?;
-        follow::check(self)?;
-        cluster::check(self)?;
-        for (i, lookup) in self.lookups.iter().enumerate() {
-            if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
-                let reason = format!("two routes begin with {}", lookup.path);
-                return Err(ConfigError::new("lookup", reason));
-            }
-        }
+        Ok(())
+    }
+
+    fn check_topics(&self) -> Result<(), ConfigError> {
         for rule in &self.topics {
             if let Some(reason) = leave_out::contradiction(rule) {
                 let reason = format!("the rule of {}: {reason}", rule.pattern.as_str());
                 return Err(ConfigError::new("topics", reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// No two routes and no two directories have the same path.
+    fn check_paths(&self) -> Result<(), ConfigError> {
+        for (i, lookup) in self.lookups.iter().enumerate() {
+            if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
+                let reason = format!("two routes begin with {}", lookup.path);
+                return Err(ConfigError::new("lookup", reason));
             }
         }
         for (i, mount) in self.mounts.iter().enumerate() {
@@ -531,9 +552,7 @@ impl Settings {
         }
         Ok(())
     }
-}
 
-impl Settings {
     /// No address may belong to two kinds of listeners, nor be there twice. With `SO_REUSEPORT` the
     /// kernel would not refuse the second one: it would deal the connections out between the two.
     fn check_listeners(&self) -> Result<(), ConfigError> {

@@ -211,6 +211,63 @@ fn an_error_looks_like_the_compilers() {
     );
 }
 
+/// Where the mistakes are, and how many there are beside the first.
+fn places(text: &str) -> Vec<String> {
+    let errors = Settings::from_toml(text, "f").unwrap_err();
+    let shown = errors.to_string();
+    let headlines = shown.split("\n\n").filter_map(|mistake| mistake.lines().next());
+    headlines.map(|line| line[2..].split(": ").next().unwrap().to_owned()).collect()
+}
+
+/// Mistakes of every kind, each behind others, in the order of their places.
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let text = "workers = 0\nliten = '0.0.0.0:80'\nlisten = ['host:80', '0.0.0.0:80', ':81']\n\
+                [limits]\nhead_timout = 1\nnames_max = 0\n[files]\nroot = 'x'\n\
+                [[topics]]\nmatch = 'a'\nhistory = 0\n[[topics]]\nhistroy = 1\n\
+                [[topics]]\nmatch = '/a'\nread = 'me'";
+    let expected = ["1:11", "2:1", "3:11", "3:36", "5:1", "6:13", "8:1", "10:9", "11:11", "13:1"];
+    assert_eq!(places(text), expected);
+    // No more than ten are shown.
+    assert_eq!(places(&text.replace("liten", "liten = 1\nlisen")).len(), 10);
+    let errors = Settings::from_toml(text, "f").unwrap_err();
+    assert_eq!(
+        errors.in_one_line(),
+        "f:1:11: 0 is out of range: from 1 to 4096 (and 9 more mistakes, which stentor check shows)"
+    );
+    // A key with a wrong value is not reported as missing too.
+    assert_eq!(places("[[lookup]]\npath = 1\n[[lookup]]\ntopics = '/{name}'"), ["2:8", "3:1"]);
+    // One a line of the syntax, and nothing of what the rest would mean.
+    assert_eq!(places("workers = = 1\npin = 7\nuser = \n"), ["1:11", "3:8"]);
+}
+
+#[test]
+fn mistakes_of_all_sources_are_told() {
+    let errors = environment(&[("STENTOR_WORKERS", "0"), ("STENTOR_PIN", "7")]).unwrap_err();
+    assert!(errors.starts_with("STENTOR_WORKERS: ") && errors.contains("\n\nSTENTOR_PIN: "));
+    let file = Path::new("/nonexistent/stentor.toml");
+    let variables = [("STENTOR_WORKERS".to_owned(), "0".to_owned())];
+    let errors = Settings::load(Some(file), variables).unwrap_err().to_string();
+    assert!(errors.contains("cannot be read: ") && errors.contains("\n\nSTENTOR_WORKERS: "));
+    let contrary = "listen = '127.0.0.1:8081'\ntls_key = 'k'\n[cors]\norigins = ['*', 'http://a']";
+    let errors = Settings::from_toml(contrary, "f").unwrap().validate().unwrap_err();
+    let shown = errors.within("f").to_string();
+    let subjects = ["f: listen and control: ", "f: tls_key: ", "f: cors.origins: "];
+    assert!(subjects.iter().all(|subject| shown.contains(subject)), "{shown}");
+}
+
+#[test]
+fn tables_of_which_there_is_one_have_single_brackets() {
+    check(&[
+        (
+            "[[files]]\nroot = '/srv'",
+            "1:1: write [files], in single brackets: there is one; a directory whose files are \
+             served is a [[static]]",
+        ),
+        ("[[limits]]\nnames_max = 1", "1:1: write [limits], in single brackets: there is one"),
+    ]);
+}
+
 #[test]
 fn unknown_keys_are_told_the_nearest_or_their_place() {
     check(&[

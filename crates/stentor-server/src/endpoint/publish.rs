@@ -102,7 +102,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
 fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
     let target = request.target;
     match no {
-        No::Method => route::not_allowed(x, target::split(target).0),
+        No::Method => route::not_allowed(x, request, target::split(target).0),
         No::Refused((status, reason)) => x.reply.refuse(status, &reason),
         No::Denied(denied) => {
             x.deny(&denied);

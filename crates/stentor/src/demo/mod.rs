@@ -101,7 +101,7 @@ fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
         })?;
         settings.tls.cert = Some(site.certificate());
         settings.tls.key = Some(site.key());
-        settings.validate().map_err(usage)?;
+        settings.validate()?;
     }
     settings.mounts.push(Mount::new("/demo", site.root()));
     let quotes = Pattern::parse("/quotes/*").map_err(Failure::Failed)?;

@@ -215,6 +215,42 @@ fn a_good_configuration_is_summed_up() {
 }
 
 #[test]
+fn a_store_that_cannot_be_used_here_is_a_warning_unless_the_file_is_for_elsewhere() {
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    let name = file.to_str().unwrap();
+    let of = |path: &std::path::Path| {
+        fs::write(&file, format!("[store]\npath = '{}'\n", path.display())).unwrap();
+        [run(&["check", name]), run(&["check", name, "--offline"])]
+    };
+    for said in of(&dir.path().join("data")) {
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    }
+    assert!(!dir.path().join("data").exists(), "nothing is made");
+    for path in [dir.path().join("none/data"), file.clone()] {
+        let [said, offline] = of(&path);
+        assert!(said.out.starts_with("ok\n") && said.code == Some(0), "{said:?}");
+        assert!(said.err.starts_with("stentor: store.path: the store in "), "{said:?}");
+        assert_eq!((offline.code, offline.err.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_and_a_log_has_one_line_of_them() {
+    let mut server = Server::configured("");
+    let file = server.dir.path().join("stentor.toml");
+    fs::write(&file, "workers = 0\nliten = 1\n[limits]\nnames_max = 0\n").unwrap();
+    let said = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(said.code, Some(2));
+    for part in ["toml:1:11: 0 is", "toml:2:1: unknown key 'liten'", "toml:4:13: 0 is"] {
+        assert!(said.err.contains(part), "{part} is not in: {}", said.err);
+    }
+    server.child.signal("HUP");
+    let line = server.child.logged("ERROR not reloaded, the settings stay as they are: ");
+    assert!(line.ends_with("(and 2 more mistakes, which stentor check shows)"), "{line}");
+}
+
+#[test]
 fn an_address_in_use_is_named() {
     let server = Server::start();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
