@@ -209,7 +209,28 @@ impl Plan {
     /// Says who is believed to be whom, and what they are shown, for all servers of the plan. The
     /// same is said twice, since publishing is left to a client library.
     pub fn trust(&mut self, trust: &Arc<Trust>, identity: Option<&Arc<Identity>>, tls: &TlsConfig) {
-        let (setup, publish) = match self {
+        let (setup, publish) = self.parts();
+        setup.trust = Some(Arc::clone(trust));
+        setup.identity = identity.cloned();
+        if let Some(publish) = publish {
+            publish.tls = Some(tls.clone());
+        }
+    }
+
+    /// Has every request carry this `Authorization`, but those for which one was named already.
+    pub fn authorize(&mut self, field: &str) {
+        let (setup, publish) = self.parts();
+        let headers = publish.map(|publish| &mut publish.headers);
+        for headers in headers.into_iter().chain([&mut setup.headers]) {
+            if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization")) {
+                headers.push(("Authorization".to_owned(), field.to_owned()));
+            }
+        }
+    }
+
+    /// The setup, and the publisher if the plan has one.
+    fn parts(&mut self) -> (&mut Setup, Option<&mut Publish>) {
+        match self {
             Plan::Get(plan) => (&mut plan.setup, None),
             Plan::Hold(plan) => (&mut plan.setup, None),
             Plan::Push(plan) => (&mut plan.setup, Some(&mut plan.publish)),
@@ -217,11 +238,6 @@ impl Plan {
                 let listeners = plan.listeners.as_mut();
                 (&mut plan.setup, listeners.map(|listeners| &mut listeners.publish))
             }
-        };
-        setup.trust = Some(Arc::clone(trust));
-        setup.identity = identity.cloned();
-        if let Some(publish) = publish {
-            publish.tls = Some(tls.clone());
         }
     }
 

@@ -172,6 +172,9 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
         let Tls { trust, identity, config } = common.trust.tls()?;
         plans.iter_mut().for_each(|plan| plan.trust(&trust, identity.as_ref(), &config));
     }
+    if let Some(field) = common.trust.authorization().map_err(usage)? {
+        plans.iter_mut().for_each(|plan| plan.authorize(&field));
+    }
     Ok(plans)
 }
 

@@ -14,11 +14,14 @@ use serde::de::DeserializeOwned;
 use stentor_server::config::ControlAddress;
 
 use ureq::config::ConfigBuilder;
-use ureq::http::Response;
+use ureq::http::header::{AUTHORIZATION, HeaderValue};
+use ureq::http::{Request, Response};
+use ureq::middleware::{Middleware, MiddlewareNext};
 use ureq::typestate::AgentScope;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, SendBody};
 
 use crate::Failure;
+use crate::args::usage;
 use crate::trust::{TrustFlags, explain};
 use socket_file::{NoNames, SocketFile};
 
@@ -146,13 +149,36 @@ pub(crate) fn stream_agent(
 fn agent_of(
     server: &BaseUrl,
     trust: &TrustFlags,
-    config: ConfigBuilder<AgentScope>,
+    mut config: ConfigBuilder<AgentScope>,
 ) -> Result<Agent, Failure> {
+    if trust.authorization().map_err(usage)?.is_some() {
+        config = config.middleware(SendToken(trust.clone()));
+    }
     Ok(match &server.socket {
         Some(path) => Agent::with_parts(config.build(), SocketFile(path.clone()), NoNames),
         None if server.is_secure() => config.tls_config(trust.tls()?.config).build().new_agent(),
         None => config.build().new_agent(),
     })
+}
+
+/// A middleware that adds the token to each request.
+struct SendToken(TrustFlags);
+
+impl Middleware for SendToken {
+    fn handle(
+        &self,
+        mut request: Request<SendBody<'_>>,
+        next: MiddlewareNext<'_>,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let field = self.0.authorization().map_err(|reason| ureq::Error::Other(reason.into()))?;
+        if let Some(field) = field {
+            let mut field =
+                HeaderValue::from_str(&field).map_err(|error| ureq::Error::Http(error.into()))?;
+            field.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, field);
+        }
+        next.handle(request)
+    }
 }
 
 /// What all clients have in common: they go straight to the server they were told, and every

@@ -8,7 +8,6 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
-use ureq::http::header::AUTHORIZATION;
 
 use crate::Failure;
 use crate::client::{self, BaseUrl};
@@ -23,12 +22,9 @@ pub(crate) struct OperationFlags {
     server: BaseUrl,
     /// The server's process, on this host: the user it runs as and root need neither its address
     /// nor a token
-    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["server", "token"],
+    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["server", "token_file"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     process: Option<u32>,
-    /// A token that publishes everything, where the control listener asks for one
-    #[arg(long, value_name = "TOKEN", env = "STENTOR_TOKEN", hide_env_values = true)]
-    token: Option<String>,
     #[command(flatten)]
     trust: TrustFlags,
 }
@@ -111,11 +107,7 @@ fn ask_server<O: Operation>(flags: &OperationFlags) -> Result<String, Failure> {
 }
 
 fn begin<O: Operation>(flags: &OperationFlags, agent: &Agent) -> Result<Begun, Failure> {
-    let mut request = agent.post(flags.server.page(O::PAGE));
-    if let Some(token) = &flags.token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-    }
-    let answer = request.send_empty();
+    let answer = agent.post(flags.server.page(O::PAGE)).send_empty();
     let mut answer = answer.map_err(|error| client::unreachable(&flags.server, &error))?;
     if !answer.status().is_success() {
         return Err(client::refusal(O::NOT_DONE, &mut answer));

@@ -213,7 +213,8 @@ Examples:
   stentor pub /quotes/aapl --type application/json '{\"close\":187.2}'
   date | stentor pub /now
   date | stentor pub /now --control unix:/run/stentor/control.sock
-  tail -f access.log | stentor pub /log --lines";
+  tail -f access.log | stentor pub /log --lines
+  stentor pub /team/plan 'at nine' --control http://127.0.0.1:8080 --token-file token";
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -67,7 +67,7 @@ Examples:
   stentor reload
   stentor reload --server unix:/run/stentor/control.sock
   stentor reload --process $(pidof stentor)     as the user it runs as, or as root
-  STENTOR_TOKEN=$(cat token) stentor reload     where control_token = true";
+  stentor reload --token-file token             where control_token = true";
 
 #[cfg(test)]
 mod tests {

@@ -278,7 +278,8 @@ Examples:
   stentor sub /quotes/aapl /quotes/msft
   stentor sub --latest '/quotes/*'
   stentor sub --since earliest /scores/lal-bos
-  stentor sub --json /quotes/aapl | jq .data.close";
+  stentor sub --json /quotes/aapl | jq .data.close
+  stentor sub --token-file token /team/plan     what only a token may read";
 
 const EVENT_STREAM: &str = "text/event-stream";
 

@@ -4,7 +4,11 @@
 //! As browsers do, they believe those whose certificates lead to one of this system's; or to one in
 //! a file that the caller names; or, for a server with a certificate that was made to try things
 //! out, anybody. A server that asks for a certificate is shown the one that the caller names.
+//! If the caller has a token, each request carries it.
+//!
+//! No flag takes the token itself: all users of a host can read the arguments of a process.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +37,9 @@ pub(crate) struct TrustFlags {
     /// Its private key, if it is not in the same file
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Send the token in this file, instead of the one in the variable STENTOR_TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// How a server is asked by TLS: the same for our own handshakes and for those of the library.
@@ -77,6 +84,33 @@ impl TrustFlags {
         Ok(Some((identity, ClientCert::new_with_certs(&chain, key))))
     }
 
+    /// The `Authorization` of each request, if there is a token. The file is read each time, since
+    /// its token may be replaced while a command runs.
+    ///
+    /// # Errors
+    /// The token cannot be read, or the file holds none. No error shows the token.
+    pub(crate) fn authorization(&self) -> Result<Option<Zeroizing<String>>, String> {
+        let (place, text) = match &self.token_file {
+            Some(file) => {
+                let place = file.display().to_string();
+                let text = std::fs::read_to_string(file).map_err(|e| format!("{place}: {e}"))?;
+                (place, Zeroizing::new(text))
+            }
+            None => match env::var_os(TOKEN_VARIABLE).filter(|value| !value.is_empty()) {
+                Some(value) => {
+                    let text = value.into_string().unwrap_or_default();
+                    (TOKEN_VARIABLE.to_owned(), Zeroizing::new(text))
+                }
+                None => return Ok(None),
+            },
+        };
+        let token = text.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("{place}: there is no token in it: it is one word of ASCII"));
+        }
+        Ok(Some(Zeroizing::new(format!("Bearer {token}"))))
+    }
+
     /// Whom to believe.
     fn trust(&self) -> Result<Trust, Failure> {
         Ok(match &self.ca {
@@ -86,6 +120,9 @@ impl TrustFlags {
         })
     }
 }
+
+/// Where a token is taken from if no file is named.
+const TOKEN_VARIABLE: &str = "STENTOR_TOKEN";
 
 fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let name = path.display();
@@ -177,6 +214,28 @@ mod tests {
         }
         let anybody = TrustFlags { insecure: true, ..TrustFlags::default() }.trust().unwrap();
         assert!(matches!(anybody, Trust::Anybody));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_token_is_one_word_and_no_error_shows_it() {
+        let dir = std::env::temp_dir().join(format!("stentor-token-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("token");
+        let flags = TrustFlags { token_file: Some(file.clone()), ..TrustFlags::default() };
+        let missing = flags.authorization().unwrap_err();
+        assert!(missing.contains("token: No such file"), "{missing}");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            flags.authorization().map(|field| field.unwrap().to_string())
+        };
+        assert_eq!(read("stentor_a.b\r\n").as_deref(), Ok("Bearer stentor_a.b"));
+        assert_eq!(read(" next\n").as_deref(), Ok("Bearer next"), "it was replaced");
+        for bad in ["", "\n", "secret secret", "secret\nX: y", "secr\u{e9}t", "secret\0"] {
+            let error = read(bad).unwrap_err();
+            assert!(error.ends_with("there is no token in it: it is one word of ASCII"));
+            assert!(!error.contains("secr"), "{error}");
+        }
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -11,7 +11,8 @@ use crate::{Failure, local};
 ///
 /// The server starts its program anew, as it is now, and hands it every connection and everything
 /// else. Prints one sentence when that process serves. If it does not come to that, the server goes
-/// on as it was; the sentence says why, and the exit code is 1.
+/// on as it was; the sentence says why, and the exit code is 1. Where the control listener asks for
+/// a token (control_token), it takes one that publishes everything.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpgradeArgs {
@@ -79,7 +80,7 @@ Examples:
   stentor upgrade
   stentor upgrade --server unix:/run/stentor/control.sock
   stentor upgrade --process $(pidof stentor)    as the user it runs as, or as root
-  STENTOR_TOKEN=$(cat token) stentor upgrade    where control_token = true";
+  stentor upgrade --token-file token            where control_token = true";
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,11 @@
 //! Who may publish and who may read, over real sockets: every way there is, with every token.
 
 use crate::support::{
-    Browser, EventStream, Response, Server, TempDir, UPGRADE, WebSocket, curl, eventually, tool,
+    Browser, Child, EventStream, Response, Server, TempDir, UPGRADE, WebSocket, curl, eventually,
+    run, stentor, tool,
 };
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `printf stentor_team | sha256sum`, and so on.
@@ -442,6 +444,71 @@ fn a_cookie_reads_no_list_that_any_page_could_load_as_script() {
     }
     // What is no list cannot be loaded so.
     server.public.ask("GET", "/team/a", cookie, b"").expect(200);
+}
+
+#[test]
+fn a_token_to_publish_is_told_which_rule_is_missing() {
+    let toml = format!("[[token]]\nname = 'a'\npublish = '/**'\nsha256 = '{WRITER}'\n");
+    let server = Server::configured(&toml);
+    let fields = bearer("stentor_writer");
+    let refused = |fields: &str, target: &str| {
+        server.public.ask("PUT", target, fields, b"x").refused(405).text().to_owned()
+    };
+    for target in ["/team/a", "/-/publish"] {
+        assert!(refused(&fields, target).contains("a rule of [[topics]] says publish = \"token\""));
+        assert!(refused("", target).starts_with("The public listener only answers reads"));
+    }
+    // The rule covers other topics.
+    let server = Server::configured(&config(NEVER, ""));
+    let answer = server.public.ask("PUT", "/elsewhere/a", &fields, b"x").refused(403);
+    assert!(answer.text().contains("would have to say publish = \"token\""), "{answer:?}");
+    let answer = server.public.ask("PUT", "/in/a", &bearer("stentor_team"), b"x").refused(403);
+    assert!(answer.text().contains("The token does not allow to publish here."), "{answer:?}");
+}
+
+#[test]
+fn commands_send_the_token_of_a_file_or_of_the_environment_and_show_it_nowhere() {
+    let more = "control_token = true\n[log]\nlevel = 'debug'\n";
+    let server = Server::configured(&config(NEVER, more));
+    let dir = TempDir::new();
+    let file = dir.path().join("token");
+    let [public, control] = [server.public, server.control].map(|url| format!("http://{}", url.0));
+    let command = |line: &[&str], token: &str| {
+        std::fs::write(&file, format!("{token}\n")).unwrap();
+        let mut by_file = stentor(line);
+        by_file.arg("--token-file").arg(&file);
+        let mut by_variable = stentor(line);
+        by_variable.env("STENTOR_TOKEN", token);
+        [by_file, by_variable].map(|mut command| {
+            let mut child = Child::spawn(command.stdin(Stdio::piped()));
+            child.input().write_all(b"a line\n").unwrap();
+            child.said()
+        })
+    };
+    let publish = ["pub", "/team/a", "a value", "--control", &public];
+    let lines = ["pub", "/team/b", "--lines", "--control", &control];
+    let bench = format!("{public}/team/a");
+    let bench = ["bench", "get", &bench, "--requests", "1", "--connections", "1", "--json"];
+    for line in [&publish[..], &lines, &bench] {
+        let token = if line[0] == "bench" { "stentor_team" } else { "stentor_writer" };
+        for said in command(line, token) {
+            assert_eq!(said.code, Some(0), "{line:?}: {said:?}");
+            assert!(!said.out.contains("\"401\"") && !said.out.contains(token), "{said:?}");
+        }
+        for said in command(line, "stentor_unknown") {
+            assert!(said.code != Some(0) || said.out.contains("401"), "{line:?}: {said:?}");
+            assert!(!format!("{said:?}").contains("stentor_unknown"), "{said:?}");
+        }
+    }
+    let mut reader = stentor(["sub", "/team/a", "--server", &public]);
+    let reader = Child::spawn(reader.env("STENTOR_TOKEN", "stentor_team"));
+    eventually("the value is read", || (reader.out() == "a value\n").then_some(()));
+    let said = run(&["sub", "/team/a", "--server", &public]);
+    assert!(said.err.contains("401"), "{said:?}");
+    let said = run(&["status", "--server", &control, "--token", "stentor_writer"]);
+    assert!(said.code == Some(2) && !said.err.contains("stentor_writer"), "{said:?}");
+    let log = server.child.err();
+    assert!(log.contains("request=\"PUT /team/a HTTP/1.1\"") && !log.contains("stentor_"), "{log}");
 }
 
 #[test]

@@ -733,18 +733,20 @@ fn where_operators_need_a_token_an_upgrade_takes_one_that_publishes_everything()
     let mut server = Server::with("", &toml, &["--workers", "2", "--control", &socket]);
     let said = upgrade(&server, &[]);
     assert!(said.err.contains("401") && said.code == Some(1), "{said:?}");
-    let said = upgrade(&server, &["--token", "stentor_writer"]);
-    assert!(said.err.contains("The token does not allow to upgrade"), "{said:?}");
-    let reload = |server: &str, token: &str| {
-        let said = run(&["reload", "--server", server, "--token", token]);
-        (said.code, said.out, said.err)
+    let with = |operation: &str, token: &str| {
+        fs::write(dir.path().join("token"), token).unwrap();
+        let file = dir.path().join("token").display().to_string();
+        run(&[operation, "--server", &socket, "--token-file", &file])
     };
-    let (code, _, err) = reload(&socket, "stentor_writer");
-    assert!(err.contains("403 Forbidden: The token does not") && code == Some(1), "{err}");
-    let (code, out, err) = reload(&socket, "stentor_operator");
-    assert_eq!((code, out.as_str()), (Some(0), "reloaded\n"), "{err}");
+    let said = with("upgrade", "stentor_writer\n");
+    assert!(said.err.contains("The token does not allow to upgrade"), "{said:?}");
+    let said = with("reload", "stentor_writer\n");
+    assert!(said.err.contains("403 Forbidden: The token does not"), "{said:?}");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = with("reload", "stentor_operator\n");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "reloaded\n"), "{said:?}");
     let before = server.child.id();
-    let said = run(&["upgrade", "--server", &socket, "--token", "stentor_operator"]);
+    let said = with("upgrade", "stentor_operator\n");
     assert!(said.out.starts_with("upgraded: process "), "{said:?}");
     server.child.taken_over(before);
 }
