@@ -17,6 +17,7 @@ mod writer;
 use crate::answers::Answered;
 use crate::config::{AccessFormat, AccessTarget, Log};
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
+use crate::line_writer::lines_of;
 use crate::slab::Slab;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -396,10 +397,6 @@ fn escaped_as_json(out: &mut Vec<u8>, bytes: &[u8]) {
     for unit in String::from_utf8_lossy(bytes).encode_utf16() {
         let _ = write!(out, "\\u{unit:04x}");
     }
-}
-
-fn lines_of(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,6 +5,8 @@
 //! process publishes, reloads and stops it. What a worker does is in `worker`, one connection in
 //! `connection`, the pages in `endpoint`.
 #![forbid(unsafe_code)]
+// A full pipe at standard error would stop the thread that writes: only the log's own may wait.
+#![cfg_attr(not(any(test, feature = "fuzz")), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod access;
 mod access_log;
@@ -19,6 +21,7 @@ mod connection;
 mod context;
 pub mod cost;
 mod endpoint;
+pub mod event_log;
 mod exchange;
 mod files;
 mod follow;
@@ -26,6 +29,7 @@ mod guard;
 mod inspection;
 mod keys;
 mod limits;
+mod line_writer;
 mod mailbox;
 mod memory;
 mod operations;

@@ -54,6 +54,10 @@ pub(crate) const RELEASE_AFTER_MS: u64 = 5_000;
 /// disk or the pipe has stood still for so long, further ones are dropped.
 pub(crate) const ACCESS_LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The queue of the log, in bytes: some 10,000 lines that standard error has not taken yet.
+/// Further ones are dropped.
+pub(crate) const EVENT_LOG_BYTES_MAX: usize = 1024 * 1024;
+
 /// How long the writer of the access log rests after it has written: lines gather meanwhile, and
 /// no worker has to wake it.
 pub(crate) const ACCESS_LOG_REST_MS: u64 = 10;

@@ -24,6 +24,7 @@ use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
+use crate::event_log;
 use crate::files::{FileCache, FileLoader, check_roots};
 use crate::follow::{Elsewhere, FollowState, FollowThread};
 use crate::guard::{Guard, MemoryState};
@@ -659,6 +660,9 @@ impl Server {
     fn lay_down_privileges(&self, user: Option<&User>, jobs: Jobs) -> Result<(), StartError> {
         if let (Some(name), Some(user)) = (&self.settings.user, user) {
             become_user(name, user)?;
+            event_log::become_user(user).map_err(|error| {
+                StartError::User(format!("the log cannot be written by user '{name}': {error}"))
+            })?;
             stentor_io::show_to_user()?;
             // Root was let in everywhere.
             check_files(&self.settings)?;

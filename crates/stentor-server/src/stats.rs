@@ -678,6 +678,8 @@ stats! {
     timeouts,
     /// Lines of the access log that were dropped, since it was not written fast enough.
     access_log_dropped,
+    /// Lines of the process's own log that were dropped, since standard error was not read.
+    log_dropped,
     /// Bytes received.
     bytes_in,
     /// Bytes of response bodies.

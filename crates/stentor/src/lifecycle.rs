@@ -1,10 +1,12 @@
 //! A server's life in this process: its log, its start, the signals, and the graceful stop.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::env;
 use std::io::stderr;
 use std::os::unix::process::CommandExt;
+use std::panic::{self, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::thread;
@@ -15,30 +17,50 @@ use signal_hook::iterator;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 use stentor_server::config::{LogFormat, Settings};
+use stentor_server::event_log::{self, EventWriter};
 use stentor_server::{Inherited, Line, LogFiles, Outcome, Predecessor, Server, WaitingParent};
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, error, info, warn};
+use tracing::{Event, Level, Subscriber, error, info, warn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
 use crate::local::{self, LocalCommands};
 use crate::{Failure, has_colours, parent};
 
+/// Has a thread of its own write to standard error from now on: before anything else of a server
+/// starts, so that none of its threads ever waits for standard error.
+pub(crate) fn start_log() -> Result<(), Failure> {
+    let _held = HeldSignals::hold();
+    let started = event_log::start();
+    started.map_err(|error| Failure::Failed(format!("the log cannot be started: {error}")))
+}
+
 /// Where events of note go: standard error, one line each.
 pub(crate) struct Log(reload::Handle<LevelFilter, Registry>);
 
 impl Log {
-    /// Has events of that level and above it logged from now on, in that form.
+    /// Has events of that level and above it logged from now on, in that form, and panics too. The
+    /// journal knows the time of a line, and takes its priority from a prefix (sd-daemon(3)).
     pub(crate) fn to_stderr(level: Level, format: LogFormat) -> Log {
         let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
         let colours = has_colours(&stderr());
-        let lines = fmt::layer().with_target(false).with_ansi(colours).with_writer(stderr);
-        let lines = match format {
-            LogFormat::Text => lines.compact().boxed(),
-            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        let lines = fmt::layer().with_target(false).with_ansi(colours).with_writer(|| EventWriter);
+        let lines = match (format, event_log::is_journal()) {
+            (LogFormat::Text, false) => lines.compact().boxed(),
+            (LogFormat::Json, false) => lines.json().flatten_event(true).boxed(),
+            (LogFormat::Text, true) => {
+                lines.compact().without_time().map_event_format(Prioritized).boxed()
+            }
+            (LogFormat::Json, true) => {
+                lines.json().flatten_event(true).map_event_format(Prioritized).boxed()
+            }
         };
         registry().with(filter).with(lines).init();
+        panic::set_hook(Box::new(log_panic));
         Log(handle)
     }
 
@@ -46,6 +68,48 @@ impl Log {
     pub(crate) fn set_level(&self, level: Level) {
         // It fails only if the log is gone, and it never goes.
         let _ = self.0.reload(LevelFilter::from_level(level));
+    }
+}
+
+/// Logs a panic. The standard hook would wait for standard error.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let reason = panic.payload_as_str().unwrap_or("no message").escape_debug();
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        BacktraceStatus::Captured => format!("\n{backtrace}"),
+        _ => String::new(),
+    };
+    error!(thread = name, place, "a thread panicked: {reason}{backtrace}");
+    if name == "main" {
+        event_log::flush();
+    }
+}
+
+/// Events of a format, each behind its priority.
+struct Prioritized<F>(F);
+
+impl<S, N, F: FormatEvent<S, N>> FormatEvent<S, N> for Prioritized<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        write!(writer, "<{priority}>")?;
+        self.0.format_event(context, writer, event)
     }
 }
 
@@ -377,7 +441,7 @@ pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> 
                 Told::Reopen => reopen(files.as_ref()),
             }
         }
-        eprintln!("stentor: ended at once");
+        event_log::say("stentor: ended at once");
         process::exit(1);
     });
     server.announce_stop();

@@ -40,6 +40,7 @@ use std::{env, fmt};
 
 use clap::Parser;
 use stentor_server::config::ConfigErrors;
+use stentor_server::event_log;
 
 use args::{Cli, Command};
 
@@ -63,13 +64,15 @@ fn main() -> ExitCode {
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
     };
-    match result {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("stentor: {failure}");
+            event_log::say(&format!("stentor: {failure}"));
             failure.exit_code()
         }
-    }
+    };
+    event_log::flush();
+    code
 }
 
 /// Prints to standard output. A reader that has gone away is no failure; a full disk is.

@@ -12,6 +12,7 @@ use std::process::Command;
 use clap::Args;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use stentor_server::event_log;
 use stentor_server::{Children, Line, reap, send_signal};
 
 use crate::Failure;
@@ -36,10 +37,11 @@ pub(crate) fn become_parent(line: Line, server: u32) -> Result<(), Failure> {
     let mut program = Command::new("/proc/self/exe");
     program.arg0(env::args_os().next().unwrap_or_default()).arg("parent");
     program.args(["--server", &server.to_string(), "--line", &number.to_string()]);
+    event_log::flush();
     let error = program.exec();
-    eprintln!(
+    event_log::say(&format!(
         "stentor: the first process keeps its memory, for it cannot be another program: {error}"
-    );
+    ));
     wait(server, &Line::passed_on(number).map_err(failed)?)
 }
 

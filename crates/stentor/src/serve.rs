@@ -45,7 +45,9 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let program = Program::find();
+    // It forks, which takes that there is no other thread yet.
     let predecessor = lifecycle::predecessor()?;
+    lifecycle::start_log()?;
     let settings = args.settings().inspect_err(|failure| {
         predecessor.iter().for_each(|predecessor| predecessor.refuse(&in_one_line(failure)));
     })?;

@@ -141,6 +141,8 @@ fn answers(page: &mut Page, report: &Report) {
     page.counter("responses_compressed_total", help, c.answers_compressed);
     let help = "Lines of the access log that were dropped or could not be written.";
     page.counter("access_log_dropped_total", help, c.access_log_dropped);
+    let help = "Lines of the log on standard error that were dropped or could not be written.";
+    page.counter("log_dropped_total", help, c.log_dropped);
     let reasons = [
         ("{reason=\"policy\"}", c.refused_policy),
         ("{reason=\"no_token\"}", c.refused_no_token),

@@ -2,6 +2,7 @@
 
 use crate::certificates;
 use crate::cluster::ClusterReport;
+use crate::event_log;
 use crate::exchange::Exchange;
 use crate::follow::FollowReport;
 use crate::guard::Pressure;
@@ -119,6 +120,7 @@ impl Report {
         let mut counters = Totals::sum(workers());
         let lost = x.shared.access_log.as_ref().map_or(0, |log| log.lost());
         counters.access_log_dropped += lost;
+        counters.log_dropped += event_log::dropped();
         let counts = x.shared.hub.counts();
         let files = x.shared.file_cache.kept();
         let memory = process_memory();

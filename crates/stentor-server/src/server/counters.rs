@@ -2,6 +2,7 @@
 //! so that another version may have others.
 
 use crate::context::Shared;
+use crate::event_log;
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// What was counted so far.
@@ -10,6 +11,7 @@ pub(super) fn pack(shared: &Shared) -> Vec<u8> {
         (MEMORY_HIGH, shared.memory.times_high.value()),
         (MEMORY_CRITICAL, shared.memory.times_critical.value()),
         (FILES_EVICTED, shared.file_cache.kept().evictions),
+        (EVENTS_LOST, event_log::dropped()),
     ];
     counters.extend(shared.access_log.as_ref().map(|log| (LINES_LOST, log.lost())));
     if let Some(store) = &shared.store {
@@ -45,6 +47,7 @@ pub(super) fn unpack(shared: &Shared, bytes: &[u8]) -> Unpacked<()> {
             (MEMORY_HIGH, _) => shared.memory.times_high.set(value),
             (MEMORY_CRITICAL, _) => shared.memory.times_critical.set(value),
             (FILES_EVICTED, _) => shared.file_cache.were_evicted(value),
+            (EVENTS_LOST, _) => event_log::were_dropped(value),
             (LINES_LOST, _) => shared.access_log.iter().for_each(|log| log.were_lost(value)),
             (STORE_ENTRIES, Some(stats)) => stats.entries.set(value),
             (STORE_BYTES, Some(stats)) => stats.bytes.set(value),
@@ -61,6 +64,7 @@ pub(super) fn unpack(shared: &Shared, bytes: &[u8]) -> Unpacked<()> {
 const MEMORY_HIGH: &str = "memory_times_high";
 const MEMORY_CRITICAL: &str = "memory_times_critical";
 const FILES_EVICTED: &str = "files_evicted";
+const EVENTS_LOST: &str = "log_dropped";
 const LINES_LOST: &str = "access_log_dropped";
 const STORE_ENTRIES: &str = "store.entries";
 const STORE_BYTES: &str = "store.bytes_written";

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let (Some(first), Some(last)) = (days.first(), days.last()) else {
         return Err(usage(format!("there are no prices from {} on: they end before", args.from)));
     };
+    lifecycle::start_log()?;
     Log::to_stderr(Level::WARN, LogFormat::Text);
     let mut signals = Signals::register()?;
     let site = Site::write().map_err(|error| {
@@ -67,7 +68,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let server = lifecycle::start(settings(args, &site)?)?;
     let trust = args.tls.then(|| site.certificate());
     let scene = Scene { days: days.len(), first, last, speed: args.speed, trust };
-    greet(&introduction(&base_url(&server), site.written_at(), &scene));
+    let introduction = introduction(&base_url(&server), site.written_at(), &scene);
+    // Standard output may be a full pipe, and this thread waits for signals.
+    thread::spawn(move || greet(&introduction));
 
     let (stop, stopped) = mpsc::channel();
     let pause = Duration::from_secs_f64(1.0 / args.speed);

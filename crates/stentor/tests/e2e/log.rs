@@ -3,6 +3,8 @@
 use crate::support::{Child, Server, TempDir, eventually, stentor, tool};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -71,6 +73,42 @@ fn a_line_of_json_for_each_event() {
     assert!(ready["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{ready}");
     assert!(says("public listener at http://127.0.0.1:").is_some(), "{lines:?}");
     assert!(says("stopped").is_some(), "{lines:?}");
+}
+
+/// Standard error is the file that `JOURNAL_STREAM` names, or another one: children inherit the
+/// variable.
+#[test]
+fn in_the_journal_lines_have_a_priority_and_no_time() {
+    let dir = TempDir::new();
+    let [journal, other] = ["journal", "other"].map(|name| dir.path().join(name));
+    let log = |format: &str, stream: &Path| {
+        fs::write(stream, "").unwrap();
+        let file = fs::File::create(&journal).unwrap();
+        let named = fs::metadata(stream).unwrap();
+        let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+        let mut command = stentor([&["serve", "--expect", "100000000"][..], &ports].concat());
+        command.env("STENTOR_LOG_FORMAT", format).env("STENTOR_LOG_ACCESS", "/nowhere/a.log");
+        command.env("JOURNAL_STREAM", format!("{}:{}", named.dev(), named.ino()));
+        assert_eq!(command.stderr(file).status().unwrap().code(), Some(1));
+        fs::read_to_string(&journal).unwrap()
+    };
+    let text = log("text", &journal);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.last().unwrap();
+    assert!(text.contains("this host cannot hold"), "{text}");
+    assert!(last.starts_with("<3>stentor: the access log /nowhere/a.log "), "{text}");
+    for line in &lines[..lines.len() - 1] {
+        let plain =
+            line.strip_prefix("<4>").and_then(|line| line.trim_start().strip_prefix("WARN "));
+        assert!(plain.is_some(), "{line}");
+    }
+    for line in log("json", &journal).lines().filter(|line| !line.contains("stentor: ")) {
+        let object: Value = serde_json::from_str(line.strip_prefix("<4>").unwrap()).unwrap();
+        assert_eq!(object["level"], "WARN");
+    }
+    let text = log("text", &other);
+    assert!(text.lines().all(|line| !line.starts_with('<')), "{text}");
+    assert!(text.contains("stentor: the access log"), "{text}");
 }
 
 #[test]

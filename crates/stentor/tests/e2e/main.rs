@@ -20,6 +20,7 @@ mod access_files;
 mod access_log;
 mod alerts;
 mod bench;
+mod blocked_log;
 mod bodies;
 mod browser;
 mod certificates;

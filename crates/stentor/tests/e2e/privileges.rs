@@ -83,8 +83,16 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     fs::write(site.path().join("a.txt"), "a file").unwrap();
     let toml = format!("user = '{USER}'\n[[static]]\nroot = '{}'\n", site.path().to_str().unwrap());
     let mut server = Server::again_at(low_port(), &toml);
-    let expected =
-        ["compressor", "control", "file-loader", "memory", "stentor", "worker-0", "worker-1"];
+    let expected = [
+        "compressor",
+        "control",
+        "file-loader",
+        "log",
+        "memory",
+        "stentor",
+        "worker-0",
+        "worker-1",
+    ];
     // A thread takes its name a moment after it has begun.
     eventually("all threads have their names", || {
         (expect_unprivileged(server.child.id(), USER) == expected).then_some(())
