@@ -51,6 +51,9 @@ pub struct Prepared {
     /// The files, and what they were like before they were read.
     files: Vec<(PathBuf, FileState)>,
     warnings: Vec<String>,
+    /// Why some of the pairs cannot be used, a sentence each. The server goes on showing what it
+    /// read from such a pair before, if it did.
+    unusable: Vec<String>,
 }
 
 /// Files that cannot be used, a sentence each.
@@ -96,14 +99,16 @@ pub(crate) enum Missing<'a> {
 }
 
 impl Prepared {
-    /// Reads what the settings name. Nothing is read where there is no certificate.
+    /// Reads what the settings name. Nothing is read where there is no certificate. A pair that
+    /// cannot be used stops no other: the one `before` of its file stays.
     ///
     /// # Errors
-    /// What is wrong with which file.
+    /// What is wrong with which file, if no pair can be used, or if a file is bad that is for all.
     pub(crate) fn read(
         tls: &Tls,
         now_unix_s: u64,
         missing: Missing<'_>,
+        before: Option<&Certificates>,
     ) -> Result<Prepared, Unusable> {
         let pairs = tls.pairs();
         if pairs.is_empty() {
@@ -120,7 +125,13 @@ impl Prepared {
             (file, state)
         });
         let files = files.collect();
-        let certificates = read_pairs(&pairs, now_unix_s, &mut wrong);
+        let (certificates, unusable) = match read_pairs(&pairs, now_unix_s, before) {
+            Ok((certificates, unusable)) => (Some(certificates), unusable),
+            Err(reasons) => {
+                wrong.extend(reasons);
+                (None, Vec::new())
+            }
+        };
         let client_auth = tls.control_client_ca.as_ref().map(|file| {
             let pem = read(file).map(|pem| pem.to_vec()).unwrap_or_else(|reason| {
                 wrong.push(reason);
@@ -150,6 +161,7 @@ impl Prepared {
             public: made(&public)?,
             control: made(&control)?,
             warnings: warnings(&pairs, &certificates),
+            unusable,
             tls: tls.clone(),
             certificates: Some(certificates),
             files,
@@ -169,6 +181,16 @@ impl Prepared {
         &self.warnings
     }
 
+    fn has(&self, pair: &PairFiles) -> bool {
+        let mut pairs = self.certificates.iter().flat_map(|certificates| certificates.pairs());
+        pairs.any(|shown| shown.file() == pair.certificate)
+    }
+
+    /// Which pairs cannot be used, and why.
+    pub(crate) fn unusable(&self) -> Option<Unusable> {
+        (!self.unusable.is_empty()).then(|| Unusable(self.unusable.clone()))
+    }
+
     /// Says in the log what there is.
     fn tell(&self, now_unix_s: u64) {
         for shown in self.shown(now_unix_s) {
@@ -176,6 +198,12 @@ impl Prepared {
         }
         for warning in &self.warnings {
             tracing::warn!("{warning}");
+        }
+        for reason in &self.unusable {
+            tracing::error!(
+                "a certificate cannot be used, and all others are: {reason}; what was shown of it \
+                 before is shown on"
+            );
         }
     }
 }
@@ -185,14 +213,19 @@ impl Prepared {
 /// # Errors
 /// What is wrong with which file.
 pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Prepared, Unusable> {
-    Prepared::read(&settings.tls, now_unix_s, Missing::Left)
+    Prepared::read(&settings.tls, now_unix_s, Missing::Left, None)
 }
 
 impl Acceptors {
     /// Goes by what was read.
     pub(crate) fn new(prepared: Prepared) -> Acceptors {
         prepared.tell(unix_s());
-        Acceptors { current: RwLock::new(prepared), ..Acceptors::default() }
+        let failure = prepared.unusable().map(|unusable| unusable.to_string());
+        Acceptors {
+            current: RwLock::new(prepared),
+            failure: Mutex::new(failure),
+            ..Acceptors::default()
+        }
     }
 
     /// Of one that was made elsewhere.
@@ -215,7 +248,8 @@ impl Acceptors {
         self.current(|prepared| prepared.control.clone())
     }
 
-    /// Reads the files of other settings. `None` if they are those of the settings that count now
+    /// Reads the files of other settings. A pair that they name for the first time has to be good.
+    /// `None` if they are those of the settings that count now
     /// and are no good any more, which is said in the log: then all stays as it is.
     ///
     /// # Errors
@@ -226,8 +260,15 @@ impl Acceptors {
         next: &Tls,
         now_unix_s: u64,
     ) -> Result<Option<Prepared>, Unusable> {
-        match Prepared::read(next, now_unix_s, Missing::Made(None)) {
-            Ok(prepared) => Ok(Some(prepared)),
+        let known = running.pairs();
+        match self.read(next, now_unix_s) {
+            Ok(prepared) => {
+                let is_bad = |pair: &PairFiles| !known.contains(pair) && !prepared.has(pair);
+                match prepared.unusable() {
+                    Some(unusable) if next.pairs().iter().any(is_bad) => Err(unusable),
+                    _ => Ok(Some(prepared)),
+                }
+            }
             Err(unusable) if running == next => {
                 self.fail(&unusable, true);
                 Ok(None)
@@ -236,11 +277,18 @@ impl Acceptors {
         }
     }
 
+    /// Reads the files of settings, and keeps the current certificate of each unusable pair.
+    fn read(&self, tls: &Tls, now_unix_s: u64) -> Result<Prepared, Unusable> {
+        let before = self.current(|prepared| prepared.certificates.clone());
+        Prepared::read(tls, now_unix_s, Missing::Made(None), before.as_deref())
+    }
+
     /// Has handshakes begun by this from now on.
     pub(crate) fn set(&self, prepared: Prepared, now_unix_s: u64) {
         prepared.tell(now_unix_s);
+        let unusable = prepared.unusable();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = prepared;
-        self.is_set();
+        self.is_set(unusable);
     }
 
     /// The same, by whoever looks after the files, unless other settings count by now.
@@ -251,28 +299,34 @@ impl Acceptors {
         }
         tracing::info!("certificates were read again");
         prepared.tell(now_unix_s);
+        let unusable = prepared.unusable();
         *current = prepared;
         drop(current);
-        self.is_set();
+        self.is_set(unusable);
     }
 
-    fn is_set(&self) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn is_set(&self, unusable: Option<Unusable>) {
         self.reloads.fetch_add(1, Ordering::Relaxed);
+        self.note_failure(unusable.map(|unusable| unusable.to_string()));
+    }
+
+    /// Remembers why files are no good, if they are not. Returns whether the reason is another one.
+    fn note_failure(&self, reason: Option<String>) -> bool {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = reason.is_some() && *failure != reason;
+        if is_other {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        *failure = reason;
+        is_other
     }
 
     /// Takes note that the files are no good. It is said in the log, but not again and again unless
     /// somebody has asked for it.
     fn fail(&self, unusable: &Unusable, is_asked_for: bool) {
         let reason = unusable.to_string();
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = failure.as_ref() != Some(&reason);
-        if is_other || is_asked_for {
+        if self.note_failure(Some(reason.clone())) || is_asked_for {
             tracing::error!("the certificates stay as they are: {reason}");
-        }
-        if is_other {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            *failure = Some(reason);
         }
     }
 
@@ -383,12 +437,17 @@ impl Looker {
         if !is_settled || now == self.tried && !is_due {
             return;
         }
+        let has_changed = now != self.tried;
         self.tried = now;
         self.failed_unix_s = None;
-        match Prepared::read(&self.tls, now_unix_s, Missing::Made(None)) {
+        match acceptors.read(&self.tls, now_unix_s) {
             Ok(prepared) => {
-                self.told_days = None;
-                acceptors.renew(prepared, now_unix_s);
+                self.failed_unix_s = prepared.unusable().map(|_| now_unix_s);
+                let known = acceptors.current(|current| current.unusable.clone());
+                if has_changed || prepared.unusable != known {
+                    self.told_days = None;
+                    acceptors.renew(prepared, now_unix_s);
+                }
             }
             Err(unusable) => {
                 self.failed_unix_s = Some(now_unix_s);
@@ -462,29 +521,41 @@ fn state_of(path: &Path) -> FileState {
     ])
 }
 
+/// Reads all pairs. One that cannot be used is the one of its file `before`, or is left out.
+///
+/// # Errors
+/// None can be used.
 fn read_pairs(
-    pairs: &[PairFiles],
+    all: &[PairFiles],
     now_unix_s: u64,
-    wrong: &mut Vec<String>,
-) -> Option<Certificates> {
-    let mut texts = Vec::new();
-    for pair in pairs {
-        let mut text = |file| read(file).map_err(|reason| wrong.push(reason)).ok();
-        let (certificate, key) = (text(&pair.certificate), text(&pair.key));
-        texts.extend(certificate.zip(key).map(|texts| (pair, texts)));
-    }
-    let pems = texts.iter().map(|(pair, (certificate, key))| PemPair {
-        certificate: (&pair.certificate, certificate),
-        key: (&pair.key, key),
-    });
-    let pems: Vec<_> = pems.collect();
-    match Certificates::read(&pems, now_unix_s) {
-        Ok(certificates) => Some(certificates),
-        Err(errors) => {
-            wrong.extend(errors.iter().map(ToString::to_string));
-            None
+    before: Option<&Certificates>,
+) -> Result<(Certificates, Vec<String>), Vec<String>> {
+    let (mut pairs, mut unusable, mut good) = (Vec::new(), Vec::new(), 0);
+    for files in all {
+        match read_pair(files, now_unix_s) {
+            Ok(pair) => {
+                good += 1;
+                pairs.push(pair);
+            }
+            Err(reasons) => {
+                unusable.extend(reasons);
+                let mut known = before.iter().flat_map(|before| before.pairs());
+                pairs.extend(known.find(|pair| pair.file() == files.certificate).cloned());
+            }
         }
     }
+    if good == 0 { Err(unusable) } else { Ok((Certificates::new(pairs), unusable)) }
+}
+
+fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
+    let (certificate, key) = match (read(&files.certificate), read(&files.key)) {
+        (Ok(certificate), Ok(key)) => (certificate, key),
+        (certificate, key) => {
+            return Err([certificate.err(), key.err()].into_iter().flatten().collect());
+        }
+    };
+    let pem = PemPair { certificate: (&files.certificate, &certificate), key: (&files.key, &key) };
+    Pair::read(&pem, now_unix_s).map_err(|error| vec![error.to_string()])
 }
 
 /// All of a small file.
@@ -552,7 +623,10 @@ fn make_secret(path: &Path, user: Option<&User>) -> io::Result<()> {
 /// What is not as it should be, and works all the same.
 fn warnings(pairs: &[PairFiles], certificates: &Certificates) -> Vec<String> {
     let mut warnings = Vec::new();
-    for (files, pair) in pairs.iter().zip(certificates.pairs()) {
+    for pair in certificates.pairs() {
+        let Some(files) = pairs.iter().find(|files| files.certificate == pair.file()) else {
+            continue;
+        };
         let mode = fs::metadata(&files.key).map_or(0, |data| data.mode());
         if mode & 0o004 != 0 {
             warnings.push(format!(

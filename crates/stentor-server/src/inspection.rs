@@ -31,6 +31,11 @@ pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<S
         return Err(errors);
     }
     let mut warnings = prepared.warnings().to_vec();
+    warnings.extend(
+        prepared.unusable().map(|unusable| {
+            format!("a certificate cannot be used, and all others are: {unusable}")
+        }),
+    );
     warnings.extend(store_warning(settings));
     Ok(Inspection { certificates: prepared.shown(now_unix_s), warnings })
 }

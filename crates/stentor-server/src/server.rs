@@ -218,7 +218,7 @@ fn begin(
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
     check_files(&settings)?;
-    let certificates = read_certificates(&settings, user.as_ref())?;
+    let certificates = read_certificates(&settings, user.as_ref(), takes_over)?;
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
     let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
@@ -266,10 +266,19 @@ fn begin(
     Ok(server)
 }
 
-/// Reads the certificates that are to be shown, while all files can be read.
-fn read_certificates(settings: &Settings, user: Option<&User>) -> Result<Prepared, StartError> {
-    Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user))
-        .map_err(StartError::Certificates)
+/// Reads the certificates that are to be shown, while all files can be read. A process that takes
+/// over refuses any that cannot be used: the process before may still show a good one of that file.
+fn read_certificates(
+    settings: &Settings,
+    user: Option<&User>,
+    takes_over: bool,
+) -> Result<Prepared, StartError> {
+    let prepared = Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user), None)
+        .map_err(StartError::Certificates)?;
+    match prepared.unusable() {
+        Some(unusable) if takes_over => Err(StartError::Certificates(unusable)),
+        _ => Ok(prepared),
+    }
 }
 
 /// What all workers share, and what is to be done for them elsewhere.

@@ -50,6 +50,7 @@ pub struct Certificates {
 }
 
 /// One certificate with its chain and its key.
+#[derive(Clone)]
 pub struct Pair {
     pub(crate) certified: Certified,
     file: PathBuf,
@@ -155,10 +156,12 @@ impl Certificates {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() { Ok(Certificates::of(pairs)) } else { Err(errors) }
+        if errors.is_empty() { Ok(Certificates::new(pairs)) } else { Err(errors) }
     }
 
-    fn of(pairs: Vec<Pair>) -> Certificates {
+    /// Those of these pairs, of which the first is the fallback.
+    #[must_use]
+    pub fn new(pairs: Vec<Pair>) -> Certificates {
         let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
         for (place, pair) in pairs.iter().enumerate() {
             for name in &pair.names {
@@ -229,7 +232,11 @@ impl Identity {
 }
 
 impl Pair {
-    fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
+    /// Reads what the files of a pair hold.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
         let (file, text) = pem.certificate;
         let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
         let found =

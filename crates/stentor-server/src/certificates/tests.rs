@@ -52,7 +52,8 @@ impl Place {
     /// Reads them; errors without the name of the directory.
     fn read(&self, tls: &Tls) -> Result<Prepared, String> {
         let own = format!("{}/", self.0.display());
-        Prepared::read(tls, NOW, Missing::Left).map_err(|error| error.to_string().replace(&own, ""))
+        Prepared::read(tls, NOW, Missing::Left, None)
+            .map_err(|error| error.to_string().replace(&own, ""))
     }
 }
 
@@ -94,7 +95,7 @@ fn look(looker: &mut Looker, now_unix_s: u64) {
 
 #[test]
 fn without_certificates_nothing_is_read() {
-    let prepared = Prepared::read(&Tls::default(), NOW, Missing::Left).unwrap();
+    let prepared = Prepared::read(&Tls::default(), NOW, Missing::Left, None).unwrap();
     let acceptors = Acceptors::new(prepared);
     assert!(acceptors.public().is_none() && acceptors.control().is_none());
     assert_eq!(acceptors.report(NOW), None);
@@ -131,7 +132,7 @@ fn what_is_wrong_is_said_of_its_file() {
         error()
     );
     place.write("c.pem", &certificate);
-    let late = Prepared::read(&tls, NOW + 81 * DAY_S, Missing::Left).unwrap_err().to_string();
+    let late = Prepared::read(&tls, NOW + 81 * DAY_S, Missing::Left, None).unwrap_err().to_string();
     assert!(late.contains("c.pem: the certificate expired on Apr  5"), "{late}");
     assert!(place.read(&tls).is_ok());
 }
@@ -221,6 +222,70 @@ fn what_changes_is_shown_from_then_on_whichever_way_it_changed() {
     assert_eq!(acceptors.report(NOW).unwrap().reloads, 1);
     look(&mut looker, NOW);
     assert_eq!(acceptors.report(NOW).unwrap().reloads, 1, "nothing has changed since");
+}
+
+/// Settings of two pairs, of which the second is in `d.pem` and `l.pem`.
+fn two_pairs(place: &Place) -> Tls {
+    place.write_pair("b.example", 70);
+    fs::rename(place.path("c.pem"), place.path("d.pem")).unwrap();
+    fs::rename(place.path("k.pem"), place.path("l.pem")).unwrap();
+    place.write_pair("a.example", 80);
+    let more = vec![PairFiles { certificate: place.path("d.pem"), key: place.path("l.pem") }];
+    Tls { more, ..place.tls() }
+}
+
+#[test]
+fn a_pair_that_is_no_good_stops_no_other_at_a_start() {
+    let place = Place::new();
+    let tls = two_pairs(&place);
+    let shown = |now_unix_s| {
+        let prepared = Prepared::read(&tls, now_unix_s, Missing::Left, None)?;
+        let names = prepared.shown(now_unix_s).into_iter().flat_map(|shown| shown.names);
+        Ok::<_, Unusable>((names.collect::<Vec<_>>().join(" "), prepared.unusable.len()))
+    };
+    assert_eq!(shown(NOW).unwrap(), ("a.example b.example".to_owned(), 0));
+    assert_eq!(shown(NOW + 75 * DAY_S).unwrap(), ("a.example".to_owned(), 1), "one has expired");
+    assert_eq!(shown(NOW + 85 * DAY_S).unwrap_err().0.len(), 2, "both have");
+    fs::remove_file(place.path("c.pem")).unwrap();
+    assert_eq!(shown(NOW).unwrap(), ("b.example".to_owned(), 1));
+    let acceptors = Acceptors::new(Prepared::read(&tls, NOW, Missing::Left, None).unwrap());
+    let failure = acceptors.report(NOW).unwrap().failure.unwrap();
+    assert!(failure.ends_with("c.pem: there is no such file"), "{failure}");
+    fs::remove_file(place.path("l.pem")).unwrap();
+    assert_eq!(shown(NOW).unwrap_err().0.len(), 2);
+}
+
+#[test]
+fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
+    let place = Place::new();
+    let tls = two_pairs(&place);
+    let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
+    let mut looker = Looker::new(tls.clone(), &acceptors);
+    look(&mut looker, NOW);
+    place.write("l.pem", "");
+    place.write_pair("c.example", 80);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["c.example", "b.example"]);
+    let report = acceptors.report(NOW).unwrap();
+    assert_eq!((report.reloads, report.reload_failures), (1, 1));
+    assert!(report.failure.unwrap().ends_with("l.pem: it is empty"));
+    // It is tried again and again, and told once.
+    look(&mut looker, NOW + RETRY_S);
+    look(&mut looker, NOW + 2 * RETRY_S);
+    let report = acceptors.report(NOW).unwrap();
+    assert_eq!((report.reloads, report.reload_failures), (1, 1));
+    // A reload keeps it too, and refuses another one that was never good.
+    let reread = acceptors.reread(&tls, &tls, NOW).unwrap().unwrap();
+    assert_eq!(reread.shown(NOW).len(), 2);
+    let absent = PairFiles { certificate: place.path("e.pem"), key: place.path("e.pem") };
+    let next = Tls { more: vec![tls.more[0].clone(), absent], ..tls.clone() };
+    assert!(acceptors.reread(&tls, &next, NOW).is_err());
+    let (certificate, key) = pair("d.example", 80);
+    place.write("d.pem", &certificate);
+    place.write("l.pem", &key);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["c.example", "d.example"]);
+    assert_eq!(acceptors.report(NOW).unwrap().failure, None);
 }
 
 /// As certbot does it: files of the name are links into an archive, and so do volumes of
@@ -354,18 +419,18 @@ fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
     place.write_pair("a.example", 80);
     let secret = place.path("tickets");
     let tls = Tls { ticket_secrets: vec![secret.clone()], ..place.tls() };
-    Prepared::read(&tls, NOW, Missing::Left).unwrap();
+    Prepared::read(&tls, NOW, Missing::Left, None).unwrap();
     assert!(!secret.exists(), "whoever only looks makes nothing");
-    Prepared::read(&tls, NOW, Missing::Made(None)).unwrap();
+    Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap();
     let first = fs::read(&secret).unwrap();
     assert_eq!(first.len(), TICKET_SECRET_BYTES_MIN);
     assert_ne!(first, vec![0; first.len()]);
     assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
-    Prepared::read(&tls, NOW, Missing::Made(None)).unwrap();
+    Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap();
     assert_eq!(fs::read(&secret).unwrap(), first);
     assert_eq!(fs::read_dir(&place.0).unwrap().count(), 3, "nothing else is left there");
     let tls = Tls { ticket_secrets: vec![place.path("not/there")], ..place.tls() };
-    let error = Prepared::read(&tls, NOW, Missing::Made(None)).unwrap_err().to_string();
+    let error = Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap_err().to_string();
     assert!(error.contains("not/there: it cannot be made: "), "{error}");
 }
 

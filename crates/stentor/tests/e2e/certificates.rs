@@ -66,6 +66,45 @@ fn a_pair_that_is_no_good_is_refused_by_a_check_and_by_a_start() {
 }
 
 #[test]
+fn a_pair_that_is_no_good_stops_no_other() {
+    let (dir, other) = (TempDir::new(), TempDir::new());
+    let toml = write(dir.path(), "a.example", 83);
+    let second = write(other.path(), "b.example", 83).replace("tls_", "");
+    let toml = format!("{toml}[[tls]]\n{second}");
+    fs::remove_file(other.path().join("c.pem")).unwrap();
+    let mut server = Server::with("", &toml, &["--workers", "1", "--listen", "tls:127.0.0.2:0"]);
+    let log = server.child.logged("ERROR a certificate cannot be used, and all others are: ");
+    assert!(log.contains("c.pem: there is no such file; "), "{log}");
+    let file = server.dir.path().join("stentor.toml");
+    let check = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(check.err.contains("c.pem: there is no such file"), "{check:?}");
+    assert!(check.out.contains("c.pem for a.example (ecdsa): 83 days left\n"), "{check:?}");
+    let names = |server: &Server| {
+        let status = server.control.get("/-/status").expect(200).json();
+        let shown = status["tls"]["certificates"].as_array().unwrap().clone();
+        let names = shown.iter().map(|one| one["names"][0].as_str().unwrap().to_owned());
+        (names.collect::<Vec<_>>(), status["tls"]["failure"].is_null())
+    };
+    assert_eq!(names(&server), (vec!["a.example".to_owned()], false));
+    let metrics = server.control.get("/-/metrics").expect(200);
+    assert!(metrics.text().contains("\nstentor_tls_files_good 0\n"));
+    // An upgrade could lose what this process still shows.
+    server.child.signal("USR2");
+    let log = server.child.logged("ERROR not upgraded, this process goes on: ");
+    assert!(log.contains("c.pem: there is no such file"), "{log}");
+    // The other one is renewed, and this one is once it is there.
+    write(dir.path(), "c.example", 83);
+    eventually("one is renewed", || (names(&server).0 == ["c.example"]).then_some(()));
+    write(other.path(), "b.example", 83);
+    server.child.signal("HUP");
+    let both = (vec!["c.example".to_owned(), "b.example".to_owned()], true);
+    eventually("both are shown", || (names(&server) == both).then_some(()));
+    server.child.upgrade();
+    assert_eq!(names(&server), both);
+}
+
+#[test]
 fn reads_are_led_to_https() {
     if tool("curl").is_none() {
         return;
