@@ -247,6 +247,16 @@ impl Sequencer for Elsewhere {
 /// A leader says something every second; one that did not twice is away, or the network is.
 const SILENCE_USUAL_US: u64 = 3_000_000;
 
+/// Whether the files are good that a follower needs at its start. Nothing is asked of a leader.
+///
+/// # Errors
+/// What is wrong with which file.
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    settings.token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
+    let ca_file = settings.ca_file.as_deref();
+    agent(&settings.leaders, ca_file, "name a file by follow.ca_file").map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,18 +1,22 @@
-//! What a start would find of the files and directories that settings name, without starting.
+//! Looks at the files and directories that settings name, as a start would.
 //!
-//! A file that would end a start is an error. A directory is a warning: it may belong to the server's
-//! user alone, or be made later, by a unit of systemd or by a volume.
+//! A file that would end a start is an error. A directory, the access log or the user is a warning:
+//! a unit of systemd or a volume may bring it only when the server starts.
 
 use crate::certificates::{self, Prepared, Shown};
 use crate::cluster;
-use crate::config::Settings;
+use crate::config::{AccessTarget, Settings};
+use crate::files::check_roots;
+use crate::follow;
+use crate::user::user_named;
+use std::fs::{self, OpenOptions};
 
-/// What was found. Nothing of it would end a start for good.
+/// The result of an inspection that found no error.
 #[derive(Debug)]
 pub struct Inspection {
     /// The certificates that would be shown.
     pub certificates: Vec<Shown>,
-    /// What would have to be otherwise for all to work, a sentence each.
+    /// Each warning is a sentence.
     pub warnings: Vec<String>,
 }
 
@@ -23,6 +27,9 @@ pub struct Inspection {
 pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<String>> {
     let mut errors = Vec::new();
     errors.extend(cluster::check(&settings.cluster).err());
+    errors.extend(follow::check(&settings.follow).err());
+    let (passed_over, error) = check_keys(&settings.tokens);
+    errors.extend(error);
     let prepared = certificates::inspect(settings, now_unix_s).unwrap_or_else(|unusable| {
         errors.push(unusable.to_string());
         Prepared::default()
@@ -36,7 +43,12 @@ pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<S
             format!("a certificate cannot be used, and all others are: {unusable}")
         }),
     );
+    warnings.extend(passed_over);
     warnings.extend(store_warning(settings));
+    warnings.extend(access_log_warning(settings));
+    warnings.extend(check_roots(&settings.mounts).err().map(|error| error.to_string()));
+    let user = settings.user.as_deref().map(user_named);
+    warnings.extend(user.and_then(Result::err).map(|error| error.to_string()));
     Ok(Inspection { certificates: prepared.shown(now_unix_s), warnings })
 }
 
@@ -48,4 +60,39 @@ fn store_warning(settings: &Settings) -> Option<String> {
         "store.path: the store in {} cannot be used here and now: {error}",
         path.display()
     ))
+}
+
+/// Which keys of documents are passed over, and why the keys of tokens cannot be had.
+fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<String>) {
+    let jwt = &settings.jwt;
+    if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
+        let hint = "name a file by jwt.jwks_ca_file";
+        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), hint) {
+            return (Vec::new(), Some(error));
+        }
+    }
+    match stentor_access::load(settings, &[]) {
+        Ok(loaded) => (loaded.passed_over, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    }
+}
+
+/// Why the access log could not be written where it is to be.
+fn access_log_warning(settings: &Settings) -> Option<String> {
+    let Some(AccessTarget::File(path)) = &settings.log.access else { return None };
+    let opened = match fs::metadata(path) {
+        // Nothing else is opened: a pipe would wait for a reader.
+        Ok(file) if file.is_file() => {
+            OpenOptions::new().append(true).open(path).map(drop).map_err(|error| error.to_string())
+        }
+        Ok(file) if file.is_dir() => Err("it is a directory".to_owned()),
+        Ok(_) => Ok(()),
+        // The directory has to be there.
+        Err(_) => match fs::metadata(path.parent()?) {
+            Ok(_) => stentor_io::check_directory(path.parent()?),
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    let error = opened.err()?;
+    Some(format!("log.access: {} cannot be written here and now: {error}", path.display()))
 }

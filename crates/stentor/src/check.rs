@@ -19,9 +19,10 @@ use crate::args::usage;
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
 ///
 /// Files that the configuration names are read, as a start would: certificates, with the names they
-/// are for and the days they have left, and what a node of a cluster would show to its broker. One
-/// that cannot be used is exit code 2 too. A store.path that cannot be used here is a warning. With
-/// --offline no such file is looked at, for a configuration that is made for another host.
+/// are for and the days they have left, keys of tokens, and what followers and nodes of a cluster
+/// would show. A file without which a start would fail is exit code 2 too. A directory, a user or
+/// an access log that cannot be used here is a warning. With --offline nothing of this is looked
+/// at, for a configuration that is made for another host.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.
@@ -131,6 +132,9 @@ fn summary(settings: &Settings, certificates: &[Shown]) -> String {
     let control: Vec<_> =
         control.map(|one| format!("{}{one}", secure(settings.is_tls_control(one)))).collect();
     line("control", join(&control));
+    if !settings.monitor.is_empty() {
+        line("monitor", join(&settings.monitor));
+    }
     for shown in certificates {
         line("tls", shown.to_string());
     }
@@ -138,7 +142,6 @@ fn summary(settings: &Settings, certificates: &[Shown]) -> String {
         line("redirect", join(&settings.redirect));
     }
     line("workers", settings.workers.to_string());
-    // Whether there is one is asked at the start: a file is often checked elsewhere.
     if let Some(user) = &settings.user {
         line("user", user.clone());
     }
@@ -155,6 +158,8 @@ fn summary(settings: &Settings, certificates: &[Shown]) -> String {
     if !settings.cors.origins.is_empty() {
         line("cors", join(&settings.cors.origins));
     }
+    order(settings, &mut line);
+    access(settings, &mut line);
     line(
         "topics",
         match settings.topics.len() {
@@ -167,11 +172,50 @@ fn summary(settings: &Settings, certificates: &[Shown]) -> String {
         let form = if lookup.line.is_some() { "lines" } else { "JSON" };
         line("lookup", format!("{} in {form}", lookup.path));
     }
-    // And so is whether the directories exist.
     for mount in &settings.mounts {
         line("static", format!("{} from {}", mount.path, mount.root.display()));
     }
     text
+}
+
+/// Where messages come from and stay: the store, the leader, the broker.
+fn order(settings: &Settings, line: &mut impl FnMut(&str, String)) {
+    if let Some(path) = &settings.store.path {
+        line("store", path.display().to_string());
+    }
+    let follow = &settings.follow;
+    if !follow.leaders.is_empty() {
+        let topics: Vec<_> = follow.topics.iter().map(|topic| topic.as_str()).collect();
+        let of = if topics.is_empty() { String::new() } else { format!(": {}", join(&topics)) };
+        line("follow", format!("{}{of}", join(&follow.leaders)));
+    }
+    let cluster = &settings.cluster;
+    if !cluster.nats.is_empty() {
+        let peers = match cluster.peers.as_slice() {
+            [] => String::new(),
+            peers => format!(", peers {}", join(peers)),
+        };
+        line("cluster", format!("{} at {}{peers}", cluster.stream.as_str(), join(&cluster.nats)));
+    }
+}
+
+/// Which tokens are good: those of the configuration by their names, and the keys that sign others.
+fn access(settings: &Settings, line: &mut impl FnMut(&str, String)) {
+    let tokens: Vec<_> = settings.tokens.tokens.iter().map(|token| token.name.as_str()).collect();
+    if !tokens.is_empty() {
+        line("tokens", join(&tokens));
+    }
+    let jwt = &settings.tokens.jwt;
+    let files = [&jwt.secret_files, &jwt.public_key_files, &jwt.jwks_files];
+    let mut keys: Vec<_> =
+        files.into_iter().flatten().map(|file| file.display().to_string()).collect();
+    keys.extend(jwt.jwks_urls.iter().map(ToString::to_string));
+    if !jwt.public_keys.is_empty() {
+        keys.push(format!("{} in the configuration", jwt.public_keys.len()));
+    }
+    if !keys.is_empty() {
+        line("jwt", format!("keys of {}", join(&keys)));
+    }
 }
 
 fn join<T: ToString>(items: &[T]) -> String {
@@ -198,6 +242,35 @@ mod tests {
              access    to ./access.log, combined, 1 of 9\n  topics    1 rule\n  \
              lookup    /list= in lines\n  static    / from /srv/www\n  static    /docs/ from docs\n"
         );
+    }
+
+    #[test]
+    fn a_summary_of_where_messages_are_and_who_may_do_what() {
+        let of = |text: &str| {
+            let summary = summary(&Settings::from_toml(text, "f").unwrap(), &[]);
+            let is_of_these = |line: &&str| {
+                let name = line.split_ascii_whitespace().next().unwrap_or_default();
+                ["monitor", "store", "follow", "cluster", "tokens", "jwt"].contains(&name)
+            };
+            let lines = summary.lines().filter(is_of_these).map(str::trim_start);
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let hash = "0".repeat(64);
+        let text = format!(
+            "[monitor]\nlisten = '127.0.0.1:9100'\n[store]\npath = '/data'\n\
+             [[token]]\nname = 'a'\nread = '/a'\nsha256 = '{hash}'\n\
+             [jwt]\nsecret_file = '/s'\njwks_url = 'https://a.example/keys'"
+        );
+        assert_eq!(
+            of(&text),
+            "monitor   127.0.0.1:9100\nstore     /data\ntokens    a\n\
+             jwt       keys of /s, https://a.example/keys"
+        );
+        let follow = "[follow]\nleader = 'http://a:8081'\ntopics = '/a/*'";
+        assert_eq!(of(follow), "follow    http://a:8081: /a/*");
+        let cluster = "[cluster]\nnats = 'nats://n:4222'\npeers = 'http://b:8081'";
+        assert_eq!(of(cluster), "cluster   stentor at nats://n:4222, peers http://b:8081");
+        assert_eq!(of(""), "");
     }
 
     #[test]

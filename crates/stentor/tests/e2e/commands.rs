@@ -202,7 +202,10 @@ fn a_good_configuration_is_summed_up() {
                 [[static]]\nroot = '/nowhere/www'\n";
     fs::write(&file, toml).unwrap();
     let said = run(&["check", file.to_str().unwrap()]);
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let warning = "stentor: the files of /nowhere/www cannot be served: ";
+    assert!(said.code == Some(0) && said.err.starts_with(warning), "{said:?}");
+    let offline = run(&["check", file.to_str().unwrap(), "--offline"]);
+    assert_eq!((offline.code, offline.err, &offline.out), (Some(0), String::new(), &said.out));
     for part in [
         "ok\n",
         "127.0.0.1:80, [::1]:80",
@@ -232,6 +235,40 @@ fn a_store_that_cannot_be_used_here_is_a_warning_unless_the_file_is_for_elsewher
         assert!(said.out.starts_with("ok\n") && said.code == Some(0), "{said:?}");
         assert!(said.err.starts_with("stentor: store.path: the store in "), "{said:?}");
         assert_eq!((offline.code, offline.err.as_str()), (Some(0), ""));
+    }
+}
+
+/// Each of these files ends `serve`, and so it ends `check`.
+#[test]
+fn a_file_without_which_a_start_fails_is_refused_by_a_check() {
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    let name = file.to_str().unwrap();
+    let addresses = "listen = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n";
+    for (toml, is_fatal) in [
+        ("[jwt]\nsecret_file = '/nowhere/file'", true),
+        ("[jwt]\npublic_key_file = '/nowhere/file'", true),
+        ("[jwt]\njwks_file = '/nowhere/file'", true),
+        ("[jwt]\njwks_url = 'https://a.example/'\njwks_ca_file = '/nowhere/file'", true),
+        ("[follow]\nleader = 'https://127.0.0.1:1'\nca_file = '/nowhere/file'", true),
+        // A follower reads it each time, and waits until it is there.
+        ("[follow]\nleader = 'http://127.0.0.1:1'\ntoken_file = '/nowhere/file'", false),
+    ] {
+        fs::write(&file, format!("{addresses}{toml}\n")).unwrap();
+        let check = run(&["check", name]);
+        assert_eq!(check.code, Some(2), "{toml}: {check:?}");
+        assert!(check.err.contains("/nowhere/file: "), "{toml}: {check:?}");
+        assert_eq!(run(&["check", name, "--offline"]).code, Some(0), "{toml}");
+        if is_fatal {
+            let serve = run(&["serve", "-c", name]);
+            assert!(serve.code == Some(1) && serve.err.contains("/nowhere/file"), "{serve:?}");
+        }
+    }
+    for toml in ["[log]\naccess = '/nowhere/access.log'", "user = 'nobody-of-this-name'"] {
+        fs::write(&file, format!("{toml}\n")).unwrap();
+        let check = run(&["check", name]);
+        assert!(check.code == Some(0) && !check.err.is_empty(), "{toml}: {check:?}");
+        assert_eq!(run(&["check", name, "--offline"]).err, "", "{toml}");
     }
 }
 
