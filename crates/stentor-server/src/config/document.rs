@@ -1,8 +1,8 @@
 //! Reads a TOML document and finds all of its mistakes, not only the first.
 //!
 //! A serde parser stops at the first mistake. Therefore the document becomes a tree first, in which
-//! each item knows its place. The item with the mistake is cut out of the tree, and the rest is read
-//! again. A key that is missing only because it was cut out is no mistake.
+//! each item knows its place. The item with the mistake is cut out of the tree, and the rest is
+//! read again. A key that is missing only because it was cut out is no mistake.
 
 use std::mem;
 use std::ops::Range;

@@ -1,0 +1,169 @@
+//! What all workers share: the hub, the order, and the services behind it.
+//!
+//! A worker reads it without a lock on the path of a read. It is made once, at the start, and lives
+//! as long as the process.
+
+use crate::access_log::AccessLog;
+use crate::addresses::AddressCounts;
+use crate::certificates::Acceptors;
+use crate::cluster::ClusterState;
+use crate::compressor::Compressor;
+use crate::files::FileCache;
+use crate::follow::FollowState;
+use crate::guard::MemoryState;
+use crate::operations::{Reloads, Upgrades};
+use crate::order::{Commit, Outcome, Promised, ReturnAddress, Sequencer};
+use crate::route;
+use crate::stats::Stats;
+use crate::store::StoreState;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use stentor_access::{Cache, Keys};
+use stentor_hub::{Applied, Entry, Hub, Message, Op, Place, Precondition, Published};
+use stentor_wire::http1::Request;
+/// What all workers share. None of it is written on the path of a read.
+pub(crate) struct Shared {
+    pub(crate) hub: Arc<Hub>,
+    /// Who gives changes their places in the order.
+    pub(crate) sequencer: Box<dyn Sequencer>,
+    /// How it is with the store, if there is one.
+    pub(crate) store: Option<Arc<StoreState>>,
+    /// How it is with whoever is followed, if anybody is.
+    pub(crate) follow: Option<Arc<FollowState>>,
+    /// How it is with the broker, if one makes the order.
+    pub(crate) cluster: Option<Arc<ClusterState>>,
+    pub(crate) compressor: Compressor,
+    pub(crate) file_cache: Arc<FileCache>,
+    /// Where answers are logged, if they are.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
+    /// The browser client, as `/-/stentor.js` is answered.
+    pub(crate) client: Arc<Message>,
+    /// What begins handshakes.
+    pub(crate) acceptors: Arc<Acceptors>,
+    /// Connections of the public listeners by their addresses.
+    pub(crate) addresses: AddressCounts,
+    /// How short memory is that is not counted here.
+    pub(crate) memory: MemoryState,
+    /// The keys that workers begin with.
+    pub(crate) keys: Mutex<Arc<Keys>>,
+    /// A token named a key that is not known: issuers may have others by now.
+    pub(crate) wants_keys: AtomicBool,
+    /// Tokens that were verified.
+    pub(crate) tokens: Cache,
+    /// The counters of every worker, to be summed when asked for.
+    pub(crate) workers: Vec<Arc<Stats>>,
+    /// How many of them have the public listeners.
+    pub(crate) workers_public: usize,
+    /// Wall clock at the start of the server, in seconds since 1970, whichever process it was then.
+    pub(crate) started_unix_s: u64,
+    /// The same of this process.
+    pub(crate) process_started_unix_s: u64,
+    /// A stop was announced: this server is not ready any more.
+    pub(crate) is_stopping: AtomicBool,
+    /// The upgrades and the reloads so far, and how one is begun.
+    pub(crate) upgrades: Upgrades,
+    pub(crate) reloads: Reloads,
+}
+
+impl Shared {
+    /// The keys that tokens are verified with.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.keys.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has tokens verified with these from now on, by workers that begin. Others are told.
+    pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// For how many seconds what is here may be outdated, if the order is made elsewhere; `None`:
+    /// it is not.
+    pub(crate) fn stale_s(&self) -> Option<u64> {
+        let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
+        of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
+    }
+
+    /// Whether a request can be answered yet: while the store is being read, or what a leader has,
+    /// only those that ask how the server is.
+    ///
+    /// # Errors
+    /// What others are told.
+    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
+        match &self.store {
+            Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
+                Err("The store is being read: try again in a while.")
+            }
+            _ => match &self.follow {
+                Some(follow) if !follow.has_all() && !route::is_probe(request) => {
+                    Err("Nothing was had of the leader yet: try again in a while.")
+                }
+                _ => match &self.cluster {
+                    Some(cluster) if !cluster.has_all() && !route::is_probe(request) => {
+                        Err("Nothing was had of the cluster yet: try again in a while.")
+                    }
+                    _ => Ok(()),
+                },
+            },
+        }
+    }
+
+    /// Has a change made. `None` if it takes a while until it is known what came of it: then `back`
+    /// is told.
+    pub(crate) fn commit(
+        &self,
+        op: Op<'_>,
+        when: Precondition,
+        unix_s: u64,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        match self.begin_commit(op, when, unix_s, back) {
+            Commit::Known(outcome) => Some(outcome),
+            Commit::Later => None,
+            Commit::Applied(applied, due) => {
+                self.sequencer.when_kept(&mut vec![Promised { due, applied, back: back() }]);
+                None
+            }
+        }
+    }
+
+    /// The same, but whoever asks for several waits for them himself.
+    pub(crate) fn begin_commit(
+        &self,
+        op: Op<'_>,
+        when: Precondition,
+        unix_s: u64,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Commit {
+        match &op {
+            Op::Put(topic, _) => tracing::debug!("to be published: {topic}"),
+            Op::Delete(topic) => tracing::debug!("to be deleted: {topic}"),
+            Op::Rules(_) => {}
+        }
+        let admitted = match &self.cluster {
+            None => self.hub.admit(op, when, unix_s),
+            // Others know more, perhaps: it is judged where it has its place.
+            Some(_) if matches!(op, Op::Delete(_)) => Ok(Entry::past(op, unix_s).if_holds(when)),
+            Some(_) => {
+                let admitted = self.hub.admit(op, Precondition::None, unix_s);
+                admitted.map(|entry| entry.if_holds(when))
+            }
+        };
+        match admitted {
+            Ok(entry) => self.sequencer.commit(self, entry, back),
+            Err(refusal) => Commit::Known(Err(refusal.into())),
+        }
+    }
+
+    /// Applies a change that has its place, and has the message compressed as the one before it was
+    /// asked for.
+    pub(crate) fn apply(&self, entry: Entry<'_>, place: Place) -> Outcome {
+        let mut applied = self.hub.apply(entry, place)?;
+        // Taken out: what is not read any more is not to stay until the publisher is answered.
+        if let Applied::Put(Published { message, replaced, .. }) = &mut applied
+            && let Some(replaced) = replaced.take()
+        {
+            self.compressor.expect(message, replaced.asked());
+        }
+        Ok(applied)
+    }
+}
