@@ -158,8 +158,9 @@ fn with_files(toml: &str, dir: &Path) -> String {
             make(&there);
         }
         if line.contains("secret_file = \"jwt.secret\"") {
-            fs::write(dir.join("jwt.secret"), "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
-                .unwrap();
+            let secret = dir.join("jwt.secret");
+            fs::write(&secret, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
+            line = format!("secret_file = \"{}\"", secret.display());
         }
         text += &line;
         text.push('\n');

@@ -64,7 +64,7 @@ fn a_broker_that_knows_keys() {
 /// What the documentation says that a node has to be allowed, for the key in `seed`.
 fn documented() -> String {
     let text = include_str!("../../../../../docs/cluster.md");
-    let (_, block) = text.split_once("```\nauthorization {").expect("it is there");
+    let (_, block) = text.split_once("```nats\nauthorization {").expect("it is there");
     let (block, _) = block.split_once("```").unwrap();
     format!("authorization {{{}", block.split("tls {").next().unwrap())
 }
