@@ -310,6 +310,11 @@ impl Acceptors {
         self.note_failure(unusable.map(|unusable| unusable.to_string()));
     }
 
+    /// Why files are no good, if they are not.
+    fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Remembers why files are no good, if they are not. Returns whether the reason is another one.
     fn note_failure(&self, reason: Option<String>) -> bool {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -334,7 +339,7 @@ impl Acceptors {
     pub(crate) fn report(&self, now_unix_s: u64) -> Option<Report> {
         let certificates = self.current(|prepared| prepared.shown(now_unix_s));
         let days_left = certificates.iter().map(|shown| shown.days_left).min()?;
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = self.failure();
         Some(Report {
             certificates,
             days_left,
@@ -443,8 +448,8 @@ impl Looker {
         match acceptors.read(&self.tls, now_unix_s) {
             Ok(prepared) => {
                 self.failed_unix_s = prepared.unusable().map(|_| now_unix_s);
-                let known = acceptors.current(|current| current.unusable.clone());
-                if has_changed || prepared.unusable != known {
+                let reason = prepared.unusable().map(|unusable| unusable.to_string());
+                if has_changed || reason != acceptors.failure() {
                     self.told_days = None;
                     acceptors.renew(prepared, now_unix_s);
                 }

@@ -19,8 +19,9 @@
 //!
 //! | section | what it holds |
 //! |---|---|
-//! | 4 | connections: number, time left, record, grant, and the client that a proxy named |
+//! | 4 | connections: number, time left, record, and what they were let in by |
 //! | 5 | bodies that several connections are being sent, from this part on |
+//! | 6 | only if there are any: of these connections, clients that a proxy has named |
 //!
 //! Files that are being sent go over beside these, as files.
 
@@ -130,7 +131,7 @@ impl Worker {
         VERSION.pack(&mut out);
         cx.pack(&mut out);
         send_part(&mut out, send)?;
-        let mut section = None;
+        let (mut section, mut clients) = (None, Vec::new());
         for index in connections.indices() {
             let Some(connection) = connections.at(index) else { continue };
             if connection.is_free() {
@@ -146,12 +147,12 @@ impl Worker {
             ended.as_ref().unwrap_or(connection).pack(&mut out);
             let pass = cx.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
-            cx.clients.get(peer).pack(&mut out);
+            clients.extend(cx.clients.get(peer).map(|client| (index as u32, client)));
             if out.len() >= PART_BYTES {
-                send_connections(&mut out, section.take(), send)?;
+                send_connections(&mut out, section.take(), &mut clients, send)?;
             }
         }
-        send_connections(&mut out, section, send)
+        send_connections(&mut out, section, &mut clients, send)
     }
 
     /// Goes on where the worker ended that was packed. To be called of a new one, which is of no
@@ -200,11 +201,21 @@ impl Worker {
 fn send_connections(
     out: &mut Packer,
     section: Option<Section>,
+    clients: &mut Vec<(u32, IpAddr)>,
     send: SendPart<'_>,
 ) -> io::Result<()> {
     let Some(section) = section else { return Ok(()) };
     out.end_section(section);
     out.section(SHARED, Packer::put_shared);
+    // A release that knows no proxies can read what has none of their clients.
+    if !clients.is_empty() {
+        out.section(CLIENTS, |out| {
+            for (index, client) in clients.drain(..) {
+                index.pack(out);
+                client.pack(out);
+            }
+        });
+    }
     send_part(out, send)
 }
 
@@ -246,6 +257,7 @@ impl Unpacking {
         };
         let records = input.section(CONNECTIONS)?;
         self.beside.add_shared(input.section(SHARED)?.rest())?;
+        let clients = if input.is_at_end() { None } else { Some(input.section(CLIENTS)?) };
         input.end()?;
         let mut records = Unpacker::with(records.rest(), self.now_ms, &self.beside);
         while !records.is_at_end() {
@@ -253,7 +265,6 @@ impl Unpacking {
             let deadline_ms = records.moment()?;
             let connection = Connection::unpack_sound(&mut records)?;
             let grant = Option::<Grant>::unpack(&mut records)?;
-            let client = Option::<IpAddr>::unpack(&mut records)?;
             let peer = Peer::from_index(index);
             let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
             let is_next = self.last.is_none_or(|last| last < index);
@@ -266,11 +277,10 @@ impl Unpacking {
                 worker.cx.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);
-            worker.cx.clients.set(peer, client);
             connection.enter_feeds(&mut worker.cx.feeds, peer)?;
             worker.adopt(peer, connection, deadline_ms);
         }
-        Ok(())
+        clients.map_or(Ok(()), |clients| unpack_clients(worker, clients))
     }
 
     /// All parts have come, and the hub is as it was: nothing is missed from here on.
@@ -288,6 +298,20 @@ impl Unpacking {
         worker.uncounted = Some(0);
         Ok(())
     }
+}
+
+/// Unpacks the clients that proxies have named.
+fn unpack_clients(worker: &mut Worker, mut clients: Unpacker<'_>) -> Result<(), &'static str> {
+    while !clients.is_at_end() {
+        let index = u32::unpack(&mut clients)?;
+        let client = IpAddr::unpack(&mut clients)?;
+        let connection = worker.connections.at(index as usize);
+        if connection.is_none_or(|connection| connection.is_free()) {
+            return Err(MISFIT);
+        }
+        worker.cx.clients.set(Peer::from_index(index), Some(client));
+    }
+    Ok(())
 }
 
 /// Unpacks what is not a connection's. Returns who stands in a line.
@@ -311,6 +335,7 @@ const VERSION: u16 = 5;
 
 const CONNECTIONS: u8 = 4;
 const SHARED: u8 = 5;
+const CLIENTS: u8 = 6;
 
 /// How much of connections is in a part, or a little more: with what a few of them share it fits a
 /// message between two processes.

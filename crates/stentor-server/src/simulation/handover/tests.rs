@@ -192,7 +192,9 @@ fn what_was_packed_by_a_release_is_unpacked_by_this_one() {
         let file = format!("{}/src/simulation/handover/{newest}", env!("CARGO_MANIFEST_DIR"));
         return std::fs::write(file, fresh).unwrap();
     }
-    assert_eq!(fresh[..HEADER_BYTES], bytes[..HEADER_BYTES], "another version: see CONTRIBUTING");
+    // Before the version stands the length of the part, which a new counter changes.
+    let version = |bytes: &[u8]| bytes[4..HEADER_BYTES].to_vec();
+    assert_eq!(version(&fresh), version(bytes), "another version: see CONTRIBUTING");
     for (name, bytes) in PACKED {
         let mut worker = new_worker(&world, &Arc::new(Mailbox::new().unwrap()));
         let changed = "packed otherwise, but of the same version: see CONTRIBUTING";
