@@ -45,6 +45,7 @@ mod thread;
 mod user;
 mod wake;
 mod watch;
+mod wipe;
 
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -80,6 +81,7 @@ pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, ta
 pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
+pub use wipe::{WIPED_STACK_BYTES, WipingAllocator, wiping};
 
 /// The other end of one flow of bytes, as a handler knows it: a number, which doubles as the index
 /// of the connection's record.
