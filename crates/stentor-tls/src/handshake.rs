@@ -315,7 +315,7 @@ fn begin_session(
                     return Err(internal("the secrets are those of another handshake"));
                 }
             }
-            Secrets::Traffic { tx: tx_secret.bytes(), rx: rx_secret.bytes() }
+            Secrets::Traffic { tx: tx_secret, rx: rx_secret }
         }
     };
     let session = Owned::begin(suite, &secrets, (*tx_seq, *rx_seq))
@@ -325,7 +325,7 @@ fn begin_session(
 
 /// Whether the key and the nonce are those of the secret.
 fn is_of(suite: Suite, secret: &Secret, key: &[u8], iv: &[u8]) -> bool {
-    let derived = Keys::derive(suite, secret.bytes());
+    let derived = Keys::derive(suite, secret);
     derived.key() == key && derived.iv == iv
 }
 

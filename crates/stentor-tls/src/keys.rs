@@ -4,6 +4,8 @@
 //! microsecond each, and take six times the memory of a whole session. Those for what comes save
 //! more, for their keys have to be derived: `contexts` keeps some.
 
+use std::hint::black_box;
+
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
 use zeroize::Zeroize;
@@ -42,11 +44,34 @@ impl Drop for Keys {
 
 /// Puts the secret that follows this one into its place (RFC 8446 section 7.2).
 pub(crate) fn advance_secret(suite: Suite, secret: &mut [u8]) {
-    let mut next = [0; SECRET_BYTES_MAX];
-    let next = &mut next[..secret.len()];
-    expand_label(suite.hash(), secret, b"traffic upd", next);
-    secret.copy_from_slice(next);
-    next.zeroize();
+    wiping_stack(|| {
+        let mut next = [0; SECRET_BYTES_MAX];
+        let next = &mut next[..secret.len()];
+        expand_label(suite.hash(), secret, b"traffic upd", next);
+        secret.copy_from_slice(next);
+        next.zeroize();
+    });
+}
+
+/// Derives something, and wipes the stack that this used: a value that was moved has left a copy
+/// where it was, and its destructor does not reach that. A handshake has more copies, also in memory
+/// that the library frees; its caller has to see to these.
+pub(crate) fn wiping_stack<R>(derive: impl FnOnce() -> R) -> R {
+    let derived = apart(derive);
+    wipe_stack();
+    derived
+}
+
+/// Gives it a stack frame of its own, which `wipe_stack` overwrites.
+#[inline(never)]
+fn apart<R>(derive: impl FnOnce() -> R) -> R {
+    derive()
+}
+
+#[inline(never)]
+fn wipe_stack() {
+    // The compiler cannot know that nothing reads it.
+    black_box([0_u8; DERIVATION_STACK_BYTES].as_mut_ptr());
 }
 
 /// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
@@ -187,8 +212,10 @@ impl Opener {
     pub(crate) fn new(suite: Suite, secret: &[u8]) -> Result<Opener, Failed> {
         #[cfg(test)]
         OPENERS.set(OPENERS.get() + 1);
-        let keys = Keys::derive(suite, secret);
-        Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv })
+        wiping_stack(|| {
+            let keys = Keys::derive(suite, secret);
+            Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv })
+        })
     }
 
     /// Opens the record of this number, where it is.
@@ -234,6 +261,8 @@ thread_local! {
 #[cfg(not(test))]
 fn watch(_: &[u8], _: &[u8; IV_BYTES]) {}
 
+/// How much of the stack is wiped behind a derivation, which uses less.
+const DERIVATION_STACK_BYTES: usize = 8 * 1024;
 const KEY_BYTES_MAX: usize = 32;
 pub(crate) const SECRET_BYTES_MAX: usize = 48;
 

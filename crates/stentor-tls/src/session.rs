@@ -239,9 +239,11 @@ impl<'a> Session<'a> {
         let (tx_key, rest) = self.keys.split_at_mut(suite.key_bytes());
         let tx_secret = &mut rest[..suite.secret_bytes()];
         keys::advance_secret(suite, tx_secret);
-        let derived = Keys::derive(suite, tx_secret);
-        tx_key.copy_from_slice(derived.key());
-        self.header.tx_iv = derived.iv;
+        keys::wiping_stack(|| {
+            let derived = Keys::derive(suite, tx_secret);
+            tx_key.copy_from_slice(derived.key());
+            self.header.tx_iv = derived.iv;
+        });
         self.header.tx_seq = 0;
         Ok(written)
     }

@@ -217,8 +217,8 @@ struct StepSecrets;
 impl KeyLog for StepSecrets {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         step::put_down(|taken| match label {
-            TX_LABEL => taken.tx = Secret::new(secret),
-            RX_LABEL => taken.rx = Secret::new(secret),
+            TX_LABEL => taken.tx = Some(Secret::new(secret.into())),
+            RX_LABEL => taken.rx = Some(Secret::new(secret.into())),
             _ => {}
         });
     }

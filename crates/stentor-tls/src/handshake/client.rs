@@ -220,8 +220,8 @@ struct StepSecrets;
 impl KeyLog for StepSecrets {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         step::put_down(|taken| match label {
-            CLIENT_LABEL => taken.tx = Secret::new(secret),
-            SERVER_LABEL => taken.rx = Secret::new(secret),
+            CLIENT_LABEL => taken.tx = Some(Secret::new(secret.into())),
+            SERVER_LABEL => taken.rx = Some(Secret::new(secret.into())),
             _ => {}
         });
     }

@@ -7,9 +7,7 @@
 
 use std::cell::RefCell;
 
-use zeroize::Zeroize;
-
-use crate::keys::SECRET_BYTES_MAX;
+use zeroize::Zeroizing;
 
 /// What steps have brought.
 #[derive(Default)]
@@ -23,11 +21,9 @@ pub(crate) struct Taken {
     pub(crate) has_no_certificate: bool,
 }
 
-/// A traffic secret.
-pub(crate) struct Secret {
-    bytes: [u8; SECRET_BYTES_MAX],
-    len: usize,
-}
+/// A traffic secret. It is moved often and stays in one place meanwhile, where it is overwritten with
+/// zeros in the end.
+pub(crate) type Secret = Zeroizing<Box<[u8]>>;
 
 /// Makes a step at this time, and says what it brought beside its own result.
 pub(crate) fn run<R>(now_unix_s: u64, step: impl FnOnce() -> R) -> (R, Taken) {
@@ -57,25 +53,6 @@ impl Taken {
         self.rx = other.rx.or(self.rx.take());
         self.server_name = other.server_name.or(self.server_name.take());
         self.has_no_certificate |= other.has_no_certificate;
-    }
-}
-
-impl Secret {
-    /// `None` if it is longer than any.
-    pub(crate) fn new(secret: &[u8]) -> Option<Secret> {
-        let mut bytes = [0; SECRET_BYTES_MAX];
-        bytes.get_mut(..secret.len())?.copy_from_slice(secret);
-        Some(Secret { bytes, len: secret.len() })
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.bytes.zeroize();
     }
 }
 
@@ -112,9 +89,13 @@ thread_local! {
 mod tests {
     use super::*;
 
+    fn secret(byte: u8) -> Secret {
+        Zeroizing::new([byte; 32].into())
+    }
+
     #[test]
     fn what_is_put_down_is_of_the_step_that_is_made() {
-        let put = |byte: u8| put_down(|taken| taken.tx = Secret::new(&[byte; 32]));
+        let put = |byte: u8| put_down(|taken| taken.tx = Some(secret(byte)));
         put(1);
         let (now, first) = run(7, || {
             put(2);
@@ -124,7 +105,7 @@ mod tests {
         let ((), second) = run(8, || {});
         assert_eq!(now, Some(7));
         assert_eq!(now_unix_s(), None);
-        assert_eq!(first.tx.unwrap().bytes(), [2; 32]);
+        assert_eq!(**first.tx.unwrap(), [2; 32]);
         assert!(second.tx.is_none());
     }
 
@@ -132,18 +113,12 @@ mod tests {
     fn a_step_that_panics_leaves_nothing_behind() {
         let panicked = std::panic::catch_unwind(|| {
             run(7, || {
-                put_down(|taken| taken.tx = Secret::new(&[1; 32]));
+                put_down(|taken| taken.tx = Some(secret(1)));
                 panic!("on purpose");
             })
         });
         assert!(panicked.is_err());
         assert_eq!(now_unix_s(), None);
         assert!(run(8, || {}).1.tx.is_none());
-    }
-
-    #[test]
-    fn secrets_have_48_bytes_at_most() {
-        assert!(Secret::new(&[1; 48]).is_some());
-        assert!(Secret::new(&[1; 49]).is_none());
     }
 }
