@@ -43,6 +43,11 @@ use stentor_server::config::ConfigErrors;
 use stentor_server::event_log;
 
 use args::{Cli, Command};
+use stentor_io::WipingAllocator;
+
+/// TLS handshakes leave no secrets in what they free.
+#[global_allocator]
+static ALLOCATOR: WipingAllocator = WipingAllocator;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {

@@ -17,7 +17,7 @@ use crate::limits::{
     HANDSHAKES_PART, HANDSHAKES_US,
 };
 use std::collections::{HashMap, VecDeque};
-use stentor_io::Peer;
+use stentor_io::{Peer, wiping};
 use stentor_tls::{Acceptor, Handshake, HandshakeError, Progress};
 
 /// Those of a worker.
@@ -95,7 +95,7 @@ impl Handshakes {
     ) -> Option<Result<Progress, HandshakeError>> {
         let under_way = self.under_way.get_mut(&peer)?;
         self.bytes -= under_way.bytes();
-        let progress = under_way.handshake.receive(now_unix_s, bytes, out);
+        let progress = wiping(|| under_way.handshake.receive(now_unix_s, bytes, out));
         self.bytes += under_way.bytes();
         if under_way.answered_ms.is_none() && under_way.handshake.has_sent() {
             under_way.answered_ms = Some(now_ms);
@@ -115,16 +115,18 @@ impl Handshakes {
     /// It is over, one way or the other. Returns whether it was under way.
     pub(super) fn end(&mut self, peer: Peer) -> bool {
         let ended = self.under_way.remove(&peer);
-        if let Some(ended) = &ended {
+        let was_under_way = ended.is_some();
+        if let Some(ended) = ended {
             self.bytes -= ended.bytes();
             self.answered -= usize::from(ended.answered_ms.is_some());
+            wiping(|| drop(ended));
         }
         while let Some(&(peer, stamp)) = self.oldest.front()
             && !self.is_under_way(peer, stamp)
         {
             self.oldest.pop_front();
         }
-        ended.is_some()
+        was_under_way
     }
 
     fn is_under_way(&self, peer: Peer, stamp: u64) -> bool {

@@ -1,7 +1,7 @@
 //! TLS, by clients that nobody here has written.
 
 use crate::support::{
-    Browser, Child, Server, TempDir, curl, eventually, python_of_host, stentor, tool,
+    Browser, Child, Needles, Server, TempDir, curl, eventually, python_of_host, stentor, tool,
 };
 use rcgen::{CertificateParams, KeyPair};
 use std::fs;
@@ -216,6 +216,49 @@ fn streams_go_on_in_the_next_process() {
         assert!(is_answered, "{said}");
     }
     assert_eq!(reader.out().matches("retry:").count(), 1, "{}", reader.out());
+}
+
+#[test]
+fn closed_sessions_leave_no_secret_in_memory() {
+    sessions_leave_no_secret(Secured::start(), |_| {});
+}
+
+#[test]
+fn closed_sessions_of_an_upgrade_leave_no_secret_in_memory() {
+    sessions_leave_no_secret(Secured::of(Server::of_copy_beside_tls, ""), |server| {
+        server.child.upgrade();
+    });
+}
+
+/// Opens readers, does something to the server, closes the readers and searches the server's memory
+/// for their secrets, with which a recording of their connections could be decrypted. The search is
+/// known to work: while the readers are open, it finds the secrets of all of them.
+fn sessions_leave_no_secret(mut secured: Secured, act: impl Fn(&mut Server)) {
+    const READERS: usize = 300;
+    const WITH_TLS13: usize = READERS - READERS / 10;
+    secured.server.publish("/a", "one");
+    let dir = TempDir::new();
+    let Some(mut command) = python_of_host("tls_secrets.py") else { return };
+    command.arg(secured.public.port().to_string()).arg(&secured.certificate);
+    command.arg(dir.path().join("keys")).arg(READERS.to_string()).stdin(Stdio::piped());
+    let mut client = Child::spawn(&mut command);
+    let mut input = client.input();
+    eventually("all streams are open", || {
+        assert_eq!(client.err(), "");
+        client.out().ends_with("open\n").then_some(())
+    });
+    secured.server.settled("tls_sessions", READERS as u64);
+    act(&mut secured.server);
+    let needles = Needles::of_lines(&client.out());
+    let found = needles.count_in(secured.server.child.id());
+    for name in ["SERVER_TRAFFIC_SECRET_0", "KEY_OF_SERVER_TRAFFIC_SECRET_0"] {
+        assert_eq!(found.get(name), Some(&WITH_TLS13), "{found:?}");
+    }
+    input.write_all(b"\n").unwrap();
+    assert_eq!(client.said().code, Some(0));
+    secured.server.settled("tls_sessions", 0);
+    let found = needles.count_in(secured.server.child.id());
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// Whoever has come by it keeps what was spoken there then.

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
-use stentor_io::monotonic_us;
+use stentor_io::{monotonic_us, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 use zeroize::Zeroizing;
 
@@ -97,7 +97,8 @@ impl Link {
                 return Err("something was said in the clear before there was TLS".to_owned());
             }
             (true, _) => {
-                channel::secure(&mut source, &mut sink, &connector(url, settings)?, until_us)?;
+                let connector = connector(url, settings)?;
+                wiping(|| channel::secure(&mut source, &mut sink, &connector, until_us))?;
             }
             (false, _) => {}
         }

@@ -2,6 +2,7 @@
 
 mod browser;
 mod client;
+mod memory;
 #[allow(dead_code, reason = "the other test programs need the rest of it")]
 pub(crate) mod pages;
 mod reader;
@@ -14,6 +15,7 @@ mod websocket;
 
 pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Ending, Response, Url};
+pub(crate) use memory::Needles;
 pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
 pub(crate) use signer::Signer;
