@@ -86,6 +86,8 @@ struct Said {
     refusal: Option<String>,
     /// What an acknowledgement of the broker is not worth.
     warning: Option<&'static str>,
+    /// A message of the stream was skipped, because no node wrote it.
+    has_foreign: bool,
 }
 
 /// What the pages say of it.
@@ -263,6 +265,18 @@ impl ClusterState {
         if said.refusal.as_deref() != Some(reason) {
             tracing::warn!("refused: {reason}");
             said.refusal = Some(reason.to_owned());
+        }
+    }
+
+    /// Warns of the first message that no node wrote: its publisher may send a thousand more.
+    fn note_foreign(&self, seq: u64, subject: &str) {
+        if !std::mem::replace(&mut self.said().has_foreign, true) {
+            tracing::warn!(
+                "message {seq} of the stream is skipped: no node writes under {subject}; let \
+                 other clients publish nothing under {}.> (see \"Who may talk to it\" in the \
+                 documentation of clusters)",
+                self.settings.stream.as_str()
+            );
         }
     }
 

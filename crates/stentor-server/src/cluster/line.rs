@@ -15,7 +15,7 @@
 //! times [`PER_MS`], as fast as messages are written. A jump that is itself lost is therefore
 //! passed by the next one, too.
 
-use super::codec::PLACE_BITS;
+use super::codec::{ENTRIES_MAX, PLACE_BITS};
 use std::ops::RangeInclusive;
 
 /// The jumps of a life.
@@ -48,6 +48,11 @@ impl Line {
     pub(super) fn seq(&self, at: u64) -> u64 {
         let before = self.jumps.iter().rfind(|jump| jump.at <= at);
         before.map_or(at, |jump| jump.number_of(at)) << PLACE_BITS
+    }
+
+    /// The SEQ that says that every entry of a message was applied.
+    pub(super) fn last_seq(&self, at: u64) -> u64 {
+        self.seq(at) | ENTRIES_MAX as u64
     }
 
     /// The message that a SEQ is of; `None` if that was lost, or was too long ago to know.
@@ -118,6 +123,11 @@ impl Line {
         }
         line
     }
+}
+
+/// Whether everything up to this SEQ includes every entry of its message.
+pub(super) fn is_whole(seq: u64) -> bool {
+    seq & ENTRIES_MAX as u64 == ENTRIES_MAX as u64
 }
 
 /// To which number SEQs are to jump in a life that has begun at this message so many milliseconds

@@ -370,7 +370,12 @@ impl Broker {
         let reply = message.reply.as_deref().unwrap_or_default();
         let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
         self.state.note_behind(behind);
-        self.node.handle_message(seq, &message.payload, now);
+        if self.stream.is_of_nodes(&message.subject) {
+            self.node.handle_message(seq, &message.payload, now);
+        } else {
+            self.state.note_foreign(seq, &shortened(&message.subject));
+            self.node.handle_foreign(seq, &message.payload, now);
+        }
         Ok(())
     }
 

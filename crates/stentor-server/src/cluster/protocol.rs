@@ -38,7 +38,7 @@ mod rules;
 
 use self::rules::Rules;
 use super::codec::{Again, Body, Message, Of, Turn, decode};
-use super::line::{Line, age_of, number_after};
+use super::line::{Line, age_of, is_whole, number_after};
 pub(super) use super::log::{Action, Appended, Looked, Subject};
 use super::seeds::{Late, is_continued, newest, next_late, next_seed};
 use super::waiting::Intake;
@@ -82,6 +82,8 @@ pub(super) struct Node {
     read: u64,
     /// The log has had this one, or something is lost.
     least: u64,
+    /// The hub has every change of the messages up to this one, also where they are read again.
+    whole: u64,
     /// Its hash, if it was read here.
     hash: Option<u64>,
     /// What was here when the log was last opened is of another message than it has there.
@@ -178,6 +180,7 @@ impl Node {
             connected: false,
             read: 0,
             least: 0,
+            whole: 0,
             hash: None,
             contradicts: false,
             reads: false,
@@ -242,26 +245,43 @@ impl Node {
 
     /// A message comes, with its sequence.
     pub(super) fn handle_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        if !self.reads || seq <= self.read || self.fault.is_some() {
+        if !self.is_next(seq, bytes, now_ms) {
             return;
-        }
-        if seq != self.read + 1 {
-            // Something is missing in between.
-            self.stop_reading();
-            return self.look(now_ms);
-        }
-        let first = self.line.seq(seq);
-        if self.hash.is_none() && seq == self.least && !is_continued(&self.hub, first, bytes) {
-            self.contradicts = true;
-            self.stop_reading();
-            return self.look(now_ms);
         }
         if let Err(reason) = self.take(seq, bytes, now_ms) {
             self.fault = Some(format!("message {seq} of the stream: {reason}"));
-            self.stop_reading();
-            return;
+            return self.stop_reading();
         }
+        self.end_message(seq, bytes, now_ms);
+    }
+
+    /// A message comes that no node wrote: it has a sequence of the log, and changes nothing.
+    pub(super) fn handle_foreign(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
+        if self.is_next(seq, bytes, now_ms) {
+            self.end_message(seq, bytes, now_ms);
+        }
+    }
+
+    /// Whether this message continues what was read. If it does not, the node looks at the log.
+    fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
+        if !self.reads || seq <= self.read || self.fault.is_some() {
+            return false;
+        }
+        let first = self.line.seq(seq);
+        let is_compared = self.hash.is_none() && seq == self.least;
+        let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
+        self.contradicts |= contradicts;
+        let is_next = !contradicts && !self.lacks_before(seq);
+        if !is_next {
+            self.stop_reading();
+            self.look(now_ms);
+        }
+        is_next
+    }
+
+    fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         (self.read, self.hash) = (seq, Some(hash_of(bytes)));
+        self.note_position();
         self.write(now_ms);
     }
 
@@ -397,7 +417,7 @@ impl Node {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
         self.counts.clear();
-        (self.read, self.least, self.hash) = (began - 1, 0, None);
+        (self.read, self.least, self.whole, self.hash) = (began - 1, 0, 0, None);
         (self.contradicts, self.is_placed, self.wants) = (false, true, None);
         self.suspects = None;
         (self.line, self.staging) = (Line::default(), None);
@@ -409,13 +429,20 @@ impl Node {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
         self.counts.clear();
-        // Of the message at the end not all entries may be here.
+        // The message at the end is read again: to compare it, and because the hub may lack some
+        // of its entries, unless the position says that it has them all.
         self.least = at.max(began);
         (self.read, self.hash) = (at.saturating_sub(1).max(began), None);
+        self.whole = if is_whole(seq) { at } else { 0 };
         (self.contradicts, self.is_placed) = (false, true);
         self.line = line.upto(self.read);
         self.hub.follow_rolled_back(&self.line.lost());
         true
+    }
+
+    /// Whether a message before this one was not read, and the hub does not have its changes.
+    fn lacks_before(&self, seq: u64) -> bool {
+        seq > self.read.max(self.whole) + 1
     }
 
     fn show(&mut self) {
@@ -489,7 +516,7 @@ impl Node {
             return self.suspect(life.seq, why, now_ms);
         }
         (self.suspects, self.left_ms) = (None, None);
-        if looked.first > self.read + 1 {
+        if self.lacks_before(looked.first) {
             return self.want(life.epoch);
         }
         self.wants = None;

@@ -12,6 +12,8 @@
 //! - Who listens to a hub hears a piece of the order without a hole, or is told that it breaks off.
 //! - In the end all nodes are the same; and if the log has lost nothing, its life is the first one.
 
+mod events;
+
 use super::protocol::{Action, Appended, Looked, Node, Subject, hash_of};
 use super::waiting::Intake;
 use crate::order::{CommitError, Outcome, ReturnAddress};
@@ -32,7 +34,10 @@ struct Log {
     run: u64,
     /// The sequence before the first that is kept.
     before: u64,
-    messages: Vec<(Subject, Arc<[u8]>)>,
+    /// Without a subject of nodes: another client's.
+    messages: Vec<(Option<Subject>, Arc<[u8]>)>,
+    /// Time passes, so that each message would soon be forgotten.
+    ages: bool,
 }
 
 impl Log {
@@ -40,13 +45,13 @@ impl Log {
         self.before + self.messages.len() as u64
     }
 
-    fn message(&self, seq: u64) -> Option<&Arc<[u8]>> {
+    fn message(&self, seq: u64) -> Option<&(Option<Subject>, Arc<[u8]>)> {
         let index = seq.checked_sub(self.before + 1)?;
-        self.messages.get(usize::try_from(index).ok()?).map(|(_, payload)| payload)
+        self.messages.get(usize::try_from(index).ok()?)
     }
 
     fn last_of(&self, subject: Subject) -> u64 {
-        let place = self.messages.iter().rposition(|(of, _)| *of == subject);
+        let place = self.messages.iter().rposition(|(of, _)| *of == Some(subject));
         place.map_or(0, |place| self.before + place as u64 + 1)
     }
 
@@ -55,20 +60,27 @@ impl Log {
         if last != after {
             return Appended::Conflict(last);
         }
-        self.messages.push((to, Arc::clone(payload)));
+        self.messages.push((Some(to), Arc::clone(payload)));
         Appended::At(self.last())
+    }
+
+    /// Forgets its beginning, up to this message.
+    fn forget(&mut self, upto: u64) {
+        self.messages.drain(..(upto - self.before) as usize);
+        self.before = upto;
     }
 
     fn look(&self, at: u64, unix_ms: u64) -> Looked {
         let life = self.last_of(Subject::Life);
-        let is_old = self.before > 0 && life < self.before + self.messages.len() as u64 / 2;
+        let is_old =
+            self.ages || self.before > 0 && life < self.before + self.messages.len() as u64 / 2;
         Looked {
             broker: self.run,
             unix_ms,
             first: self.before + 1,
             last: self.last(),
-            life: self.message(life).map(|payload| (life, payload.to_vec(), is_old)),
-            at: self.message(at).map(|payload| hash_of(payload)),
+            life: self.message(life).map(|(_, payload)| (life, payload.to_vec(), is_old)),
+            at: self.message(at).map(|(_, payload)| hash_of(payload)),
         }
     }
 }
@@ -295,8 +307,7 @@ impl World {
             let read = whole.map(|member| member.node.read()).min().unwrap_or(0);
             let most = most.min(read.saturating_sub(self.log.before).max(1) as usize);
             let forgotten = self.rng.below(most);
-            self.log.messages.drain(..forgotten);
-            self.log.before += forgotten as u64;
+            self.log.forget(self.log.before + forgotten as u64);
         }
         if self.faults.loses() && self.rng.below(400) == 0 {
             // The broker is not there for a while, and comes back without its end.
@@ -350,7 +361,11 @@ impl World {
         let older = older.filter(|_| self.rng.percent(50)).map(|(_, disk)| disk);
         let disk = older.as_ref().unwrap_or(&self.members[index].hub);
         let seed = self.rng.next_u64();
-        let mut next = member(hub, has_disk.then_some(disk), seed);
+        let next = member(hub, has_disk.then_some(disk), seed);
+        self.replace(index, next);
+    }
+
+    fn replace(&mut self, index: usize, mut next: Member) {
         let before = &mut self.members[index];
         next.connection = before.connection + 1;
         next.asked = std::mem::take(&mut before.asked);
@@ -458,11 +473,13 @@ impl World {
             if seq <= self.log.before {
                 seq = self.log.before + 1;
             }
-            let Some(payload) = self.log.message(seq) else { return };
+            let Some((subject, payload)) = self.log.message(seq) else { return };
             member.reads = Some(seq + 1);
-            member.node.handle_message(seq, payload, now_ms);
-            if self.rng.percent(5) {
-                member.node.handle_message(seq, payload, now_ms);
+            for _ in 0..1 + usize::from(self.rng.percent(5)) {
+                match subject {
+                    Some(_) => member.node.handle_message(seq, payload, now_ms),
+                    None => member.node.handle_foreign(seq, payload, now_ms),
+                }
             }
             self.act(index);
         }

@@ -126,9 +126,16 @@ struct Stored {
 impl Stream {
     pub(super) fn subject(&self, of: Subject) -> String {
         match of {
-            Subject::Life => format!("{}.life", self.name),
-            Subject::Own(run) => format!("{}.node.{run:016x}", self.name),
+            Subject::Life => format!("{}{LIFE}", self.name),
+            Subject::Own(run) => format!("{}{NODE}{run:016x}", self.name),
         }
+    }
+
+    /// Whether nodes write under this subject. Other clients can publish under the rest of the
+    /// stream's subjects.
+    pub(super) fn is_of_nodes(&self, subject: &str) -> bool {
+        let rest = subject.strip_prefix(&self.name);
+        rest.is_some_and(|rest| rest == LIFE || rest.starts_with(NODE))
     }
 
     pub(super) fn info(&self) -> (String, String) {
@@ -293,6 +300,10 @@ pub(super) fn read_delivery(reply: &str) -> Option<(u64, u64)> {
     };
     Some((words[at + 1].parse().ok()?, words[at + 4].parse().ok()?))
 }
+
+/// A subject of nodes is the name of the stream, and one of these.
+const LIFE: &str = ".life";
+const NODE: &str = ".node.";
 
 /// The error of an append whose condition does not hold.
 const WRONG_LAST_SEQUENCE: u32 = 10_071;

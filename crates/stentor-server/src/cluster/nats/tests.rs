@@ -57,9 +57,9 @@ impl Talk {
     fn deliver(&mut self, script: &Script) {
         let Some((subject, from)) = self.delivers.take() else { return };
         let sid = self.sids[&subject].clone();
-        for (index, (_, payload)) in script.messages.iter().enumerate().skip(from) {
+        for (index, (of, payload)) in script.messages.iter().enumerate().skip(from) {
             let reply = format!("$JS.ACK.s.c.1.{}.1.1700000000.0", index + 1);
-            self.say(&format!("MSG {subject} {sid} {reply} {}\r\n", payload.len()));
+            self.say(&format!("MSG {of} {sid} {reply} {}\r\n", payload.len()));
             let _ = self.socket.write_all(payload);
             self.say("\r\n");
         }
@@ -243,6 +243,19 @@ fn what_a_broker_does_not_take_is_sent_once() {
     while member.publish(3_000).is_err() {}
     let script = script.lock().unwrap();
     assert_eq!(script.asked.iter().filter(|payload| payload.len() > 5_000).count(), 1);
+}
+
+/// A client without permissions of its own can publish under the stream's subjects.
+#[test]
+fn a_message_that_no_node_wrote_is_skipped() {
+    let (member, script) =
+        Member::of(Script { takes: 1 << 20, says: 1 << 20, ..Script::default() });
+    assert!(member.publish(10).is_ok());
+    for subject in ["stentor.oops", "stentor.lifeboat", "stentor.node"] {
+        script.lock().unwrap().messages.push((subject.to_owned(), b"x".to_vec()));
+        assert!(member.publish(10).is_ok());
+    }
+    assert_eq!(member.state.reconnects.value(), 0);
 }
 
 /// Connects to somebody who does this with the connection.

@@ -2,7 +2,7 @@
 //! and is the same on all nodes.
 
 use super::{Node, Staging};
-use crate::cluster::codec::{Body, ENTRIES_MAX, Message, Of, Turn, decode, entries};
+use crate::cluster::codec::{Body, Message, Of, Turn, decode, entries};
 use crate::cluster::line::Line;
 use crate::cluster::seeds::{Late, has, has_changed, newest};
 use crate::order::{CommitError, ReturnAddress, Telling};
@@ -68,14 +68,16 @@ impl Node {
             let late = self.writer.begin_anew(&self.intake);
             self.late.extend(late);
             self.hub_read().follow_rolled_back(&self.line.lost());
-            self.follow_upto(seq);
         }
         self.show();
     }
 
-    /// Everything of this message was applied.
-    fn follow_upto(&self, seq: u64) {
-        self.hub_read().follow_upto(self.line.seq(seq) | ENTRIES_MAX as u64);
+    /// The hub's position names the last message read, of whatever kind: a snapshot carries it, and
+    /// the log may forget every message before the next one.
+    pub(super) fn note_position(&self) {
+        if self.epoch().is_some() {
+            self.hub_read().follow_upto(self.line.last_seq(self.read));
+        }
     }
 
     /// What is read goes there.
@@ -142,7 +144,6 @@ impl Node {
             let _ = staging.hub.apply(entry, Place::At(number));
         }
         staging.heard_ms = now_ms;
-        self.follow_upto(seq);
         if is_last {
             self.end_staging();
         }
@@ -208,7 +209,6 @@ impl Node {
             }
         };
         self.apply_all(changes, promises.backs);
-        self.follow_upto(seq);
         self.intake.give_back(promises.bytes);
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Node {
         let since = of.since.map(number).transpose()?;
         let first = number(self.line.seq(seq))?;
         // The last one that it may have.
-        number(self.line.seq(seq) | ENTRIES_MAX as u64)?;
+        number(self.line.last_seq(seq))?;
         let entries = entries(bytes)?.into_iter().map(entry_of).collect::<Result<_, _>>()?;
         Ok(Changes { first, since, entries })
     }
