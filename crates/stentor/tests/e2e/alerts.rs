@@ -234,13 +234,16 @@ fn connections() -> Vec<Cause> {
     ]
 }
 
+/// Who publishes at once, 500 messages each.
+const PUBLISHERS: usize = 8;
+
 /// What is published and read.
 fn values() -> Vec<Cause> {
     let text = "x".repeat(64 * 1024);
     let mut deaf: Vec<EventStream> = Vec::new();
     let mut holders: Vec<Client> = Vec::new();
     let mut reader: Option<EventStream> = None;
-    let mut publisher: Option<Client> = None;
+    let mut publishers: Vec<Client> = Vec::new();
     vec![
         cause(
             "StentorReadersBehind",
@@ -280,10 +283,12 @@ fn values() -> Vec<Cause> {
             "1 MiB for all readers, and requests that stay incomplete",
             Server::with("", "limits.readers_bytes_max = '1 MiB'\n", &["--workers", "1"]),
             Box::new(move |server| {
-                let mut client = Client::connect(server.public.0);
                 let head = "GET /none HTTP/1.1\r\nHost: a\r\nX-Fill: ";
-                client.send(format!("{head}{}", "y".repeat(12 * 1024)));
-                holders.push(client);
+                for _ in 0..10 {
+                    let mut client = Client::connect(server.public.0);
+                    client.send(format!("{head}{}", "y".repeat(12 * 1024)));
+                    holders.push(client);
+                }
             }),
         ),
         cause(
@@ -292,14 +297,16 @@ fn values() -> Vec<Cause> {
             Server::with("", "", &["--workers", "1"]),
             Box::new(move |server| {
                 reader.get_or_insert_with(|| EventStream::open(server.public, "/a", ""));
-                let client = publisher.get_or_insert_with(|| server.publisher());
+                // So many that the server is at it when it is stopped, however quick it is.
+                publishers.resize_with(PUBLISHERS, || server.publisher());
                 let put = "PUT /a HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n\r\n1";
-                client.send(put.repeat(500));
-                std::thread::sleep(Duration::from_millis(3));
+                publishers.iter_mut().for_each(|client| client.send(put.repeat(500)));
                 server.child.signal("STOP");
                 std::thread::sleep(Duration::from_millis(1_300));
                 server.child.signal("CONT");
-                (0..500).for_each(|_| drop(client.response()));
+                for client in &mut publishers {
+                    (0..500).for_each(|_| drop(client.response()));
+                }
             }),
         ),
     ]
