@@ -54,8 +54,8 @@ pub(crate) fn advance_secret(suite: Suite, secret: &mut [u8]) {
 }
 
 /// Derives something, and wipes the stack that this used: a value that was moved has left a copy
-/// where it was, and its destructor does not reach that. A handshake has more copies, also in memory
-/// that the library frees; its caller has to see to these.
+/// where it was, and its destructor does not reach that. A handshake has more copies, also in
+/// memory that the library frees; its caller has to see to these.
 pub(crate) fn wiping_stack<R>(derive: impl FnOnce() -> R) -> R {
     let derived = apart(derive);
     wipe_stack();

@@ -21,8 +21,8 @@ pub(crate) struct Taken {
     pub(crate) has_no_certificate: bool,
 }
 
-/// A traffic secret. It is moved often and stays in one place meanwhile, where it is overwritten with
-/// zeros in the end.
+/// A traffic secret. It is moved often and stays in one place, where it is overwritten with zeros
+/// in the end.
 pub(crate) type Secret = Zeroizing<Box<[u8]>>;
 
 /// Makes a step at this time, and says what it brought beside its own result.

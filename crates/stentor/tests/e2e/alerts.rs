@@ -234,16 +234,11 @@ fn connections() -> Vec<Cause> {
     ]
 }
 
-/// Who publishes at once, 500 messages each.
-const PUBLISHERS: usize = 8;
-
 /// What is published and read.
 fn values() -> Vec<Cause> {
     let text = "x".repeat(64 * 1024);
     let mut deaf: Vec<EventStream> = Vec::new();
     let mut holders: Vec<Client> = Vec::new();
-    let mut reader: Option<EventStream> = None;
-    let mut publishers: Vec<Client> = Vec::new();
     vec![
         cause(
             "StentorReadersBehind",
@@ -291,26 +286,35 @@ fn values() -> Vec<Cause> {
                 }
             }),
         ),
-        cause(
-            "StentorFanOutSlow",
-            "a process that stands still while it sends",
-            Server::with("", "", &["--workers", "1"]),
-            Box::new(move |server| {
-                reader.get_or_insert_with(|| EventStream::open(server.public, "/a", ""));
-                // So many that the server is at it when it is stopped, however quick it is.
-                publishers.resize_with(PUBLISHERS, || server.publisher());
-                let put = "PUT /a HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n\r\n1";
-                publishers.iter_mut().for_each(|client| client.send(put.repeat(500)));
-                server.child.signal("STOP");
-                std::thread::sleep(Duration::from_millis(1_300));
-                server.child.signal("CONT");
-                for client in &mut publishers {
-                    (0..500).for_each(|_| drop(client.response()));
-                }
-            }),
-        ),
+        slow_fan_out(),
     ]
 }
+
+fn slow_fan_out() -> Cause {
+    let mut reader: Option<EventStream> = None;
+    let mut publishers: Vec<Client> = Vec::new();
+    cause(
+        "StentorFanOutSlow",
+        "a process that stands still while it sends",
+        Server::with("", "", &["--workers", "1"]),
+        Box::new(move |server| {
+            reader.get_or_insert_with(|| EventStream::open(server.public, "/a", ""));
+            // So many that the server is at it when it is stopped, however quick it is.
+            publishers.resize_with(PUBLISHERS, || server.publisher());
+            let put = "PUT /a HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n\r\n1";
+            publishers.iter_mut().for_each(|client| client.send(put.repeat(500)));
+            server.child.signal("STOP");
+            std::thread::sleep(Duration::from_millis(1_300));
+            server.child.signal("CONT");
+            for client in &mut publishers {
+                (0..500).for_each(|_| drop(client.response()));
+            }
+        }),
+    )
+}
+
+/// Clients that publish at once, 500 messages each.
+const PUBLISHERS: usize = 8;
 
 /// What becomes of certificates.
 fn certificates_of(dir: &TempDir) -> Vec<Cause> {
