@@ -275,15 +275,18 @@ fn values() -> Vec<Cause> {
         ),
         cause(
             "StentorReadersCut",
-            "1 MiB for all readers, and requests that stay incomplete",
+            "1 MiB for all readers, and 120 incomplete requests of 12 kB",
             Server::with("", "limits.readers_bytes_max = '1 MiB'\n", &["--workers", "1"]),
             Box::new(move |server| {
-                let head = "GET /none HTTP/1.1\r\nHost: a\r\nX-Fill: ";
-                for _ in 0..10 {
-                    let mut client = Client::connect(server.public.0);
-                    client.send(format!("{head}{}", "y".repeat(12 * 1024)));
-                    holders.push(client);
-                }
+                let request = format!("GET /none HTTP/1.1\r\nHost: a\r\nX: {}", "y".repeat(12_000));
+                let hold = |_| {
+                    let mut client = server.reader();
+                    // It may be cut at once.
+                    let _ = client.try_send(request.as_bytes());
+                    client
+                };
+                holders = (0..120).map(hold).collect();
+                assert_eq!(holders.len(), 120);
             }),
         ),
         slow_fan_out(),
