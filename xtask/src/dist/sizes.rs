@@ -1,8 +1,8 @@
-//! What the binary is made of: its bytes by crate, as far as symbols tell.
+//! The bytes of the binary by crate, as far as symbols tell.
 //!
 //! Code that a crate has instantiated counts for the first crate that its name mentions, apart from
-//! the standard library; constants without a name are a row of their own. What is measured is a
-//! build for this host: the one that is shipped has no symbols, and differs by its libc alone.
+//! the standard library; constants without a name are a row of their own. It measures a build for
+//! this host: the shipped one has no symbols, and differs by its libc alone.
 
 use std::collections::BTreeMap;
 use std::fs;
