@@ -154,9 +154,13 @@ fn alerts_fire_for_their_causes() {
             !has_fired
         });
     }
-    // Nothing but the restart is told of a server that only runs.
-    let quiet = prometheus.alerts("firing").into_iter().filter(|(_, cause)| cause == RESTARTED);
-    assert_eq!(quiet.map(|(alert, _)| alert).collect::<Vec<_>>(), [RESTARTED]);
+    // A server that only runs has no alert but that of its start. On a busy host a scrape of it may
+    // take too long now and then.
+    eventually("nothing else fires", || {
+        let firing = prometheus.alerts("firing").into_iter();
+        let quiet: Vec<_> = firing.filter(|(_, cause)| cause == RESTARTED).collect();
+        (quiet == [(RESTARTED.to_owned(), RESTARTED.to_owned())]).then_some(())
+    });
 }
 
 /// The rules with seconds for minutes: what they look at, and for how long.
