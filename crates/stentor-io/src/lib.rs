@@ -81,7 +81,7 @@ pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, ta
 pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
-pub use wipe::{WIPED_STACK_BYTES, WipingAllocator, wiping};
+pub use wipe::{WipingAllocator, wiping};
 
 /// The other end of one flow of bytes, as a handler knows it: a number, which doubles as the index
 /// of the connection's record.
@@ -254,8 +254,8 @@ pub trait Backend {
         length: usize,
     ) -> Result<Sent, FileSendError>;
 
-    /// Copies bytes that have arrived and were not read yet, as far as `buffer` has room, and
-    /// returns how many. They stay where they are: [`Handler::ready`] is called again once there
+    /// Copies bytes that have arrived and are unread, as far as `buffer` has room, and returns
+    /// their number. They stay unread: [`Handler::ready`] is called again once there
     /// are more.
     fn peek(&mut self, peer: Peer, buffer: &mut [u8]) -> usize;
 

@@ -1,9 +1,9 @@
 //! Wipes what work with secrets leaves in memory.
 //!
 //! A TLS handshake copies its secrets: the library moves its state from one allocation to the next,
-//! and a moved value stays where it was. No destructor reaches these copies. So [`wiping`] runs a
-//! piece of work, has the allocator wipe all that this thread frees meanwhile, and then wipes the
-//! part of the stack that the work used.
+//! and a moved value stays where it was. No destructor reaches these copies. [`wiping`]
+//! runs a piece of work, makes the allocator wipe everything that this thread frees meanwhile, and
+//! then wipes the part of the stack that the work used.
 //!
 //! The allocator does that only in a program that declares it:
 //!
@@ -16,7 +16,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::hint::black_box;
+use zeroize::zeroize_stack;
 
 /// The allocator of the system. It wipes what is freed by work that [`wiping`] runs.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub struct WipingAllocator;
 
 /// Does the work, and wipes the memory that it freed and the stack that it used.
 ///
-/// It takes some microseconds, and [`WIPED_STACK_BYTES`] of the stack.
+/// It takes some microseconds, and 64 KiB of the stack.
 pub fn wiping<R>(work: impl FnOnce() -> R) -> R {
     let scope = Scope { outer: IS_WIPING.replace(true) };
     let result = apart(work);
     drop(scope);
-    wipe_stack();
+    zeroize_stack::<WIPED_STACK_BYTES>();
     result
 }
 
@@ -44,17 +44,10 @@ impl Drop for Scope {
     }
 }
 
-/// Gives the work a stack frame of its own, which `wipe_stack` overwrites.
+/// Gives the work a stack frame of its own, which `zeroize_stack` overwrites.
 #[inline(never)]
 fn apart<R>(work: impl FnOnce() -> R) -> R {
     work()
-}
-
-/// Overwrites the stack below the caller's frame.
-#[inline(never)]
-fn wipe_stack() {
-    // The compiler has to make it, for it does not know that nothing looks.
-    black_box([0_u8; WIPED_STACK_BYTES].as_mut_ptr());
 }
 
 // SAFETY: each method hands the caller's promises to the allocator of the system, and what that
@@ -107,7 +100,7 @@ thread_local! {
 }
 
 /// How much of the stack is wiped: a handshake uses less.
-pub const WIPED_STACK_BYTES: usize = 64 * 1024;
+const WIPED_STACK_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -4,11 +4,9 @@
 //! microsecond each, and take six times the memory of a whole session. Those for what comes save
 //! more, for their keys have to be derived: `contexts` keeps some.
 
-use std::hint::black_box;
-
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, zeroize_stack};
 
 use crate::suite::{HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
 
@@ -58,20 +56,14 @@ pub(crate) fn advance_secret(suite: Suite, secret: &mut [u8]) {
 /// memory that the library frees; its caller has to see to these.
 pub(crate) fn wiping_stack<R>(derive: impl FnOnce() -> R) -> R {
     let derived = apart(derive);
-    wipe_stack();
+    zeroize_stack::<DERIVATION_STACK_BYTES>();
     derived
 }
 
-/// Gives it a stack frame of its own, which `wipe_stack` overwrites.
+/// Gives it a stack frame of its own, which `zeroize_stack` overwrites.
 #[inline(never)]
 fn apart<R>(derive: impl FnOnce() -> R) -> R {
     derive()
-}
-
-#[inline(never)]
-fn wipe_stack() {
-    // The compiler cannot know that nothing reads it.
-    black_box([0_u8; DERIVATION_STACK_BYTES].as_mut_ptr());
 }
 
 /// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
