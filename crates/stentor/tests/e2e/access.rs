@@ -13,6 +13,21 @@ const TEAM: &str = "2e7206efa0a46342ee7fadec9f781d41988fe2df1c60cc64e1ab96d3d926
 const OLD: &str = "220d092681168e0944e35b790101fbc9b7f734d0cec84bbfcf8ff30cbf1fe86a";
 const WRITER: &str = "b7cc4df6109781be65bf7edc58ebbbdc83b918315d745d1937769a2357ef4489";
 
+/// Has the token `stentor_writer` publish below `/in`.
+pub(crate) fn writer_below_in() -> String {
+    format!(
+        "
+[[topics]]
+match = '/in/**'
+publish = 'token'
+[[token]]
+name = 'writer'
+sha256 = '{WRITER}'
+publish = '/in/**'
+"
+    )
+}
+
 /// The token of the team ends then.
 pub(crate) fn config(expires: &str, more: &str) -> String {
     format!(

@@ -5,6 +5,7 @@
 //! in it. Those here belong to processes that end when their input does, so nothing is left behind
 //! however a test ends.
 
+use crate::access::writer_below_in;
 use crate::support::{Child, Server, eventually, tool};
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -99,19 +100,9 @@ fn a_token_publishes_from_another_host() {
     if publishers.iter().any(|program| tool(program).is_none()) {
         return;
     }
-    let toml = "
-[log]
-access = 'stdout'
-[[topics]]
-match = '/in/**'
-publish = 'token'
-[[token]]
-name = 'writer'
-sha256 = 'b7cc4df6109781be65bf7edc58ebbbdc83b918315d745d1937769a2357ef4489'
-publish = '/in/**'
-";
+    let toml = format!("log.access = 'stdout'\n{}", writer_below_in());
     let prelude = format!("exec {} \"$0\" \"$@\";", here.entrance());
-    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, toml);
+    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, &toml);
     let url = format!("http://{}", server.public.0);
     let publish = |program: &str, token: &str| -> Output {
         let mut command = there.command(program);

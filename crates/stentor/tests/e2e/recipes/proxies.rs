@@ -2,6 +2,7 @@
 //! and a server that goes and comes back.
 
 use super::{Kind, Proxy, haproxy_of, recipe, recipe_of, with};
+use crate::access::writer_below_in;
 use crate::support::{
     Browser, Child, Server, TempDir, Url, eventually, free_address, python_of_host, tool,
 };
@@ -10,25 +11,18 @@ use std::fs;
 use std::io::Write;
 use std::thread;
 
-/// Tokens publish below `/in`. This one is `stentor_writer`.
-const SETTINGS: &str = "
-[streams]
-drain_spread = '0s'
-[[topics]]
-match = '/in/**'
-publish = 'token'
-[[token]]
-name = 'writer'
-sha256 = 'b7cc4df6109781be65bf7edc58ebbbdc83b918315d745d1937769a2357ef4489'
-publish = '/in/**'
-";
+/// A server that stops at once, and takes publishes with [`TOKEN`] below `/in`.
+fn settings() -> String {
+    format!("streams.drain_spread = '0s'\n{}", writer_below_in())
+}
+
 const TOKEN: &str = "Authorization: Bearer stentor_writer";
 const EVENTS: &str = "Accept: text/event-stream";
 
 /// `None` where curl or the proxy is missing.
 fn start(kind: Kind) -> Option<(Server, Proxy)> {
     tool("curl")?;
-    let server = Server::configured(SETTINGS);
+    let server = Server::configured(&settings());
     let proxy = Proxy::start(kind, server.public)?;
     Some((server, proxy))
 }
@@ -163,18 +157,18 @@ fn an_event_source_is_told_to_come_back_while_the_server_is_away() {
             let refused = proxy.curl("/a", &[]);
             assert!(refused.contains("2 503 text/"), "{kind:?}: {refused}");
             assert!(!refused.contains("text/event-stream"), "{kind:?}: {refused}");
-            server = Server::again_at(address, SETTINGS);
+            server = Server::again_at(address, &settings());
             server.publish("/a", "back");
             assert_eq!(proxy.curl("/a", &[]), "back2 200 text/plain\n");
         }
-        // What the server itself refuses stays refused.
+        // A refusal of the server passes as it is.
         let refused = proxy.curl("/-/events", &["-H", EVENTS]);
         assert!(refused.ends_with("2 400 text/plain; charset=utf-8\n"), "{kind:?}: {refused}");
     }
 }
 
-/// As `docs/http/publishing.md` promises: each line is published as soon as it is complete, and a
-/// graceful stop is answered at once. nginx holds no more of it than its buffers.
+/// As `docs/http/publishing.md` promises, the server publishes each line as soon as it is complete,
+/// and answers at once on a graceful stop. nginx holds no more of it than its buffers.
 #[test]
 fn a_publish_stream_of_100_mb_passes_line_by_line() {
     const BYTES: usize = 100_000_000;
