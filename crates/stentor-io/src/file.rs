@@ -1,13 +1,13 @@
 //! Files beneath a directory: found, opened, listed, and known to be whole.
 //!
 //! A path comes from a stranger, and a program that may write beneath the root may change what the
-//! path means between two system calls. So the check and the opening are one: the kernel itself
-//! resolves beneath the directory (`openat2` with `RESOLVE_BENEATH`), in one step that no renaming
-//! can split. Where a sandbox forbids that call, the path is walked with the same
-//! result (`beneath.rs`). `..`, absolute paths and links that lead out are refused there, whatever
-//! the caller did to the path before; and so are links that lead nowhere on any disk, those of
-//! `/proc`. Ordinary symbolic links are refused too, unless the caller says otherwise. A first try
-//! without them costs nothing where there are none, and tells whether one was on the way.
+//! path means between two system calls. Therefore the check and the opening are one: the kernel
+//! itself resolves beneath the directory (`openat2` with `RESOLVE_BENEATH`), in one step that no
+//! renaming can split. Where a sandbox forbids that call, the path is walked with the same result
+//! (`beneath.rs`). `..`, absolute paths and links that lead out are refused there, whatever the
+//! caller did to the path before; and so are links that lead nowhere on any disk, those of `/proc`.
+//! Ordinary symbolic links are refused too, unless the caller says otherwise. A first try without
+//! them costs nothing where there are none, and tells whether one was on the way.
 //!
 //! To open a FIFO wakes whoever writes to it, and to open a device may rewind a tape. So a place
 //! is first looked at through a descriptor that opens nothing (`O_PATH`). Only a regular file is

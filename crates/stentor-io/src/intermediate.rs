@@ -1,10 +1,10 @@
 //! The process between a server and the one that started it to take over.
 //!
 //! A supervisor such as systemd waits for a process only if that is its child. The kernel makes an
-//! orphan a child of the nearest subreaper, or else of process 1. So a program that is started to
-//! take over forks at once: the child becomes the server, and the parent, the intermediate process,
-//! only waits for it. As soon as the server serves, it ends the intermediate process, and is a
-//! child of the supervisor.
+//! orphan a child of the nearest subreaper, or else of process 1. Therefore a program that is
+//! started to take over forks at once: the child becomes the server, and the parent, the
+//! intermediate process, only waits for it. As soon as the server serves, it ends the intermediate
+//! process, and is a child of the supervisor.
 //!
 //! Until then the server before has a child that it can wait for: the intermediate process ends
 //! with the exit code of the new server. If the intermediate process is killed, so is the server.
@@ -51,7 +51,7 @@ impl Intermediate {
             return Err(io::Error::last_os_error());
         }
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have been killed before this process asked to be told.
+        // The parent may have ended before this process asked for the signal.
         match getppid() == Some(process) {
             true => Ok(Intermediate { process }),
             false => Err(io::ErrorKind::BrokenPipe.into()),

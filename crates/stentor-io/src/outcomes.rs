@@ -1,13 +1,13 @@
 //! Where a command waits for the outcome of what it asked a server for by a signal.
 //!
 //! A signal needs no address, certificate or token: its sender is the user the server runs as, or
-//! root, on the same host. But a signal has no answer. So the server listens at an abstract Unix
-//! address that its process number and the signal name, and a command connects there before it
-//! sends the signal. Where the server takes up the signal, it accepts who has connected, and later
-//! tells them the outcome.
+//! root, on the same host. But a signal has no answer. The server therefore listens at an abstract
+//! Unix address, which contains its process number and the signal. A command connects there before
+//! it sends the signal. When the server handles the signal, it accepts these connections, and later
+//! sends the outcome to each.
 //!
-//! Another user can take such an address first. The command sees that the listener is not the
-//! process it asked, and says so; the signal has its effect in any case.
+//! Another user can take such an address first. The command detects that the listener is not the
+//! process it asked, and reports that; the signal has its effect in any case.
 
 use crate::channel::{Channel, ChannelListener};
 use crate::parent::send_signal;
@@ -23,7 +23,7 @@ pub struct Outcomes(ChannelListener);
 #[derive(Debug)]
 pub struct Waiting(Channel);
 
-/// What came of a signal, in a sentence.
+/// The outcome of a signal, in a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It was done.
@@ -35,7 +35,7 @@ pub enum Outcome {
 }
 
 impl Outcomes {
-    /// Listens for those who ask this process by that signal.
+    /// Listens for commands that send this process that signal.
     ///
     /// # Errors
     /// The address is taken, or the process is out of files or memory.

@@ -1,12 +1,12 @@
 //! The first process of a server that has handed it over, where a supervisor waits for its end.
 //!
-//! Process 1 of a container has to stay, for its end is that of all others there. So has the child
-//! of a supervisor that knows no other process: tini, runit, supervisord, a shell.
+//! Process 1 of a container has to stay, for its end is that of all others there. The same holds
+//! for the child of a supervisor that knows no other process: tini, runit, supervisord, a shell.
 //!
 //! The first process passes signals on, waits for its children, and ends with the server's exit
 //! code. It is a subreaper, so a process that takes over becomes its child when the intermediate
 //! process ends ([`Intermediate`](crate::Intermediate)). A process that takes over connects to a
-//! socket of the first process. So the first process knows which child is the server, and each
+//! socket of the first process. By that the first process knows which child is the server. Each
 //! upgrade leaves two processes. If the first process is killed, the server ends too: then the
 //! ports and the store are free for the server that its supervisor starts next.
 

@@ -95,7 +95,7 @@ struct Pipe {
     blocked: bool,
     /// The server asked to hear of whatever is possible now, writing included.
     rearmed: bool,
-    /// How many bytes the server has looked at without reading; it is told of more.
+    /// The number of bytes the server has peeked at; the simulator reports when more arrive.
     peeked: Option<usize>,
 }
 

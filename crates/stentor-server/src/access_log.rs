@@ -225,7 +225,7 @@ impl Lines {
     }
 
     /// Where the connection of that number comes from. If another process has accepted it,
-    /// `of_socket` says so.
+    /// `of_socket` returns the address.
     pub(crate) fn address(
         &mut self,
         index: usize,

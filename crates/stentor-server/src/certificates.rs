@@ -51,8 +51,8 @@ pub struct Prepared {
     /// The files, and what they were like before they were read.
     files: Vec<(PathBuf, FileState)>,
     warnings: Vec<String>,
-    /// Why some of the pairs cannot be used, a sentence each. The server goes on showing what it
-    /// read from such a pair before, if it did.
+    /// Why some of the pairs cannot be used, a sentence each. The server keeps presenting the
+    /// certificate that it read from such a pair earlier, if there is one.
     unusable: Vec<String>,
 }
 
@@ -249,8 +249,8 @@ impl Acceptors {
     }
 
     /// Reads the files of other settings. A pair that they name for the first time has to be good.
-    /// `None` if they are those of the settings that count now
-    /// and are no good any more, which is said in the log: then all stays as it is.
+    /// Returns `None` if these settings are the current ones and their files became unusable. The
+    /// log says so, and the current certificates stay.
     ///
     /// # Errors
     /// They are others, and no good.

@@ -64,7 +64,7 @@ pub(crate) struct Upgraded {
     pub(crate) from_process: u32,
     /// Open connections that went over.
     pub(crate) connections: u64,
-    /// How long nobody was served.
+    /// The pause, in which no request was served.
     pub(crate) stood_still_us: u64,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Report<D> {
     pub(crate) history: History<D>,
 }
 
-/// Why none is begun.
+/// Why an operation was not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotBegun {
     /// The program that runs the server cannot.

@@ -2,8 +2,8 @@
 //!
 //! Each proxy adds the address of its own peer at the end of a list: `X-Forwarded-For`, or
 //! `Forwarded` (RFC 7239). A client may send such a field as well, and then its list is at the
-//! front. So the list is read from its end, for as long as those who speak are trusted: the first
-//! address that is none of a trusted proxy is the client's.
+//! front. Therefore the server reads the list from its end, past the addresses of trusted
+//! proxies. The first other address is the client's.
 //!
 //! The server reads the field only of requests that a trusted proxy has passed on, so it is not
 //! among those that [`parse`](crate::http1::parse) picks out of every head.
@@ -22,7 +22,7 @@ pub enum ClientField {
 }
 
 impl ClientField {
-    /// Its name, as it is written in a head.
+    /// The name of the field.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ pub fn client(
                 ClientField::XForwardedFor => Some(element),
                 ClientField::Forwarded => for_parameter(element),
             };
-            // What stands before something that cannot be read was said by nobody knows whom.
+            // An unreadable entry hides which proxy added the entries before it.
             let Some(address) = node.and_then(address) else { return client };
             client = Some(address);
             if !is_trusted(address) {
@@ -137,7 +137,7 @@ mod tests {
             ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 10.0.0.2,", Some("192.0.2.1")),
             // Only proxies.
             ("X-Forwarded-For: 10.0.0.3, 10.0.0.2", Some("10.0.0.3")),
-            // What is no address hides what stands before it.
+            // An entry that is no address hides the entries before it.
             ("X-Forwarded-For: 192.0.2.1, unknown", None),
             ("X-Forwarded-For: 192.0.2.1, unknown, 10.0.0.2", Some("10.0.0.2")),
             ("X-Forwarded-For: 192.0.2.256", None),

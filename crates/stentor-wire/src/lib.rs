@@ -5,10 +5,10 @@
 //! ([`negotiate`]), on which conditions it wants an answer ([`condition`]) and which parts of it
 //! ([`range`](mod@range)), paths, queries and the names of topics and files ([`target`],
 //! [`file_name`]), look-up lists and their line templates ([`lookup`]), and the few status codes we
-//! answer with ([`status`]), and where a client is that comes through proxies ([`proxy_protocol`],
-//! [`forwarded`]). So is what goes over a connection that lasts: the formats of event
+//! answer with ([`status`]). Two modules find the address of a client behind proxies
+//! ([`proxy_protocol`], [`forwarded`]). Others serve connections that last: the formats of event
 //! streams ([`sse`]) and of WebSocket ([`websocket`]), and what a reader of many topics asks for
-//! ([`events`]). What both ends may compress goes through the coders of [`deflate`].
+//! ([`events`]). The coders of [`deflate`] serve all that either end may compress.
 //!
 //! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
 //! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an

@@ -3,9 +3,9 @@
 //!
 //! The specification is HAProxy's `proxy-protocol.txt`. A listener either expects the header on
 //! every connection or on none, so nothing is guessed: bytes that cannot become a header are an
-//! error as soon as they are there. Only the address of the client is taken from it. What else a
-//! header may hold (the destination, the TLV extensions of version 2) must have the right form and
-//! is passed over.
+//! error as soon as they are there. Only the address of the client is taken from it. The
+//! rest of a header (the destination, the TLV extensions of version 2) must have the right form and
+//! is skipped.
 //!
 //! A header is bounded: 107 bytes in version 1, as specified, and [`HEADER_BYTES_MAX`] in version
 //! 2, as in nginx.
@@ -18,11 +18,11 @@ use std::str::FromStr;
 pub struct Header {
     /// How many bytes it has. The client's first byte stands behind them.
     pub len: usize,
-    /// Whose connection it is.
+    /// The client of the connection.
     pub source: Source,
 }
 
-/// Whose connection a proxy passes on.
+/// The client of a connection that a proxy passes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// That of a client at this address.
@@ -97,7 +97,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, NotAHeader> {
     };
     let family = match bytes.get(13) {
         None => return Ok(None),
-        // What a proxy says of itself is to be ignored, its family too.
+        // The addresses and the family of a proxy's own connection are to be ignored.
         Some(_) if command == Command::Local => Family::Unspecified,
         Some(0x00) => Family::Unspecified,
         Some(0x11) => Family::Tcp4,
@@ -155,7 +155,7 @@ enum Family {
 }
 
 impl Family {
-    /// What its two addresses take, with their ports.
+    /// The bytes of its two addresses and their ports.
     fn bytes(self) -> usize {
         match self {
             Family::Unspecified => 0,

@@ -18,11 +18,11 @@ use crate::args::usage;
 /// Prints what the file comes to, with the defaults for what it leaves out. The environment is
 /// not looked at. Exit code 2 if the file is wrong; the error names the line and column.
 ///
-/// Files that the configuration names are read, as a start would: certificates, with the names they
-/// are for and the days they have left, keys of tokens, and what followers and nodes of a cluster
-/// would show. A file without which a start would fail is exit code 2 too. A directory, a user or
-/// an access log that cannot be used here is a warning. With --offline nothing of this is looked
-/// at, for a configuration that is made for another host.
+/// The check reads the files that a start reads: certificates, with their names and the days they
+/// have left, keys of tokens, and the files of followers and of nodes of a cluster. A file without
+/// which a start would fail is exit code 2 too. A directory, a user or an access log that cannot be
+/// used here is a warning. With --offline nothing of this is looked at, for a configuration that is
+/// made for another host.
 ///
 /// With --cost also what answers, look-up lines, events and WebSocket frames consist of under this
 /// file, byte by byte, and what each part costs: docs/cost.md says how to read it.

@@ -109,7 +109,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     found.into_iter().filter_map(own).collect()
 }
 
-/// The words of a command if it is one of ours, without variables and redirections.
+/// Takes variables and redirections out of a command, and returns it if it runs `stentor`.
 fn own(words: Vec<String>) -> Option<Vec<String>> {
     let is_variable = |word: &String| {
         word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()))

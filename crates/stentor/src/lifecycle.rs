@@ -128,8 +128,8 @@ pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
     stentor_server::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Takes the server over from the process before, which ends or waits for the end of this one; or
-/// says why that goes on.
+/// Takes the server over from the process before. That one then ends, or waits for the end of this
+/// one. If this fails, it continues, and this process reports the reason.
 pub(crate) fn take_over(
     settings: Settings,
     mut predecessor: Predecessor,

@@ -21,7 +21,7 @@ pub(crate) struct LocalCommands {
 }
 
 impl LocalCommands {
-    /// Listens for commands to this process. It goes on without: signals have no less effect.
+    /// Listens for commands to this process. If that fails, signals still have their effect.
     pub(crate) fn listen() -> LocalCommands {
         let of = |signal| {
             let outcomes = Outcomes::of(signal).inspect_err(|error| {
@@ -32,8 +32,8 @@ impl LocalCommands {
         LocalCommands { reloads: of(SIGHUP), upgrades: of(SIGUSR2) }
     }
 
-    /// Those that wait for a reload. Ask before the configuration is read: who comes later may mean
-    /// a newer one.
+    /// The commands that wait for a reload. Call this before the configuration is read: a later
+    /// command may be about a newer file.
     pub(crate) fn reloads(&self) -> Vec<Waiting> {
         self.reloads.as_ref().map(Outcomes::waiting).unwrap_or_default()
     }

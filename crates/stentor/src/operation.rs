@@ -1,5 +1,5 @@
-//! What `stentor upgrade` and `stentor reload` have in common: they have a running server do
-//! something, wait until `/-/status` tells the outcome, and print it in a sentence.
+//! The common part of `stentor upgrade` and `stentor reload`: a command asks a running server for
+//! something, waits until `/-/status` shows the outcome, and prints it in a sentence.
 
 use std::thread;
 use std::time::Duration;
@@ -31,25 +31,25 @@ pub(crate) struct OperationFlags {
 
 /// One kind of operation.
 pub(crate) trait Operation {
-    /// What the status says of one that was done.
+    /// The entry of a finished operation in the status.
     type Done: DeserializeOwned;
 
     /// Where it is begun.
     const PAGE: &'static str;
 
-    /// What the status calls them.
+    /// The name of the operations in the status.
     const OPERATIONS: &'static str;
 
-    /// What is said of one that was refused.
+    /// The beginning of a message that the operation was refused.
     const NOT_DONE: &'static str;
 
     /// Has a process of this host do it.
     fn ask_process(process: u32) -> Result<String, Failure>;
 
-    /// What is said of one that was done.
+    /// The sentence for an operation that was done.
     fn done(before: u32, process: u32, done: &Self::Done) -> String;
 
-    /// What is said of one that failed.
+    /// The sentence for one that failed.
     fn failed(process: u32, reason: &str) -> String;
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Begun {
     pub(crate) failed: u64,
 }
 
-/// What the status says of one kind of operation.
+/// The entry of one kind of operation in the status.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Operations<D> {
     pub(crate) under_way: bool,
@@ -133,7 +133,7 @@ fn status<O: Operation>(
     }
 }
 
-/// What has come of it, as a sentence, once that is known.
+/// The outcome as a sentence, once it is known.
 pub(crate) fn outcome<O: Operation>(
     begun: &Begun,
     process: u32,

@@ -1,5 +1,5 @@
-//! `stentor parent`: what the first process of a server is once it has handed that over, where its
-//! supervisor waits for its end. Nobody starts it by hand.
+//! `stentor parent`: the program that the first process of a server becomes after it has handed the
+//! server over, where its supervisor waits for its end. It is not meant to be started by hand.
 //!
 //! It takes the place of the server's program in the same process, so that nothing of that is left
 //! in memory, and is the program of that time: the one that is there now may be older and know

@@ -1,4 +1,4 @@
-//! `stentor reload`: has a running server read its configuration again, and says what came of it.
+//! `stentor reload`: asks a running server to read its configuration again, and prints the outcome.
 
 use clap::Args;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ impl Operation for Reload {
     }
 }
 
-/// What is said of a reload that counts.
+/// The sentence for a reload that was done.
 pub(crate) fn reloaded(need_restart: &[String]) -> String {
     match need_restart {
         [] => "reloaded".to_owned(),
@@ -57,7 +57,7 @@ pub(crate) fn reloaded(need_restart: &[String]) -> String {
     }
 }
 
-/// What is said of one that does not.
+/// The sentence for one that was refused.
 pub(crate) fn not_reloaded(reason: &str) -> String {
     format!("not reloaded, the settings stay as they are: {reason}")
 }

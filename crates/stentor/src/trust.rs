@@ -1,10 +1,10 @@
 //! Whom the clients among the commands believe to be a server that is asked by TLS, and what they
 //! show it.
 //!
-//! As browsers do, they believe those whose certificates lead to one of this system's; or to one in
-//! a file that the caller names; or, for a server with a certificate that was made to try things
-//! out, anybody. A server that asks for a certificate is shown the one that the caller names.
-//! If the caller has a token, each request carries it.
+//! As browsers do, they trust certificates that lead to one of this system's. Flags name a file of
+//! others instead, or accept any certificate, for a server with one that was made to try things
+//! out. A server that asks for a certificate is shown the one that the caller names. If the caller
+//! has a token, each request carries it.
 //!
 //! No flag takes the token itself: all users of a host can read the arguments of a process.
 

@@ -10,9 +10,9 @@ use crate::{Failure, local};
 /// Upgrade a running server, and drop nobody
 ///
 /// The server starts its program anew, as it is now, and hands it every connection and everything
-/// else. Prints one sentence when that process serves. If it does not come to that, the server goes
-/// on as it was; the sentence says why, and the exit code is 1. Where the control listener asks for
-/// a token (control_token), it takes one that publishes everything.
+/// else. The command prints one sentence when that process serves. If the upgrade fails, the server
+/// continues as it was; the sentence says why, and the exit code is 1. Where the control listener
+/// asks for a token (control_token), it takes one that publishes everything.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpgradeArgs {

@@ -216,8 +216,8 @@ fn image_runs(trial: &Trial<'_>) -> Result<(), String> {
         .arg(trial.dir("podman")?))
 }
 
-/// The same with systemd as the first process, and what the unit promises: ready when it says so,
-/// reloaded, restarted under requests, and with hardly a right. The service `name` does it, and may
+/// The same with systemd as the first process. The unit is ready when it says so, is reloaded and
+/// restarted under requests, and has hardly a right. The service `name` does it, and may
 /// take so many seconds.
 fn booted(trial: &Trial<'_>, name: &str, seconds: u32) -> Result<(), String> {
     let dir = trial.dir(&format!("machine-{name}"))?;

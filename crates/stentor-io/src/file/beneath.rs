@@ -9,10 +9,10 @@
 //! The walk is safe against a writer who renames meanwhile, because it checks nothing by name:
 //!
 //! - Each component is opened from the descriptor of the directory before it, with `O_NOFOLLOW`.
-//!   So the kernel never follows a link on its own.
-//! - What is opened on the way is opened with `O_PATH`, and then looked at by its descriptor. A
-//!   link is read through that descriptor, too: its text is of the link that was found, whatever
-//!   has its name by then.
+//!   The kernel then never follows a link on its own.
+//! - The walk opens each component with `O_PATH` and inspects its descriptor. It also reads a link
+//!   through that descriptor. The text is that of the link it found, even if another file has the
+//!   link's name by then.
 //! - `..` returns to the descriptor that the walk came from, and never asks the file system for
 //!   the parent. A directory that was moved elsewhere meanwhile has another parent there.
 //!

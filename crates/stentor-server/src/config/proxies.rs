@@ -1,9 +1,8 @@
 //! Proxies in front of the server: whose word about a client counts.
 //!
 //! A proxy says where a client is in a header of the PROXY protocol, at the addresses that are
-//! written with `proxy:`, or in a field of each request. Anyone can say so, and a client that is
-//! believed counts as another. So nothing is believed but what an address says that the operator
-//! trusts.
+//! written with `proxy:`, or in a field of each request. Any client can send either, and would
+//! count as another. The server therefore trusts only the addresses that the operator names.
 
 use super::{ConfigError, Settings, show};
 use std::fmt;
@@ -50,7 +49,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address, which is written as IPv4 if it is one, is among them.
+    /// Whether the network contains an address. An IPv4 address has to be in its IPv4 form.
     fn contains(&self, address: IpAddr) -> bool {
         let same_bits = match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {

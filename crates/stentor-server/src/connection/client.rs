@@ -1,11 +1,11 @@
-//! Whose connection it is: the client's, or a proxy's that passes on what clients ask.
+//! The client of a connection, which a proxy may name.
 //!
-//! At an address that is written with `proxy:` a header says so once (the PROXY protocol). It is
-//! looked at where it lies in the socket and taken out once it is whole, so nothing of it is kept
-//! here, and TLS begins behind it. Elsewhere a field of each request says so, and counts if the
-//! connection comes from a trusted proxy. Then the connection is that client's from the request to
-//! its answer: it counts by the client's address as one that the client had made itself, and is
-//! logged by it. In between it is the proxy's own, and is not counted.
+//! At an address that is written with `proxy:` a header names the client once (the PROXY protocol).
+//! The worker peeks at it in the socket and takes it out once it is whole, so nothing of it is kept
+//! here, and TLS begins behind it. Elsewhere a field of each request names the client, and counts
+//! if the connection comes from a trusted proxy. Then the connection is that client's from the
+//! request to its answer: it counts by the client's address as one that the client had made itself,
+//! and is logged by it. In between it is the proxy's own, and is not counted.
 
 use super::{Connection, Origin, Phase, Wait};
 use crate::context::Context;
@@ -25,7 +25,7 @@ impl Connection {
 
     /// A proxy has said whose connection it is. Returns whether that client may have it.
     pub(crate) fn begin_client(&mut self, cx: &mut Context, peer: Peer, source: Source) -> bool {
-        // What comes now has the rest of the time that a head has.
+        // The first request has the rest of the time that a head has.
         self.wait = Wait::Head;
         let (origin, client) = match source {
             Source::Proxy => (Origin::Probe, None),

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::put_off;
 use stentor_io::{Backend, Peer};
 
-/// What a client loses with a connection: the less, the sooner it is evicted.
+/// A client's loss if its connection is evicted. The connection with the least goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Loss {
     /// It has not asked for anything yet.
@@ -20,10 +20,10 @@ pub(crate) enum Loss {
 }
 
 impl Connection {
-    /// Whose connection it is, and what would be lost with it. `None`: it is at work, or its
-    /// address is not counted, so it is not evicted.
+    /// The holder of the connection, and the loss. Returns `None` if the connection is not evicted:
+    /// it is at work, or its address is not counted.
     pub(crate) fn evictable(&self, cx: &Context) -> Option<(Holder, Loss)> {
-        // What waits in a queue of the worker is at work.
+        // A connection in a queue of the worker is at work.
         if self.waits() && !self.is_blocked() {
             return None;
         }

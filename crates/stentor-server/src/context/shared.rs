@@ -1,4 +1,4 @@
-//! What all workers share: the hub, the order, and the services behind it.
+//! The state that all workers share: the hub, the order, and the services behind it.
 //!
 //! A worker reads it without a lock on the path of a read. It is made once, at the start, and lives
 //! as long as the process.
@@ -21,16 +21,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stentor_access::{Cache, Keys};
 use stentor_hub::{Applied, Entry, Hub, Message, Op, Place, Precondition, Published};
 use stentor_wire::http1::Request;
-/// What all workers share. None of it is written on the path of a read.
+
+/// The state that all workers share. A read writes none of it.
 pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
-    /// Who gives changes their places in the order.
+    /// Gives changes their sequences.
     pub(crate) sequencer: Box<dyn Sequencer>,
-    /// How it is with the store, if there is one.
+    /// The state of the store, if there is one.
     pub(crate) store: Option<Arc<StoreState>>,
-    /// How it is with whoever is followed, if anybody is.
+    /// The state of following a leader, if this server does.
     pub(crate) follow: Option<Arc<FollowState>>,
-    /// How it is with the broker, if one makes the order.
+    /// The state of the cluster, if a broker makes the order.
     pub(crate) cluster: Option<Arc<ClusterState>>,
     pub(crate) compressor: Compressor,
     pub(crate) file_cache: Arc<FileCache>,
@@ -76,8 +77,8 @@ impl Shared {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// For how many seconds what is here may be outdated, if the order is made elsewhere; `None`:
-    /// it is not.
+    /// The age of the local state in seconds, if another server or a broker makes the order.
+    /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {
         let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
         of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
@@ -87,7 +88,7 @@ impl Shared {
     /// only those that ask how the server is.
     ///
     /// # Errors
-    /// What others are told.
+    /// The reason, as the client reads it.
     pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
         match &self.store {
             Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
@@ -107,8 +108,7 @@ impl Shared {
         }
     }
 
-    /// Has a change made. `None` if it takes a while until it is known what came of it: then `back`
-    /// is told.
+    /// Commits a change. Returns `None` if the outcome comes later; then it is sent to `back`.
     pub(crate) fn commit(
         &self,
         op: Op<'_>,
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// The same, but whoever asks for several waits for them himself.
+    /// The same for a caller that commits several changes and waits for them itself.
     pub(crate) fn begin_commit(
         &self,
         op: Op<'_>,

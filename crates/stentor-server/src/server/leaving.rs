@@ -25,8 +25,8 @@ use stentor_wire::pack::{Packed, Unpacker};
 impl Server {
     /// Hands everything over to another process of this program, which `program` starts: every
     /// connection, listener, value and number. It returns the number of the other process when that
-    /// serves, and this one is to end. If anything fails before, or `gives_up` says so, the other
-    /// process is ended, and this one continues as if nothing had happened.
+    /// serves, and this one is to end. If anything fails before, or `gives_up` returns true, this
+    /// process ends the other one, and this one continues as if nothing had happened.
     ///
     /// # Errors
     /// A sentence that says why this process goes on.

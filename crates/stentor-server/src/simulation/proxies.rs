@@ -177,7 +177,7 @@ fn a_client_behind_a_proxy_has_as_many_streams_as_any_other() {
     world.sim.finish_client(first);
     world.settle();
     assert!(stream(&mut world, "192.0.2.1").1.contains("data: "));
-    // A connection that a proxy keeps for later is nobody's: any number of requests go over it.
+    // A connection that a proxy keeps for later has no client: any number of requests use it.
     let mut world = World::new(1, kind(), settings());
     for n in 0..6 {
         let connection = world.sim.connect_from(PUBLIC, ip(PROXY));

@@ -2,11 +2,10 @@
 //!
 //! A connection that waits costs its client nothing, so a few clients could take all places and
 //! keep every other client out. When newcomers wait, the worker evicts idle connections of the
-//! holder that has the most: of the prefix with the most (a /24 of IPv4, a /48 of IPv6), and in it
-//! of the address with the most. Of that, the worker evicts the connection that is the least loss
-//! and has waited longest. So each holder gets an equal share of the places, or as many as it asks
-//! for. A prefix keeps its last connection; otherwise clients that have one each would evict each
-//! other for ever.
+//! holder that has the most. That is first the prefix with the most (a /24 of IPv4, a /48 of IPv6),
+//! then the address with the most in it. The connection goes that is the least loss and has waited
+//! longest. Each holder thus gets an equal share of the places, or as many as it asks for. A prefix
+//! keeps its last connection; otherwise clients that have one each would evict each other for ever.
 //!
 //! The worker counts nothing for this while there is room. It scans all connections once for as
 //! many newcomers as wait, and then pauses for a while, which is longer with many connections. A
@@ -127,7 +126,7 @@ fn shares(
     let mut held: Vec<(u32, usize)> = candidates.iter().map(|c| (holder(c), c.index)).collect();
     held.sort_unstable();
     let of_holders = held.chunk_by(|a, b| a.0 == b.0);
-    // Of two holders that have as many, the one with the first record is first.
+    // If two holders have as many, the one with the first record comes first.
     let sizes = of_holders.map(|own| (own.len(), Reverse(own[0].1), own[0].0));
     let mut heap: BinaryHeap<_> = sizes.filter(|(count, ..)| *count > kept).collect();
     let mut lost: BTreeMap<u32, (usize, Vec<Candidate>)> = BTreeMap::new();
@@ -172,7 +171,7 @@ mod tests {
             (3, 30, Idle, 0),
             (3, 30, Stream, 0),
         ]);
-        // Of prefix 2 the address with the most, and of that the one that has waited longest.
+        // The longest-waiting connection of the largest address in prefix 2.
         assert_eq!(select(&all, 1), [2]);
         // Then two prefixes have two each, and the first of them is next.
         let mut two = select(&all, 2);

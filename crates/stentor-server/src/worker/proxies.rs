@@ -8,8 +8,8 @@ use stentor_io::{Backend, Peer};
 use stentor_wire::proxy_protocol::{HEADER_BYTES_MAX, Header, Source, parse};
 
 impl Worker {
-    /// Looks whether the header of a connection has come. Returns whether the connection goes on
-    /// behind it.
+    /// Checks for the header of a connection. Returns whether it was read and the connection
+    /// continues.
     pub(super) fn read_proxy_header<B: Backend>(&mut self, io: &mut B, peer: Peer) -> bool {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         let mut bytes = [0; HEADER_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! What proxies say of a client: properties that must hold for any bytes.
+//! Headers and fields by which proxies name a client: properties that must hold for any bytes.
 
 use crate::forwarded::{ClientField, client};
 use crate::proxy_protocol::{HEADER_BYTES_MAX, Header, Source, parse};
@@ -30,7 +30,7 @@ pub fn fuzz_proxied(data: &[u8]) {
     }
 }
 
-/// What was understood is the same when it is written out again.
+/// An address that was parsed parses the same when it is written out again.
 fn check_written(address: IpAddr) {
     let (family, other) = match address {
         IpAddr::V4(_) => ("TCP4", "192.0.2.1"),

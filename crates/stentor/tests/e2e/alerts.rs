@@ -91,7 +91,7 @@ fn the_documented_scrapes_are_up() {
     assert!(is_run, "no configuration was run");
 }
 
-/// A server with something wrong, and what goes on there.
+/// A server with a fault, and the traffic that shows it.
 struct Cause {
     alert: &'static str,
     what: &'static str,
@@ -178,7 +178,7 @@ fn hurried() -> String {
 
 const RESTARTED: &str = "StentorRestarted";
 
-/// What clients of connections do.
+/// Causes that are clients' connections.
 fn connections() -> Vec<Cause> {
     let places = "limits.connections_max = 4\n";
     let one = |toml: &str| Server::with("", toml, &["--workers", "1"]);
@@ -238,7 +238,7 @@ fn connections() -> Vec<Cause> {
     ]
 }
 
-/// What is published and read.
+/// Causes that are publishers and readers.
 fn values() -> Vec<Cause> {
     let text = "x".repeat(64 * 1024);
     let mut deaf: Vec<EventStream> = Vec::new();
@@ -306,7 +306,7 @@ fn slow_fan_out() -> Cause {
         Server::with("", "", &["--workers", "1"]),
         Box::new(move |server| {
             reader.get_or_insert_with(|| EventStream::open(server.public, "/a", ""));
-            // So many that the server is at it when it is stopped, however quick it is.
+            // So many messages that even a quick server is stopped in the middle.
             publishers.resize_with(PUBLISHERS, || server.publisher());
             let put = "PUT /a HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n\r\n1";
             publishers.iter_mut().for_each(|client| client.send(put.repeat(500)));
@@ -323,7 +323,7 @@ fn slow_fan_out() -> Cause {
 /// Clients that publish at once, 500 messages each.
 const PUBLISHERS: usize = 8;
 
-/// What becomes of certificates.
+/// Causes that are certificates.
 fn certificates_of(dir: &TempDir) -> Vec<Cause> {
     let of = |name: &str, days: u64| {
         let dir = dir.path().join(name);
@@ -343,7 +343,7 @@ fn certificates_of(dir: &TempDir) -> Vec<Cause> {
     ]
 }
 
-/// What becomes of files, of the log and of the store.
+/// Causes that are files, the access log and the store.
 fn files(dir: &TempDir) -> Vec<Cause> {
     let names: Vec<String> = (0..40).map(|n| format!("{n}.bin")).collect();
     let content = vec![b'x'; 20_000];
@@ -409,7 +409,7 @@ fn files(dir: &TempDir) -> Vec<Cause> {
 
 const LARGE: u64 = 50_000_000;
 
-/// What other servers do, or this one does not.
+/// Causes that are other servers, and a server that does not run.
 fn elsewhere() -> Vec<Cause> {
     let nobody = free_address();
     let follower = Server::configured(&format!("follow.leader = 'http://{nobody}'\n"));
@@ -452,7 +452,7 @@ impl Prometheus {
         Some(Prometheus { _child: child, address, _dir: dir })
     }
 
-    /// What an expression gives: labels and values.
+    /// Evaluates an expression: labels and values.
     fn query(&self, expression: &str) -> Vec<(serde_json::Value, String)> {
         let query = format!("query={expression}");
         let url = format!("http://{}/api/v1/query", self.address);

@@ -192,8 +192,8 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
             let is_live = text(&mut browser, "state") == "Live";
             (is_live && messages(&mut browser) > before + 20).then_some(())
         });
-        // A page may have heard a message that was not written yet when the process was killed:
-        // then it is told of a gap. The writer is a moment behind, so that is rare.
+        // A page may have received a message that the server had not written when it was killed.
+        // The server reports that as a gap. The writer is a moment behind, so that is rare.
         let gaps: usize = text(&mut browser, "gaps").parse().unwrap();
         assert!(gaps <= 1, "{gaps} gaps in {life} lives");
         assert_eq!(text(&mut browser, "reconnects"), life.to_string());

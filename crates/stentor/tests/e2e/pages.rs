@@ -1,4 +1,4 @@
-//! What the pages offer to paste is taken out of them and tried.
+//! The tests take the fragments out of the pages and try them.
 //!
 //! Settings pass `stentor check`. Programs are read by their languages, units by systemd.
 //! `alerts.rs` runs the configurations of Prometheus. The command's own tests parse every line that
@@ -23,7 +23,7 @@ fn every_configuration_passes_the_check() {
         let check = run(&["check", file.to_str().unwrap()]);
         assert_eq!(check.code, Some(0), "{place}: {}{}", check.out, check.err);
     }
-    // What is no configuration would not have passed.
+    // The check does not pass everything.
     let dir = TempDir::new();
     let file = dir.path().join("stentor.toml");
     fs::write(&file, "wrokers = 3").unwrap();

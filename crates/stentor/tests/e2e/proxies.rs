@@ -42,7 +42,7 @@ fn the_access_log_names_the_client_behind_a_proxy() {
     server.child.upgrade();
     first.get("/a").refused(404);
     assert_eq!(logged(3)[2], "192.0.2.1");
-    // What is no header is no request either.
+    // Bytes that are no header are no request either.
     let mut stranger = server.reader();
     stranger.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(stranger.ending(), Ending::Reset);

@@ -2,7 +2,7 @@
 //!
 //! A test takes the fenced block out of the page and gives it to the real program. It replaces
 //! addresses, ports and paths of files, and nothing else; a text to replace that is not there fails
-//! the test. So a recipe that no longer works, or that a test no longer covers, is noticed.
+//! the test. That shows a recipe that no longer works, or that a test no longer covers.
 
 mod outages;
 mod proxies;
@@ -102,7 +102,7 @@ impl Proxy {
         self.dir.path().join("cert.pem")
     }
 
-    /// What curl prints of an answer: status, type and body. It speaks HTTP/2.
+    /// Runs curl over HTTP/2, and returns the status, the type and the body.
     #[track_caller]
     fn curl(&self, path: &str, args: &[&str]) -> String {
         self.try_curl(path, args).unwrap_or_else(|why| panic!("{why} {}", self.child.err()))
@@ -120,7 +120,7 @@ impl Proxy {
         }
     }
 
-    /// A curl that goes on for as long as the answer, or as this handle.
+    /// Runs curl until the response ends or this handle is dropped.
     fn curl_on(&self, path: &str, args: &[&str]) -> Child {
         let mut command = Command::new("curl");
         // Without a limit of time, with which curl 7.88 forgets to read while it waits for input.

@@ -1,5 +1,5 @@
-//! A server under supervisors that wait for their child and listen to no notification: after an
-//! upgrade their child stays as the parent that waits, so no supervisor notices, and a stop of the
+//! A server under supervisors that wait for their child and listen to no notification. After an
+//! upgrade their child stays as the parent that waits, so no supervisor notices. A stop of the
 //! supervisor drains the server. systemd is tried by `cargo xtask dist --check`.
 
 use crate::support::{EventStream, Said, Server, eventually, run, tool};

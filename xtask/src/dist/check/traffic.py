@@ -119,7 +119,7 @@ class Traffic:
                 key.data.hear()
 
     def run(self):
-        # What was there before is not this run's.
+        # Counts from before this run do not belong to it.
         self.put()
         is_ready = False
         while not self.says("stop"):

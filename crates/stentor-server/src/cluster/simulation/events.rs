@@ -1,6 +1,6 @@
-//! Ordinary events of a broker's stream, each followed by two restarts of nodes in every order: a
-//! cluster is idle for longer than the stream keeps messages, an operator purges the stream, and
-//! another client publishes under its subjects.
+//! Ordinary events of a broker's stream, each followed by two restarts of nodes in every order.
+//! A cluster is idle for longer than the stream keeps messages. An operator purges the stream.
+//! Another client publishes under its subjects.
 //!
 //! Each node must be ready again within 15 s, in the same epoch and with every value.
 

@@ -2,11 +2,11 @@
 //!
 //! A browser shows twenty pages: through either proxy some that read by their own `EventSource` and
 //! some that read by the browser client's `watch`. A publisher counts up all the time. After each
-//! outage every page must be live again, and have heard every number that was acknowledged, unless
-//! it was told of a gap. How long it took is printed.
+//! outage every page must be live again, and have received every number that was acknowledged or a
+//! gap. The test prints how long it took.
 //!
-//! `TEST_AWAY_SECONDS` is how long the last outage lasts. Where it is set, the host is taken to be
-//! at rest, and a page that needs more than five seconds fails the test.
+//! `TEST_AWAY_SECONDS` is how long the last outage lasts. If it is set, the test assumes a
+//! host at rest, and a page that needs more than five seconds fails it.
 
 use super::{Kind, Proxy};
 use crate::support::{Browser, Client, Server, TempDir, Url, eventually};
@@ -90,10 +90,10 @@ struct Run {
 }
 
 impl Run {
-    /// Ends the server and starts it again. Returns how many pages were told of a gap.
+    /// Ends the server and starts it again. Returns how many pages received a gap.
     fn outage(&mut self, what: &str, signal: &str, away: Duration, settings: &str) -> usize {
         self.browser.run("heard = []");
-        // So that each page has something to go on behind.
+        // Each page then has a message to resume after.
         self.all_hear(self.publisher.last() + 1);
         self.server.child.signal(signal);
         self.server.child.wait();
@@ -173,7 +173,7 @@ impl Run {
     }
 }
 
-/// What a page was told: a number, or of a gap.
+/// An event that a page received: a number, or a gap.
 struct News {
     number: Option<u64>,
     /// Since 1970.
@@ -185,7 +185,7 @@ fn now_ms() -> u64 {
     since.as_millis() as u64
 }
 
-/// Publishes one number after the other to `/n`, ten in a second, whatever becomes of the server.
+/// Publishes consecutive numbers to `/n`, ten a second, also while the server is away.
 struct Publisher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

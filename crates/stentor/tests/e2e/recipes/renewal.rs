@@ -1,5 +1,5 @@
-//! What other programs do to the files of a running server: logrotate to its access log, certbot
-//! and lego to its certificates.
+//! Other programs change the files of a running server: logrotate its access log, certbot and lego
+//! its certificates.
 //!
 //! No systemd runs here. A `systemctl` of the test stands in its place: it takes the two commands
 //! that the recipes give, word for word, and sends the signal that the unit would send.
