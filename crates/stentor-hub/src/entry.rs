@@ -195,6 +195,13 @@ pub enum Refusal {
         /// [`Limits::topics_max`](crate::Limits::topics_max)
         max: usize,
     },
+    /// Values take all the memory that they may, and this one would take more.
+    StorageFull {
+        /// [`Limits::stored_bytes_max`](crate::Limits::stored_bytes_max)
+        max: usize,
+    },
+    /// Memory is short for a while, and the topic would take more than it does.
+    MemoryShort,
     /// There is no such topic to be deleted.
     NotFound,
     /// The precondition does not hold.
@@ -207,6 +214,14 @@ impl fmt::Display for Refusal {
             Refusal::TooLarge { max } => write!(f, "The message is larger than {max} bytes."),
             Refusal::TooManyTopics { max } => {
                 write!(f, "There are {max} topics already, which is as many as allowed.")
+            }
+            Refusal::StorageFull { max } => write!(
+                f,
+                "Values take all of the {max} bytes of memory that they may \
+                 (limits.stored_bytes_max): delete topics, or raise it."
+            ),
+            Refusal::MemoryShort => {
+                f.write_str("Memory is short, so no topic may grow now: try again in a moment.")
             }
             Refusal::NotFound => f.write_str("There is no such topic."),
             Refusal::PreconditionFailed => {

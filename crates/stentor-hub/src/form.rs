@@ -58,8 +58,7 @@ impl Event {
         if form.is_deflated() {
             return self.message.known_stream(form);
         }
-        let made = || Some(self.render(form));
-        self.message.rare().streamed.find_or_make(form, made)
+        self.form(form, || Some(self.render(form)))
     }
 
     /// The same of a deflated form, which is there if it is smaller than the plain one, and the
@@ -70,7 +69,21 @@ impl Event {
         if !message.compressible() || message.data().len() > DEFLATE_BYTES_MAX {
             return None;
         }
-        message.rare().streamed.find_or_make(form, || self.deflate(deflater, form))
+        self.form(form, || self.deflate(deflater, form))
+    }
+
+    /// The bytes of a form, made and counted if they are not there yet.
+    fn form(&self, form: StreamForm, mut make: impl FnMut() -> Option<Box<[u8]>>) -> Option<&[u8]> {
+        let mut made_bytes = None;
+        let bytes = self.message.rare().streamed.find_or_make(form, || {
+            let made = make();
+            made_bytes = Some(made.as_ref().map_or(0, |bytes| bytes.len()) + size_of::<Made>());
+            made
+        });
+        if let Some(bytes) = made_bytes {
+            self.message.charge_form(bytes);
+        }
+        bytes
     }
 
     /// Appends the bytes of a form that is not a deflated one, without keeping them: for readers

@@ -16,13 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use crate::entry::Place;
 use crate::event::Event;
 use crate::filter::Filter;
+use crate::form_bytes::FormBytes;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
 use crate::message::Message;
 use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
 use crate::tombstones::{Tombstones, Unstored};
-use crate::topic::{ByName, Topic};
+use crate::topic::{ByName, Sums, Topic};
 use arc_swap::ArcSwap;
 
 mod changes;
@@ -32,10 +33,13 @@ mod following;
 mod missed;
 mod order;
 pub(crate) mod snapshot;
+mod storage;
 
 use changes::Changes;
 pub use following::{Adopted, NotAdopted};
 pub use missed::{Missed, Page, Share};
+use storage::Storage;
+pub use storage::Stored;
 
 /// All topics of a server.
 pub struct Hub {
@@ -44,6 +48,7 @@ pub struct Hub {
     /// The order is made elsewhere.
     follows: AtomicBool,
     limits: Limits,
+    storage: Storage,
     table: papaya::HashSet<ByName, foldhash::fast::RandomState>,
     names: RwLock<BTreeSet<ByName>>,
     /// Locked while a topic comes or goes: whoever holds it sees the table, the names and the
@@ -73,8 +78,7 @@ struct Sequence {
     doubted_unix_s: u64,
     rules: Rules,
     subscribers: Subscribers,
-    messages_kept: usize,
-    bytes_kept: usize,
+    kept: Sums,
     /// How often everything was replaced at one go.
     adopted: u64,
 }
@@ -90,10 +94,16 @@ impl Hub {
     /// The same, of a life whose numbers begin elsewhere.
     #[must_use]
     pub fn of_life(life: Life, rules: Vec<Rule>, limits: Limits) -> Hub {
+        Hub::counting(life, rules, limits, FormBytes::default())
+    }
+
+    /// The same, with forms counted there.
+    fn counting(life: Life, rules: Vec<Rule>, limits: Limits, forms: FormBytes) -> Hub {
         Hub {
             lives: ArcSwap::from_pointee(vec![life]),
             follows: AtomicBool::new(false),
             limits,
+            storage: Storage::new(limits.stored_bytes_max, forms.clone()),
             table: papaya::HashSet::default(),
             names: RwLock::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
@@ -106,10 +116,9 @@ impl Hub {
                 seq: life.base,
                 published: 0,
                 doubted_unix_s: 0,
-                rules: Rules::new(life, 0, rules),
+                rules: Rules::new(life, 0, rules, &forms),
                 subscribers: Subscribers::default(),
-                messages_kept: 0,
-                bytes_kept: 0,
+                kept: Sums::default(),
                 adopted: 0,
             }),
             sweep: Mutex::default(),
@@ -154,7 +163,8 @@ impl Hub {
             self.names_mut().remove(topic.name());
             self.table.pin().remove(topic.name());
             self.topics.fetch_sub(1, Ordering::Relaxed);
-            sequence.subtract(&topic.clear());
+            sequence.subtract_topic(topic.sums());
+            drop(topic.clear());
         }
         *self.changes() = Changes::after(sequence.seq);
         self.seq.store(sequence.seq, Ordering::Release);
@@ -325,8 +335,8 @@ impl Hub {
         let sequence = self.sequence();
         Counts {
             topics: self.topics.load(Ordering::Relaxed),
-            messages_kept: sequence.messages_kept,
-            bytes_kept: sequence.bytes_kept,
+            messages_kept: sequence.kept.messages,
+            bytes_kept: sequence.kept.bytes,
             published_total: sequence.published,
         }
     }
@@ -403,12 +413,14 @@ pub struct Limits {
     pub topics_max: usize,
     /// Data of one message, uncompressed.
     pub message_bytes_max: usize,
+    /// Memory of topics and messages: see [`Stored`]. [`Hub::set_stored_bytes_max`] changes it.
+    pub stored_bytes_max: usize,
 }
 
 impl Default for Limits {
-    /// Two million topics; messages of 1 MiB.
+    /// Two million topics; messages of 1 MiB; any sum.
     fn default() -> Limits {
-        Limits { topics_max: 2_000_000, message_bytes_max: 1 << 20 }
+        Limits { topics_max: 2_000_000, message_bytes_max: 1 << 20, stored_bytes_max: usize::MAX }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,6 +24,7 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
 use crate::form::{StreamForm, Streamed};
+use crate::form_bytes::Charge;
 use crate::id::{Epoch, Id, Life};
 use crate::rules::{Keep, Rule, Terms};
 
@@ -151,6 +152,11 @@ impl Draft {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.data
+    }
+
+    /// See [`Message::stored_bytes`].
+    pub(crate) fn stored_bytes(&self) -> usize {
+        stored_bytes(&self.parts())
     }
 
     pub(crate) fn parts(&self) -> Parts<'_> {
@@ -306,7 +312,8 @@ impl Message {
     #[must_use]
     pub fn fixed(draft: Draft, named: Epoch, now_unix_s: u64) -> Message {
         let life = Life { epoch: named, base: 0 };
-        let terms = Terms { life, generation: 0, rule: Rule::default() };
+        let forms = crate::form_bytes::FormBytes::default();
+        let terms = Terms { life, generation: 0, rule: Rule::default(), forms };
         Message::new(draft, 0, Arc::new(terms), PublishedAt::after(None, now_unix_s))
     }
 
@@ -503,9 +510,11 @@ impl Message {
         if let Some(body) = encoder.encode(encoding, &self.data)
             && body.len() < self.data.len()
         {
-            let coding = &self.rare().coded()[slot(encoding)];
+            let (bytes, coding) = (body.len(), &self.rare().coded()[slot(encoding)]);
             // If another thread was faster, its form serves as well.
-            let _ = coding.body.set(body.into());
+            if coding.body.set(body.into()).is_ok() {
+                self.charge_form(bytes + HEAD_BYTES_USUAL);
+            }
         }
         self.asked.fetch_or(tried, Ordering::Relaxed);
     }
@@ -524,6 +533,21 @@ impl Message {
     /// Its topic no longer keeps it: whoever still holds it holds memory that is its own.
     pub(crate) fn set_dropped(&self) {
         self.asked.fetch_or(DROPPED, Ordering::Relaxed);
+        // Pairs with the fence in `charge_form`: one of the two threads sees what the other did.
+        fence(Ordering::SeqCst);
+        if let Some(rare) = self.rare.get() {
+            self.terms.forms.settle(&rare.charge);
+        }
+    }
+
+    /// Counts a form of `bytes` that was made, while the topic keeps this message.
+    pub(crate) fn charge_form(&self, bytes: usize) {
+        let rare = self.rare();
+        self.terms.forms.charge(&rare.charge, bytes);
+        fence(Ordering::SeqCst);
+        if self.is_dropped() {
+            self.terms.forms.settle(&rare.charge);
+        }
     }
 
     /// Whether its topic no longer keeps it, not even as history.
@@ -536,6 +560,12 @@ impl Message {
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.data.len() + FRAMING_BYTES
+    }
+
+    /// The memory that it takes while its topic keeps it, in bytes. [`FormBytes`](crate::form_bytes::FormBytes) counts its
+    /// forms.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        stored_bytes(&self.parts())
     }
 
     /// How the data goes into a JSON document. Found out once, in time linear in the data and
@@ -667,6 +697,7 @@ impl fmt::Debug for Message {
 /// What few messages have, made when first wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
+    charge: Charge,
     coded: OnceLock<Box<Coded>>,
     /// The forms streams are sent.
     pub(crate) streamed: Streamed,
@@ -677,6 +708,19 @@ impl Rare {
         self.coded.get_or_init(Box::default)
     }
 }
+
+/// The memory of a message with these parts.
+fn stored_bytes(parts: &Parts<'_>) -> usize {
+    let texts = [parts.other_type, parts.event, parts.cache_control];
+    let texts = texts.iter().flatten().map(|text| text.len()).sum::<usize>();
+    let gzip = parts.gzip.map_or(0, |body| body.len() + HEAD_BYTES_USUAL);
+    parts.data.len() + texts + gzip + STORED_BYTES_PER_MESSAGE
+}
+
+/// The memory of a message beside its data: the struct with the counts of its `Arc`, and the head
+/// of the value response, which most messages never have: its bytes are the reserve for what an
+/// allocator adds.
+const STORED_BYTES_PER_MESSAGE: usize = 104 + FIELDS_BYTES + HEAD_BYTES_USUAL;
 
 /// The value response in encodings other than identity.
 type Coded = [Coding; COMPRESSED.len()];

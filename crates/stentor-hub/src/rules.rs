@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::field::CacheControl;
+use crate::form_bytes::FormBytes;
 use crate::id::Life;
 use crate::pattern::Pattern;
 
@@ -84,6 +85,8 @@ pub(crate) struct Terms {
     /// those in force.
     pub(crate) generation: u64,
     pub(crate) rule: Rule,
+    /// The hub's counter of what forms take.
+    pub(crate) forms: FormBytes,
 }
 
 impl Hash for Terms {
@@ -108,9 +111,9 @@ impl Terms {
 pub(crate) struct Rules(Vec<Arc<Terms>>);
 
 impl Rules {
-    pub(crate) fn new(life: Life, generation: u64, rules: Vec<Rule>) -> Rules {
-        let all = rules.into_iter().chain([Rule::default()]);
-        Rules(all.map(|rule| Arc::new(Terms { life, generation, rule })).collect())
+    pub(crate) fn new(life: Life, generation: u64, rules: Vec<Rule>, forms: &FormBytes) -> Rules {
+        let terms = |rule| Arc::new(Terms { life, generation, rule, forms: forms.clone() });
+        Rules(rules.into_iter().chain([Rule::default()]).map(terms).collect())
     }
 
     /// Rules as [`Rules::all`] returned them. `None` if they are of several generations, or not all
@@ -150,22 +153,32 @@ mod tests {
         let rule =
             |text: &str, history| Rule { history, ..Rule::new(Pattern::parse(text).unwrap()) };
         let life = Life { epoch: Epoch::parse("00000001").unwrap(), base: 0 };
-        let rules = Rules::new(life, 0, vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)]);
+        let rules = Rules::new(
+            life,
+            0,
+            vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)],
+            &FormBytes::default(),
+        );
         for (topic, history) in [("/a/b", 1), ("/a/b/c", 2), ("/a", 32), ("/x", 32)] {
             assert_eq!(rules.terms(topic).rule.history, history, "{topic}");
         }
-        assert_eq!(Rules::new(life, 0, vec![]).terms("/x").rule, Rule::default());
+        assert_eq!(
+            Rules::new(life, 0, vec![], &FormBytes::default()).terms("/x").rule,
+            Rule::default()
+        );
         assert_eq!(Rule::default().history_bytes, 1024 * 1024);
     }
 
     #[test]
     fn rules_are_restored_if_every_topic_has_one_of_the_same_generation() {
         let life = Life { epoch: Epoch::parse("00000001").unwrap(), base: 0 };
-        let rules = |generation| Rules::new(life, generation, vec![Rule::default()]).0;
+        let rules = |generation| {
+            Rules::new(life, generation, vec![Rule::default()], &FormBytes::default()).0
+        };
         assert!(Rules::restored(rules(3)).is_some_and(|rules| rules.generation() == 3));
         let mut narrow = Rule::default();
         narrow.history += 1;
-        let narrow = Rules::new(life, 3, vec![narrow]).0;
+        let narrow = Rules::new(life, 3, vec![narrow], &FormBytes::default()).0;
         assert!(
             Rules::restored(narrow[..1].to_vec()).is_none() && Rules::restored(vec![]).is_none()
         );

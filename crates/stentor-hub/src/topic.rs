@@ -40,6 +40,21 @@ struct Earlier {
     messages: VecDeque<Arc<Message>>,
     /// The sum of their data's lengths.
     bytes: usize,
+    /// The sum of [`Message::stored_bytes`].
+    stored_bytes: usize,
+}
+
+/// Sums over the messages that topics keep.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Sums {
+    /// Messages, values included.
+    pub(crate) messages: usize,
+    /// Bytes of data.
+    pub(crate) bytes: usize,
+    /// Bytes of memory of topics and their values.
+    pub(crate) values_stored: usize,
+    /// Bytes of memory of earlier messages.
+    pub(crate) history_stored: usize,
 }
 
 impl Topic {
@@ -66,8 +81,7 @@ impl Topic {
         let mut earlier = VecDeque::from(messages);
         let value = earlier.pop_back();
         earlier.iter().for_each(|message| message.supersede());
-        let bytes = earlier.iter().map(|message| message.data().len()).sum();
-        let earlier = (!earlier.is_empty()).then(|| Box::new(Earlier { messages: earlier, bytes }));
+        let earlier = Earlier::of(earlier);
         let kept = Mutex::new(Kept { terms, earlier, lost_seq });
         Topic { name: name.into(), value: ArcSwapOption::new(value), kept }
     }
@@ -142,10 +156,7 @@ impl Topic {
         }
         let value = messages.pop();
         messages.iter().for_each(|message| message.supersede());
-        if !messages.is_empty() {
-            let bytes = messages.iter().map(|message| message.data().len()).sum();
-            kept.earlier = Some(Box::new(Earlier { messages: messages.into(), bytes }));
-        }
+        kept.earlier = Earlier::of(messages.into());
         self.value.store(value);
         kept.terms = terms;
         kept.lose(&evicted);
@@ -174,15 +185,52 @@ impl Topic {
         self.kept().lost_seq
     }
 
-    /// How many messages are kept, and how many bytes their data has.
-    pub(crate) fn kept_sums(&self) -> (usize, usize) {
+    /// Its sums.
+    pub(crate) fn sums(&self) -> Sums {
         let kept = self.kept();
-        let earlier = kept.earlier.as_ref();
-        let (messages, bytes) =
-            earlier.map_or((0, 0), |earlier| (earlier.messages.len(), earlier.bytes));
-        let value = self.value.load();
-        let of_value = value.as_ref().map_or((0, 0), |value| (1, value.data().len()));
-        (messages + of_value.0, bytes + of_value.1)
+        let mut sums = Sums { values_stored: stored_bytes_of(&self.name), ..Sums::default() };
+        if let Some(value) = self.value.load().as_ref() {
+            sums.messages += 1;
+            sums.bytes += value.data().len();
+            sums.values_stored += value.stored_bytes();
+        }
+        if let Some(earlier) = &kept.earlier {
+            sums.messages += earlier.messages.len();
+            sums.bytes += earlier.bytes;
+            sums.history_stored = earlier.stored_bytes;
+        }
+        sums
+    }
+
+    /// The memory of its earlier messages, in bytes.
+    pub(crate) fn history_stored(&self) -> usize {
+        self.kept().earlier.as_ref().map_or(0, |earlier| earlier.stored_bytes)
+    }
+
+    /// Calls `f` with the sequence and the memory of each earlier message, oldest first.
+    pub(crate) fn for_each_earlier(&self, mut f: impl FnMut(u64, usize)) {
+        if let Some(earlier) = &self.kept().earlier {
+            earlier.messages.iter().for_each(|message| f(message.seq(), message.stored_bytes()));
+        }
+    }
+
+    /// Evicts the oldest messages, never the value, while `is_wanted` says so of the sequence of
+    /// the next one and the bytes freed so far. Returns them.
+    pub(crate) fn drop_oldest(&self, mut is_wanted: impl FnMut(u64, usize) -> bool) -> Evicted {
+        let mut evicted = Evicted::new();
+        let mut kept = self.kept();
+        let Some(earlier) = &mut kept.earlier else { return evicted };
+        let before = earlier.stored_bytes;
+        while let Some(oldest) = earlier.messages.front()
+            && is_wanted(oldest.seq(), before - earlier.stored_bytes)
+        {
+            evicted.extend(earlier.pop());
+        }
+        if earlier.messages.is_empty() {
+            kept.earlier = None;
+        }
+        kept.lose(&evicted);
+        evicted
     }
 
     /// Takes everything out of a topic that is no longer in the table. Who still holds it learns
@@ -277,6 +325,29 @@ pub(crate) enum Change {
 /// Messages that were kept and are no longer, oldest first.
 pub(crate) type Evicted = Vec<Arc<Message>>;
 
+impl Earlier {
+    /// `None` if there are none.
+    fn of(messages: VecDeque<Arc<Message>>) -> Option<Box<Earlier>> {
+        let bytes = messages.iter().map(|message| message.data().len()).sum();
+        let stored_bytes = messages.iter().map(|message| message.stored_bytes()).sum();
+        (!messages.is_empty()).then(|| Box::new(Earlier { messages, bytes, stored_bytes }))
+    }
+
+    fn push(&mut self, message: Arc<Message>) {
+        self.bytes += message.data().len();
+        self.stored_bytes += message.stored_bytes();
+        self.messages.push_back(message);
+    }
+
+    /// Takes the oldest out.
+    fn pop(&mut self) -> Option<Arc<Message>> {
+        let oldest = self.messages.pop_front()?;
+        self.bytes -= oldest.data().len();
+        self.stored_bytes -= oldest.stored_bytes();
+        Some(oldest)
+    }
+}
+
 impl Kept {
     /// How many messages before the value may be kept.
     fn earlier_max(&self) -> usize {
@@ -288,9 +359,7 @@ impl Kept {
             evicted.push(message);
             return;
         }
-        let earlier = self.earlier.get_or_insert_default();
-        earlier.bytes += message.data().len();
-        earlier.messages.push_back(message);
+        self.earlier.get_or_insert_default().push(message);
     }
 
     /// Notes what is no longer kept.
@@ -307,14 +376,19 @@ impl Kept {
         let bytes_max = self.terms.rule.history_bytes;
         let Some(earlier) = &mut self.earlier else { return };
         while earlier.messages.len() > messages_max || value_bytes + earlier.bytes > bytes_max {
-            let Some(oldest) = earlier.messages.pop_front() else { break };
-            earlier.bytes -= oldest.data().len();
+            let Some(oldest) = earlier.pop() else { break };
             evicted.push(oldest);
         }
         if messages_max == 0 {
             self.earlier = None;
         }
     }
+}
+
+/// The memory of a topic with this name and without messages: the struct with the counts of its
+/// `Arc`, an entry of the table, an entry of the index, and what an allocator adds.
+pub(crate) fn stored_bytes_of(name: &str) -> usize {
+    name.len() + 160
 }
 
 /// A topic as a member of a set of names: it is its own key, so the name is stored once.

@@ -89,6 +89,18 @@ impl MemoryGauges {
         [fullest, self.host(), self.tcp()].into_iter().flatten().collect()
     }
 
+    /// How much memory there is for this process, in bytes: the least that a control group allows,
+    /// or what the host has. `None` if neither is known.
+    #[must_use]
+    pub fn total(&self) -> Option<(MemoryOf, u64)> {
+        let groups = self.groups.iter().filter_map(Group::limit);
+        let group = groups.min().map(|limit| (MemoryOf::Cgroup, limit));
+        let text = fs::read_to_string(self.root.join("proc/meminfo")).ok();
+        let host =
+            text.and_then(|text| Some((MemoryOf::Host, value_of(&text, "MemTotal:")? * 1_024)));
+        [group, host].into_iter().flatten().min_by_key(|(_, bytes)| *bytes)
+    }
+
     fn host(&self) -> Option<MemoryLoad> {
         let text = fs::read_to_string(self.root.join("proc/meminfo")).ok()?;
         let limit = (value_of(&text, "MemTotal:")? * 1_024).min(HOST_BYTES_COUNTED);
@@ -110,10 +122,14 @@ impl MemoryGauges {
 }
 
 impl Group {
+    fn limit(&self) -> Option<u64> {
+        let limits = self.names.limits.iter().filter_map(|name| self.number(name));
+        limits.filter(|&limit| limit < UNLIMITED).min()
+    }
+
     /// How full it is, if it has a limit.
     fn load(&self) -> Option<MemoryLoad> {
-        let limits = self.names.limits.iter().filter_map(|name| self.number(name));
-        let limit = limits.filter(|&limit| limit < UNLIMITED).min()?;
+        let limit = self.limit()?;
         let mut used = self.number(self.names.used)?;
         // Asking for the rest costs the kernel more.
         if used > limit / 2 {
@@ -199,10 +215,18 @@ mod tests {
         write(&scratch, "sys/fs/cgroup/outer/memory.current", "900\n");
         write(&scratch, "sys/fs/cgroup/outer/memory.max", "1000\n");
         assert_eq!(loads(&scratch), [(MemoryOf::Cgroup, 900, 1_000)]);
+        let total = || MemoryGauges::of(&scratch.join("")).total();
+        assert_eq!(total(), Some((MemoryOf::Cgroup, 800)), "the least counts");
+        write(&scratch, "proc/meminfo", "MemTotal: 1 kB\n");
+        assert_eq!(total(), Some((MemoryOf::Cgroup, 800)));
+        fs::remove_file(scratch.join("proc/meminfo")).unwrap();
         write(&scratch, "sys/fs/cgroup/outer/memory.max", "max\n");
         write(&scratch, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
         write(&scratch, "sys/fs/cgroup/outer/inner/memory.high", "max\n");
         assert_eq!(loads(&scratch), []);
+        assert_eq!(total(), None);
+        write(&scratch, "proc/meminfo", "MemTotal: 7 kB\n");
+        assert_eq!(total(), Some((MemoryOf::Host, 7 * 1_024)));
     }
 
     #[test]

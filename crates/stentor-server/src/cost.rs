@@ -98,6 +98,7 @@ impl Desk {
         let limits = Limits {
             topics_max: settings.limits.topics_max,
             message_bytes_max: settings.limits.message_bytes_max,
+            ..stentor_hub::Limits::default()
         };
         let hub = Arc::new(Hub::new(epoch, settings.topics.clone(), limits));
         // Ids are as long as they are after a million messages.

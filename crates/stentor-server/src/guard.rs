@@ -8,18 +8,23 @@
 //! at the public listeners: whoever comes waits in the kernel; and what readers may hold here
 //! (`memory.rs`, which counts it) is half of what it may be otherwise, so those who hold the most
 //! are cut. Below a mark by two points all is as before.
+//!
+//! Publishers are restricted before readers are: above the first mark no topic may grow, and above
+//! the second the oldest history is evicted. A second thread evicts history whenever topics come
+//! near `limits.stored_bytes_max` (`hub/storage.rs` of `stentor-hub`).
 
 use crate::config::Settings;
 use crate::context::Shared;
 use crate::mailbox::{Mailbox, Order};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
-use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, release_memory};
+use stentor_hub::Hub;
+use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory};
 
 /// How short memory is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
@@ -125,10 +130,19 @@ impl MemoryState {
     }
 }
 
-/// The thread that looks. It ends when this is dropped.
+/// The thread that looks, and the one that evicts history. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     _ends: Sender<()>,
+    is_over: Arc<AtomicBool>,
+    trimmer: Thread,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.trimmer.unpark();
+    }
 }
 
 impl Guard {
@@ -142,6 +156,7 @@ impl Guard {
         mailboxes: &[Arc<Mailbox>],
     ) -> io::Result<Guard> {
         shared.memory.configure(settings);
+        shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
         Guard::start_with(MemoryGauges::of(Path::new("/")), shared, mailboxes)
     }
 
@@ -150,11 +165,32 @@ impl Guard {
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
     ) -> io::Result<Guard> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (hub, is_told) = (Arc::clone(&shared.hub), Arc::clone(&is_over));
+        let trim = move || trim(&hub, &is_told);
+        let trimmer = thread::Builder::new().name("history".to_owned()).spawn(trim)?;
+        let trimmer = trimmer.thread().clone();
         let (ends, ended) = channel();
         let (shared, mailboxes) = (Arc::downgrade(shared), mailboxes.to_vec());
         let look = move || run(&gauges, &shared, &mailboxes, &ended);
         thread::Builder::new().name("memory".to_owned()).spawn(look)?;
-        Ok(Guard { _ends: ends })
+        Ok(Guard { _ends: ends, is_over, trimmer })
+    }
+}
+
+/// Evicts history whenever the hub asks for it. It sleeps as long as it works.
+fn trim(hub: &Hub, is_over: &AtomicBool) {
+    hub.trim_on_this_thread();
+    while !is_over.load(Ordering::Acquire) {
+        if !hub.is_trim_due() {
+            thread::park();
+            continue;
+        }
+        let since_us = monotonic_us();
+        let evicted = hub.trim_history();
+        let took = Duration::from_micros(monotonic_us() - since_us);
+        tracing::debug!("history evicted messages={evicted} took={took:?}");
+        thread::sleep(took.max(TRIM_PAUSE_MIN));
     }
 }
 
@@ -164,9 +200,16 @@ fn run(
     mailboxes: &[Arc<Mailbox>],
     ended: &Receiver<()>,
 ) {
+    let mut looks = 0_u32;
     loop {
         let Some(shared) = shared.upgrade() else { return };
         look(gauges, &shared, mailboxes);
+        if shared.memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
+            let history = shared.hub.stored().history;
+            shared.hub.trim_history_to(history - history / TRIM_CRITICAL_PART);
+            release_memory();
+        }
+        looks = looks.wrapping_add(1);
         drop(shared);
         if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -178,6 +221,7 @@ fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
     let before = shared.memory.pressure();
     if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
         tell(before, now, fullest);
+        shared.hub.set_memory_short(now > Pressure::None);
         for mailbox in mailboxes {
             mailbox.put(Order::Memory(now));
         }
@@ -200,16 +244,23 @@ fn tell(before: Pressure, now: Pressure, fullest: MemoryLoad) {
         _ if now < before => tracing::info!("memory {what} is {percent} % full: {}", now.name()),
         Pressure::Critical => tracing::warn!(
             "memory {what} is {percent} % full (limits.memory_critical): no connection is let in, \
-             and readers who hold much are cut"
+             history is evicted, and readers who hold much are cut"
         ),
         _ => tracing::warn!(
             "memory {what} is {percent} % full (limits.memory_high): idle connections are closed, \
-             and readers that come back are told of a gap"
+             readers that come back are told of a gap, and no topic may grow"
         ),
     }
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS_A_SECOND: u32 = 10;
+
+/// This part of history is evicted each second while memory is critically short.
+const TRIM_CRITICAL_PART: usize = 4;
+
+/// The shortest pause between two evictions.
+const TRIM_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// How far below a mark it must come until that is over.
 const SLACK_PER_MILLE: u64 = 20;
@@ -221,6 +272,8 @@ mod tests {
     use crate::simulation::{World, kind, patient};
     use std::collections::VecDeque;
     use std::fs;
+    use stentor_hub::{Draft, Precondition};
+    use stentor_wire::target::TopicName;
 
     fn load(of: MemoryOf, used: u64) -> MemoryLoad {
         MemoryLoad { of, used, limit: 1_000 }
@@ -271,9 +324,38 @@ mod tests {
                 matches!(told, Some(Mail::Order(Order::Memory(pressure))) if pressure == expected),
                 "{told:?}"
             );
+            let topic = TopicName::parse("/new").unwrap();
+            let grows = world.shared.hub.publish(topic, Draft::default(), Precondition::None, 1);
+            assert_eq!(grows.is_ok(), expected == Pressure::None, "{expected:?}");
         }
         drop(guard);
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn the_guard_has_a_thread_that_evicts_history() {
+        let world = World::new(1, kind(), patient());
+        let hub = &world.shared.hub;
+        hub.set_stored_bytes_max(hub.stored().total() + 64_000);
+        let nowhere = MemoryGauges::of(Path::new("/nonexistent"));
+        let guard = Guard::start_with(nowhere, &world.shared, &[]).unwrap();
+        let publish = |n: usize| {
+            let topic = TopicName::from_path(["/a", "/b"][n % 2].as_bytes()).unwrap();
+            hub.publish(topic, Draft::new(vec![0; 1_000]), Precondition::None, 1).map(drop)
+        };
+        let mut n = 0;
+        while hub.stored().evicted_total == 0 || hub.is_trim_due() {
+            // No publish is refused: the topic has history of its own to evict.
+            publish(n).unwrap();
+            n += 1;
+        }
+        let is_over = Arc::clone(&guard.is_over);
+        drop(guard);
+        assert!(is_over.load(Ordering::Acquire));
+        // The thread drops its handle when it ends.
+        while Arc::strong_count(&is_over) > 1 {
+            thread::yield_now();
+        }
     }
 
     #[test]

@@ -50,7 +50,10 @@ impl CommitError {
             CommitError::Refused(Refusal::TooLarge { .. }) | CommitError::BrokerRefuses { .. } => {
                 Status::CONTENT_TOO_LARGE
             }
-            CommitError::Refused(Refusal::TooManyTopics { .. }) => Status::INSUFFICIENT_STORAGE,
+            CommitError::Refused(Refusal::TooManyTopics { .. } | Refusal::StorageFull { .. }) => {
+                Status::INSUFFICIENT_STORAGE
+            }
+            CommitError::Refused(Refusal::MemoryShort) => Status::TOO_MANY_REQUESTS,
             CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
             CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
             CommitError::DiskFull => Status::INSUFFICIENT_STORAGE,

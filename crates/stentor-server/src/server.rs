@@ -8,6 +8,7 @@ mod handover;
 mod leaving;
 mod life;
 mod listeners;
+mod opening;
 mod reloading;
 mod taking_over;
 
@@ -34,7 +35,7 @@ use crate::mailbox::{Mailbox, Order};
 use crate::operations::{Reloads, Upgrades};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::secured::Sessions;
-use crate::store::{Ended, Loaded, StoreState, Writer, load};
+use crate::store::{Ended, StoreState, Writer};
 use crate::user::{become_user, user_named};
 use crate::worker::Worker;
 use std::net::SocketAddr;
@@ -47,7 +48,7 @@ use std::{fmt, io};
 use stentor_access::{Cache, LoadError};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
-use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings, open_replaced};
+use stentor_store::{OpenError, Recovery, open_replaced};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -116,6 +117,8 @@ pub enum StartError {
     Certificates(Unusable),
     /// The store in this directory cannot be read, or not be written to.
     Store(PathBuf, OpenError),
+    /// The values of the store exceed `limits.stored_bytes_max`.
+    StoreTooLarge(String),
     /// Another process hands over to this one, and it cannot be.
     Handover(String),
     /// The host refused something else: files, threads, memory.
@@ -137,6 +140,7 @@ impl fmt::Display for StartError {
             StartError::Certificates(error) => error.fmt(f),
             StartError::User(reason)
             | StartError::AccessLog(reason)
+            | StartError::StoreTooLarge(reason)
             | StartError::Handover(reason) => f.write_str(reason),
             StartError::Store(path, error) => {
                 let path = path.display();
@@ -289,7 +293,7 @@ fn share(
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
-    let store = store_path(settings).map(|_| Arc::new(StoreState::new()));
+    let store = store_path(settings).map(|_| Arc::new(StoreState::new(hub.stored().max)));
     let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
     let cluster = settings.cluster.is_on();
     let cluster = cluster.then(|| Arc::new(ClusterState::new(&settings.cluster)));
@@ -334,6 +338,7 @@ fn empty_hub(settings: &Settings, life: Life, is_filled: bool) -> Hub {
     let limits = stentor_hub::Limits {
         topics_max: settings.limits.topics_max,
         message_bytes_max: settings.limits.message_bytes_max,
+        stored_bytes_max: settings.limits.stored_bytes_max.resolve().0,
     };
     let is_filled = is_filled || settings.follow.is_on();
     let rules = if is_filled { Vec::new() } else { settings.topics.clone() };
@@ -544,77 +549,6 @@ impl Server {
         ended.map(Some)
     }
 
-    /// Fills the hub from the store, and has what is published from now on written to it.
-    fn read_store(&self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
-        let Some(store) = self.shared.store.clone() else { return Ok(()) };
-        let path = self.settings.store.path.clone().unwrap_or_default();
-        let hub = &self.shared.hub;
-        let since_us = stentor_io::monotonic_us();
-        let mut told_us = since_us;
-        let loaded = load(recovery, hub, stentor_io::unix_s(), |progress| {
-            store.reading.note(progress);
-            let now_us = stentor_io::monotonic_us();
-            if now_us - told_us > READING_LOG_US {
-                told_us = now_us;
-                tracing::info!("{}", store.reading);
-            }
-        });
-        let told = |error| self.store_error(error);
-        let Loaded { recovered, upto_generation } = loaded.map_err(told)?;
-        if let Some((file, offset)) = &recovered.torn {
-            tracing::warn!(
-                "{file} ends at offset {offset} with something unfinished, which nobody was \
-                 promised: it is left out"
-            );
-        }
-        let took_ms = (stentor_io::monotonic_us() - since_us) / 1_000;
-        let topics = hub.counts().topics;
-        tracing::info!("the store in {} was read in {took_ms} ms: {topics} topics", path.display());
-        self.begin_store(recovered, upto_generation)
-    }
-
-    /// The same of a store that another process has closed, and a hub that it has handed over.
-    fn take_store_over(&self, closed: &[u8], upto_generation: u64) -> Result<(), StartError> {
-        let path = self.settings.store.path.clone().unwrap_or_default();
-        let disk = HostDisk::open(&path, None).map_err(|error| self.store_error(error.into()))?;
-        let recovered = Recovered::from_bytes(disk, closed)
-            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
-        self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
-        self.begin_store(recovered, upto_generation)
-    }
-
-    fn begin_store(
-        &self,
-        recovered: Recovered<HostDisk>,
-        upto_generation: u64,
-    ) -> Result<(), StartError> {
-        let Some(store) = &self.shared.store else { return Ok(()) };
-        let hub = &self.shared.hub;
-        let begun =
-            stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
-        if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
-            return Err(self.store_error(error.clone().into()));
-        }
-        store.attach(hub);
-        hub.continue_by(&self.settings.rules(), upto_generation);
-        self.start_writer(begun)?;
-        store.reading.end();
-        Ok(())
-    }
-
-    /// Why the store cannot be begun.
-    fn store_error(&self, error: OpenError) -> StartError {
-        let path = self.settings.store.path.clone().unwrap_or_default();
-        match (error, &self.settings.user) {
-            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
-                "the store in {}: {error}; the directory and its files must belong to user \
-                 '{user}', as whom the server runs",
-                path.display()
-            )),
-            (error, _) => StartError::Store(path, error),
-        }
-    }
-
     fn start_writer(&self, begun: stentor_store::Store<HostDisk>) -> io::Result<()> {
         let Some(store) = &self.shared.store else { return Ok(()) };
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
@@ -780,9 +714,6 @@ impl Server {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How often it is said how far the store has been read.
-const READING_LOG_US: u64 = 1_000_000;
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
 const WORKER_STACK_BYTES: usize = 256 * 1024;

@@ -5,11 +5,13 @@
 
 use crate::answers::RequestKind;
 use crate::config::Lookup;
+use crate::order::CommitError;
 use crate::secured::Failed;
 use serde::ser::{SerializeMap, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
 use stentor_access::Refused;
 use stentor_hub::OwnFields;
+use stentor_hub::Refusal;
 use stentor_io::Counter;
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
 use stentor_wire::lookup::LineShares;
@@ -432,6 +434,15 @@ impl Totals {
 }
 
 impl Stats {
+    /// Counts a refusal for lack of memory by its reason.
+    pub(crate) fn count_refusal_for_memory(&self, error: CommitError) {
+        match error {
+            CommitError::Refused(Refusal::StorageFull { .. }) => self.publishes_refused_full.add(1),
+            CommitError::Refused(Refusal::MemoryShort) => self.publishes_refused_short.add(1),
+            _ => {}
+        }
+    }
+
     fn histograms(&self) -> impl Iterator<Item = &Histogram> {
         [&self.fan_outs].into_iter().chain(&self.requests_by_kind)
     }
@@ -644,6 +655,10 @@ stats! {
     lookups,
     /// Publishes refused, bad lines of bulk streams included.
     publishes_refused,
+    /// Publishes refused because values fill `limits.stored_bytes_max`.
+    publishes_refused_full,
+    /// Publishes refused because memory was short for a while.
+    publishes_refused_short,
     /// Requests refused since nobody may do that there or so: an origin, a host, a pattern.
     refused_policy,
     /// Requests refused for want of a token.

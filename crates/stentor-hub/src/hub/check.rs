@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::Hub;
 use crate::event::{Event, Mode, Span};
-use crate::topic::ByName;
+use crate::topic::{ByName, stored_bytes_of};
 use std::sync::atomic::Ordering;
 
 impl Hub {
@@ -19,6 +19,7 @@ impl Hub {
         let topics = self.topics.load(Ordering::Relaxed);
         assert_eq!((table.len(), names.len()), (topics, topics));
         let (mut messages, mut bytes) = (0, 0);
+        let (mut values_stored, mut history_stored) = (0, 0);
         for ByName(topic) in names.iter() {
             let name = topic.name();
             let is_in_table = table.get(name).is_some_and(|known| Arc::ptr_eq(&known.0, topic));
@@ -39,8 +40,14 @@ impl Hub {
             assert!(kept.len() == 1 || kept_bytes <= rule.history_bytes, "{name} keeps too much");
             messages += kept.len();
             bytes += kept_bytes;
+            let stored = |event: &Event| event.message.stored_bytes();
+            let (last, earlier) = kept.split_last().expect("the value is the last");
+            values_stored += stored_bytes_of(name) + stored(last);
+            history_stored += earlier.iter().map(stored).sum::<usize>();
         }
-        assert_eq!((sequence.messages_kept, sequence.bytes_kept), (messages, bytes));
+        assert_eq!((sequence.kept.messages, sequence.kept.bytes), (messages, bytes));
+        let stored = (sequence.kept.values_stored, sequence.kept.history_stored);
+        assert_eq!(stored, (values_stored, history_stored));
         let changes = self.changes();
         let mut last_seq = None;
         for (seq, topic) in changes.between(0, u64::MAX) {

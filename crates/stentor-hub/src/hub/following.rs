@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::{Hub, Sequence};
+use super::{Hub, Limits, Sequence};
 use crate::entry::{Applied, Entry, Op, Past, Place};
 use crate::hub::changes::Changes;
 use crate::id::{Epoch, Id, Life};
@@ -123,7 +123,11 @@ impl Hub {
             // Readers may have numbers that never came.
             false => Life { epoch, base: seq + AHEAD_MAX + 1 },
         };
-        Hub::of_life(life, Vec::new(), self.limits)
+        // Both hubs exist until the adoption. Forms are made of adopted messages.
+        let stored = self.stored();
+        let limits =
+            Limits { stored_bytes_max: stored.max.saturating_sub(stored.total()), ..self.limits };
+        Hub::counting(life, Vec::new(), limits, self.storage.forms.clone())
     }
 
     /// Applies an entry that was applied elsewhere, under the SEQ that it has there. What is known
@@ -302,16 +306,16 @@ impl Hub {
         let table = self.table.pin();
         match difference {
             Difference::Created(topic) => {
-                sequence.add_kept(&topic);
+                sequence.add_topic(topic.sums());
                 table.insert(ByName(Arc::clone(&topic)));
                 named.push(ByName(topic));
                 self.topics.fetch_add(1, Ordering::Relaxed);
                 Evicted::new()
             }
             Difference::Changed { topic, like } => {
-                sequence.subtract_kept(&topic);
+                sequence.subtract_topic(topic.sums());
                 let evicted = topic.become_like(&like);
-                sequence.add_kept(&topic);
+                sequence.add_topic(topic.sums());
                 evicted
             }
             Difference::Removed(topic) => {
@@ -319,7 +323,7 @@ impl Hub {
                 names.remove(topic.name());
                 table.remove(topic.name());
                 self.topics.fetch_sub(1, Ordering::Relaxed);
-                sequence.subtract_kept(&topic);
+                sequence.subtract_topic(topic.sums());
                 topic.clear()
             }
         }
@@ -342,20 +346,6 @@ impl Adopted {
             Difference::Changed { .. } => self.changed += 1,
             Difference::Removed(_) => self.removed += 1,
         }
-    }
-}
-
-impl Sequence {
-    fn add_kept(&mut self, topic: &Topic) {
-        let (messages, bytes) = topic.kept_sums();
-        self.messages_kept += messages;
-        self.bytes_kept += bytes;
-    }
-
-    fn subtract_kept(&mut self, topic: &Topic) {
-        let (messages, bytes) = topic.kept_sums();
-        self.messages_kept -= messages;
-        self.bytes_kept -= bytes;
     }
 }
 

@@ -22,7 +22,7 @@ use crate::interleave;
 use crate::message::{Draft, Message, PublishedAt};
 use crate::rules::{Rule, Rules, Terms};
 use crate::subscribers::Notified;
-use crate::topic::{ByName, Evicted, Topic};
+use crate::topic::{ByName, Evicted, Topic, stored_bytes_of};
 
 impl Hub {
     /// Judges a change before it has its place in the order, and makes an entry of it. Nothing
@@ -144,12 +144,9 @@ impl Hub {
         let mut sequence = self.sequence();
         let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
         let known = table.get(name.as_str()).map(|ByName(topic)| topic);
-        let before = known.and_then(|topic| {
-            let value = topic.value().load();
-            value.as_ref().map(|value| (value.seq(), value.id(), value.published_at()))
-        });
-        if let (Some(topic), Some((before, ..))) = (known, before)
-            && before >= seq
+        let before = known.and_then(|topic| topic.value().load_full());
+        if let (Some(topic), Some(before)) = (known, &before)
+            && before.seq() >= seq
         {
             // The topic is from a snapshot, and already as it was later.
             sequence.published += 1;
@@ -157,9 +154,15 @@ impl Hub {
             self.advance(&mut sequence, topic, seq);
             return Ok(Applied::Known);
         }
-        let value = before.map(|(_, id, _)| id);
+        let value = before.as_ref().map(|before| before.id());
+        let replaced_bytes = before.as_ref().map_or(0, |before| before.stored_bytes());
         match place {
-            Place::Next => self.judge_put(value, when)?,
+            Place::Next => {
+                self.judge_put(value, when)?;
+                let new = if known.is_none() { stored_bytes_of(name) } else { 0 };
+                let topic = known.map(|topic| &**topic);
+                self.judge_growth(&sequence, topic, draft.stored_bytes() + new, replaced_bytes)?;
+            }
             // Limits are a server's own, and those who apply the same entries judge alike.
             Place::At(_) if !when.holds(value) => return Err(Refusal::PreconditionFailed),
             Place::At(_) | Place::Was(_) => {}
@@ -169,9 +172,12 @@ impl Hub {
             Some(topic) => sequence.hold_to_rules(topic),
             None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
         };
-        let at = sequence.published_at(before.map(|(_, _, at)| at), unix_s, place);
+        let at = before.as_ref().map(|before| before.published_at());
+        let at = sequence.published_at(at, unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));
-        sequence.add(&message);
+        let stored = self.stored_of(&sequence);
+        sequence.published += 1;
+        sequence.add(message.data().len(), message.stored_bytes());
         let new;
         let (topic, (replaced, evicted)) = match known {
             Some(topic) => (topic, topic.replace(Arc::clone(&message))),
@@ -180,11 +186,16 @@ impl Hub {
                 (&new, (None, Evicted::new()))
             }
         };
+        match &replaced {
+            Some(_) => sequence.supersede(replaced_bytes),
+            None => sequence.kept.values_stored += stored_bytes_of(name),
+        }
         sequence.subtract(&evicted);
+        let over_limit = self.enforce_limit(&mut sequence, topic, stored);
         let notified = self.announce(&mut sequence, topic, &message);
         drop(sequence);
         notified.wake();
-        drop(outdated);
+        drop((outdated, before, over_limit));
         let (id, created, readers) = (message.id(), known.is_none(), notified.readers);
         Ok(Applied::Put(Published { id, created, message, replaced, readers }))
     }
@@ -233,8 +244,8 @@ impl Hub {
             self.names_mut().remove(name.as_str());
             table.remove(name.as_str());
             self.topics.fetch_sub(1, Ordering::Relaxed);
+            sequence.subtract_topic(topic.sums());
             evicted = topic.clear();
-            sequence.subtract(&evicted);
         }
         drop(tombstones);
         let notified = self.announce(&mut sequence, &topic, &deletion.message);
@@ -253,7 +264,7 @@ impl Hub {
             return Applied::Known;
         };
         sequence.subscribers.rules_replaced(generation, &rules);
-        sequence.rules = Rules::new(self.life(), generation, rules);
+        sequence.rules = Rules::new(self.life(), generation, rules, &self.storage.forms);
         drop(sequence);
         interleave::point();
         let mut slice = self.names_after(None, SWEEP_TOPICS);
@@ -351,16 +362,5 @@ impl Sequence {
             None => at.shares_second || u64::from(at.unix_s) <= self.doubted_unix_s,
         };
         PublishedAt { shares_second, ..at }
-    }
-
-    fn add(&mut self, message: &Message) {
-        self.published += 1;
-        self.messages_kept += 1;
-        self.bytes_kept += message.data().len();
-    }
-
-    pub(super) fn subtract(&mut self, evicted: &Evicted) {
-        self.messages_kept -= evicted.len();
-        self.bytes_kept -= evicted.iter().map(|message| message.data().len()).sum::<usize>();
     }
 }

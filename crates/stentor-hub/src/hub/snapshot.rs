@@ -285,6 +285,8 @@ pub struct Restore<H> {
     has_rules: bool,
     /// In the order of their names.
     topics: Vec<Arc<Topic>>,
+    /// The snapshot exceeds the limit, so its history is left out.
+    has_values_alone: bool,
     end: Option<(u64, u64)>,
     /// The greatest number of a message or deletion so far.
     greatest_seq: u64,
@@ -332,6 +334,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             terms: HashMap::new(),
             has_rules: false,
             topics: Vec::new(),
+            has_values_alone: false,
             end: None,
             greatest_seq: 0,
         }
@@ -425,7 +428,8 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             return Err(MALFORMED);
         }
         let [index, generation] = reader.varints()?;
-        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()? };
+        let forms = self.hub.storage.forms.clone();
+        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()?, forms };
         if self.terms.insert(index, Arc::new(terms)).is_some() {
             return Err(MALFORMED);
         }
@@ -504,14 +508,19 @@ impl<H: Deref<Target = Hub>> Restore<H> {
         if messages.is_empty() || !is_next {
             return Err(MALFORMED);
         }
-        let mut sequence = hub.sequence();
-        sequence.messages_kept += messages.len();
-        sequence.bytes_kept += messages.iter().map(|message| message.data().len()).sum::<usize>();
         let topic = Arc::new(Topic::restored(&name, terms, lost_seq, messages));
+        let mut sequence = hub.sequence();
+        sequence.add_topic(topic.sums());
         // The sweep may not have come to it when it was written.
         sequence.hold_to_rules(&topic);
+        let has_values_alone = self.has_values_alone || hub.is_full(&sequence);
+        if has_values_alone {
+            let before = self.topics.iter().filter(|_| !self.has_values_alone);
+            before.chain([&topic]).for_each(|topic| hub.evict_history(&mut sequence, topic));
+        }
         drop(sequence);
         hub.table.pin().insert(ByName(Arc::clone(&topic)));
+        self.has_values_alone = has_values_alone;
         self.topics.push(topic);
         Ok(())
     }

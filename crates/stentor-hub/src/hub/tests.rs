@@ -71,7 +71,7 @@ fn one_order_over_all_topics() {
 
 #[test]
 fn a_refused_publish_changes_nothing() {
-    let limits = Limits { topics_max: 2, message_bytes_max: 4 };
+    let limits = Limits { topics_max: 2, message_bytes_max: 4, ..Limits::default() };
     let hub = Hub::new(Epoch::random(), vec![], limits);
     let refused = |topic: &str, data: &str, when| {
         hub.publish(name(topic), Draft::new(data.as_bytes()), when, 0).unwrap_err()

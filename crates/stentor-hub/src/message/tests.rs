@@ -1,6 +1,7 @@
 //! Heads byte for byte, encodings made, asked for and given up, and what is embedded how.
 
 use super::*;
+use crate::form_bytes::FormBytes;
 use crate::id::Epoch;
 use crate::pattern::Pattern;
 use crate::rules::{LeaveOut, Rule};
@@ -16,7 +17,7 @@ fn life() -> Life {
 fn terms(cache_control: Option<&str>) -> Arc<Terms> {
     let cache_control = cache_control.map(|text| CacheControl::parse(text).unwrap());
     let rule = Rule { cache_control, ..Rule::new(Pattern::any()) };
-    Arc::new(Terms { life: life(), generation: 0, rule })
+    Arc::new(Terms { life: life(), generation: 0, rule, forms: FormBytes::default() })
 }
 
 fn message(draft: Draft) -> Message {
@@ -115,7 +116,7 @@ fn cache_control_is_as_published_or_as_ruled() {
 fn without(draft: Draft, set: impl FnOnce(&mut Rule)) -> Message {
     let mut rule = Rule::default();
     set(&mut rule);
-    let terms = Terms { life: life(), generation: 0, rule };
+    let terms = Terms { life: life(), generation: 0, rule, forms: FormBytes::default() };
     Message::new(draft, 42, Arc::new(terms), PublishedAt::after(None, NOW))
 }
 

@@ -8,16 +8,17 @@ use std::str::FromStr;
 
 use crate::access::rules::{Publishers, Readers};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
 use stentor_tls::Version;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 use tracing::Level;
 
+use super::quantity::Bytes;
 use super::{
-    AccessTarget, ControlAddress, Immutable, Listening, LogFormat, PerAddress, parse_access,
-    parse_address, parse_user,
+    AccessTarget, ControlAddress, Immutable, Listening, LogFormat, PerAddress, StoredBytes,
+    parse_access, parse_address, parse_user,
 };
 use super::{access, leave_out, tls};
 
@@ -149,6 +150,38 @@ impl Visitor<'_> for AutoOrCountVisitor {
                 Err(_) => Err(E::custom(format!("'{text}' is not a number or \"auto\""))),
             },
         }
+    }
+}
+
+/// A size from `MIN` to `MAX`, or "auto".
+pub(super) struct AutoOrBytes<const MIN: u64, const MAX: u64>(pub(super) StoredBytes);
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for AutoOrBytes<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(AutoOrBytesVisitor::<MIN, MAX>).map(AutoOrBytes)
+    }
+}
+
+struct AutoOrBytesVisitor<const MIN: u64, const MAX: u64>;
+
+impl<const MIN: u64, const MAX: u64> Visitor<'_> for AutoOrBytesVisitor<MIN, MAX> {
+    type Value = StoredBytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size such as \"64 MiB\", or \"auto\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<StoredBytes, E> {
+        let bytes = Bytes::<MIN, MAX>::deserialize(number.into_deserializer())?;
+        Ok(StoredBytes::Max(usize::try_from(bytes.0).unwrap_or(usize::MAX)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<StoredBytes, E> {
+        if text == "auto" {
+            return Ok(StoredBytes::Auto);
+        }
+        let bytes = Bytes::<MIN, MAX>::deserialize(text.into_deserializer())?;
+        Ok(StoredBytes::Max(usize::try_from(bytes.0).unwrap_or(usize::MAX)))
     }
 }
 

@@ -15,10 +15,11 @@ use super::cluster::ClusterLayer;
 use super::error::nearest;
 use super::follow::FollowLayer;
 use super::forms::{
-    AccessName, Address, AutoOrCount, BoolOrBundled, Caching, Control, CookieName, Directory,
-    FilePath, FormatName, HostName, Keeping, LevelName, LineTemplate, Listen, LookupField,
-    MediaType, MountPath, OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath, StorePath,
-    Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName, WholePath,
+    AccessName, Address, AutoOrBytes, AutoOrCount, BoolOrBundled, Caching, Control, CookieName,
+    Directory, FilePath, FormatName, HostName, Keeping, LevelName, LineTemplate, Listen,
+    LookupField, MediaType, MountPath, OneOrMany, Origin, PublishBy, ReadBy, Repeated, RoutePath,
+    StorePath, Tables, Text, TopicPattern, TopicTemplate, UserName, ValueField, VersionName,
+    WholePath,
 };
 use super::leave_out;
 use super::proxies::{FieldName, Network};
@@ -109,6 +110,7 @@ pub(super) const SCALARS: &[Path] = &[
     ("limits", "body_rate_min", false),
     ("limits", "message_bytes_max", false),
     ("limits", "topics_max", false),
+    ("limits", "stored_bytes_max", false),
     ("limits", "names_max", false),
     ("limits", "readers_bytes_max", false),
     ("limits", "feed_bytes_max", false),
@@ -306,6 +308,7 @@ struct LimitsLayer {
     body_rate_min: Option<Bytes<0, GIB>>,
     message_bytes_max: Option<Bytes<1, { 256 * MIB }>>,
     topics_max: Option<Count<1, 1_000_000_000>>,
+    stored_bytes_max: Option<AutoOrBytes<MIB, { 1024 * 1024 * GIB }>>,
     names_max: Option<Count<1, 100_000>>,
     readers_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
     feed_bytes_max: Option<Bytes<MIB, { 1024 * GIB }>>,
@@ -496,6 +499,7 @@ impl LimitsLayer {
         set(&mut limits.body_rate_min, self.body_rate_min, |bytes| bytes.0);
         set(&mut limits.message_bytes_max, self.message_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.topics_max, self.topics_max, |count| to_usize(count.0));
+        set(&mut limits.stored_bytes_max, self.stored_bytes_max, |bytes| bytes.0);
         set(&mut limits.names_max, self.names_max, |count| to_usize(count.0));
         set(&mut limits.readers_bytes_max, self.readers_bytes_max, |bytes| to_usize(bytes.0));
         set(&mut limits.feed_bytes_max, self.feed_bytes_max, |bytes| to_usize(bytes.0));

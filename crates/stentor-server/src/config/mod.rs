@@ -21,6 +21,7 @@ mod leave_out;
 mod proxies;
 mod quantity;
 mod show;
+mod stored;
 mod tls;
 mod tokens;
 
@@ -37,6 +38,7 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
 
+pub use self::stored::StoredBytes;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use cluster::{BrokerUrl, Cluster, StreamName};
@@ -252,6 +254,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// How many topics may exist at once.
     pub topics_max: usize,
+    /// The limit of the memory of topics and messages.
+    pub stored_bytes_max: StoredBytes,
     /// How many names one look-up may ask for.
     pub names_max: usize,
     /// What the readers of one worker may own or keep from being freed, in bytes.
@@ -662,6 +666,7 @@ impl Default for Limits {
             body_rate_min: 256,
             message_bytes_max: 1024 * 1024,
             topics_max: 2_000_000,
+            stored_bytes_max: StoredBytes::Auto,
             names_max: 1_000,
             readers_bytes_max: 128 * 1024 * 1024,
             feed_bytes_max: 64 * 1024 * 1024,

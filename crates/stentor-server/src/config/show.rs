@@ -15,7 +15,7 @@ use super::forms::KEEPS;
 use super::layer::SCALARS;
 use super::leave_out::{self, CACHE_CONTROL};
 use super::quantity::{duration, size};
-use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings, Store};
+use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings, Store, StoredBytes};
 use super::{cluster, follow, tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Keep, Rule};
@@ -91,6 +91,7 @@ impl Settings {
             ("limits", "body_rate_min") => number(limits.body_rate_min),
             ("limits", "message_bytes_max") => bytes(limits.message_bytes_max),
             ("limits", "topics_max") => number(limits.topics_max),
+            ("limits", "stored_bytes_max") => stored_bytes(limits.stored_bytes_max),
             ("limits", "names_max") => number(limits.names_max),
             ("limits", "readers_bytes_max") => bytes(limits.readers_bytes_max),
             ("limits", "feed_bytes_max") => bytes(limits.feed_bytes_max),
@@ -124,6 +125,13 @@ impl Settings {
             ("", key) => return tls::value_of(self, key),
             _ => return None,
         })
+    }
+}
+
+fn stored_bytes(max: StoredBytes) -> Value {
+    match max {
+        StoredBytes::Auto => "auto".into(),
+        StoredBytes::Max(max) => bytes(max),
     }
 }
 

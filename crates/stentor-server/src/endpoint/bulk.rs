@@ -155,7 +155,7 @@ impl Bulk {
             None => {
                 self.uncommitted -= 1;
                 self.uncommitted_bytes -= LINE_ALONE_BYTES;
-                self.note(stats, line, id_of(outcome));
+                self.note(stats, line, id_of(stats, outcome));
             }
         }
     }
@@ -215,7 +215,7 @@ impl Bulk {
             }),
         };
         let outcome = match put.map(|put| x.commit_line(put, self.line)) {
-            Ok(Commit::Known(outcome)) => id_of(outcome),
+            Ok(Commit::Known(outcome)) => id_of(x.reply.stats, outcome),
             Ok(Commit::Later) => {
                 self.uncommitted += 1;
                 self.uncommitted_bytes += LINE_ALONE_BYTES;
@@ -251,7 +251,7 @@ impl Bulk {
 
     /// Takes note of what came of the last line of a group, and so of all of them.
     fn note_group(&mut self, stats: &Stats, group: &Group, outcome: Outcome) {
-        let outcome = id_of(outcome);
+        let outcome = id_of(stats, outcome);
         for line in group.lines() {
             self.uncommitted -= 1;
             self.note(stats, line, outcome.clone());
@@ -282,11 +282,14 @@ impl Bulk {
 }
 
 /// The id of the message that a line became, or why it became none.
-fn id_of(outcome: Outcome) -> Result<Id, String> {
+fn id_of(stats: &Stats, outcome: Outcome) -> Result<Id, String> {
     match outcome {
         Ok(Applied::Put(published)) => Ok(published.id),
         Ok(other) => unreachable!("a line is published or refused: {other:?}"),
-        Err(error) => Err(error.to_string()),
+        Err(error) => {
+            stats.count_refusal_for_memory(error);
+            Err(error.to_string())
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::follow::FollowReport;
 use crate::stats::{BOUNDS_US, RouteTotals, Times};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use stentor_hub::Stored;
 use stentor_io::{open_files_limit, process_cpu};
 
 /// `GET /-/metrics`
@@ -213,6 +214,24 @@ fn values(page: &mut Page, report: &Report) {
     page.gauge("messages_kept", "Messages in memory.", report.messages_kept as u64);
     let help = "Data of the messages in memory.";
     page.gauge("messages_kept_bytes", help, report.messages_kept_bytes as u64);
+    let help = "Messages refused for lack of memory: full, values fill limits.stored_bytes_max; \
+                short, memory is short for a while.";
+    let refused = [
+        ("{reason=\"full\"}", report.counters.publishes_refused_full),
+        ("{reason=\"short\"}", report.counters.publishes_refused_short),
+    ];
+    page.family("messages_refused_for_memory_total", "counter", help, &refused);
+    let Stored { values, history, forms, max, evicted_total } = report.stored;
+    let help = "Memory of topics with their values, of history, and of forms made for readers.";
+    let stored = [
+        ("{of=\"values\"}", values as u64),
+        ("{of=\"history\"}", history as u64),
+        ("{of=\"forms\"}", forms as u64),
+    ];
+    page.family("stored_bytes", "gauge", help, &stored);
+    page.gauge("stored_bytes_max", "The limit of their sum, limits.stored_bytes_max.", max as u64);
+    let help = "Messages evicted from history because memory was needed.";
+    page.counter("history_evictions_total", help, evicted_total);
 }
 
 fn followers(page: &mut Page, report: &Report) {

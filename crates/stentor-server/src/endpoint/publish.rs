@@ -12,7 +12,7 @@ use crate::order::{CommitError, Outcome};
 use crate::response::decimal;
 use crate::route;
 use stentor_hub::{
-    Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition,
+    Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
 };
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
@@ -310,8 +310,12 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
         Ok(other) => unreachable!("a change is made or refused: {other:?}"),
         Err(error) => {
             x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
+            x.reply.stats.count_refusal_for_memory(error);
             let fields: &[u8] = match error {
-                CommitError::BrokerAway | CommitError::BrokerBehind => RETRY_SOON,
+                CommitError::BrokerAway
+                | CommitError::BrokerBehind
+                | CommitError::Refused(Refusal::MemoryShort) => RETRY_SOON,
+                CommitError::Refused(Refusal::StorageFull { .. }) => RETRY_LATER,
                 _ => b"",
             };
             x.reply.refuse_with(error.status(), fields, &error.to_string());
@@ -380,5 +384,8 @@ fn change(
     Ok((topic.into_owned(), condition))
 }
 
-/// A broker that is away is back soon, as a rule.
+/// A broker that is away is back soon, as a rule, and an eviction takes a moment.
 const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";
+
+/// Room comes when topics are deleted.
+const RETRY_LATER: &[u8] = b"Retry-After: 10\r\n";

@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use stentor_hub::Stored;
 use stentor_io::process_memory;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
@@ -34,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) messages_published: u64,
     pub(crate) messages_kept: usize,
     pub(crate) messages_kept_bytes: usize,
+    /// The memory that topics and messages take.
+    pub(crate) stored: Stored,
     pub(crate) files_cached: u64,
     pub(crate) files_cached_bytes: u64,
     pub(crate) files_evicted: u64,
@@ -137,6 +140,7 @@ impl Report {
             messages_published: counts.published_total,
             messages_kept: counts.messages_kept,
             messages_kept_bytes: counts.bytes_kept,
+            stored: x.shared.hub.stored(),
             files_cached: files.entries,
             files_cached_bytes: files.bytes,
             files_evicted: files.evictions,
@@ -196,7 +200,8 @@ impl Report {
              Bytes: {} in, {} heads, {} bodies, {} streams\n\
              Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
              Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
-             Memory: {} resident, {} own",
+             Memory: {} resident, {} own\n\
+             Stored: {} values, {} history, {} forms, at most {}",
             self.topics,
             self.messages_published,
             self.messages_kept,
@@ -217,6 +222,10 @@ impl Report {
             c.bytes_sendfile,
             self.memory_resident_bytes,
             self.memory_anonymous_bytes,
+            self.stored.values,
+            self.stored.history,
+            self.stored.forms,
+            self.stored.max,
         );
         self.write_shares(&mut text);
         self.write_upgrades(&mut text);

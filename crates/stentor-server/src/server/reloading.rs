@@ -55,6 +55,7 @@ impl Server {
         }
         self.certificates = CertificateThread::start(&settings.tls, &self.shared.acceptors)?;
         self.shared.memory.configure(&settings);
+        self.shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         let before = self.keys.take();
         self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;

@@ -70,7 +70,12 @@ pub(super) fn run(seed: u64) {
     stage.come_to_rest();
     stage.check_readers();
     stage.come_to_rest();
-    stage.followers.iter().for_each(|follower| follower.check(&stage.world));
+    let has_evicted = stage.world.shared.hub.stored().evicted_total > 0;
+    if has_evicted {
+        // Followers may have more history than the server.
+        stage.log.trim_history_to(&stage.world.shared.hub, 0);
+    }
+    stage.followers.iter().for_each(|follower| follower.check(&stage.world, has_evicted));
     stage.check_signs_of_life();
     if stage.rng.percent(40) {
         stage.stop();
@@ -171,7 +176,7 @@ impl Stage {
         let Stage { world, log, rng, readers, pollers, putters, followers, .. } = self;
         let (hand_overs, pressures) = (&mut self.hand_overs, &mut self.pressures);
         if mood.unrest > 0 {
-            pressures.play(world);
+            pressures.play(world, log);
         }
         for (index, reader) in readers.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));

@@ -49,6 +49,7 @@ pub(crate) fn load<D: Disk>(
             match piece {
                 Piece::Payload(bytes) | Piece::Rest(bytes) => {
                     snapshot.get_or_insert_with(|| Snapshot::begin(hub)).read(bytes)?;
+                    fits(hub)?;
                 }
                 Piece::Hole => snapshot.get_or_insert_with(|| Snapshot::begin(hub)).skip(),
                 Piece::Entry(seq, bytes) => {
@@ -56,6 +57,9 @@ pub(crate) fn load<D: Disk>(
                     let (entry, place) = decode_entry(bytes)?;
                     if !matches!(place, Place::Was(_)) {
                         return Err(MISPLACED.to_owned());
+                    }
+                    if log.is_at_a_batch() {
+                        fits(hub)?;
                     }
                     log.apply(Logged { seq, entry: entry.into_owned(), place }, bytes.len());
                 }
@@ -115,6 +119,10 @@ impl<'s, 'h> Log<'s, 'h> {
         }
     }
 
+    fn is_at_a_batch(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     fn hand_over(&mut self) {
         self.bytes = 0;
         let batch = std::mem::take(&mut self.batch);
@@ -141,6 +149,11 @@ impl<'s, 'h> Log<'s, 'h> {
     }
 }
 
+/// Fails once values alone exceed the limit.
+fn fits(hub: &Hub) -> Result<(), String> {
+    if hub.is_overfull() { Err(TOO_LARGE.to_owned()) } else { Ok(()) }
+}
+
 fn apply_all(hub: &Hub, batch: Vec<Logged>) {
     for Logged { seq, entry, place } in batch {
         if entry.topic().is_none() {
@@ -149,6 +162,9 @@ fn apply_all(hub: &Hub, batch: Vec<Logged>) {
         }
         // What was applied before is not judged again.
         let _ = hub.apply(entry, place);
+    }
+    if hub.is_trim_due() {
+        hub.trim_history();
     }
 }
 
@@ -200,6 +216,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// So many batches wait at most.
 const BATCHES: usize = 2;
 
+const TOO_LARGE: &str = "the values take more than limits.stored_bytes_max";
 const MISPLACED: &str = "this does not belong here";
 
 #[cfg(test)]

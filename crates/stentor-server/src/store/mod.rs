@@ -52,6 +52,8 @@ pub(crate) struct Intake {
     state: AtomicU8,
     /// So much waits that no more is taken.
     is_full: AtomicBool,
+    /// The limit of `bytes` in [`Waiting`].
+    waiting_bytes_max: usize,
 }
 
 /// How it is with the store, for those who ask.
@@ -71,9 +73,10 @@ pub(crate) struct Reading {
 }
 
 impl StoreState {
-    pub(crate) fn new() -> StoreState {
+    /// `stored_bytes_max` limits what may wait for the disk, too.
+    pub(crate) fn new(stored_bytes_max: usize) -> StoreState {
         StoreState {
-            intake: Arc::new(Intake::new()),
+            intake: Arc::new(Intake::new(stored_bytes_max)),
             stats: Arc::default(),
             reading: Reading::default(),
         }
@@ -113,6 +116,11 @@ impl Reading {
         self.total.store(progress.total, Ordering::Relaxed);
     }
 
+    pub(crate) fn percent(&self) -> u64 {
+        let (read, total) = (&self.read, &self.total);
+        read.load(Ordering::Relaxed) * 100 / total.load(Ordering::Relaxed).max(1)
+    }
+
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -120,9 +128,7 @@ impl Reading {
 
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, total) = (&self.read, &self.total);
-        let percent = read.load(Ordering::Relaxed) * 100 / total.load(Ordering::Relaxed).max(1);
-        write!(f, "The store is being read: {percent} % are done.")
+        write!(f, "The store is being read: {} % are done.", self.percent())
     }
 }
 
@@ -172,8 +178,9 @@ pub(crate) enum DiskState {
 }
 
 impl Intake {
-    pub(crate) fn new() -> Intake {
+    pub(crate) fn new(stored_bytes_max: usize) -> Intake {
         Intake {
+            waiting_bytes_max: WAITING_BYTES_MAX.min(stored_bytes_max / WAITING_PART_MAX),
             waiting: Mutex::default(),
             bell: Condvar::new(),
             sleep: AtomicU8::new(Sleep::None as u8),
@@ -307,7 +314,7 @@ impl Subscriber for Intake {
             if waiting.bytes > BATCH_BYTES {
                 self.is_pressing.store(true, Ordering::SeqCst);
             }
-            if waiting.bytes > WAITING_BYTES_MAX {
+            if waiting.bytes > self.waiting_bytes_max {
                 self.is_full.store(true, Ordering::Release);
             }
             waiting.news.push(News::Event(event.clone()));
@@ -377,6 +384,9 @@ const NUMBERS_UNDER_WAY: u64 = if cfg!(test) { 10 } else { 4_096 };
 
 /// What may wait for the disk, in bytes of messages.
 const WAITING_BYTES_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
+
+/// The queue may hold this part of `limits.stored_bytes_max` at most.
+const WAITING_PART_MAX: usize = 8;
 
 /// So many bytes of messages are worth a write, though nobody waits for it.
 const BATCH_BYTES: usize = 256 << 10;

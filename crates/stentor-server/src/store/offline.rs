@@ -301,7 +301,11 @@ fn fill(recovery: Recovery<HostDisk>) -> Result<(Hub, Contents), OpenError> {
 }
 
 fn new_hub(epoch: Epoch, rules: Vec<Rule>) -> Hub {
-    let limits = Limits { topics_max: usize::MAX, message_bytes_max: usize::MAX };
+    let limits = Limits {
+        topics_max: usize::MAX,
+        message_bytes_max: usize::MAX,
+        stored_bytes_max: usize::MAX,
+    };
     Hub::new(epoch, rules, limits)
 }
 

@@ -293,6 +293,16 @@ fn values() -> Vec<Cause> {
                 holders.extend((0..120).map(hold));
             }),
         ),
+        cause(
+            "StentorStorageFull",
+            "1 MiB for all that is stored, and a publisher of more",
+            Server::configured("limits.stored_bytes_max = '1 MiB'\n"),
+            Box::new(|server| {
+                let body = vec![b'x'; 600_000];
+                server.control.put("/a", "text/plain", &body).expect_one_of(&[200, 201]);
+                server.control.put("/b", "text/plain", &body).expect(507);
+            }),
+        ),
         slow_fan_out(),
     ]
 }

@@ -59,6 +59,7 @@ mod slow;
 mod sse;
 mod statics;
 mod stopping;
+mod storage;
 mod store;
 mod supervisors;
 mod token;

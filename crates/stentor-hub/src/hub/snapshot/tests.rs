@@ -79,7 +79,8 @@ impl Dice {
 
 const TOPICS: u64 = 16;
 
-pub(crate) const LIMITS: Limits = Limits { topics_max: 12, message_bytes_max: 1000 };
+pub(crate) const LIMITS: Limits =
+    Limits { topics_max: 12, message_bytes_max: 1000, stored_bytes_max: usize::MAX };
 
 fn epoch() -> Epoch {
     Epoch::parse("5f3a09c1").unwrap()
@@ -517,7 +518,7 @@ fn numbers_may_be_given_and_leave_holes() {
 
 #[test]
 fn a_refusal_comes_early_and_again_in_its_place() {
-    let hub = Hub::new(epoch(), vec![], Limits { topics_max: 1, message_bytes_max: 4 });
+    let hub = Hub::new(epoch(), vec![], Limits { topics_max: 1, message_bytes_max: 4, ..LIMITS });
     let admit = |op, when| hub.admit(op, when, 1);
     let put = |topic, data: &str| Op::Put(name(topic), Draft::new(data.as_bytes()));
     let if_none = || Precondition::IfNoneMatch((*b"*").into());

@@ -332,7 +332,7 @@ fn begin(disk: &SimDisk, rules: Vec<stentor_hub::Rule>) -> Result<Begun, OpenErr
     if let (false, Some(error)) = (store.has_begun(), store.refusal()) {
         return Err(error.clone().into());
     }
-    let state = Arc::new(StoreState::new());
+    let state = Arc::new(StoreState::new(usize::MAX));
     state.attach(&hub);
     hub.continue_by(&rules, upto_generation);
     Ok(Begun { hub, state, store, found: Found { stored, last, lost, was_tried: false } })

@@ -245,9 +245,13 @@ impl Follower {
         self.begun += 1;
     }
 
-    /// It has everything, so its hub is the same.
-    pub(super) fn check(&self, world: &World) {
+    /// It has everything, so its hub is the same, or its values are if the server
+    /// `has_values_alone`.
+    pub(super) fn check(&self, world: &World, has_values_alone: bool) {
         let (Some(own), hub) = (&self.hub, &world.shared.hub) else { return };
+        if has_values_alone {
+            own.trim_history_to(0);
+        }
         let of = |hub: &Hub| {
             let is_meant = |topic: &str| {
                 let filter = self.filter.map(|filter| stentor_hub::Filter::parse(filter).unwrap());

@@ -6,7 +6,7 @@
 
 use super::super::World;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -192,6 +192,33 @@ impl Log {
             self.entries.get_mut(&seq).unwrap().is_lost = true;
         }
         self.entries.insert(seq, Entry { topic: topic.to_owned(), message, is_lost: false });
+    }
+
+    /// Has the hub evict history until the rest takes at most `bytes`. Checks that it evicts the
+    /// oldest messages, no value, and nothing if the history is that small already.
+    pub(super) fn trim_history_to(&mut self, hub: &Hub, bytes: usize) {
+        self.absorb();
+        let before = hub.stored().history;
+        hub.trim_history_to(bytes);
+        hub.check();
+        let kept: BTreeSet<u64> = hub.kept().iter().map(Event::seq).collect();
+        let history = |topic: &Topic| topic.kept.len().saturating_sub(1);
+        let mut gone: Vec<u64> = Vec::new();
+        for topic in self.topics.values_mut() {
+            for _ in 0..history(topic) {
+                if topic.kept.front().is_some_and(|(seq, _)| !kept.contains(seq)) {
+                    gone.extend(topic.kept.pop_front().map(|(seq, _)| seq));
+                }
+            }
+            assert!(topic.kept.iter().all(|(seq, _)| kept.contains(seq)), "what is newer went");
+        }
+        let newest_gone = gone.iter().max().copied().unwrap_or(0);
+        let left = self.topics.values().flat_map(|topic| topic.kept.iter().take(history(topic)));
+        assert!(left.min().is_none_or(|(seq, _)| *seq > newest_gone), "what is older stayed");
+        assert!(hub.stored().history <= bytes && (before > bytes || gone.is_empty()));
+        for seq in gone {
+            self.entries.get_mut(&seq).unwrap().is_lost = true;
+        }
     }
 
     /// The last number.

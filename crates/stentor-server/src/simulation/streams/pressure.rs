@@ -1,9 +1,10 @@
 //! Memory that gets short and is there again, at random, and what must hold meanwhile.
 //!
-//! Above the second mark nobody new is let in at the public listeners. Whoever was there stays,
-//! which the readers themselves see to; and below it all come in who wait, or nothing would ever be
-//! at rest.
+//! The hub evicts history at random times. Above the second mark nobody new is let in at the public
+//! listeners. Whoever was there stays, which the readers themselves see to; and below it all come in
+//! who wait, or nothing would ever be at rest.
 
+use super::log::Log;
 use crate::guard::Pressure;
 use crate::mailbox::Order;
 use crate::simulation::World;
@@ -35,9 +36,11 @@ impl Pressures {
     }
 
     /// A mark is crossed, in either direction, or not.
-    pub(super) fn play(&mut self, world: &mut World) {
+    pub(super) fn play(&mut self, world: &mut World, log: &mut Log) {
         if self.rng.percent(self.percent) {
             self.now = [Pressure::None, Pressure::High, Pressure::Critical][self.rng.below(3)];
+            let history = world.shared.hub.stored().history;
+            log.trim_history_to(&world.shared.hub, history * self.rng.below(5) / 4);
         }
         for index in 0..self.told.len() {
             if self.told[index] != self.now && self.rng.percent(50) {

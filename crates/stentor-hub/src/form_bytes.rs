@@ -1,0 +1,50 @@
+//! The memory of the forms of a hub's messages: compressed bodies, events, frames.
+//!
+//! Workers make forms for readers, so the forms are counted outside of the sequencing point. A form
+//! counts while its topic keeps the message.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+/// The sum over all messages that the topics of a hub keep, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormBytes(Arc<AtomicI64>);
+
+/// What a message adds to the sum, in bytes; [`SETTLED`] once its topic keeps it no more.
+#[derive(Debug, Default)]
+pub(crate) struct Charge(AtomicUsize);
+
+impl FormBytes {
+    /// The sum may be below zero for a moment: one thread may settle a message before another has
+    /// added a form to the sum.
+    pub(crate) fn get(&self) -> usize {
+        usize::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Adds a form of a message, unless the message is settled.
+    pub(crate) fn charge(&self, charge: &Charge, bytes: usize) {
+        if charge.0.fetch_add(bytes, Ordering::Relaxed) & SETTLED == 0 {
+            self.0.fetch_add(bytes as i64, Ordering::Relaxed);
+        }
+    }
+
+    /// Subtracts all forms of a message, once.
+    pub(crate) fn settle(&self, charge: &Charge) {
+        let bytes = charge.0.fetch_or(SETTLED, Ordering::Relaxed);
+        if bytes & SETTLED == 0 {
+            self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The counter is no part of what terms say.
+impl PartialEq for FormBytes {
+    fn eq(&self, _: &FormBytes) -> bool {
+        true
+    }
+}
+
+impl Eq for FormBytes {}
+
+/// A bit that no sum of forms reaches.
+const SETTLED: usize = 1 << (usize::BITS - 1);

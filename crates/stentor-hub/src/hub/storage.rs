@@ -1,0 +1,373 @@
+//! The memory that the hub's topics take, its limit, and the eviction of history.
+//!
+//! The sequencing point counts topics, values and history. Forms are counted as readers have them
+//! made. The hub never evicts a value. It evicts history, the oldest messages first, whatever topic
+//! they belong to; a reader that has missed one receives a gap. One thread does that
+//! ([`Hub::trim_history`]). It is woken well before the limit is reached. A publish that exceeds
+//! the limit meanwhile evicts history of its own topic, so the limit holds after every publish.
+//!
+//! The hub refuses a publish only if the topic would grow, and only if this process makes the
+//! order. A value can always be replaced by one that takes no more memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+
+use super::{Hub, SWEEP_TOPICS, Sequence};
+use crate::entry::Refusal;
+use crate::form_bytes::FormBytes;
+use crate::topic::{Evicted, Sums, Topic};
+
+/// The limit and the counters that are read without the lock.
+pub(super) struct Storage {
+    /// See [`Limits::stored_bytes_max`](super::Limits).
+    max: AtomicUsize,
+    /// The process or its host is short of memory, so no topic may grow.
+    is_short: AtomicBool,
+    pub(super) forms: FormBytes,
+    /// Bytes that an eviction must free at least; 0 if none is due.
+    trim_wanted: AtomicUsize,
+    /// The thread that evicts.
+    trimmer: Mutex<Option<Thread>>,
+    /// Messages evicted since the start.
+    evicted_total: AtomicU64,
+}
+
+/// The memory that a hub's topics take, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Stored {
+    /// Topics with their values.
+    pub values: usize,
+    /// Earlier messages.
+    pub history: usize,
+    /// Forms of both that readers had made: compressed bodies, events, frames.
+    pub forms: usize,
+    /// The limit of their sum.
+    pub max: usize,
+    /// Messages evicted from history since the start.
+    pub evicted_total: u64,
+}
+
+impl Stored {
+    /// The sum.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.values + self.history + self.forms
+    }
+
+    /// Memory that values leave.
+    fn rest(&self) -> usize {
+        self.max.saturating_sub(self.values + self.forms)
+    }
+
+    /// Memory that history may take. It may take a little even if values fill nearly all: each
+    /// publish then evicts history of its own topic.
+    fn history_max(&self, headroom: usize) -> usize {
+        self.rest().saturating_sub(headroom).max(self.max / HISTORY_PART_MIN)
+    }
+}
+
+impl Storage {
+    pub(super) fn new(max: usize, forms: FormBytes) -> Storage {
+        Storage {
+            max: AtomicUsize::new(max),
+            is_short: AtomicBool::new(false),
+            forms,
+            trim_wanted: AtomicUsize::new(0),
+            trimmer: Mutex::default(),
+            evicted_total: AtomicU64::new(0),
+        }
+    }
+
+    fn request_trim(&self, wanted: usize) {
+        if self.trim_wanted.fetch_max(wanted.max(1), Ordering::AcqRel) == 0 {
+            let trimmer = self.trimmer.lock().unwrap_or_else(PoisonError::into_inner);
+            trimmer.as_ref().inspect(|trimmer| trimmer.unpark());
+        }
+    }
+}
+
+impl Hub {
+    /// The memory that topics take. Locks the sequencing point.
+    #[must_use]
+    pub fn stored(&self) -> Stored {
+        self.stored_of(&self.sequence())
+    }
+
+    /// Sets the limit, in bytes. History above it is evicted, values are not.
+    pub fn set_stored_bytes_max(&self, max: usize) {
+        self.storage.max.store(max, Ordering::Relaxed);
+        self.trim_if_due(self.stored());
+    }
+
+    /// Lets no topic grow while memory is short for other reasons.
+    pub fn set_memory_short(&self, is_short: bool) {
+        self.storage.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    /// Makes this thread the one that is unparked when [`Hub::is_trim_due`].
+    pub fn trim_on_this_thread(&self) {
+        let mut trimmer = self.storage.trimmer.lock().unwrap_or_else(PoisonError::into_inner);
+        *trimmer = Some(thread::current());
+    }
+
+    /// Whether [`Hub::trim_history`] must be called.
+    #[must_use]
+    pub fn is_trim_due(&self) -> bool {
+        self.storage.trim_wanted.load(Ordering::Acquire) > 0
+    }
+
+    /// Evicts the oldest history until there is room for the next moments. Returns the number of
+    /// messages evicted. Publishers wait for one slice of topics at most.
+    pub fn trim_history(&self) -> usize {
+        let wanted = self.storage.trim_wanted.swap(0, Ordering::AcqRel);
+        let stored = self.stored();
+        let history_max = stored.history_max(self.headroom(stored.max));
+        let rest = stored.rest().saturating_sub(wanted);
+        self.trim_history_to(rest.min(history_max - history_max / TRIM_PART))
+    }
+
+    /// Evicts the oldest history until the rest takes at most `bytes`.
+    pub fn trim_history_to(&self, bytes: usize) -> usize {
+        let mut count = 0;
+        for _ in 0..TRIM_PASSES {
+            let history = self.stored().history;
+            let Some(upto) = self.oldest_upto(history.saturating_sub(bytes)) else { break };
+            count += self.evict_history_upto(upto);
+        }
+        count
+    }
+
+    /// Whether values alone exceed the limit by more than a quarter. A smaller excess must not keep
+    /// a store from opening: a host's memory differs a little from one start to the next.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        let stored = self.stored();
+        stored.values / 5 > stored.max / 4
+    }
+
+    pub(super) fn stored_of(&self, sequence: &Sequence) -> Stored {
+        Stored {
+            values: sequence.kept.values_stored,
+            history: sequence.kept.history_stored,
+            forms: self.storage.forms.get(),
+            max: self.storage.max.load(Ordering::Relaxed),
+            evicted_total: self.storage.evicted_total.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Judges a message of `bytes` that replaces one of `replaced` bytes.
+    pub(super) fn judge_growth(
+        &self,
+        sequence: &Sequence,
+        topic: Option<&Topic>,
+        bytes: usize,
+        replaced: usize,
+    ) -> Result<(), Refusal> {
+        if bytes <= replaced {
+            return Ok(());
+        }
+        if self.storage.is_short.load(Ordering::Relaxed) {
+            return Err(Refusal::MemoryShort);
+        }
+        let stored = self.stored_of(sequence);
+        let growth = bytes - replaced;
+        let excess = (stored.total() + growth).saturating_sub(stored.max);
+        if excess <= topic.map_or(0, Topic::history_stored) {
+            return Ok(());
+        }
+        if stored.history == 0 || stored.values + growth > stored.max {
+            return Err(Refusal::StorageFull { max: stored.max });
+        }
+        self.storage.request_trim(growth);
+        Err(Refusal::MemoryShort)
+    }
+
+    /// Enforces the limit after a publish to this topic: evicts its own history at once, and has
+    /// the oldest of all topics evicted soon. `before` is what was stored before the publish.
+    pub(super) fn enforce_limit(
+        &self,
+        sequence: &mut Sequence,
+        topic: &Topic,
+        before: Stored,
+    ) -> Evicted {
+        let stored = self.stored_of(sequence);
+        let is_short = self.storage.is_short.load(Ordering::Relaxed);
+        let limit = if is_short { stored.max.min(before.total()) } else { stored.max };
+        let mut evicted = Evicted::new();
+        if stored.total() > limit {
+            let excess = stored.total() - limit;
+            evicted = topic.drop_oldest(|_, freed| freed < excess);
+            self.storage.evicted_total.fetch_add(evicted.len() as u64, Ordering::Relaxed);
+            sequence.subtract(&evicted);
+        }
+        self.trim_if_due(stored);
+        evicted
+    }
+
+    fn trim_if_due(&self, stored: Stored) {
+        let history_max = stored.history_max(self.headroom(stored.max));
+        if stored.history > history_max - history_max / TRIM_AT_PART {
+            self.storage.request_trim(0);
+        }
+    }
+
+    /// Room that history leaves for two of the largest messages, so that no publish waits for it.
+    fn headroom(&self, max: usize) -> usize {
+        self.limits.message_bytes_max.saturating_mul(2).min(max / HEADROOM_PART_MAX)
+    }
+
+    /// The sequence up to which history must go to free `bytes`, estimated from a sample: at least
+    /// that of the oldest message. `None` if nothing must go.
+    fn oldest_upto(&self, bytes: usize) -> Option<u64> {
+        if bytes == 0 {
+            return None;
+        }
+        let mut sample = Sample::default();
+        let mut slice = self.names_after(None, SWEEP_TOPICS);
+        while let Some(last) = slice.last() {
+            slice
+                .iter()
+                .for_each(|topic| topic.for_each_earlier(|seq, size| sample.add(seq, size)));
+            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
+        }
+        sample.oldest_upto(bytes)
+    }
+
+    /// Whether the limit is exceeded.
+    pub(super) fn is_full(&self, sequence: &Sequence) -> bool {
+        let stored = self.stored_of(sequence);
+        stored.total() > stored.max
+    }
+
+    /// Evicts all history of a topic.
+    pub(super) fn evict_history(&self, sequence: &mut Sequence, topic: &Topic) {
+        let evicted = topic.drop_oldest(|_, _| true);
+        self.storage.evicted_total.fetch_add(evicted.len() as u64, Ordering::Relaxed);
+        sequence.subtract(&evicted);
+    }
+
+    fn evict_history_upto(&self, upto: u64) -> usize {
+        let mut count = 0;
+        let mut slice = self.names_after(None, SWEEP_TOPICS);
+        while let Some(last) = slice.last().cloned() {
+            let mut sequence = self.sequence();
+            let drop_of = |topic: &Arc<Topic>| topic.drop_oldest(|seq, _| seq <= upto);
+            let evicted: Vec<Evicted> = slice.iter().map(drop_of).collect();
+            evicted.iter().for_each(|evicted| sequence.subtract(evicted));
+            drop(sequence);
+            count += evicted.iter().map(Vec::len).sum::<usize>();
+            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
+        }
+        self.storage.evicted_total.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
+}
+
+/// A sample of all histories: sequences of messages, and the memory that each takes.
+struct Sample {
+    messages: Vec<(u64, usize)>,
+    /// Every nth message is in the sample.
+    stride: usize,
+    seen: usize,
+    /// The memory of all messages, in the sample or not.
+    bytes: usize,
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        Sample { messages: Vec::new(), stride: 1, seen: 0, bytes: 0 }
+    }
+}
+
+impl Sample {
+    fn add(&mut self, seq: u64, bytes: usize) {
+        self.bytes += bytes;
+        self.seen += 1;
+        if !self.seen.is_multiple_of(self.stride) {
+            return;
+        }
+        self.messages.push((seq, bytes));
+        if self.messages.len() == SAMPLE_MAX {
+            let mut is_kept = true;
+            self.messages.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            self.stride *= 2;
+        }
+    }
+
+    fn oldest_upto(mut self, wanted: usize) -> Option<u64> {
+        self.messages.sort_unstable();
+        let in_sample = self.messages.iter().map(|(_, bytes)| *bytes as u128).sum::<u128>();
+        let wanted = wanted as u128 * in_sample;
+        let mut freed = 0;
+        let upto = self.messages.iter().find(|(_, bytes)| {
+            freed += *bytes as u128 * self.bytes as u128;
+            freed >= wanted
+        });
+        upto.or(self.messages.last()).map(|(seq, _)| *seq)
+    }
+}
+
+impl Sequence {
+    /// A message has become its topic's value.
+    pub(super) fn add(&mut self, bytes: usize, stored_bytes: usize) {
+        self.kept.messages += 1;
+        self.kept.bytes += bytes;
+        self.kept.values_stored += stored_bytes;
+    }
+
+    /// The value before has become history.
+    pub(super) fn supersede(&mut self, stored_bytes: usize) {
+        self.kept.values_stored -= stored_bytes;
+        self.kept.history_stored += stored_bytes;
+    }
+
+    /// These messages are no longer history.
+    pub(super) fn subtract(&mut self, evicted: &Evicted) {
+        for message in evicted {
+            self.kept.messages -= 1;
+            self.kept.bytes -= message.data().len();
+            self.kept.history_stored -= message.stored_bytes();
+        }
+    }
+
+    pub(super) fn add_topic(&mut self, sums: Sums) {
+        let Sums { messages, bytes, values_stored, history_stored } = sums;
+        self.kept.messages += messages;
+        self.kept.bytes += bytes;
+        self.kept.values_stored += values_stored;
+        self.kept.history_stored += history_stored;
+    }
+
+    pub(super) fn subtract_topic(&mut self, sums: Sums) {
+        let Sums { messages, bytes, values_stored, history_stored } = sums;
+        self.kept.messages -= messages;
+        self.kept.bytes -= bytes;
+        self.kept.values_stored -= values_stored;
+        self.kept.history_stored -= history_stored;
+    }
+}
+
+/// History may take at least this part of the limit.
+const HISTORY_PART_MIN: usize = 64;
+
+/// The room for large messages is at most this part of the limit.
+const HEADROOM_PART_MAX: usize = 8;
+
+/// An eviction is due once less than this part of history's room is free.
+const TRIM_AT_PART: usize = 8;
+
+/// An eviction frees this part of history's room.
+const TRIM_PART: usize = 4;
+
+/// Samples per eviction: a poor estimate is followed by another one.
+const TRIM_PASSES: usize = 4;
+
+/// Messages in a sample.
+const SAMPLE_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The store at a start: read into the hub, or taken over from the process before.
+
+use super::{Server, StartError};
+use crate::store::{Loaded, Reading, load};
+use stentor_io::HostDisk;
+use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
+
+impl Server {
+    /// Fills the hub from the store, and has what is published from now on written to it.
+    pub(super) fn read_store(&self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
+        let Some(store) = self.shared.store.clone() else { return Ok(()) };
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        let hub = &self.shared.hub;
+        let since_us = stentor_io::monotonic_us();
+        let mut told_us = since_us;
+        let loaded = load(recovery, hub, stentor_io::unix_s(), |progress| {
+            store.reading.note(progress);
+            let now_us = stentor_io::monotonic_us();
+            if now_us - told_us > READING_LOG_US {
+                told_us = now_us;
+                tracing::info!("{}", store.reading);
+            }
+        });
+        let told = |error| match hub.is_overfull() {
+            true => StartError::StoreTooLarge(self.why_too_large(&store.reading)),
+            false => self.store_error(error),
+        };
+        let Loaded { recovered, upto_generation } = loaded.map_err(told)?;
+        let evicted = hub.stored().evicted_total;
+        if evicted > 0 {
+            let (max, why) = self.settings.limits.stored_bytes_max.resolve();
+            tracing::warn!(
+                "the store fills limits.stored_bytes_max, which is {} MiB{why}: history was \
+                 evicted, all values are here messages={evicted}",
+                max >> 20
+            );
+        }
+        if let Some((file, offset)) = &recovered.torn {
+            tracing::warn!(
+                "{file} ends at offset {offset} with something unfinished, which nobody was \
+                 promised: it is left out"
+            );
+        }
+        let took_ms = (stentor_io::monotonic_us() - since_us) / 1_000;
+        let topics = hub.counts().topics;
+        tracing::info!("the store in {} was read in {took_ms} ms: {topics} topics", path.display());
+        self.begin_store(recovered, upto_generation)
+    }
+
+    /// The sentence on a store that is too large: how much memory it needs, and how much there is.
+    fn why_too_large(&self, reading: &Reading) -> String {
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        let (max, why) = self.settings.limits.stored_bytes_max.resolve();
+        let values = self.shared.hub.stored().values;
+        format!(
+            "the store in {} does not fit into memory: {} % of it have values of {} MiB, so it \
+             needs about {} MiB, and limits.stored_bytes_max is {} MiB{why}: raise it, or give \
+             the server more memory",
+            path.display(),
+            reading.percent(),
+            values >> 20,
+            (values >> 20) * 100 / reading.percent().max(1) as usize,
+            max >> 20,
+        )
+    }
+
+    /// The same of a store that another process has closed, and a hub that it has handed over.
+    pub(super) fn take_store_over(
+        &self,
+        closed: &[u8],
+        upto_generation: u64,
+    ) -> Result<(), StartError> {
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        let disk = HostDisk::open(&path, None).map_err(|error| self.store_error(error.into()))?;
+        let recovered = Recovered::from_bytes(disk, closed)
+            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
+        self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
+        self.begin_store(recovered, upto_generation)
+    }
+
+    fn begin_store(
+        &self,
+        recovered: Recovered<HostDisk>,
+        upto_generation: u64,
+    ) -> Result<(), StartError> {
+        let Some(store) = &self.shared.store else { return Ok(()) };
+        let hub = &self.shared.hub;
+        let begun =
+            stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+        if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
+            return Err(self.store_error(error.clone().into()));
+        }
+        store.attach(hub);
+        hub.continue_by(&self.settings.rules(), upto_generation);
+        self.start_writer(begun)?;
+        store.reading.end();
+        Ok(())
+    }
+
+    /// Why the store cannot be begun.
+    fn store_error(&self, error: OpenError) -> StartError {
+        let path = self.settings.store.path.clone().unwrap_or_default();
+        match (error, &self.settings.user) {
+            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
+                "the store in {}: {error}; the directory and its files must belong to user \
+                 '{user}', as whom the server runs",
+                path.display()
+            )),
+            (error, _) => StartError::Store(path, error),
+        }
+    }
+}
+
+/// How often the log says how far the store has been read, in microseconds.
+const READING_LOG_US: u64 = 1_000_000;
