@@ -109,6 +109,22 @@ fn a_new_topic_fits_once_other_history_is_evicted() {
     assert_eq!(refused, Refusal::StorageFull { max: 4 * value });
 }
 
+/// A large value may need more room than an eviction leaves as a rule.
+#[test]
+fn a_refused_value_has_room_after_one_eviction() {
+    let hub = hub(40 * of_one_value());
+    for _ in 0..38 {
+        publish(&hub, "/a", DATA_BYTES).unwrap();
+    }
+    hub.trim_history();
+    assert!(!hub.is_trim_due());
+    let large = 30 * DATA_BYTES;
+    assert_eq!(publish(&hub, "/b", large).unwrap_err(), Refusal::MemoryShort);
+    assert!(hub.is_trim_due());
+    hub.trim_history();
+    publish(&hub, "/b", large).unwrap();
+}
+
 #[test]
 fn the_oldest_history_of_all_topics_is_evicted_first() {
     let value = of_one_value();
