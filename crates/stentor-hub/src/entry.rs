@@ -217,11 +217,11 @@ impl fmt::Display for Refusal {
             }
             Refusal::StorageFull { max } => write!(
                 f,
-                "Values take all of the {max} bytes of memory that they may \
-                 (limits.stored_bytes_max): delete topics, or raise it."
+                "Values fill the {max} bytes of memory that limits.stored_bytes_max allows: delete \
+                 topics, or raise it."
             ),
             Refusal::MemoryShort => {
-                f.write_str("Memory is short, so no topic may grow now: try again in a moment.")
+                f.write_str("Memory is short, so this topic may not grow: try again in a moment.")
             }
             Refusal::NotFound => f.write_str("There is no such topic."),
             Refusal::PreconditionFailed => {

@@ -69,6 +69,9 @@ impl Event {
         if !message.compressible() || message.data().len() > DEFLATE_BYTES_MAX {
             return None;
         }
+        if message.terms().forms.is_full() {
+            return message.known_stream(form);
+        }
         self.form(form, || self.deflate(deflater, form))
     }
 

@@ -6,9 +6,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// The sum over all messages that the topics of a hub keep, in bytes.
+/// The sum over all messages that the topics of a hub keep.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FormBytes(Arc<AtomicI64>);
+pub(crate) struct FormBytes(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    /// In bytes.
+    sum: AtomicI64,
+    /// Above this sum no form is made that readers can do without: a compressed one.
+    optional_max: AtomicI64,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts { sum: AtomicI64::new(0), optional_max: AtomicI64::new(i64::MAX) }
+    }
+}
 
 /// What a message adds to the sum, in bytes; [`SETTLED`] once its topic keeps it no more.
 #[derive(Debug, Default)]
@@ -18,13 +32,25 @@ impl FormBytes {
     /// The sum may be below zero for a moment: one thread may settle a message before another has
     /// added a form to the sum.
     pub(crate) fn get(&self) -> usize {
-        usize::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
+        usize::try_from(self.0.sum.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Makes no more compressed forms above this sum, in bytes.
+    pub(crate) fn set_optional_max(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.0.optional_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether no more compressed forms are made.
+    pub(crate) fn is_full(&self) -> bool {
+        let optional_max = self.0.optional_max.load(Ordering::Relaxed);
+        self.0.sum.load(Ordering::Relaxed) > optional_max
     }
 
     /// Adds a form of a message, unless the message is settled.
     pub(crate) fn charge(&self, charge: &Charge, bytes: usize) {
         if charge.0.fetch_add(bytes, Ordering::Relaxed) & SETTLED == 0 {
-            self.0.fetch_add(bytes as i64, Ordering::Relaxed);
+            self.0.sum.fetch_add(bytes as i64, Ordering::Relaxed);
         }
     }
 
@@ -32,7 +58,7 @@ impl FormBytes {
     pub(crate) fn settle(&self, charge: &Charge) {
         let bytes = charge.0.fetch_or(SETTLED, Ordering::Relaxed);
         if bytes & SETTLED == 0 {
-            self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+            self.0.sum.fetch_sub(bytes as i64, Ordering::Relaxed);
         }
     }
 }

@@ -39,7 +39,7 @@ use changes::Changes;
 pub use following::{Adopted, NotAdopted};
 pub use missed::{Missed, Page, Share};
 use storage::Storage;
-pub use storage::Stored;
+pub use storage::{Shortage, Stored};
 
 /// All topics of a server.
 pub struct Hub {

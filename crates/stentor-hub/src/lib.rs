@@ -55,7 +55,9 @@ pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
 pub use form::{DEFLATE_BYTES_MAX, StreamForm};
 pub use hub::snapshot::{Restore, Restored, Snapshot, Unwritable};
-pub use hub::{Adopted, Counts, Hub, Limits, Missed, NotAdopted, Page, Share, Stored, TopicInfo};
+pub use hub::{
+    Adopted, Counts, Hub, Limits, Missed, NotAdopted, Page, Share, Shortage, Stored, TopicInfo,
+};
 pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};

@@ -507,6 +507,9 @@ impl Message {
         if done || !self.compressible() || self.available().contains(encoding) {
             return;
         }
+        if self.terms.forms.is_full() {
+            return self.forget(encoding);
+        }
         if let Some(body) = encoder.encode(encoding, &self.data)
             && body.len() < self.data.len()
         {
@@ -540,8 +543,12 @@ impl Message {
         }
     }
 
-    /// Counts a form of `bytes` that was made, while the topic keeps this message.
+    /// Counts a form of `bytes` that was made, while the topic keeps this message. No topic keeps a
+    /// deletion: the few that are remembered do not count.
     pub(crate) fn charge_form(&self, bytes: usize) {
+        if self.is_deletion() {
+            return;
+        }
         let rare = self.rare();
         self.terms.forms.charge(&rare.charge, bytes);
         fence(Ordering::SeqCst);

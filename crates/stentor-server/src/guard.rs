@@ -9,8 +9,8 @@
 //! (`memory.rs`, which counts it) is half of what it may be otherwise, so those who hold the most
 //! are cut. Below a mark by two points all is as before.
 //!
-//! Publishers are restricted before readers are: above the first mark no topic may grow, and above
-//! the second the oldest history is evicted. A second thread evicts history whenever topics come
+//! Publishers are restricted before readers are: above the first mark topics may take half of
+//! `limits.stored_bytes_max`; above the second no topic may grow, and the oldest history is evicted. A second thread evicts history whenever topics come
 //! near `limits.stored_bytes_max` (`hub/storage.rs` of `stentor-hub`).
 
 use crate::config::Settings;
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use stentor_hub::Hub;
+use stentor_hub::{Hub, Shortage};
 use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory};
 
 /// How short memory is.
@@ -205,8 +205,7 @@ fn run(
         let Some(shared) = shared.upgrade() else { return };
         look(gauges, &shared, mailboxes);
         if shared.memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
-            let history = shared.hub.stored().history;
-            shared.hub.trim_history_to(history - history / TRIM_CRITICAL_PART);
+            shared.hub.shrink_history(TRIM_CRITICAL_PART);
             release_memory();
         }
         looks = looks.wrapping_add(1);
@@ -221,7 +220,13 @@ fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
     let before = shared.memory.pressure();
     if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
         tell(before, now, fullest);
-        shared.hub.set_memory_short(now > Pressure::None);
+        shared.hub.set_shortage(match now {
+            // Stored messages take nothing of the memory of sockets.
+            _ if fullest.of == MemoryOf::Tcp => Shortage::None,
+            Pressure::None => Shortage::None,
+            Pressure::High => Shortage::High,
+            Pressure::Critical => Shortage::Critical,
+        });
         for mailbox in mailboxes {
             mailbox.put(Order::Memory(now));
         }
@@ -244,11 +249,12 @@ fn tell(before: Pressure, now: Pressure, fullest: MemoryLoad) {
         _ if now < before => tracing::info!("memory {what} is {percent} % full: {}", now.name()),
         Pressure::Critical => tracing::warn!(
             "memory {what} is {percent} % full (limits.memory_critical): no connection is let in, \
-             history is evicted, and readers who hold much are cut"
+             no topic may grow, history is evicted, and readers who hold much are cut"
         ),
         _ => tracing::warn!(
             "memory {what} is {percent} % full (limits.memory_high): idle connections are closed, \
-             readers that come back are told of a gap, and no topic may grow"
+             readers that come back are told of a gap, and topics may take half of \
+             limits.stored_bytes_max"
         ),
     }
 }
@@ -324,9 +330,10 @@ mod tests {
                 matches!(told, Some(Mail::Order(Order::Memory(pressure))) if pressure == expected),
                 "{told:?}"
             );
-            let topic = TopicName::parse("/new").unwrap();
+            let name = format!("/{expected:?}");
+            let topic = TopicName::parse(&name).unwrap();
             let grows = world.shared.hub.publish(topic, Draft::default(), Precondition::None, 1);
-            assert_eq!(grows.is_ok(), expected == Pressure::None, "{expected:?}");
+            assert_eq!(grows.is_ok(), expected != Pressure::Critical, "{expected:?}");
         }
         drop(guard);
         fs::remove_dir_all(root).unwrap();

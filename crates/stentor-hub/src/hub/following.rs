@@ -123,10 +123,7 @@ impl Hub {
             // Readers may have numbers that never came.
             false => Life { epoch, base: seq + AHEAD_MAX + 1 },
         };
-        // Both hubs exist until the adoption. Forms are made of adopted messages.
-        let stored = self.stored();
-        let limits =
-            Limits { stored_bytes_max: stored.max.saturating_sub(stored.total()), ..self.limits };
+        let limits = Limits { stored_bytes_max: self.stored_bytes_max(), ..self.limits };
         Hub::counting(life, Vec::new(), limits, self.storage.forms.clone())
     }
 
@@ -243,6 +240,8 @@ impl Hub {
         drop((tombstones, names, sequence));
         notified.wake();
         drop(dropped);
+        self.add_evicted(&staged.storage);
+        self.trim_if_due(self.stored());
         Ok(adopted)
     }
 

@@ -120,11 +120,22 @@ impl Hub {
         if draft.data().len() > max {
             return Err(Refusal::TooLarge { max });
         }
+        if self.is_following() {
+            // A publish whose place another process gives is judged here, and not at its place.
+            self.judge_memory(topic, draft)?;
+        }
         // Without a condition, and with room for one more, any value will do.
         if *when == Precondition::None && self.has_room() {
             return Ok(());
         }
         self.judge_put(self.value_id(topic), when)
+    }
+
+    fn judge_memory(&self, name: &TopicName<'_>, draft: &Draft) -> Result<(), Refusal> {
+        let table = self.table.pin();
+        let sequence = self.sequence();
+        let topic = table.get(name.as_str()).map(|ByName(topic)| &**topic);
+        self.judge_growth(&sequence, name, topic, draft)
     }
 
     fn value_id(&self, topic: &TopicName<'_>) -> Option<Id> {
@@ -159,9 +170,7 @@ impl Hub {
         match place {
             Place::Next => {
                 self.judge_put(value, when)?;
-                let new = if known.is_none() { stored_bytes_of(name) } else { 0 };
-                let topic = known.map(|topic| &**topic);
-                self.judge_growth(&sequence, topic, draft.stored_bytes() + new, replaced_bytes)?;
+                self.judge_growth(&sequence, name, known.map(|topic| &**topic), &draft)?;
             }
             // Limits are a server's own, and those who apply the same entries judge alike.
             Place::At(_) if !when.holds(value) => return Err(Refusal::PreconditionFailed),

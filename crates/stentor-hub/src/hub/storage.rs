@@ -9,21 +9,22 @@
 //! The hub refuses a publish only if the topic would grow, and only if this process makes the
 //! order. A value can always be replaced by one that takes no more memory.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
 use super::{Hub, SWEEP_TOPICS, Sequence};
 use crate::entry::Refusal;
 use crate::form_bytes::FormBytes;
-use crate::topic::{Evicted, Sums, Topic};
+use crate::message::Draft;
+use crate::topic::{Evicted, Sums, Topic, stored_bytes_of};
 
 /// The limit and the counters that are read without the lock.
 pub(super) struct Storage {
     /// See [`Limits::stored_bytes_max`](super::Limits).
     max: AtomicUsize,
-    /// The process or its host is short of memory, so no topic may grow.
-    is_short: AtomicBool,
+    /// How short the process or its host is of memory: a [`Shortage`].
+    shortage: AtomicU8,
     pub(super) forms: FormBytes,
     /// Bytes that an eviction must free at least; 0 if none is due.
     trim_wanted: AtomicUsize,
@@ -31,6 +32,18 @@ pub(super) struct Storage {
     trimmer: Mutex<Option<Thread>>,
     /// Messages evicted since the start.
     evicted_total: AtomicU64,
+}
+
+/// How short the process or its host is of memory, for whatever reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Shortage {
+    /// It is not.
+    None,
+    /// Topics may take half of the limit.
+    High,
+    /// No topic may grow, and neither may their sum.
+    Critical,
 }
 
 /// The memory that a hub's topics take, in bytes.
@@ -42,7 +55,7 @@ pub struct Stored {
     pub history: usize,
     /// Forms of both that readers had made: compressed bodies, events, frames.
     pub forms: usize,
-    /// The limit of their sum.
+    /// The limit of their sum: half of that of the settings while memory is short.
     pub max: usize,
     /// Messages evicted from history since the start.
     pub evicted_total: u64,
@@ -53,6 +66,20 @@ impl Stored {
     #[must_use]
     pub fn total(&self) -> usize {
         self.values + self.history + self.forms
+    }
+
+    /// What all of it may take now.
+    fn limit(&self, shortage: Shortage) -> usize {
+        match shortage {
+            Shortage::None | Shortage::High => self.max,
+            Shortage::Critical => self.max.min(self.total()),
+        }
+    }
+
+    /// Values with their part of all forms, as an estimate: an eviction frees the other part.
+    fn values_with_forms(&self) -> usize {
+        let (values, all) = (self.values as u128, (self.values + self.history).max(1) as u128);
+        self.values + (self.forms as u128 * values / all) as usize
     }
 
     /// Memory that values leave.
@@ -69,9 +96,10 @@ impl Stored {
 
 impl Storage {
     pub(super) fn new(max: usize, forms: FormBytes) -> Storage {
+        forms.set_optional_max(max / OPTIONAL_FORMS_PART);
         Storage {
             max: AtomicUsize::new(max),
-            is_short: AtomicBool::new(false),
+            shortage: AtomicU8::new(Shortage::None as u8),
             forms,
             trim_wanted: AtomicUsize::new(0),
             trimmer: Mutex::default(),
@@ -97,12 +125,21 @@ impl Hub {
     /// Sets the limit, in bytes. History above it is evicted, values are not.
     pub fn set_stored_bytes_max(&self, max: usize) {
         self.storage.max.store(max, Ordering::Relaxed);
+        self.storage.forms.set_optional_max(max / OPTIONAL_FORMS_PART);
         self.trim_if_due(self.stored());
     }
 
-    /// Lets no topic grow while memory is short for other reasons.
-    pub fn set_memory_short(&self, is_short: bool) {
-        self.storage.is_short.store(is_short, Ordering::Relaxed);
+    /// Restricts what is stored while memory is short for other reasons.
+    pub fn set_shortage(&self, shortage: Shortage) {
+        self.storage.shortage.store(shortage as u8, Ordering::Relaxed);
+        self.trim_if_due(self.stored());
+    }
+
+    /// Has a part of the history evicted soon, the oldest messages.
+    pub fn shrink_history(&self, part: usize) {
+        let stored = self.stored();
+        let kept = stored.history - stored.history / part;
+        self.storage.request_trim(stored.rest().saturating_sub(kept));
     }
 
     /// Makes this thread the one that is unparked when [`Hub::is_trim_due`].
@@ -142,8 +179,21 @@ impl Hub {
     /// a store from opening: a host's memory differs a little from one start to the next.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
-        let stored = self.stored();
-        stored.values / 5 > stored.max / 4
+        self.stored().values / 5 > self.stored_bytes_max() / 4
+    }
+
+    /// The limit, in bytes.
+    #[must_use]
+    pub fn stored_bytes_max(&self) -> usize {
+        self.storage.max.load(Ordering::Relaxed)
+    }
+
+    fn shortage(&self) -> Shortage {
+        match self.storage.shortage.load(Ordering::Relaxed) {
+            0 => Shortage::None,
+            1 => Shortage::High,
+            _ => Shortage::Critical,
+        }
     }
 
     pub(super) fn stored_of(&self, sequence: &Sequence) -> Stored {
@@ -151,33 +201,44 @@ impl Hub {
             values: sequence.kept.values_stored,
             history: sequence.kept.history_stored,
             forms: self.storage.forms.get(),
-            max: self.storage.max.load(Ordering::Relaxed),
+            max: match self.shortage() {
+                Shortage::None => self.stored_bytes_max(),
+                Shortage::High | Shortage::Critical => self.stored_bytes_max() / 2,
+            },
             evicted_total: self.storage.evicted_total.load(Ordering::Relaxed),
         }
     }
 
-    /// Judges a message of `bytes` that replaces one of `replaced` bytes.
+    /// Judges the memory that a message needs for a topic of this name, which may be there.
     pub(super) fn judge_growth(
         &self,
         sequence: &Sequence,
+        name: &str,
         topic: Option<&Topic>,
-        bytes: usize,
-        replaced: usize,
+        draft: &Draft,
     ) -> Result<(), Refusal> {
+        let value = topic.and_then(|topic| topic.value().load_full());
+        let replaced = value.map_or(0, |value| value.stored_bytes());
+        let new = if topic.is_none() { stored_bytes_of(name) } else { 0 };
+        let bytes = draft.stored_bytes() + new;
         if bytes <= replaced {
             return Ok(());
         }
-        if self.storage.is_short.load(Ordering::Relaxed) {
-            return Err(Refusal::MemoryShort);
-        }
         let stored = self.stored_of(sequence);
-        let growth = bytes - replaced;
-        let excess = (stored.total() + growth).saturating_sub(stored.max);
+        let (growth, shortage) = (bytes - replaced, self.shortage());
+        let limit = stored.limit(shortage);
+        let excess = (stored.total() + growth).saturating_sub(limit);
         if excess <= topic.map_or(0, Topic::history_stored) {
             return Ok(());
         }
-        if stored.history == 0 || stored.values + growth > stored.max {
-            return Err(Refusal::StorageFull { max: stored.max });
+        if shortage == Shortage::Critical {
+            return Err(Refusal::MemoryShort);
+        }
+        if stored.history == 0 || stored.values_with_forms() + growth > stored.max {
+            return Err(match shortage {
+                Shortage::None => Refusal::StorageFull { max: stored.max },
+                Shortage::High | Shortage::Critical => Refusal::MemoryShort,
+            });
         }
         self.storage.request_trim(growth);
         Err(Refusal::MemoryShort)
@@ -192,8 +253,7 @@ impl Hub {
         before: Stored,
     ) -> Evicted {
         let stored = self.stored_of(sequence);
-        let is_short = self.storage.is_short.load(Ordering::Relaxed);
-        let limit = if is_short { stored.max.min(before.total()) } else { stored.max };
+        let limit = before.limit(self.shortage());
         let mut evicted = Evicted::new();
         if stored.total() > limit {
             let excess = stored.total() - limit;
@@ -205,7 +265,7 @@ impl Hub {
         evicted
     }
 
-    fn trim_if_due(&self, stored: Stored) {
+    pub(super) fn trim_if_due(&self, stored: Stored) {
         let history_max = stored.history_max(self.headroom(stored.max));
         if stored.history > history_max - history_max / TRIM_AT_PART {
             self.storage.request_trim(0);
@@ -234,10 +294,16 @@ impl Hub {
         sample.oldest_upto(bytes)
     }
 
+    /// Counts what a hub evicted before this one adopted it.
+    pub(super) fn add_evicted(&self, staged: &Storage) {
+        let evicted = staged.evicted_total.load(Ordering::Relaxed);
+        self.storage.evicted_total.fetch_add(evicted, Ordering::Relaxed);
+    }
+
     /// Whether the limit is exceeded.
     pub(super) fn is_full(&self, sequence: &Sequence) -> bool {
         let stored = self.stored_of(sequence);
-        stored.total() > stored.max
+        stored.total() > self.stored_bytes_max()
     }
 
     /// Evicts all history of a topic.
@@ -356,6 +422,9 @@ const HISTORY_PART_MIN: usize = 64;
 
 /// The room for large messages is at most this part of the limit.
 const HEADROOM_PART_MAX: usize = 8;
+
+/// No more compressed forms are made once all forms take this part of the limit.
+const OPTIONAL_FORMS_PART: usize = 4;
 
 /// An eviction is due once less than this part of history's room is free.
 const TRIM_AT_PART: usize = 8;

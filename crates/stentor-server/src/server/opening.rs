@@ -1,7 +1,7 @@
 //! The store at a start: read into the hub, or taken over from the process before.
 
 use super::{Server, StartError};
-use crate::store::{Loaded, Reading, load};
+use crate::store::{Loaded, Reading, TOO_LARGE, load};
 use stentor_io::HostDisk;
 use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 
@@ -21,9 +21,11 @@ impl Server {
                 tracing::info!("{}", store.reading);
             }
         });
-        let told = |error| match hub.is_overfull() {
-            true => StartError::StoreTooLarge(self.why_too_large(&store.reading)),
-            false => self.store_error(error),
+        let told = |error| match &error {
+            OpenError::Refused { reason, .. } if reason == TOO_LARGE => {
+                StartError::StoreTooLarge(self.why_too_large(&store.reading))
+            }
+            _ => self.store_error(error),
         };
         let Loaded { recovered, upto_generation } = loaded.map_err(told)?;
         let evicted = hub.stored().evicted_total;
@@ -51,15 +53,16 @@ impl Server {
     fn why_too_large(&self, reading: &Reading) -> String {
         let path = self.settings.store.path.clone().unwrap_or_default();
         let (max, why) = self.settings.limits.stored_bytes_max.resolve();
-        let values = self.shared.hub.stored().values;
+        let (values, percent) = (self.shared.hub.stored().values >> 20, reading.percent() as usize);
+        let needed = match values * 100 / percent.max(1) {
+            _ if percent < ESTIMATE_PERCENT_MIN => format!("more than {values}"),
+            about => format!("about {about}"),
+        };
         format!(
-            "the store in {} does not fit into memory: {} % of it have values of {} MiB, so it \
-             needs about {} MiB, and limits.stored_bytes_max is {} MiB{why}: raise it, or give \
-             the server more memory",
+            "the store in {} does not fit into memory: {percent} % of it have values of {values} \
+             MiB, so it needs {needed} MiB, and limits.stored_bytes_max is {} MiB{why}: raise it, \
+             or give the server more memory",
             path.display(),
-            reading.percent(),
-            values >> 20,
-            (values >> 20) * 100 / reading.percent().max(1) as usize,
             max >> 20,
         )
     }
@@ -110,6 +113,9 @@ impl Server {
         }
     }
 }
+
+/// The least part of a store, in percent, from which its size is estimated.
+const ESTIMATE_PERCENT_MIN: usize = 5;
 
 /// How often the log says how far the store has been read, in microseconds.
 const READING_LOG_US: u64 = 1_000_000;

@@ -18,7 +18,7 @@ pub mod offline;
 mod rewrite;
 mod writer;
 
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::{Loaded, TOO_LARGE, load};
 #[cfg(test)]
 pub(crate) use rewrite::Pass;
 use rewrite::Rewriting;
@@ -315,6 +315,7 @@ impl Subscriber for Intake {
                 self.is_pressing.store(true, Ordering::SeqCst);
             }
             if waiting.bytes > self.waiting_bytes_max {
+                self.is_pressing.store(true, Ordering::SeqCst);
                 self.is_full.store(true, Ordering::Release);
             }
             waiting.news.push(News::Event(event.clone()));

@@ -191,16 +191,55 @@ fn no_topic_grows_while_memory_is_short() {
     for _ in 0..3 {
         publish(&hub, "/a", DATA_BYTES).unwrap();
     }
-    hub.set_memory_short(true);
+    hub.set_shortage(Shortage::Critical);
     let before = hub.stored().total();
     assert_eq!(publish(&hub, "/b", 1).unwrap_err(), Refusal::MemoryShort);
-    assert_eq!(publish(&hub, "/a", DATA_BYTES + 1).unwrap_err(), Refusal::MemoryShort);
+    // Its own history makes room for a larger value.
+    publish(&hub, "/a", DATA_BYTES + 1).unwrap();
+    assert_eq!(publish(&hub, "/a", 9 * DATA_BYTES).unwrap_err(), Refusal::MemoryShort);
     for _ in 0..5 {
         publish(&hub, "/a", DATA_BYTES).unwrap();
         assert!(hub.stored().total() <= before);
     }
-    hub.set_memory_short(false);
+    hub.set_shortage(Shortage::None);
     publish(&hub, "/b", 1).unwrap();
+}
+
+#[test]
+fn topics_take_half_while_memory_is_short() {
+    let value = of_one_value();
+    let hub = hub(8 * value);
+    for topic in ["/a", "/b", "/c"] {
+        publish(&hub, topic, DATA_BYTES).unwrap();
+    }
+    hub.set_shortage(Shortage::High);
+    publish(&hub, "/d", DATA_BYTES).unwrap();
+    assert_eq!(publish(&hub, "/e", DATA_BYTES).unwrap_err(), Refusal::MemoryShort);
+    hub.set_shortage(Shortage::None);
+    publish(&hub, "/e", DATA_BYTES).unwrap();
+    for _ in 0..3 {
+        publish(&hub, "/a", DATA_BYTES).unwrap();
+    }
+    hub.set_shortage(Shortage::High);
+    assert!(hub.is_trim_due());
+    hub.trim_history();
+    hub.set_shortage(Shortage::None);
+    hub.shrink_history(2);
+    let history = hub.stored().history;
+    hub.trim_history();
+    assert!(hub.stored().history <= history / 2);
+}
+
+#[test]
+fn a_publish_for_another_order_is_judged_at_its_admission() {
+    let hub = hub(of_one_value());
+    hub.begin_following();
+    let admit = |bytes: usize| {
+        let put = Op::Put(name("/a"), Draft::new(vec![b'x'; bytes]));
+        hub.admit(put, Precondition::None, 1).map(drop)
+    };
+    assert_eq!(admit(DATA_BYTES), Ok(()));
+    assert!(matches!(admit(DATA_BYTES + 1), Err(Refusal::StorageFull { .. })));
 }
 
 #[test]
@@ -252,6 +291,35 @@ fn forms_count_while_their_message_is_kept() {
     assert_eq!(hub.trim_history_to(0), 1);
     assert_eq!(hub.stored().forms, 0);
     form(&published.message, StreamForm::Frame);
+    assert_eq!(hub.stored().forms, 0);
+}
+
+#[test]
+fn no_compressed_form_is_made_while_forms_take_too_much() {
+    let hub = hub(4 * of_one_value());
+    let message = publish(&hub, "/a", DATA_BYTES).unwrap().message;
+    let table = hub.table.pin();
+    let event = Event::new(Arc::clone(&table.get("/a").unwrap().0), Arc::clone(&message));
+    for kind in [StreamForm::Sse, StreamForm::Envelope] {
+        assert!(event.streamed(kind).is_some());
+    }
+    assert_eq!(event.deflated(&mut Deflater::default(), StreamForm::FrameDeflated), None);
+    assert!(message.ask(Encoding::Gzip));
+    message.compress(&mut Encoder::default(), Encoding::Gzip);
+    assert!(message.form(Encoding::Gzip).is_none());
+    hub.set_stored_bytes_max(100 * of_one_value());
+    assert!(message.ask(Encoding::Gzip), "it is tried again");
+    message.compress(&mut Encoder::default(), Encoding::Gzip);
+    assert!(message.form(Encoding::Gzip).is_some());
+    assert!(event.deflated(&mut Deflater::default(), StreamForm::FrameDeflated).is_some());
+}
+
+#[test]
+fn forms_of_a_deletion_do_not_count() {
+    let hub = hub(usize::MAX);
+    publish(&hub, "/a", 10).unwrap();
+    let deletion = hub.delete(name("/a"), Precondition::None, 1).unwrap();
+    assert!(deletion.streamed(StreamForm::Sse).is_some());
     assert_eq!(hub.stored().forms, 0);
 }
 
@@ -325,7 +393,9 @@ proptest! {
                     prop_assert_eq!(deleted, values[topic].take().is_some());
                 }
                 1 => drop(hub.trim_history()),
-                2 => hub.set_memory_short(bytes % 2 == 0),
+                2 => hub.set_shortage(
+                    [Shortage::None, Shortage::High, Shortage::Critical][bytes % 3],
+                ),
                 3 => drop(hub.trim_history_to(bytes * 10)),
                 _ => {
                     let fits = values[topic].is_some_and(|before| bytes <= before);
