@@ -52,6 +52,12 @@ impl<'a> Entry<'a> {
         Entry { when, ..self }
     }
 
+    /// Whether it takes place only if something holds.
+    #[must_use]
+    pub fn is_conditional(&self) -> bool {
+        self.when != Precondition::None
+    }
+
     /// Whether this may be what came of it.
     #[must_use]
     pub fn makes(&self, event: &Event) -> bool {

@@ -544,7 +544,8 @@ mod tests {
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
         let seen = Some((1, turn.clone(), false));
         state.note_last(3, monotonic_us());
-        let looked = Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None };
+        let looked =
+            Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None, next: None };
         node.handle_looked(token, &looked, 0);
         assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
         node.handle_message(1, &turn, 0);

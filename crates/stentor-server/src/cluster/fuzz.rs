@@ -38,7 +38,7 @@ pub(crate) fn check_log(mut data: &[u8]) {
         |message: &Vec<u8>| matches!(decode(message), Ok(Message { body: Body::Turn(_), .. }));
     let at = messages.iter().rposition(says_life).unwrap_or(0);
     let life = Some((at as u64 + 1, messages[at].clone(), false));
-    let looked = Looked { broker: 1, unix_ms: 1, first: 1, last, life, at: None };
+    let looked = Looked { broker: 1, unix_ms: 1, first: 1, last, life, at: None, next: None };
     node.handle_looked(token, &looked, 1);
     if node.poll() != Some(Action::Read { from: 1 }) {
         return hub.check();

@@ -8,7 +8,8 @@ use stentor_hub::Epoch;
 /// What the node wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// To know how the log is, and the message at this sequence: [`Node::handle_looked`].
+    /// To know how the log is, the message at this sequence, and which one is next behind it:
+    /// [`Node::handle_looked`].
     Look { at: u64, token: u64 },
     /// To be brought all from this sequence on: [`Node::handle_message`]. What was brought so far
     /// is not wanted any more.
@@ -44,6 +45,8 @@ pub(super) struct Looked {
     pub(super) life: Option<(u64, Vec<u8>, bool)>,
     /// The message that was asked for, if it is kept.
     pub(super) at: Option<u64>,
+    /// The sequence of the first message behind that one, if there was one.
+    pub(super) next: Option<u64>,
 }
 
 /// What came of an append.

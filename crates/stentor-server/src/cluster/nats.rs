@@ -66,6 +66,7 @@ enum Asked {
     Create,
     Life(u64),
     At(u64),
+    Next(u64),
     Consumer,
     Append { token: u64, sent_us: u64 },
 }
@@ -78,6 +79,7 @@ struct Look {
     info: Option<Info>,
     life: Option<Option<(u64, Vec<u8>)>>,
     message: Option<Option<u64>>,
+    next: Option<Option<u64>>,
 }
 
 impl Broker {
@@ -343,6 +345,10 @@ impl Broker {
                 let hash = at.map(|(_, bytes)| hash_of(&bytes));
                 session.looking(token).for_each(|look| look.message = Some(hash));
             }
+            Asked::Next(token) => {
+                let next = found(jetstream::read_message(&message.payload))?.map(|(seq, _)| seq);
+                session.looking(token).for_each(|look| look.next = Some(next));
+            }
             Asked::Consumer => {
                 if let Err(reason) = read_done(&message.payload) {
                     return Err(format!("the stream is not read: {reason:?}"));
@@ -384,10 +390,19 @@ impl Broker {
     /// # Errors
     /// The connection is of no use.
     fn end_look(&mut self, session: &mut Session, now: u64) -> Result<(), String> {
-        let is_whole =
-            |look: &mut Look| look.info.is_some() && look.life.is_some() && look.message.is_some();
-        let Some(look) = session.look.take_if(is_whole) else { return Ok(()) };
-        let (Some(info), Some(life), Some(at)) = (look.info, look.life, look.message) else {
+        let is_whole = |look: &mut Look| {
+            let has_messages = look.life.is_some() && look.message.is_some();
+            look.info.is_some() && has_messages && look.next.is_some()
+        };
+        let Some(Look {
+            token,
+            asked_ms,
+            info: Some(info),
+            life: Some(life),
+            message: Some(at),
+            next: Some(next),
+        }) = session.look.take_if(is_whole)
+        else {
             return Ok(());
         };
         let life = life.map(|(seq, bytes)| {
@@ -403,9 +418,9 @@ impl Broker {
             None => hash_of(session.link.server_id.as_bytes()),
         };
         let (first, last, unix_ms) = (info.first, info.last, unix_ns() as u64 / 1_000_000);
-        let looked = Looked { broker, unix_ms, first, last, life, at };
-        self.state.note_last(info.last, look.asked_ms * 1_000);
-        self.node.handle_looked(look.token, &looked, now);
+        let looked = Looked { broker, unix_ms, first, last, life, at, next };
+        self.state.note_last(info.last, asked_ms * 1_000);
+        self.node.handle_looked(token, &looked, now);
         Ok(())
     }
 
@@ -440,6 +455,8 @@ impl Broker {
                         session.ask(&subject, &request, Asked::At(token));
                     }
                     session.look = Some(look);
+                    let (subject, request) = self.stream.next_message(at);
+                    session.ask(&subject, &request, Asked::Next(token));
                     let (subject, request) = self.stream.info();
                     session.ask(&subject, &request, Asked::Info(token));
                     let (subject, request) = self.stream.last_life();

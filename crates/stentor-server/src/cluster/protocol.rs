@@ -28,14 +28,22 @@
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
 //! message there the same. If it is not, twice, a life is begun.
 //!
+//! **Holes.** An operator can delete messages of the log that a node has not read. Each look asks
+//! for the next message behind the last one read, so a hole is known from the broker's answer, not
+//! from what a consumer delivers. A node with a hole before it asks peers for a snapshot
+//! (`holes.rs`). If no peer and no publisher seems to have read further, the node reads over the
+//! hole into a hub that readers do not see, and begins a life with it.
+//!
 //! **Ids.** Before anything is written to a broker that has begun anew, SEQs jump (`line.rs`), for
 //! it may have lost something. Whoever has read what is lost is not in the order any more: it reads
 //! the life again, or takes a snapshot, and publishes what only it has unless that was changed
 //! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
+mod holes;
 mod reading;
 mod rules;
 
+use self::holes::Want;
 use self::rules::Rules;
 use super::codec::{Again, Body, Message, Of, Turn, decode};
 use super::line::{Line, age_of, is_whole, number_after};
@@ -45,7 +53,7 @@ use super::waiting::Intake;
 use super::writer::{Promises, Sending, What, Writer};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
+use stentor_hub::{Applied, Epoch, Event, Hub, NotAdopted};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
@@ -94,17 +102,21 @@ pub(super) struct Node {
     staging: Option<Staging>,
     /// The turn that is being written.
     turning: Option<u64>,
-    /// The life that this node has begun last, until that is read.
-    turned: Option<Epoch>,
+    /// The life that this node has begun last, and its seeds, until its turn is read.
+    turned: Option<(Epoch, VecDeque<Event>)>,
     /// What was asked for when it was last looked at the log.
     looking: Option<Asked>,
+    /// The last sequence that the log had when this connection looked before.
+    last: u64,
+    /// No consumer is opened earlier: the one before has delivered nothing.
+    read_at_ms: u64,
     /// It is to be looked again: what is said of it will be of before.
     looks_again: bool,
     look_at_ms: u64,
     /// The log lacks something that is here, it seems, since then, and why.
     suspects: Option<(u64, &'static str)>,
-    /// A peer's snapshot of this life is needed.
-    wants: Option<Epoch>,
+    /// A peer's snapshot is needed.
+    wants: Option<Want>,
     /// What is here is not in the order: the same life is to take its place.
     anew: bool,
     /// It is not in the order since then, and nobody has given what is.
@@ -131,11 +143,14 @@ struct Staging {
     hub: Hub,
     epoch: Epoch,
     run: u64,
-    turn: Turn,
+    /// The life before, as its turn says.
+    before: Option<(Epoch, u64)>,
     /// When something last came of it.
     heard_ms: u64,
     /// The last of its seeds that was read, as its run counts; one that is missing ends it.
     last: Option<u64>,
+    /// Messages before this number are missing: these are values for another life (`holes.rs`).
+    hole: Option<u64>,
 }
 
 /// Which run of the broker it is, and what the clock said when it was looked at.
@@ -150,6 +165,7 @@ struct Asked {
     token: u64,
     read: u64,
     hash: Option<u64>,
+    last: u64,
 }
 
 impl Node {
@@ -188,6 +204,8 @@ impl Node {
             turning: None,
             turned: None,
             looking: None,
+            last: 0,
+            read_at_ms: 0,
             looks_again: false,
             look_at_ms: 0,
             suspects: None,
@@ -220,6 +238,7 @@ impl Node {
         self.actions.clear();
         (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
         (self.there, self.looks_again) = (None, false);
+        (self.last, self.read_at_ms) = (0, 0);
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -271,7 +290,7 @@ impl Node {
         let is_compared = self.hash.is_none() && seq == self.least;
         let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
         self.contradicts |= contradicts;
-        let is_next = !contradicts && !self.lacks_before(seq);
+        let is_next = !contradicts && (!self.lacks_before(seq) || self.pass_hole(seq));
         if !is_next {
             self.stop_reading();
             self.look(now_ms);
@@ -280,7 +299,7 @@ impl Node {
     }
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        (self.read, self.hash) = (seq, Some(hash_of(bytes)));
+        (self.read, self.hash, self.read_at_ms) = (seq, Some(hash_of(bytes)), 0);
         self.note_position();
         self.write(now_ms);
     }
@@ -301,7 +320,9 @@ impl Node {
     /// and that was filled since.
     pub(super) fn handle_snapshot(&mut self, staged: Result<Hub, String>, now_ms: u64) {
         let Ok(staged) = staged else { return };
-        if self.wants != Some(staged.epoch()) {
+        let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
+        let is_same = ours == theirs && !self.anew;
+        if is_same || self.wants.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
         match self.adopt(staged) {
@@ -382,11 +403,19 @@ impl Node {
                  max_payload in its configuration."
             ));
         }
-        if let Some(epoch) = self.wants {
+        if let Some(Want { epoch, .. }) = self.wants {
             return Some(format!(
-                "The stream does not reach back to what is here, in its life {epoch}: a snapshot \
-                 of another node is needed, and none of cluster.peers has given one."
+                "The stream does not reach back to what is here, or lacks messages behind it, in \
+                 its life {epoch}: a snapshot of another node is needed, and none of cluster.peers \
+                 has given one."
             ));
+        }
+        if self.reads_over() {
+            return Some(
+                "The stream lacks messages, and no other node that is reached has read them: a new \
+                 EPOCH begins with the values that are left, and readers are told of a gap."
+                    .to_owned(),
+            );
         }
         let (_, why) = self.suspects?;
         Some(format!(
@@ -406,14 +435,17 @@ impl Node {
         self.show();
     }
 
-    fn read_on(&mut self) {
-        self.reads = true;
-        self.actions.push_back(Action::Read { from: self.read + 1 });
+    /// Opens a consumer, unless the one before has delivered nothing within the last second.
+    fn read_on(&mut self, now_ms: u64) {
+        if now_ms >= self.read_at_ms {
+            (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
+            self.actions.push_back(Action::Read { from: self.read + 1 });
+        }
         self.show();
     }
 
     /// The life that began there is read.
-    fn read_life(&mut self, began: u64) {
+    fn read_life(&mut self, began: u64, now_ms: u64) {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
         self.counts.clear();
@@ -421,7 +453,7 @@ impl Node {
         (self.contradicts, self.is_placed, self.wants) = (false, true, None);
         self.suspects = None;
         (self.line, self.staging) = (Line::default(), None);
-        self.read_on();
+        self.read_on(now_ms);
     }
 
     /// The log is to be read behind what is in the hub. Returns whether that is in it.
@@ -436,7 +468,7 @@ impl Node {
         self.whole = if is_whole(seq) { at } else { 0 };
         (self.contradicts, self.is_placed) = (false, true);
         self.line = line.upto(self.read);
-        self.hub.follow_rolled_back(&self.line.lost());
+        self.hub.follow_rolled_back(&line.upto(at).lost());
         true
     }
 
@@ -458,7 +490,7 @@ impl Node {
             self.looks_again = true;
         } else if self.connected {
             let (token, at) = (self.writer.next_token(), self.read);
-            self.looking = Some(Asked { token, read: at, hash: self.hash });
+            self.looking = Some(Asked { token, read: at, hash: self.hash, last: self.last });
             self.actions.push_back(Action::Look { at, token });
         }
     }
@@ -473,6 +505,7 @@ impl Node {
             return;
         }
         self.there = Some(Broker { run: looked.broker, unix_ms: looked.unix_ms });
+        self.last = looked.last;
         let Some((life_seq, bytes, _)) = &looked.life else {
             return self.handle_no_life(looked, asked, now_ms);
         };
@@ -491,15 +524,19 @@ impl Node {
 
     fn handle_life(&mut self, looked: &Looked, asked: Asked, life: &Life, now_ms: u64) {
         let (began, line) = life.turn.life(life.seq);
+        let next = asked.next(looked);
         if self.epoch() != Some(life.epoch) {
+            let is_deleted = asked.read + 1 == began && next > began;
             return match () {
                 // It went back to before.
                 () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
                 // It comes in its place.
                 () if self.reads && began > self.read && began <= looked.last => {}
-                () if began >= looked.first && began <= looked.last => self.read_life(began),
+                () if began >= looked.first && began <= looked.last && !is_deleted => {
+                    self.read_life(began, now_ms);
+                }
                 () if self.is_alone(now_ms) => self.turn(life.seq, now_ms),
-                () => self.want(life.epoch),
+                () => self.want(life.epoch, looked.last, now_ms),
             };
         }
         (self.began, self.since_ms) = (began, life.turn.since_ms);
@@ -516,15 +553,16 @@ impl Node {
             return self.suspect(life.seq, why, now_ms);
         }
         (self.suspects, self.left_ms) = (None, None);
-        if self.lacks_before(looked.first) {
-            return self.want(life.epoch);
+        if self.lacks_before(next) && !self.reads_over() {
+            return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
         self.wants = None;
+        self.skip_to(next, &line);
         if life.seq <= self.read {
             self.broker = life.turn.broker;
         }
         if !self.reads {
-            self.read_on();
+            self.read_on(now_ms);
         }
         self.go_on(looked, life, now_ms);
     }
@@ -541,16 +579,30 @@ impl Node {
             }
             return;
         }
-        let is_same = match (asked.hash, looked.at) {
-            (Some(ours), Some(at)) => ours == at,
-            (_, None) => asked.read < looked.first,
-            // That is seen when it is read.
-            (None, Some(_)) => true,
-        };
-        let has_all = looked.last >= asked.read.max(self.least) && self.staging.is_none();
-        if !(is_same && has_all && looked.last > 0) || self.contradicts {
+        // One that was deleted says nothing; one that is unknown here is compared when it is read.
+        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        let is_whole = self.staging.is_none() || self.reads_over();
+        let has_all = looked.last >= asked.read.max(self.least) && is_whole;
+        if differs || !has_all || looked.last == 0 || self.contradicts {
             let why = if has_all { DIFFERS } else { ENDS };
             return self.suspect(0, why, now_ms);
+        }
+        let next = asked.next(looked);
+        let line = match self.read < self.whole {
+            true => Line::of_lost(&here),
+            false => self.line.clone(),
+        };
+        if self.lacks_before(next) && !self.reads_over() {
+            return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
+        }
+        self.skip_to(next, &line);
+        if self.reads_over() {
+            if self.read >= looked.last {
+                self.turn(0, now_ms);
+            } else if !self.reads {
+                self.read_on(now_ms);
+            }
+            return;
         }
         let jumps = !self.may_write();
         self.say_again(0, self.line.clone(), jumps);
@@ -581,6 +633,11 @@ impl Node {
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
         match &self.staging {
+            Some(Staging { hole: Some(_), .. }) => {
+                if self.read >= looked.last {
+                    return self.turn(life.seq, now_ms);
+                }
+            }
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
@@ -620,13 +677,6 @@ impl Node {
         self.left_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
     }
 
-    /// A snapshot of this life is needed.
-    fn want(&mut self, epoch: Epoch) {
-        self.stop_reading();
-        self.wants = Some(epoch);
-        self.actions.push_back(Action::Snapshot { epoch });
-    }
-
     /// The log lacks something that is here. Begins a life if that is so for a while.
     fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
         self.stop_reading();
@@ -642,15 +692,19 @@ impl Node {
     fn turn(&mut self, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
+        let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
+        let has_before = self.has_all && over.is_none_or(|over| over.epoch == here.epoch);
+        let hub = over.map_or(&*self.hub, |over| &over.hub);
+        let seeds = newest(hub, 0);
         let turn = Turn {
-            before: self.has_all.then_some((here.epoch, here.seq)),
-            has_seed: self.has_all && self.hub.counts().topics > 0,
+            before: has_before.then_some((here.epoch, here.seq)),
+            has_seed: (self.has_all || over.is_some()) && hub.counts().topics > 0,
             broker: self.there.map_or(0, |there| there.run),
             since_ms: self.there.map_or(0, |there| there.unix_ms),
             again: None,
         };
         let epoch = Epoch::from_number(self.rng.next_u64() as u32);
-        self.turned = Some(epoch);
+        self.turned = Some((epoch, seeds));
         let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
         self.turning = Some(token);

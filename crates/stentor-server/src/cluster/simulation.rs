@@ -14,6 +14,7 @@
 
 mod events;
 
+use super::codec::{Body, Turn, decode};
 use super::protocol::{Action, Appended, Looked, Node, Subject, hash_of};
 use super::waiting::Intake;
 use crate::order::{CommitError, Outcome, ReturnAddress};
@@ -34,24 +35,42 @@ struct Log {
     run: u64,
     /// The sequence before the first that is kept.
     before: u64,
-    /// Without a subject of nodes: another client's.
-    messages: Vec<(Option<Subject>, Arc<[u8]>)>,
+    /// `None`: it was deleted. Without a subject of nodes: another client's.
+    messages: Vec<Option<Stored>>,
     /// Time passes, so that each message would soon be forgotten.
     ages: bool,
 }
+
+type Stored = (Option<Subject>, Arc<[u8]>);
 
 impl Log {
     fn last(&self) -> u64 {
         self.before + self.messages.len() as u64
     }
 
-    fn message(&self, seq: u64) -> Option<&(Option<Subject>, Arc<[u8]>)> {
+    fn message(&self, seq: u64) -> Option<&Stored> {
         let index = seq.checked_sub(self.before + 1)?;
-        self.messages.get(usize::try_from(index).ok()?)
+        self.messages.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+
+    /// The first message from this sequence on.
+    fn next(&self, seq: u64) -> Option<u64> {
+        (seq.max(self.before + 1)..=self.last()).find(|seq| self.message(*seq).is_some())
+    }
+
+    /// Deletes a message, and so its beginning if that is all before it.
+    fn delete(&mut self, seq: u64) {
+        if let Some(index) = seq.checked_sub(self.before + 1)
+            && let Some(message) = self.messages.get_mut(index as usize)
+        {
+            *message = None;
+            self.forget(self.next(0).unwrap_or(self.last() + 1) - 1);
+        }
     }
 
     fn last_of(&self, subject: Subject) -> u64 {
-        let place = self.messages.iter().rposition(|(of, _)| *of == Some(subject));
+        let is_of = |it: &Option<Stored>| it.as_ref().is_some_and(|(of, _)| *of == Some(subject));
+        let place = self.messages.iter().rposition(is_of);
         place.map_or(0, |place| self.before + place as u64 + 1)
     }
 
@@ -60,7 +79,7 @@ impl Log {
         if last != after {
             return Appended::Conflict(last);
         }
-        self.messages.push((Some(to), Arc::clone(payload)));
+        self.messages.push(Some((Some(to), Arc::clone(payload))));
         Appended::At(self.last())
     }
 
@@ -81,6 +100,7 @@ impl Log {
             last: self.last(),
             life: self.message(life).map(|(_, payload)| (life, payload.to_vec(), is_old)),
             at: self.message(at).map(|(_, payload)| hash_of(payload)),
+            next: self.next(at + 1),
         }
     }
 }
@@ -112,6 +132,10 @@ struct Member {
     waiting: Vec<Waiting>,
     /// What was here at some time before, and the message that was read last then.
     disk: Option<(u64, Hub)>,
+    /// When it began to read, each time.
+    consumers: Vec<u64>,
+    /// Since when it has read all of the log, and publishes.
+    ready_ms: Option<u64>,
 }
 
 /// A publisher.
@@ -164,11 +188,20 @@ enum Faults {
     Loss,
     /// It does not say that it has begun anew.
     Silent,
+    /// An operator deletes messages of the log, whether they were read or not.
+    Holes,
+    /// An operator purges it.
+    Purges,
 }
 
 impl Faults {
     fn loses(self) -> bool {
         matches!(self, Faults::Loss | Faults::Silent)
+    }
+
+    /// Messages are gone that nodes may not have read.
+    fn deletes(self) -> bool {
+        matches!(self, Faults::Holes | Faults::Purges)
     }
 }
 
@@ -219,6 +252,8 @@ fn member(hub: Hub, disk: Option<&Hub>, seed: u64) -> Member {
         reads: None,
         waiting: Vec::new(),
         disk: None,
+        consumers: Vec::new(),
+        ready_ms: None,
     }
 }
 
@@ -275,7 +310,15 @@ impl World {
             self.members[index].node.handle_time(self.now_ms);
             self.act(index);
             self.collect(index);
+            let ready_ms = self.members[index].ready_ms.unwrap_or(self.now_ms);
+            self.members[index].ready_ms = self.is_ready(index).then_some(ready_ms);
         }
+    }
+
+    /// Whether a node publishes, and has read the whole log.
+    fn is_ready(&self, index: usize) -> bool {
+        let node = &self.members[index].node;
+        node.is_open() && node.read() == self.log.last()
     }
 
     fn break_something(&mut self) {
@@ -298,16 +341,27 @@ impl World {
             // The life is said again before that is forgotten, unless nobody is there for so long.
             let life = self.log.last_of(Subject::Life).saturating_sub(self.log.before);
             let most = match self.faults {
-                Faults::Loss | Faults::Silent => self.log.messages.len() + 1,
-                _ => life.max(1) as usize,
+                Faults::None | Faults::Network | Faults::Holes => life.max(1) as usize,
+                _ => self.log.messages.len() + 1,
             };
             // Nor is what only they have read that are no more: then somebody has to decide. And
             // while a node is away, what it read last stays, to be compared.
             let whole = self.members.iter().filter(|member| member.node.has_all());
             let read = whole.map(|member| member.node.read()).min().unwrap_or(0);
-            let most = most.min(read.saturating_sub(self.log.before).max(1) as usize);
-            let forgotten = self.rng.below(most);
-            self.log.forget(self.log.before + forgotten as u64);
+            let most = match self.faults {
+                Faults::Purges => most,
+                _ => most.min(read.saturating_sub(self.log.before).max(1) as usize),
+            };
+            let forgotten = self.log.before + self.rng.below(most) as u64;
+            let is_kept = |seq: &u64| {
+                let message = self.log.message(*seq).filter(|_| self.faults == Faults::Purges);
+                message.is_some_and(|message| self.may_come_again(*seq, message))
+            };
+            let kept = (self.log.before + 1..=forgotten).find(is_kept);
+            self.log.forget(kept.map_or(forgotten, |kept| kept - 1));
+        }
+        if self.faults == Faults::Holes && self.rng.below(150) == 0 {
+            self.delete_messages();
         }
         if self.faults.loses() && self.rng.below(400) == 0 {
             // The broker is not there for a while, and comes back without its end.
@@ -323,6 +377,37 @@ impl World {
                 self.log.run += 1;
             }
         }
+    }
+
+    /// Some in a row, of which the last one may be the last of all. Not where a life begins: then
+    /// nodes without it need one that has it.
+    fn delete_messages(&mut self) {
+        let among = [8, self.log.messages.len()][self.rng.below(2)].max(1);
+        let last = self.log.last() - (self.rng.below(among) as u64).min(self.log.last());
+        let count = 1 + self.rng.below(4) as u64;
+        for seq in last.saturating_sub(count) + 1..=last {
+            let begins = |(_, bytes): &Stored| {
+                let message = decode(bytes).unwrap();
+                matches!(message.body, Body::Turn(Turn { again: None, .. }))
+            };
+            let is_spared = |it: &Stored| begins(it) || self.may_come_again(seq, it);
+            if !self.log.message(seq).is_some_and(is_spared) {
+                self.log.delete(seq);
+            }
+        }
+    }
+
+    /// Whether a copy of this message may come that the log would take if it were deleted.
+    fn may_come_again(&self, seq: u64, (subject, _): &Stored) -> bool {
+        let Some(Subject::Own(run)) = *subject else { return false };
+        let is_copy = |(.., asked): &(u64, (u32, u64), Asked)| match asked {
+            Asked::Append { to, after, .. } => Some(*to) == *subject && *after < seq,
+            Asked::Look(..) => false,
+        };
+        self.members.iter().any(|member| {
+            let is_unread = member.node.run() == run && member.node.read() < seq;
+            is_unread || member.asked.iter().any(is_copy)
+        })
     }
 
     /// Cuts a node off for a while. What it has asked may come to the broker or not.
@@ -357,7 +442,8 @@ impl World {
         // It was ended, or killed. If the log does not reach back to what any of them has, somebody
         // has to decide.
         let older = self.members[index].disk.take();
-        let older = older.filter(|(read, _)| *read >= self.log.before && !is_last);
+        let is_enough = |read: u64| read >= self.log.before || self.faults.deletes();
+        let older = older.filter(|(read, _)| is_enough(*read) && !is_last);
         let older = older.filter(|_| self.rng.percent(50)).map(|(_, disk)| disk);
         let disk = older.as_ref().unwrap_or(&self.members[index].hub);
         let seed = self.rng.next_u64();
@@ -421,13 +507,21 @@ impl World {
             }
             let answer = match asked {
                 Asked::Look(at, token) => {
-                    Answer::Looked(token, self.log.look(at, now_ms + 20 * index as u64))
+                    let mut looked = self.log.look(at, now_ms + 20 * index as u64);
+                    // That there is one was said before it was appended.
+                    let is_early = self.rng.percent(20);
+                    looked.next.take_if(|next| is_early && *next + 2 > self.log.last());
+                    Answer::Looked(token, looked)
                 }
                 Asked::Append { token, .. } if self.rng.percent(1) => {
                     Answer::Appended(token, Appended::Refused("no room".to_owned()))
                 }
                 Asked::Append { to, after, payload, token } => {
-                    Answer::Appended(token, self.log.append(to, after, &payload))
+                    let appended = self.log.append(to, after, &payload);
+                    if self.faults.deletes() && matches!(appended, Appended::At(_)) {
+                        self.check_turn(index, &payload);
+                    }
+                    Answer::Appended(token, appended)
                 }
             };
             let due_ms = self.delay();
@@ -469,12 +563,13 @@ impl World {
         let count = self.rng.below(8);
         for _ in 0..count {
             let member = &mut self.members[index];
-            let Some(mut seq) = member.reads else { return };
-            if seq <= self.log.before {
-                seq = self.log.before + 1;
-            }
+            let Some(seq) = member.reads.and_then(|from| self.log.next(from)) else { return };
             let Some((subject, payload)) = self.log.message(seq) else { return };
             member.reads = Some(seq + 1);
+            // A consumer that loses the last message is found out by its heartbeats.
+            if is_lossy && self.log.last() > seq && self.rng.below(400) == 0 {
+                continue;
+            }
             for _ in 0..1 + usize::from(self.rng.percent(5)) {
                 match subject {
                     Some(_) => member.node.handle_message(seq, payload, now_ms),
@@ -496,6 +591,7 @@ impl World {
                 }
                 Action::Read { from } => {
                     self.members[index].reads = Some(from);
+                    self.note_consumer(index);
                     continue;
                 }
                 Action::Snapshot { epoch } => {
@@ -504,6 +600,25 @@ impl World {
                 }
             };
             self.members[index].asked.push((due_ms, (connection, self.log.run), asked));
+        }
+    }
+
+    /// A node does not begin to read again and again.
+    fn note_consumer(&mut self, index: usize) {
+        let consumers = &mut self.members[index].consumers;
+        consumers.push(self.now_ms);
+        let lately = consumers.iter().filter(|ms| **ms + 10_000 > self.now_ms).count();
+        assert!(lately < 20, "node {index} has begun to read {lately} times in ten seconds");
+    }
+
+    /// No life begins while a node that has read everything could give a snapshot.
+    fn check_turn(&self, index: usize, payload: &[u8]) {
+        let message = decode(payload).unwrap();
+        let Body::Turn(Turn { again: None, .. }) = message.body else { return };
+        let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        for (other, member) in others {
+            let is_ready = member.ready_ms.is_some_and(|ready_ms| ready_ms + 3_000 < self.now_ms);
+            assert!(!is_ready, "node {index} begins a life, and {other} has everything");
         }
     }
 
@@ -607,7 +722,7 @@ impl World {
         let hub = Arc::clone(&self.members[0].hub);
         let life = hub.epoch().number();
         assert!(!self.ambiguous.contains(&life), "the log has lost something in this life");
-        if !self.faults.loses() {
+        if !self.faults.loses() && !self.faults.deletes() {
             let epochs: HashSet<_> = self.order.keys().map(|(epoch, _)| epoch).collect();
             assert!(epochs.len() <= 1, "{epochs:?}");
             assert_eq!(hub.rolled_back(), []);
@@ -689,8 +804,16 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
         member.away_until_ms = member.away_until_ms.map(|_| 0);
     }
     // Whatever waits is over, and whoever is behind has caught up.
+    let begun_ms = world.now_ms;
+    let mut ready_ms = None;
     for _ in 0..4_000 {
         world.step(false);
+        if ready_ms.is_none() && (0..3).all(|index| world.is_ready(index)) {
+            ready_ms = Some(world.now_ms - begun_ms);
+        }
+    }
+    if faults.deletes() {
+        assert!(ready_ms.is_some_and(|ms| ms <= 15_000), "ready after {ready_ms:?}");
     }
     if faults == Faults::Loss && world.is_stuck() {
         world.delete_stream();
@@ -730,6 +853,18 @@ fn nodes_are_the_same_while_all_is_well() {
 #[test]
 fn nodes_are_the_same_whatever_breaks() {
     let [applied, unknown, away, refused] = run_all(Faults::Network);
+    assert!(applied > 0 && unknown > 0 && away > 0 && refused > 0);
+}
+
+#[test]
+fn nodes_are_the_same_whatever_is_deleted() {
+    let [applied, unknown, away, refused] = run_all(Faults::Holes);
+    assert!(applied > 0 && unknown > 0 && away > 0 && refused > 0);
+}
+
+#[test]
+fn nodes_are_the_same_whatever_is_purged() {
+    let [applied, unknown, away, refused] = run_all(Faults::Purges);
     assert!(applied > 0 && unknown > 0 && away > 0 && refused > 0);
 }
 

@@ -163,6 +163,12 @@ impl Stream {
         (format!("$JS.API.STREAM.MSG.GET.{}", self.name), json!({ "seq": seq }).to_string())
     }
 
+    /// The first message behind this sequence, of whatever subject.
+    pub(super) fn next_message(&self, seq: u64) -> (String, String) {
+        let request = json!({ "seq": seq + 1, "next_by_subj": ">" });
+        (format!("$JS.API.STREAM.MSG.GET.{}", self.name), request.to_string())
+    }
+
     pub(super) fn last_life(&self) -> (String, String) {
         let subject = self.subject(Subject::Life);
         let request = json!({ "last_by_subj": subject });

@@ -81,7 +81,7 @@ impl Node {
     }
 
     /// What is read goes there.
-    fn hub_read(&self) -> &Hub {
+    pub(super) fn hub_read(&self) -> &Hub {
         self.staging.as_ref().map_or(&self.hub, |staging| &staging.hub)
     }
 
@@ -104,19 +104,27 @@ impl Node {
         let _ = self.writer.begin_anew(&self.intake);
         if is_past {
             self.late.clear();
+            // Whether this node has left the order before says nothing of this life.
+            self.left_ms = None;
         }
         (self.began, self.broker, self.line) = (seq, turn.broker, Line::default());
         self.since_ms = turn.since_ms;
         let hub = self.hub.stage(epoch, self.anew);
-        let has_seed = turn.has_seed;
-        let staging = Staging { hub, epoch, run: message.run, turn, heard_ms: now_ms, last: None };
-        self.staging = Some(staging);
-        let is_own = self.turned.take_if(|turned| *turned == epoch).is_some();
-        if !has_seed {
+        self.staging = Some(Staging {
+            hub,
+            epoch,
+            run: message.run,
+            before: turn.before,
+            heard_ms: now_ms,
+            last: None,
+            hole: None,
+        });
+        let own = self.turned.take().filter(|(turned, _)| *turned == epoch);
+        if !turn.has_seed {
             return self.end_staging();
         }
-        if is_own {
-            self.writer.seeding = Some(newest(&self.hub, 0));
+        if let Some((_, seeds)) = own {
+            self.writer.seeding = Some(seeds);
         }
         self.show();
     }
@@ -131,20 +139,15 @@ impl Node {
     ) -> Result<(), &'static str> {
         let _ = self.writer.took(message, self.run, &self.intake);
         let Some(staging) = &mut self.staging else { return Ok(()) };
-        let is_next = staging.last.is_none_or(|last| message.counter == last + 1);
+        let is_over = staging.hole.is_some();
+        let is_next = is_over || staging.last.is_none_or(|last| message.counter == last + 1);
         if (staging.epoch, staging.run) != (message.epoch, message.run) || !is_next {
             return Ok(());
         }
-        staging.last = Some(message.counter);
-        let life = staging.hub.life();
-        for (place, bytes) in (0..).zip(entries(of)?) {
-            let entry = entry_of(bytes)?;
-            let number = life.number(self.line.seq(seq) | place).ok_or(TOO_LARGE)?;
-            // What was there is not judged.
-            let _ = staging.hub.apply(entry, Place::At(number));
-        }
-        staging.heard_ms = now_ms;
-        if is_last {
+        (staging.last, staging.heard_ms) = (Some(message.counter), now_ms);
+        // What was there is not judged.
+        staging.fill(self.line.seq(seq), of, |_, _, _| true)?;
+        if is_last && !is_over {
             self.end_staging();
         }
         Ok(())
@@ -152,9 +155,9 @@ impl Node {
 
     /// All of the life that begins is there.
     fn end_staging(&mut self) {
-        let Some(Staging { hub, turn, epoch, .. }) = self.staging.take() else { return };
+        let Some(Staging { hub, before, epoch, .. }) = self.staging.take() else { return };
         let had_all = self.has_all.then(|| self.hub.id(self.hub.seq()));
-        let mut behind = match (turn.before, had_all) {
+        let mut behind = match (before, had_all) {
             // It is read again: what of this is lost is known.
             (_, Some(here)) if here.epoch == epoch => VecDeque::new(),
             // Nothing of it is there.
@@ -196,10 +199,15 @@ impl Node {
         bytes: &[u8],
     ) -> Result<(), &'static str> {
         let promises = self.writer.took(message, self.run, &self.intake);
-        let is_of_life = self.staging.is_none() && self.epoch() == Some(message.epoch);
+        let is_whole = self.staging.is_none() || self.reads_over();
+        let is_of_life = is_whole && self.epoch() == Some(message.epoch);
         if !is_of_life || of.jump != self.line.last() {
             promises.tell_all(&self.intake, CommitError::BrokerAway);
             return Ok(());
+        }
+        if let Some(staging) = &mut self.staging {
+            promises.tell_all(&self.intake, CommitError::Failed);
+            return staging.fill_behind_hole(self.line.seq(seq), of, bytes);
         }
         let changes = match self.changes_of(seq, of, bytes) {
             Ok(changes) => changes,
@@ -265,7 +273,7 @@ struct Changes<'b> {
 }
 
 /// An entry of the log: rules are each node's own.
-fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
+pub(super) fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (entry, _) = decode_entry(bytes)?;
     if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
@@ -273,4 +281,4 @@ fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
 /// So many runs are remembered: most of them have ended.
 const RUNS_MAX: usize = 1_000;
 
-const TOO_LARGE: &str = "its number is too large";
+pub(super) const TOO_LARGE: &str = "its number is too large";

@@ -18,7 +18,7 @@ struct Alone {
 const BROKER: u64 = 5;
 
 fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
-    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None }
+    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None, next: None }
 }
 
 /// A node that has not heard of any log.
@@ -237,7 +237,7 @@ fn what_is_in_the_log_twice_counts_once() {
     let ids = ["/a", "/b", "/c"].map(|topic| alone.node.hub.value(topic).unwrap().id().seq >> 10);
     assert_eq!(ids, [2, 3, 6]);
     // Whoever reads it again begins to count again.
-    alone.node.read_life(1);
+    alone.node.read_life(1, 0);
     alone.last = 1;
     let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     alone.node.handle_message(1, &turn.encode((Epoch::from_number(3), 9, 0)), 0);
