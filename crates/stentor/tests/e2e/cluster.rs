@@ -332,6 +332,11 @@ fn purge(broker: &Broker) {
     ask(broker, "$JS.API.STREAM.PURGE.stentor", "{\"keep\":1}", "purged");
 }
 
+/// Has it forget everything.
+fn purge_all(broker: &Broker) {
+    ask(broker, "$JS.API.STREAM.PURGE.stentor", "", "purged");
+}
+
 /// Asks JetStream, until it has said that.
 fn ask(broker: &Broker, subject: &str, request: &str, expected: &str) {
     let mut client = Client::over(TcpStream::connect(broker.address).unwrap());

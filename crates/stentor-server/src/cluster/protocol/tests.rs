@@ -487,3 +487,69 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
         );
     }
 }
+
+/// Answers every look of a node that has read the beginning of a life by these. Returns what else
+/// the node wants done.
+fn look_and_answer(alone: &mut Alone, last: u64, next: Option<u64>, now_ms: u64) -> Vec<Action> {
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
+    let looked = Looked { next, ..looked(last, life) };
+    alone.node.handle_time(now_ms);
+    let mut others = Vec::new();
+    while let Some(action) = alone.node.poll() {
+        match action {
+            Action::Look { token, .. } => alone.node.handle_looked(token, &looked, now_ms),
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+#[test]
+fn a_consumer_that_delivers_nothing_is_opened_once_a_second() {
+    let mut alone = Alone::open();
+    let mut consumers = 0;
+    for now_ms in (0..10_000).step_by(10) {
+        // The log has message 2, and no consumer delivers it.
+        alone.node.handle_message(3, b"", now_ms);
+        consumers += look_and_answer(&mut alone, 3, Some(2), now_ms).len();
+    }
+    assert!((5..12).contains(&consumers), "{consumers}");
+}
+
+#[test]
+fn a_message_appended_between_two_answers_is_no_hole() {
+    let mut alone = Alone::open();
+    let actions = look_and_answer(&mut alone, 3, None, LOOK_MS);
+    assert!(actions.is_empty() && alone.node.reads, "{actions:?}");
+    // It was there when it was looked before, and there is none now.
+    let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
+    assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
+    assert!(alone.node.complaint().unwrap().contains("lacks messages behind it"));
+}
+
+#[test]
+fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
+    let mut alone = Alone::open();
+    let mut begins_ms = None;
+    for now_ms in (LOOK_MS..60 * LOOK_MS).step_by(LOOK_MS as usize) {
+        // Another node publishes for so long.
+        let last = 5 + now_ms.min(30 * LOOK_MS) / LOOK_MS;
+        for action in look_and_answer(&mut alone, last, Some(4), now_ms) {
+            match action {
+                Action::Snapshot { .. } => {}
+                Action::Read { from } => {
+                    assert_eq!(from, 4);
+                    (4..=last).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
+                }
+                Action::Append { to: Subject::Life, after: 1, .. } => {
+                    begins_ms.get_or_insert(now_ms);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let begins_ms = begins_ms.expect("an epoch begins");
+    let quiet_ms = begins_ms - 30 * LOOK_MS;
+    assert!((ALONE_MS..=ALONE_MS + 3 * LOOK_MS).contains(&quiet_ms), "{quiet_ms}");
+}

@@ -1,63 +1,171 @@
 //! Ordinary events of the broker's stream, and two restarts of nodes behind each.
 
-use super::{Broker, ask, has, is_ready};
-use crate::support::Server;
+use super::{Broker, ask, has, is_ready, purge_all, seq};
+use crate::support::{Server, eventually};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the stream keeps a message here.
-const KEEP: Duration = Duration::from_secs(3);
+/// How long the stream keeps a message where that is too short for a restart.
+const KEEP_SHORT: Duration = Duration::from_secs(3);
+
+const KEEP_LONG: Duration = Duration::from_secs(600);
 
 /// A restarted node must be ready within this time.
 const READY_MAX: Duration = Duration::from_secs(15);
 
-/// Runs a cluster of two nodes without disks, and restarts them in every order after `event`.
-fn survive(event: impl Fn(&Broker)) {
-    let Some(broker) = Broker::start() else { return };
+/// A node opens no more consumers than this until it is ready.
+const CONSUMERS_MAX: usize = 20;
+
+const TOPICS: [&str; 3] = ["/a", "/b", "/c"];
+
+/// Counts the consumers that nodes open.
+fn count_consumers(broker: &Broker) -> Arc<AtomicUsize> {
+    let mut socket = TcpStream::connect(broker.address).unwrap();
+    let subject = "$JS.EVENT.ADVISORY.CONSUMER.CREATED.stentor.*";
+    let hello = format!("CONNECT {{\"verbose\":false}}\r\nSUB {subject} 1\r\nPING\r\n");
+    socket.write_all(hello.as_bytes()).unwrap();
+    let counter = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&counter);
+    let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
+    lines.find(|line| line == "PONG").unwrap();
+    // It ends with the broker.
+    thread::spawn(move || {
+        let created = lines.filter(|line| line.starts_with("MSG $JS.EVENT."));
+        created.for_each(|_| drop(counted.fetch_add(1, Ordering::Relaxed)));
+    });
+    counter
+}
+
+/// Makes the stream, so that it keeps messages for so long.
+fn make_stream(broker: &Broker, keep: Duration) {
     let stream = format!(
         "{{\"name\":\"stentor\",\"subjects\":[\"stentor.>\"],\"retention\":\"limits\",\
-         \"storage\":\"file\",\"max_age\":{0},\"duplicate_window\":{0}}}",
-        KEEP.as_nanos()
+         \"storage\":\"file\",\"max_age\":{0},\"duplicate_window\":{1}}}",
+        keep.as_nanos(),
+        KEEP_SHORT.as_nanos()
     );
-    ask(&broker, "$JS.API.STREAM.CREATE.stentor", &stream, "\"created\"");
-    let mut nodes = [(); 2].map(|()| broker.node(""));
-    let topics = ["/a", "/b", "/c"];
+    ask(broker, "$JS.API.STREAM.CREATE.stentor", &stream, "\"created\"");
+}
+
+/// Deletes the message of the stream that an id is of.
+fn delete_message(broker: &Broker, id: &str) {
+    let request = format!("{{\"seq\":{}}}", seq(id) >> 10);
+    ask(broker, "$JS.API.STREAM.MSG.DELETE.stentor", &request, "\"success\":true");
+}
+
+/// Kills a node, starts it again, and waits until it is ready.
+fn restart(broker: &Broker, node: &mut Server, more: &str) {
+    node.child.signal("KILL");
+    node.child.wait();
+    let begun = Instant::now();
+    *node = Server::configured(&broker.toml(more));
+    is_ready(node);
+    let took = begun.elapsed();
+    eprintln!("ready after {} ms", took.as_millis());
+    assert!(took <= READY_MAX, "{took:?}");
+}
+
+/// Runs a cluster of two nodes without disks, and restarts them in every order after `event`, which
+/// is given the ids of the values.
+fn survive(keep: Duration, event: impl Fn(&Broker, &[Server; 2], &[String; 3])) {
+    let Some(broker) = Broker::start() else { return };
+    make_stream(&broker, keep);
+    let consumers = count_consumers(&broker);
+    let first = broker.node("");
+    let second = broker.node(&format!("peers = 'http://{}'", first.control.0));
+    let mut nodes = [first, second];
     for (round, order) in [[0, 0], [0, 1], [1, 0], [1, 1]].into_iter().enumerate() {
         let data = format!("round {round}");
-        let ids = topics.map(|topic| nodes[round % 2].publish(topic, &data));
-        for node in &nodes {
-            topics.iter().zip(&ids).for_each(|(topic, id)| drop(has(node, topic, id)));
-        }
-        event(&broker);
+        let mut ids = TOPICS.map(|topic| nodes[round % 2].publish(topic, &data));
+        let are_there = |node: &Server, ids: &[String; 3]| {
+            TOPICS.iter().zip(ids).for_each(|(topic, id)| {
+                assert_eq!(has(node, topic, id), data.as_bytes());
+            });
+        };
+        nodes.iter().for_each(|node| are_there(node, &ids));
+        event(&broker, &nodes, &ids);
+        // It may have published the same again.
+        ids = TOPICS.map(|topic| nodes[0].public.get(topic).tag().trim_matches('"').to_owned());
+        nodes.iter().for_each(|node| are_there(node, &ids));
         for restarted in order {
-            let peer = nodes[1 - restarted].control.0;
-            nodes[restarted].child.signal("KILL");
-            nodes[restarted].child.wait();
-            let begun = Instant::now();
-            nodes[restarted] =
-                Server::configured(&broker.toml(&format!("peers = 'http://{peer}'")));
-            is_ready(&nodes[restarted]);
-            let took = begun.elapsed();
-            eprintln!("order {order:?}: node {restarted} is ready after {} ms", took.as_millis());
-            assert!(took <= READY_MAX, "{took:?}");
-            for (topic, id) in topics.iter().zip(&ids) {
-                assert_eq!(has(&nodes[restarted], topic, id), data.as_bytes());
-            }
+            let before = consumers.load(Ordering::Relaxed);
+            let peers = format!("peers = 'http://{}'", nodes[1 - restarted].control.0);
+            restart(&broker, &mut nodes[restarted], &peers);
+            are_there(&nodes[restarted], &ids);
+            let opened = consumers.load(Ordering::Relaxed) - before;
+            eprintln!("order {order:?}: node {restarted} has opened {opened} consumers");
+            assert!(opened < CONSUMERS_MAX, "{opened}");
         }
     }
 }
 
 #[test]
 fn nodes_restart_after_an_idle_stream() {
-    survive(|_| thread::sleep(2 * KEEP));
+    survive(KEEP_SHORT, |_, _, _| thread::sleep(2 * KEEP_SHORT));
 }
 
 #[test]
 fn nodes_restart_after_a_purge() {
-    survive(|broker| ask(broker, "$JS.API.STREAM.PURGE.stentor", "", "purged"));
+    survive(KEEP_SHORT, |broker, _, _| purge_all(broker));
+}
+
+#[test]
+fn nodes_restart_after_a_purge_of_unread_messages() {
+    survive(KEEP_LONG, |broker, nodes, _| {
+        nodes[1].child.signal("STOP");
+        let data = String::from_utf8(nodes[0].public.get("/a").body).unwrap();
+        TOPICS.iter().for_each(|topic| drop(nodes[0].publish(topic, &data)));
+        purge_all(broker);
+        nodes[1].child.signal("CONT");
+        let begun = Instant::now();
+        let ids = TOPICS.map(|topic| nodes[0].public.get(topic).tag().trim_matches('"').to_owned());
+        TOPICS.iter().zip(&ids).for_each(|(topic, id)| drop(has(&nodes[1], topic, id)));
+        is_ready(&nodes[1]);
+        eprintln!("a node that was behind is ready after {} ms", begun.elapsed().as_millis());
+        assert!(begun.elapsed() <= READY_MAX);
+    });
 }
 
 #[test]
 fn nodes_restart_and_publish_after_a_foreign_message() {
-    survive(|broker| ask(broker, "stentor.oops", "x", "seq"));
+    survive(KEEP_SHORT, |broker, _, _| ask(broker, "stentor.oops", "x", "seq"));
+}
+
+#[test]
+fn nodes_restart_after_a_hole() {
+    survive(KEEP_LONG, |broker, _, [_, middle, _]| delete_message(broker, middle));
+}
+
+#[test]
+fn nodes_restart_after_the_last_message_is_deleted() {
+    survive(KEEP_LONG, |broker, _, [.., last]| delete_message(broker, last));
+}
+
+#[test]
+fn a_node_alone_begins_an_epoch_behind_a_hole() {
+    let Some(broker) = Broker::start() else { return };
+    make_stream(&broker, KEEP_LONG);
+    let mut node = broker.node("");
+    let consumers = count_consumers(&broker);
+    let ids = TOPICS.map(|topic| node.publish(topic, "before"));
+    delete_message(&broker, &ids[1]);
+    restart(&broker, &mut node, "");
+    for (topic, id) in [("/a", &ids[0]), ("/c", &ids[2])] {
+        let value = node.public.get(topic).expect(200);
+        assert_eq!(value.text(), "before");
+        assert_ne!(value.tag()[1..9], id[..8], "readers are told");
+    }
+    node.public.get("/b").refused(404);
+    node.child.logged("The stream lacks messages, and no other node that is reached has read them");
+    let opened = consumers.load(Ordering::Relaxed);
+    eprintln!("{opened} consumers were opened");
+    assert!(opened < CONSUMERS_MAX, "{opened}");
+    eventually("it publishes", || {
+        let answer = node.control.put("/b", "text/plain", b"after");
+        (answer.status < 300).then_some(())
+    });
 }
