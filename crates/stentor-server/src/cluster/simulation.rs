@@ -731,6 +731,10 @@ impl World {
             // What nobody has any more was forgotten here, too.
             return;
         }
+        for (id, topic, data) in &states[0] {
+            let data = String::from_utf8(data.clone().unwrap_or_default()).unwrap();
+            assert!(!self.refused.contains(&data), "{topic}: {id} was refused");
+        }
         // Those who hold such an id are told.
         let is_lost = |seq: u64| hub.rolled_back().iter().any(|range| range.contains(&seq));
         let is_there = |id: &Id| id.epoch.number() == life && !is_lost(id.seq);

@@ -1,11 +1,10 @@
-//! What a node does about a *hole*: messages that an operator has deleted from the log before this
-//! node read them.
+//! Recovery from a *hole*: an operator has deleted messages of the log before this node read them.
 //!
 //! 1. The node closes its consumer and asks its peers for a snapshot that reaches beyond the hole.
-//! 2. If none has one, and nobody has published for ten seconds, no live node seems to have read the
-//!    messages of the hole. The node then copies its values into a hub of its own, and reads the
-//!    rest of the log into that. Its readers do not see it, for a value may be missing there.
-//! 3. At the end of the log the node begins a life with these values as seeds. Readers are told of a
+//! 2. If no peer has one, and the log has not grown for ten seconds, the node assumes that no live
+//!    node has read the deleted messages. It copies its values into a second hub and applies the rest
+//!    of the log to that. Readers do not see this hub, because some values may be missing.
+//! 3. At the end of the log the node begins a life with these values as seeds, and readers receive a
 //!    gap. The turn names the position before the hole, so a node that has read further publishes
 //!    its newer values.
 
@@ -108,7 +107,7 @@ impl Node {
 }
 
 impl Staging {
-    /// Applies entries of the log to the hub, if `is_taken` says so.
+    /// Applies those entries of a message to the hub for which `is_taken` is true.
     pub(super) fn fill(
         &mut self,
         first: u64,

@@ -522,7 +522,7 @@ fn a_message_appended_between_two_answers_is_no_hole() {
     let mut alone = Alone::open();
     let actions = look_and_answer(&mut alone, 3, None, LOOK_MS);
     assert!(actions.is_empty() && alone.node.reads, "{actions:?}");
-    // It was there when it was looked before, and there is none now.
+    // The look before has seen message 3, and this one does not find it.
     let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
     assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
     assert!(alone.node.complaint().unwrap().contains("lacks messages behind it"));
@@ -552,4 +552,42 @@ fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
     let begins_ms = begins_ms.expect("an epoch begins");
     let quiet_ms = begins_ms - 30 * LOOK_MS;
     assert!((ALONE_MS..=ALONE_MS + 3 * LOOK_MS).contains(&quiet_ms), "{quiet_ms}");
+}
+
+#[test]
+fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let epoch = Epoch::from_number(2);
+    let again = Some(Again { began: 2, line: Line::default(), jump: None });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let looked = looked(5, Some((5, turn.encode((epoch, 9, 0)), false)));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &Looked { next: Some(1), ..looked.clone() }, 0);
+    assert_eq!(node.poll(), Some(Action::Read { from: 2 }));
+    node.handle_message(4, b"", 0);
+    let Some(Action::Look { token, at: 1 }) = node.poll() else { panic!("it looks again") };
+    node.handle_looked(token, &Looked { next: Some(4), ..looked }, 0);
+    assert_eq!(node.poll(), Some(Action::Snapshot { epoch }));
+}
+
+#[test]
+fn a_jump_that_was_read_and_then_purged_is_said_again() {
+    let mut alone = Alone::open();
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    alone.read(&turn.encode((alone.epoch, 9, 0)));
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
+    kept.follow_upto(hub.id(hub.seq()).seq);
+    kept.follow_rolled_back(&hub.rolled_back());
+    node.begin_with(kept).unwrap();
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &Looked { first: 3, ..looked(2, None) }, 0);
+    let Some(Action::Append { to: Subject::Life, payload, .. }) = node.poll() else {
+        panic!("it says which life it is")
+    };
+    let Body::Turn(said) = decode(&payload).unwrap().body else { panic!("a turn") };
+    assert_eq!(said.again.unwrap().line, alone.node.line);
 }
