@@ -1,7 +1,7 @@
 //! Ordinary events of the broker's stream, and two restarts of nodes behind each.
 
 use super::{Broker, ask, has, is_ready, purge_all, seq};
-use crate::support::{Server, eventually};
+use crate::support::{Server, TempDir, eventually};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn restart(broker: &Broker, node: &mut Server, more: &str) {
 
 /// Runs a cluster of two nodes without disks, and restarts them in every order after `event`, which
 /// is given the ids of the values.
-fn survive(keep: Duration, event: impl Fn(&Broker, &[Server; 2], &[String; 3])) {
+fn survive(keep: Duration, event: impl Fn(&Broker, &[String; 3])) {
     let Some(broker) = Broker::start() else { return };
     make_stream(&broker, keep);
     let consumers = count_consumers(&broker);
@@ -80,22 +80,19 @@ fn survive(keep: Duration, event: impl Fn(&Broker, &[Server; 2], &[String; 3])) 
     let mut nodes = [first, second];
     for (round, order) in [[0, 0], [0, 1], [1, 0], [1, 1]].into_iter().enumerate() {
         let data = format!("round {round}");
-        let mut ids = TOPICS.map(|topic| nodes[round % 2].publish(topic, &data));
-        let are_there = |node: &Server, ids: &[String; 3]| {
-            TOPICS.iter().zip(ids).for_each(|(topic, id)| {
+        let ids = TOPICS.map(|topic| nodes[round % 2].publish(topic, &data));
+        let are_there = |node: &Server| {
+            TOPICS.iter().zip(&ids).for_each(|(topic, id)| {
                 assert_eq!(has(node, topic, id), data.as_bytes());
             });
         };
-        nodes.iter().for_each(|node| are_there(node, &ids));
-        event(&broker, &nodes, &ids);
-        // It may have published the same again.
-        ids = TOPICS.map(|topic| nodes[0].public.get(topic).tag().trim_matches('"').to_owned());
-        nodes.iter().for_each(|node| are_there(node, &ids));
+        nodes.iter().for_each(are_there);
+        event(&broker, &ids);
         for restarted in order {
             let before = consumers.load(Ordering::Relaxed);
             let peers = format!("peers = 'http://{}'", nodes[1 - restarted].control.0);
             restart(&broker, &mut nodes[restarted], &peers);
-            are_there(&nodes[restarted], &ids);
+            are_there(&nodes[restarted]);
             let opened = consumers.load(Ordering::Relaxed) - before;
             eprintln!("order {order:?}: node {restarted} has opened {opened} consumers");
             assert!(opened < CONSUMERS_MAX, "{opened}");
@@ -105,44 +102,66 @@ fn survive(keep: Duration, event: impl Fn(&Broker, &[Server; 2], &[String; 3])) 
 
 #[test]
 fn nodes_restart_after_an_idle_stream() {
-    survive(KEEP_SHORT, |_, _, _| thread::sleep(2 * KEEP_SHORT));
+    survive(KEEP_SHORT, |_, _| thread::sleep(2 * KEEP_SHORT));
 }
 
 #[test]
 fn nodes_restart_after_a_purge() {
-    survive(KEEP_SHORT, |broker, _, _| purge_all(broker));
+    survive(KEEP_SHORT, |broker, _| purge_all(broker));
 }
 
 #[test]
 fn nodes_restart_after_a_purge_of_unread_messages() {
-    survive(KEEP_LONG, |broker, nodes, _| {
-        nodes[1].child.signal("STOP");
-        let data = String::from_utf8(nodes[0].public.get("/a").body).unwrap();
-        TOPICS.iter().for_each(|topic| drop(nodes[0].publish(topic, &data)));
-        purge_all(broker);
-        nodes[1].child.signal("CONT");
+    let Some(broker) = Broker::start() else { return };
+    make_stream(&broker, KEEP_LONG);
+    let first = broker.node("");
+    let dirs = [(); 2].map(|()| TempDir::new());
+    let store = |index: usize, peer: &Server| {
+        let path = dirs[index].path().join("data");
+        format!("peers = 'http://{}'\n[store]\npath = '{}'", peer.control.0, path.display())
+    };
+    let second = broker.node(&store(1, &first));
+    let mut nodes = [first, second];
+    for (round, behind) in [1, 0, 0, 1].into_iter().enumerate() {
+        let other = 1 - behind;
+        let more = store(behind, &nodes[other]);
+        let ids = TOPICS.map(|topic| nodes[other].publish(topic, "before"));
+        TOPICS.iter().zip(&ids).for_each(|(topic, id)| drop(has(&nodes[behind], topic, id)));
+        // With a directory it keeps what it has when it ends.
+        nodes[behind].child.signal("TERM");
+        nodes[behind].child.wait();
+        let ids = TOPICS.map(|topic| nodes[other].publish(topic, "unread"));
+        purge_all(&broker);
         let begun = Instant::now();
-        let ids = TOPICS.map(|topic| nodes[0].public.get(topic).tag().trim_matches('"').to_owned());
-        TOPICS.iter().zip(&ids).for_each(|(topic, id)| drop(has(&nodes[1], topic, id)));
-        is_ready(&nodes[1]);
-        eprintln!("a node that was behind is ready after {} ms", begun.elapsed().as_millis());
+        nodes[behind] = Server::configured(&broker.toml(&more));
+        is_ready(&nodes[behind]);
+        eprintln!("round {round}: ready after {} ms", begun.elapsed().as_millis());
         assert!(begun.elapsed() <= READY_MAX);
-    });
+        let are_there = |node: &Server| {
+            TOPICS.iter().zip(&ids).for_each(|(topic, id)| {
+                assert_eq!(has(node, topic, id), b"unread");
+            });
+        };
+        are_there(&nodes[behind]);
+        let more = store(other, &nodes[behind]);
+        restart(&broker, &mut nodes[other], &more);
+        are_there(&nodes[other]);
+    }
 }
 
 #[test]
 fn nodes_restart_and_publish_after_a_foreign_message() {
-    survive(KEEP_SHORT, |broker, _, _| ask(broker, "stentor.oops", "x", "seq"));
+    survive(KEEP_SHORT, |broker, _| ask(broker, "stentor.oops", "x", "seq"));
 }
 
 #[test]
 fn nodes_restart_after_a_hole() {
-    survive(KEEP_LONG, |broker, _, [_, middle, _]| delete_message(broker, middle));
+    survive(KEEP_LONG, |broker, [_, middle, _]| delete_message(broker, middle));
 }
 
 #[test]
 fn nodes_restart_after_the_last_message_is_deleted() {
-    survive(KEEP_LONG, |broker, _, [.., last]| delete_message(broker, last));
+    survive(KEEP_LONG, |broker, [.., last]| delete_message(broker, last));
 }
 
 #[test]
