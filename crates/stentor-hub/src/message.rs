@@ -569,8 +569,8 @@ impl Message {
         self.data.len() + FRAMING_BYTES
     }
 
-    /// The memory that it takes while its topic keeps it, in bytes. [`FormBytes`](crate::form_bytes::FormBytes) counts its
-    /// forms.
+    /// The memory that it takes while its topic keeps it, in bytes, without its forms, which
+    /// `form_bytes.rs` counts.
     pub(crate) fn stored_bytes(&self) -> usize {
         stored_bytes(&self.parts())
     }

@@ -632,12 +632,11 @@ impl Node {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
+        if self.reads_over() && self.read >= looked.last {
+            return self.turn(life.seq, now_ms);
+        }
         match &self.staging {
-            Some(Staging { hole: Some(_), .. }) => {
-                if self.read >= looked.last {
-                    return self.turn(life.seq, now_ms);
-                }
-            }
+            Some(Staging { hole: Some(_), .. }) => {}
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;

@@ -1,8 +1,8 @@
 //! Memory that gets short and is there again, at random, and what must hold meanwhile.
 //!
 //! The hub evicts history at random times. Above the second mark nobody new is let in at the public
-//! listeners. Whoever was there stays, which the readers themselves see to; and below it all come in
-//! who wait, or nothing would ever be at rest.
+//! listeners. Whoever was there stays, which the readers themselves see to; and below it all come
+//! in who wait, or nothing would ever be at rest.
 
 use super::log::Log;
 use crate::guard::Pressure;
