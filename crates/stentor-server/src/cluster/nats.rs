@@ -349,11 +349,8 @@ impl Broker {
                 let next = found(jetstream::read_message(&message.payload))?.map(|(seq, _)| seq);
                 session.looking(token).for_each(|look| look.next = Some(next));
             }
-            Asked::Consumer => {
-                if let Err(reason) = read_done(&message.payload) {
-                    return Err(format!("the stream is not read: {reason:?}"));
-                }
-            }
+            Asked::Consumer => read_done(&message.payload)
+                .map_err(|reason| format!("the stream is not read: {reason:?}"))?,
         }
         self.end_look(session, now)
     }

@@ -2,10 +2,10 @@
 //!
 //! 1. The node closes its consumer and asks its peers for a snapshot that reaches beyond the hole.
 //! 2. If no peer has one, and the log has not grown for ten seconds, the node assumes that no live
-//!    node has read the deleted messages. It copies its values into a second hub and applies the rest
-//!    of the log to that. Readers do not see this hub, because some values may be missing.
-//! 3. At the end of the log the node begins a life with these values as seeds, and readers receive a
-//!    gap. The turn names the position before the hole, so a node that has read further publishes
+//!    node has read the deleted messages. It copies its values into a second hub and applies the
+//!    rest of the log to that. Readers do not see this hub, because values may be missing in it.
+//! 3. At the end of the log the node begins a life with these values as seeds, and readers receive
+//!    a gap. The turn names the position before the hole, so a node that has read further publishes
 //!    its newer values.
 
 use super::reading::{TOO_LARGE, entry_of};
