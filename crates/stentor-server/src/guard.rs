@@ -10,8 +10,8 @@
 //! are cut. Below a mark by two points all is as before.
 //!
 //! Publishers are restricted before readers are: above the first mark topics may take half of
-//! `limits.stored_bytes_max`; above the second no topic may grow, and the oldest history is evicted.
-//! A second thread evicts history whenever topics come near that limit (`hub/storage.rs` of
+//! `limits.stored_bytes_max`; above the second no topic may grow, and the oldest history goes. A
+//! second thread evicts history whenever topics come near that limit (`hub/storage.rs` of
 //! `stentor-hub`).
 
 use crate::config::Settings;
