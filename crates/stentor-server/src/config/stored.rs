@@ -6,7 +6,7 @@ use stentor_io::{MemoryGauges, MemoryOf};
 /// The limit of the memory of topics and messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoredBytes {
-    /// Two fifths of the memory of the control group or the host, less [`TWO_PROCESSES_BYTES`]: a
+    /// Two fifths of the memory of the control group or the host, less 64 MiB: a
     /// live upgrade has two processes, and each holds all topics.
     Auto,
     /// A number of bytes.
