@@ -138,12 +138,15 @@ class Connection {
       this.#transport = this.#transport === 'sse' && hopeless ? 'poll' : 'sse'
     }
     this.#show('waiting', problem.message)
+    let wake, timer
     await new Promise((resolve) => {
       this.#wake = resolve
-      for (const event of WAKES) globalThis.addEventListener?.(event, resolve)
-      setTimeout(resolve, most * (0.5 + Math.random() / 2))
+      wake = () => globalThis.document?.visibilityState === 'hidden' || resolve()
+      for (const event of WAKES) globalThis.addEventListener?.(event, wake)
+      timer = setTimeout(resolve, most * (0.5 + Math.random() / 2))
     })
-    for (const event of WAKES) globalThis.removeEventListener?.(event, this.#wake)
+    clearTimeout(timer)
+    for (const event of WAKES) globalThis.removeEventListener?.(event, wake)
   }
 
   /** Gives up unless something is heard in time. */

@@ -8,7 +8,7 @@
 //! The server reads the field only of requests that a trusted proxy has passed on, so it is not
 //! among those that [`parse`](crate::http1::parse) picks out of every head.
 
-use crate::{split_unquoted, trim_ows, unquoted};
+use crate::{ends_unquoted, split_unquoted, trim_ows, unquoted};
 use memchr::memchr;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -48,8 +48,7 @@ pub fn client(
         if !line[..colon].eq_ignore_ascii_case(field.name().as_bytes()) {
             continue;
         }
-        let elements: Vec<&[u8]> = split_unquoted(&line[colon + 1..], b',').collect();
-        for element in elements.into_iter().rev() {
+        for element in elements(&line[colon + 1..], field).into_iter().rev() {
             let element = trim_ows(element.strip_suffix(b"\r").unwrap_or(element));
             if element.is_empty() {
                 continue;
@@ -67,6 +66,19 @@ pub fn client(
         }
     }
     client
+}
+
+/// The elements of a list. A client may open a quoted string and not end it: it must not swallow
+/// what a proxy has added behind it, so every comma of such a list separates.
+fn elements(list: &[u8], field: ClientField) -> Vec<&[u8]> {
+    let quotes = match field {
+        ClientField::XForwardedFor => false,
+        ClientField::Forwarded => ends_unquoted(list),
+    };
+    match quotes {
+        true => split_unquoted(list, b',').collect(),
+        false => list.split(|&byte| byte == b',').collect(),
+    }
 }
 
 /// The value of `for`, which stands in an element once.
@@ -147,6 +159,8 @@ mod tests {
             ("X-Forwarded-For: [192.0.2.1]", None),
             ("X-Forwarded-For: [2001:db8::1]80", None),
             ("X-Forwarded-For: \"192.0.2.1\"", None),
+            // What a client leaves open takes nothing with it.
+            ("X-Forwarded-For: \", 192.0.2.1", Some("192.0.2.1")),
             // Other fields say nothing.
             ("Forwarded: for=192.0.2.1", None),
             ("X-Forwarded-Fo: 192.0.2.1", None),
@@ -169,6 +183,10 @@ mod tests {
             ("Forwarded: for=1.1.1.1\r\nForwarded: for=192.0.2.43", Some("192.0.2.43")),
             ("Forwarded: for=192.0.2.43;x=\"a, for=1.1.1.1;\"", Some("192.0.2.43")),
             ("Forwarded: for=192.0.2.43, for=unknown", None),
+            // What a client leaves open takes nothing with it.
+            ("Forwarded: for=9.9.9.9;x=\", for=192.0.2.43", Some("192.0.2.43")),
+            ("Forwarded: for=9.9.9.9;x=\"\\, for=\"192.0.2.43:1\"", Some("192.0.2.43")),
+            ("Forwarded: for=9.9.9.9;x=\"\\\", for=192.0.2.43, for=10.1.1.1", Some("192.0.2.43")),
             ("Forwarded: for=_hidden", None),
             ("Forwarded: for=192.0.2.43, proto=http", None),
             ("Forwarded: for=192.0.2.43;for=192.0.2.44", None),

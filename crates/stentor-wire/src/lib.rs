@@ -52,14 +52,30 @@ fn trim_ows(mut bytes: &[u8]) -> &[u8] {
 /// The pieces between separators that are not within a quoted string (RFC 9110 section 5.6.4). A
 /// string that does not end takes all the rest with it.
 fn split_unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let mut quoted = false;
-    let mut escaped = false;
-    list.split(move |&byte| {
-        let begins_escape = quoted && !escaped && byte == b'\\';
-        quoted ^= byte == b'"' && !escaped;
-        escaped = begins_escape;
-        !quoted && byte == separator
-    })
+    let mut quotes = Quotes::default();
+    list.split(move |&byte| !quotes.are_open_behind(byte) && byte == separator)
+}
+
+/// Whether every quoted string of a list ends.
+fn ends_unquoted(list: &[u8]) -> bool {
+    let mut quotes = Quotes::default();
+    !list.iter().fold(false, |_, &byte| quotes.are_open_behind(byte))
+}
+
+/// Where a list is, as it is read: in a quoted string or not.
+#[derive(Default)]
+struct Quotes {
+    are_open: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn are_open_behind(&mut self, byte: u8) -> bool {
+        let begins_escape = self.are_open && !self.is_escaped && byte == b'\\';
+        self.are_open ^= byte == b'"' && !self.is_escaped;
+        self.is_escaped = begins_escape;
+        self.are_open
+    }
 }
 
 /// What stands between the quotes, if `word` is a quoted string. Escapes stay as they are: they are

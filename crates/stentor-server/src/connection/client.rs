@@ -74,7 +74,7 @@ impl Connection {
             return true;
         };
         let client = forwarded::client(head, field, |address| proxies.trusts(address));
-        if client.is_none() && !self.counted.is_some() {
+        if client.is_none() && !self.counted.is_some() && cx.clients.get(peer).is_none() {
             return true;
         }
         cx.clients.set(peer, client);
@@ -84,7 +84,8 @@ impl Connection {
     /// If no request is under way, a proxy's connection is its own again.
     pub(super) fn forget_client(&mut self, cx: &mut Context, peer: Peer) {
         let is_over = self.phase == Phase::Open && self.work.is_none();
-        if is_over && self.origin == Origin::Proxy && self.counted.is_some() {
+        let has_client = self.counted.is_some() || cx.clients.get(peer).is_some();
+        if is_over && self.origin == Origin::Proxy && has_client {
             cx.clients.set(peer, None);
             self.count(cx, None);
         }
@@ -92,7 +93,10 @@ impl Connection {
 
     /// Counts the connection by the address that it has, in a process that has taken it over.
     pub(crate) fn count_again(&mut self, cx: &Context, address: Option<IpAddr>) {
-        if let Some(address) = address.filter(|_| !self.is_free() && !self.counted.is_some()) {
+        let is_counted = self.is_free() || self.counted.is_some();
+        let proxies = &cx.settings.proxies;
+        let address = address.filter(|address| !is_counted && !proxies.trusts(*address));
+        if let Some(address) = address {
             self.counted = cx.count_unbounded(self.role(), address);
         }
     }

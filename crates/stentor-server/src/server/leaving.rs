@@ -113,7 +113,14 @@ impl Server {
             Ok(closed) => closed,
             Err(unended) => return self.keep_writing(unended.writer.go_on()),
         };
-        let taken = closed.disk().give_away(false);
+        // The process that was to go on may have the lock until all of it has ended.
+        let until_us = after(PATIENCE_FOR_END);
+        let taken = loop {
+            match closed.disk().give_away(false) {
+                Err(_) if monotonic_us() < until_us => thread::sleep(LOOK),
+                taken => break taken,
+            }
+        };
         taken.map_err(|error| io::Error::other(error.to_string()))?;
         let epoch = self.shared.hub.epoch().number();
         self.start_writer(Store::begin(closed, StoreSettings::default(), epoch))

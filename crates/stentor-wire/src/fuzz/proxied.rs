@@ -54,4 +54,9 @@ fn check_field(data: &[u8], field: ClientField) {
     let line = format!("\n{}: {value}\r\n\r\n", field.name());
     let head = [data, line.as_bytes()].concat();
     assert_eq!(client(&head, field, |address| address != added), Some(added));
+    // Or it adds to the client's line.
+    let line = data.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let behind = format!(", {value}\r\n\r\n");
+    let head = [field.name().as_bytes(), b":", line, behind.as_bytes()].concat();
+    assert_eq!(client(&head, field, |address| address != added), Some(added));
 }

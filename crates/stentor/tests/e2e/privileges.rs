@@ -87,6 +87,7 @@ fn every_thread_is_the_user_and_has_no_privilege() {
         "compressor",
         "control",
         "file-loader",
+        "history",
         "log",
         "memory",
         "stentor",

@@ -23,7 +23,7 @@ fn with_systemctl(dir: &Path, server: &Server) -> String {
     let process = server.child.id();
     let text = format!(
         "#!/bin/sh\ncase \"$*\" in\n\
-         'kill --kill-whom=main --signal=USR1 stentor.service') kill -USR1 {process};;\n\
+         'kill --kill-who=main --signal=USR1 stentor.service') kill -USR1 {process};;\n\
          'reload stentor') kill -HUP {process};;\n\
          *) echo \"systemctl: $*\" >&2; exit 1;;\nesac\n"
     );
