@@ -127,7 +127,10 @@ impl Channel {
     /// There is none, or it is another's.
     pub fn connect(name: &[u8], process: u32) -> io::Result<Channel> {
         let fd = socket()?;
+        // Other users may have filled the queue of connections.
+        sockopt::set_socket_timeout(&fd, Timeout::Send, Some(PATIENCE_TO_CONNECT))?;
         net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+        sockopt::set_socket_timeout(&fd, Timeout::Send, None)?;
         check_peer(&fd, process)?;
         Ok(Channel::new(fd))
     }
@@ -377,6 +380,9 @@ fn chunks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let none = bytes.is_empty().then_some(bytes);
     none.into_iter().chain(bytes.chunks(Channel::BYTES_MAX))
 }
+
+/// How long a connect waits for room in the queue of the listener.
+const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(2);
 
 /// Connections that may wait at a listener with a name of its own.
 const BACKLOG: i32 = 16;

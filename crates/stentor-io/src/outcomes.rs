@@ -7,7 +7,9 @@
 //! sends the outcome to each.
 //!
 //! Another user can take such an address first. The command detects that the listener is not the
-//! process it asked, and reports that; the signal has its effect in any case.
+//! process it asked, reports that, and sends no signal. Other users can also fill the queue of
+//! connections. The command then sends the signal, which has the server empty the queue, and asks
+//! again.
 
 use crate::channel::{Channel, ChannelListener};
 use crate::parent::send_signal;
@@ -76,7 +78,14 @@ impl Waiting {
 /// [`io::ErrorKind::UnexpectedEof`]: it has ended. [`io::ErrorKind::WouldBlock`]: it says nothing
 /// for that long. Else it may not be sent signals, or the address is not its own.
 pub fn ask_process(process: u32, signal: i32, patience: Duration) -> io::Result<Outcome> {
-    let mut channel = Channel::connect(&name(process, signal), process)?;
+    let mut channel = match Channel::connect(&name(process, signal), process) {
+        // The queue is full. The process empties it once it has the signal.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            send_signal(process, signal)?;
+            Channel::connect(&name(process, signal), process)?
+        }
+        connected => connected?,
+    };
     channel.set_patience(patience)?;
     send_signal(process, signal)?;
     let parcel = channel.receive()?;
@@ -111,6 +120,26 @@ mod tests {
 
     /// One that has no effect.
     const SIGNAL: i32 = libc::SIGURG;
+    const OTHER_SIGNAL: i32 = libc::SIGWINCH;
+
+    /// Connections of others that nobody accepts hold up a command for seconds at most.
+    #[test]
+    fn a_full_queue_of_connections_is_emptied_by_the_signal() {
+        let own = std::process::id();
+        let outcomes = Outcomes::of(OTHER_SIGNAL).unwrap();
+        let others: Vec<Channel> =
+            (0..17).map_while(|_| Channel::connect(&name(own, OTHER_SIGNAL), own).ok()).collect();
+        assert!(others.len() >= 16);
+        let asked = thread::spawn(move || ask_process(own, OTHER_SIGNAL, Duration::from_secs(30)));
+        // The server accepts once a signal has come, which a test cannot see.
+        thread::sleep(Duration::from_millis(2_300));
+        while !asked.is_finished() {
+            let done = Outcome::Done("done".to_owned());
+            outcomes.waiting().iter().for_each(|waiting| waiting.tell(&done));
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(asked.join().unwrap().unwrap(), Outcome::Done("done".to_owned()));
+    }
 
     #[test]
     fn an_outcome_comes_back_to_whoever_sent_the_signal() {

@@ -276,7 +276,9 @@ impl Successor {
         commands: LocalCommands,
     ) -> Result<(), Failure> {
         stentor_server::hold_signals();
-        commands.lead_to(self.process);
+        for signal in [SIGHUP, SIGUSR2] {
+            commands.lead_to(self.process, signal);
+        }
         for signal in signals.missed() {
             let _ = stentor_server::send_signal(self.process, signal);
         }

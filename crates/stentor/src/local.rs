@@ -43,10 +43,14 @@ impl LocalCommands {
         self.upgrades.as_ref().map(Outcomes::waiting).unwrap_or_default()
     }
 
-    /// Has all that wait ask another process, which is the server. Returns whether there were any.
-    pub(crate) fn lead_to(&self, process: u32) -> bool {
-        let mut waiting = self.reloads();
-        waiting.extend(self.upgrades());
+    /// Has the commands that wait for the outcome of this signal ask another process, which is the
+    /// server. Returns whether there were any: they send the signal to it themselves.
+    pub(crate) fn lead_to(&self, process: u32, signal: i32) -> bool {
+        let waiting = match signal {
+            SIGHUP => self.reloads(),
+            SIGUSR2 => self.upgrades(),
+            _ => Vec::new(),
+        };
         tell(&waiting, &Outcome::AskProcess(process));
         !waiting.is_empty()
     }

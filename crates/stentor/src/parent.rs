@@ -83,8 +83,7 @@ fn wait(mut server: u32, line: &Line) -> Result<(), Failure> {
         }
         for signal in signals.wait() {
             server = line.heard().unwrap_or(server);
-            // A command that waits for the outcome of a signal sends it to the server itself.
-            if signal != SIGCHLD && !commands.lead_to(server) {
+            if signal != SIGCHLD && !commands.lead_to(server, signal) {
                 // If it has just ended, that comes next.
                 let _ = send_signal(server, signal);
             }
