@@ -49,7 +49,9 @@ impl Outcomes {
     #[must_use]
     pub fn waiting(&self) -> Vec<Waiting> {
         let mut waiting = Vec::new();
-        while let Ok(Some((channel, _, user))) = self.0.next_peer() {
+        // Other users may connect again and again.
+        for _ in 0..ACCEPTS_MAX {
+            let Ok(Some((channel, _, user))) = self.0.next_peer() else { break };
             if user == 0 || user == geteuid().as_raw() {
                 waiting.push(Waiting(channel));
             }
@@ -104,6 +106,9 @@ pub fn ask_process(process: u32, signal: i32, patience: Duration) -> io::Result<
 fn name(process: u32, signal: i32) -> Vec<u8> {
     format!("stentor-{process}-{signal}").into_bytes()
 }
+
+/// Connections that are looked at for one signal: more than the queue holds.
+const ACCEPTS_MAX: usize = 64;
 
 /// Kinds of messages.
 const DONE: u8 = 1;

@@ -775,7 +775,10 @@ impl Connection {
             return Flow::Pause;
         }
         match self.work.as_deref() {
-            Some(work) if work.incoming.is_none() && work.input.is_empty() => self.work = None,
+            Some(work) if work.incoming.is_none() && work.input.is_empty() => {
+                self.work = None;
+                self.forget_client(cx, peer);
+            }
             _ if self.holds_too_much() => return Flow::Pause,
             _ => {}
         }
