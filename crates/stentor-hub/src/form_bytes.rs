@@ -24,7 +24,7 @@ impl Default for Counts {
     }
 }
 
-/// What a message adds to the sum, in bytes; [`SETTLED`] once its topic keeps it no more.
+/// The bytes that a message adds to the sum; [`SETTLED`] once its topic keeps it no more.
 #[derive(Debug, Default)]
 pub(crate) struct Charge(AtomicUsize);
 

@@ -379,6 +379,15 @@ impl Hub {
         self.sequence().subscribers.unsubscribe(id, filter);
     }
 
+    /// Calls `f` with all topics, a slice at a time, in the order of their names.
+    fn for_each_slice(&self, mut f: impl FnMut(&[Arc<Topic>])) {
+        let mut slice = self.names_after(None, SWEEP_TOPICS);
+        while let Some(last) = slice.last() {
+            f(&slice);
+            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
+        }
+    }
+
     /// The topics of the next slice, in the order of their names.
     fn names_after(&self, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);

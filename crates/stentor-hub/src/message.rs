@@ -725,8 +725,8 @@ fn stored_bytes(parts: &Parts<'_>) -> usize {
 }
 
 /// The memory of a message beside its data: the struct with the counts of its `Arc`, and the head
-/// of the value response, which most messages never have: its bytes are the reserve for what an
-/// allocator adds.
+/// of the value response. Most messages never have a head. Its bytes then cover what an allocator
+/// adds.
 const STORED_BYTES_PER_MESSAGE: usize = 104 + FIELDS_BYTES + HEAD_BYTES_USUAL;
 
 /// The value response in encodings other than identity.

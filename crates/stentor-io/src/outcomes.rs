@@ -127,7 +127,7 @@ mod tests {
     const SIGNAL: i32 = libc::SIGURG;
     const OTHER_SIGNAL: i32 = libc::SIGWINCH;
 
-    /// Connections of others that nobody accepts hold up a command for seconds at most.
+    /// A command waits a few seconds at most for connections that the server has not accepted.
     #[test]
     fn a_full_queue_of_connections_is_emptied_by_the_signal() {
         let own = std::process::id();

@@ -157,7 +157,6 @@ impl Guard {
         mailboxes: &[Arc<Mailbox>],
     ) -> io::Result<Guard> {
         shared.memory.configure(settings);
-        shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
         Guard::start_with(MemoryGauges::of(Path::new("/")), shared, mailboxes)
     }
 

@@ -159,7 +159,7 @@ mod tests {
             ("X-Forwarded-For: [192.0.2.1]", None),
             ("X-Forwarded-For: [2001:db8::1]80", None),
             ("X-Forwarded-For: \"192.0.2.1\"", None),
-            // What a client leaves open takes nothing with it.
+            // A quote that the client leaves open ends before the next entry.
             ("X-Forwarded-For: \", 192.0.2.1", Some("192.0.2.1")),
             // Other fields say nothing.
             ("Forwarded: for=192.0.2.1", None),
@@ -183,7 +183,7 @@ mod tests {
             ("Forwarded: for=1.1.1.1\r\nForwarded: for=192.0.2.43", Some("192.0.2.43")),
             ("Forwarded: for=192.0.2.43;x=\"a, for=1.1.1.1;\"", Some("192.0.2.43")),
             ("Forwarded: for=192.0.2.43, for=unknown", None),
-            // What a client leaves open takes nothing with it.
+            // A quote that the client leaves open ends before the next entry.
             ("Forwarded: for=9.9.9.9;x=\", for=192.0.2.43", Some("192.0.2.43")),
             ("Forwarded: for=9.9.9.9;x=\"\\, for=\"192.0.2.43:1\"", Some("192.0.2.43")),
             ("Forwarded: for=9.9.9.9;x=\"\\\", for=192.0.2.43, for=10.1.1.1", Some("192.0.2.43")),

@@ -62,7 +62,7 @@ fn ends_unquoted(list: &[u8]) -> bool {
     !list.iter().fold(false, |_, &byte| quotes.are_open_behind(byte))
 }
 
-/// Where a list is, as it is read: in a quoted string or not.
+/// Whether a byte of a list is inside a quoted string.
 #[derive(Default)]
 struct Quotes {
     are_open: bool,

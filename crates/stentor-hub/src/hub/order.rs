@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 
 use stentor_wire::target::TopicName;
 
-use super::{Hub, SWEEP_TOPICS, Sequence};
+use super::{Hub, Sequence};
 use crate::entry::{Applied, Entry, Op, Place, Precondition, Published, Refusal};
 use crate::event::Event;
 use crate::id::Id;
@@ -135,7 +135,9 @@ impl Hub {
         let table = self.table.pin();
         let sequence = self.sequence();
         let topic = table.get(name.as_str()).map(|ByName(topic)| &**topic);
-        self.judge_growth(&sequence, name, topic, draft)
+        let value = topic.and_then(|topic| topic.value().load_full());
+        let replaced = value.map_or(0, |value| value.stored_bytes());
+        self.judge_growth(&sequence, name, topic, draft, replaced)
     }
 
     fn value_id(&self, topic: &TopicName<'_>) -> Option<Id> {
@@ -170,7 +172,8 @@ impl Hub {
         match place {
             Place::Next => {
                 self.judge_put(value, when)?;
-                self.judge_growth(&sequence, name, known.map(|topic| &**topic), &draft)?;
+                let topic = known.map(|topic| &**topic);
+                self.judge_growth(&sequence, name, topic, &draft, replaced_bytes)?;
             }
             // Limits are a server's own, and those who apply the same entries judge alike.
             Place::At(_) if !when.holds(value) => return Err(Refusal::PreconditionFailed),
@@ -276,15 +279,13 @@ impl Hub {
         sequence.rules = Rules::new(self.life(), generation, rules, &self.storage.forms);
         drop(sequence);
         interleave::point();
-        let mut slice = self.names_after(None, SWEEP_TOPICS);
-        while let Some(last) = slice.last().cloned() {
+        self.for_each_slice(|slice| {
             let mut sequence = self.sequence();
             let outdated: Vec<_> =
                 slice.iter().map(|topic| sequence.hold_to_rules(topic)).collect();
             drop(sequence);
             drop(outdated);
-            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
-        }
+        });
         Applied::Rules(generation)
     }
 

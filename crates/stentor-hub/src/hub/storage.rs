@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
-use super::{Hub, SWEEP_TOPICS, Sequence};
+use super::{Hub, Sequence};
 use crate::entry::Refusal;
 use crate::form_bytes::FormBytes;
 use crate::message::Draft;
@@ -68,7 +68,7 @@ impl Stored {
         self.values + self.history + self.forms
     }
 
-    /// What all of it may take now.
+    /// The limit of the sum at this moment.
     fn limit(&self, shortage: Shortage) -> usize {
         match shortage {
             Shortage::None | Shortage::High => self.max,
@@ -209,16 +209,16 @@ impl Hub {
         }
     }
 
-    /// Judges the memory that a message needs for a topic of this name, which may be there.
+    /// Judges the memory that a message needs for a topic of this name. If the topic exists, its
+    /// value has `replaced` bytes.
     pub(super) fn judge_growth(
         &self,
         sequence: &Sequence,
         name: &str,
         topic: Option<&Topic>,
         draft: &Draft,
+        replaced: usize,
     ) -> Result<(), Refusal> {
-        let value = topic.and_then(|topic| topic.value().load_full());
-        let replaced = value.map_or(0, |value| value.stored_bytes());
         let new = if topic.is_none() { stored_bytes_of(name) } else { 0 };
         let bytes = draft.stored_bytes() + new;
         if bytes <= replaced {
@@ -258,8 +258,7 @@ impl Hub {
         if stored.total() > limit {
             let excess = stored.total() - limit;
             evicted = topic.drop_oldest(|_, freed| freed < excess);
-            self.storage.evicted_total.fetch_add(evicted.len() as u64, Ordering::Relaxed);
-            sequence.subtract(&evicted);
+            self.subtract_evicted(sequence, &evicted);
         }
         self.trim_if_due(stored);
         evicted
@@ -284,13 +283,10 @@ impl Hub {
             return None;
         }
         let mut sample = Sample::default();
-        let mut slice = self.names_after(None, SWEEP_TOPICS);
-        while let Some(last) = slice.last() {
-            slice
-                .iter()
-                .for_each(|topic| topic.for_each_earlier(|seq, size| sample.add(seq, size)));
-            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
-        }
+        self.for_each_slice(|slice| {
+            let topics = slice.iter();
+            topics.for_each(|topic| topic.for_each_earlier(|seq, size| sample.add(seq, size)));
+        });
         sample.oldest_upto(bytes)
     }
 
@@ -309,23 +305,24 @@ impl Hub {
     /// Evicts all history of a topic.
     pub(super) fn evict_history(&self, sequence: &mut Sequence, topic: &Topic) {
         let evicted = topic.drop_oldest(|_, _| true);
+        self.subtract_evicted(sequence, &evicted);
+    }
+
+    fn subtract_evicted(&self, sequence: &mut Sequence, evicted: &Evicted) {
         self.storage.evicted_total.fetch_add(evicted.len() as u64, Ordering::Relaxed);
-        sequence.subtract(&evicted);
+        sequence.subtract(evicted);
     }
 
     fn evict_history_upto(&self, upto: u64) -> usize {
         let mut count = 0;
-        let mut slice = self.names_after(None, SWEEP_TOPICS);
-        while let Some(last) = slice.last().cloned() {
+        self.for_each_slice(|slice| {
             let mut sequence = self.sequence();
             let drop_of = |topic: &Arc<Topic>| topic.drop_oldest(|seq, _| seq <= upto);
             let evicted: Vec<Evicted> = slice.iter().map(drop_of).collect();
-            evicted.iter().for_each(|evicted| sequence.subtract(evicted));
+            evicted.iter().for_each(|evicted| self.subtract_evicted(&mut sequence, evicted));
             drop(sequence);
             count += evicted.iter().map(Vec::len).sum::<usize>();
-            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
-        }
-        self.storage.evicted_total.fetch_add(count as u64, Ordering::Relaxed);
+        });
         count
     }
 }

@@ -113,7 +113,7 @@ impl Server {
             Ok(closed) => closed,
             Err(unended) => return self.keep_writing(unended.writer.go_on()),
         };
-        // The process that was to go on may have the lock until all of it has ended.
+        // The ended process holds the lock until the kernel has closed its last file.
         let until_us = after(PATIENCE_FOR_END);
         let taken = loop {
             match closed.disk().give_away(false) {

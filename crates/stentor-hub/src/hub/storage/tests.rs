@@ -1,4 +1,4 @@
-//! The limit of stored memory: who is refused, what is evicted, and what counts.
+//! The limit of stored memory: refusals, evictions, and the sums.
 
 use super::*;
 use crate::encode::Encoder;
@@ -194,7 +194,7 @@ fn no_topic_grows_while_memory_is_short() {
     hub.set_shortage(Shortage::Critical);
     let before = hub.stored().total();
     assert_eq!(publish(&hub, "/b", 1).unwrap_err(), Refusal::MemoryShort);
-    // Its own history makes room for a larger value.
+    // The eviction of its own history frees enough for a larger value.
     publish(&hub, "/a", DATA_BYTES + 1).unwrap();
     assert_eq!(publish(&hub, "/a", 9 * DATA_BYTES).unwrap_err(), Refusal::MemoryShort);
     for _ in 0..5 {
