@@ -97,6 +97,7 @@ impl Reader {
                 let since = unescaped(since);
                 let command = serde_json::json!({"subscribe": [topic], "since": since});
                 socket.send(super::TEXT, command.to_string());
+                socket.settle();
                 Inner::WebSocket(socket)
             }
             Way::ManyPolls | Way::Polls => Inner::Polls {

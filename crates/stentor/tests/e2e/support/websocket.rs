@@ -79,6 +79,25 @@ impl WebSocket {
         }
     }
 
+    /// Returns when the server has read all that was sent. What it sends until then can still be
+    /// taken.
+    #[track_caller]
+    pub(crate) fn settle(&mut self) {
+        self.send(PING, "all read");
+        let mut passed = 0;
+        loop {
+            match parse(&self.received[passed..]) {
+                Some((frame, length)) if frame.first == PONG => {
+                    assert_eq!(frame.payload, b"all read");
+                    self.received.drain(passed..passed + length);
+                    return;
+                }
+                Some((_, length)) => passed += length,
+                None => self.received.extend(self.client.take().expect("an answer to a ping")),
+            }
+        }
+    }
+
     #[track_caller]
     pub(crate) fn frame(&mut self) -> Frame {
         self.try_frame().unwrap_or_else(|ending| panic!("the connection ended: {ending:?}"))
