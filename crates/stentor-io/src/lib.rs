@@ -307,7 +307,7 @@ pub trait Backend {
     /// Lets whoever comes by the listeners of this role wait. `None`: nobody any more.
     fn rest(&mut self, role: Option<Role>);
 
-    /// Who waits to be accepted, as was found when it was last looked at.
+    /// Who waits to be accepted: what was found last, without those that were accepted since.
     fn accept_queue(&self) -> AcceptQueue;
 
     /// Memory that layers hold for a connection, or for all: bytes on their way, in either

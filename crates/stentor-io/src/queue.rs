@@ -32,7 +32,7 @@ pub(crate) struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// What was found last.
+    /// What was found last, without those that were accepted since.
     pub(crate) fn found(&self) -> AcceptQueue {
         self.found
     }
@@ -40,6 +40,7 @@ impl QueueWatch {
     /// One has come out.
     pub(crate) fn accepted(&mut self) {
         self.accepted += 1;
+        self.found.waiting = self.found.waiting.saturating_sub(1);
     }
 
     /// Nobody waits.
@@ -94,7 +95,10 @@ mod tests {
         // At 10,000 a second 500 are 50 ms, and 9,000 cannot have waited for 900 ms.
         watch.look(1_100_000, 500);
         assert_eq!(watch.found(), AcceptQueue { waiting: 500, age_ms: 50 });
-        (0..1_000).for_each(|_| watch.accepted());
+        (0..400).for_each(|_| watch.accepted());
+        assert_eq!(watch.found(), AcceptQueue { waiting: 100, age_ms: 50 });
+        (0..600).for_each(|_| watch.accepted());
+        assert_eq!(watch.found().waiting, 0);
         assert!(!watch.is_to_be_looked_at(1_150_000) && watch.is_to_be_looked_at(1_200_000));
         watch.look(1_200_000, 9_000);
         assert_eq!(watch.found(), AcceptQueue { waiting: 9_000, age_ms: 200 });

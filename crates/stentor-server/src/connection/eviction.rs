@@ -1,4 +1,4 @@
-//! Evicting an idle connection when there is no room for a newcomer (`worker/places.rs`).
+//! Evicting a connection that waits for its client when there is no room for a newcomer (`worker/places.rs`).
 
 use super::{Connection, Phase, Wait};
 use crate::addresses::Holder;
@@ -17,13 +17,15 @@ pub(crate) enum Loss {
     Poll,
     /// It reads a stream.
     Stream,
+    /// Its request is still coming, or it does not take an answer as fast as that is sent.
+    Exchange,
 }
 
 impl Connection {
     /// The holder of the connection, and the loss. Returns `None` if the connection is not evicted:
-    /// it is at work, or its address is not counted.
+    /// the server owes it work, or its address is not counted.
     pub(crate) fn evictable(&self, cx: &Context) -> Option<(Holder, Loss)> {
-        // A connection in a queue of the worker is at work.
+        // The worker has work for a connection that is in one of its queues.
         if self.waits() && !self.is_blocked() {
             return None;
         }
@@ -33,6 +35,8 @@ impl Connection {
             (Phase::Pending, _) if self.is_polling() => Loss::Poll,
             (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
             (Phase::Streaming, _) => Loss::Stream,
+            (Phase::Open, Wait::Body) => Loss::Exchange,
+            (Phase::Open | Phase::Closing | Phase::Refusing, Wait::Room) => Loss::Exchange,
             _ => return None,
         };
         Some((cx.shared.addresses.holder(self.counted)?, loss))
@@ -49,7 +53,7 @@ impl Connection {
             Phase::Streaming | Phase::Pending => {
                 (self.reader.transport.manner().put_off)(out, chance);
             }
-            _ if self.has_begun_a_head() => {
+            _ if self.wait == Wait::Body || self.has_begun_a_head() => {
                 let asked = self.work.as_deref().map_or(&[][..], |work| &work.input);
                 out.extend_from_slice(&put_off::farewell(asked, chance));
             }

@@ -9,10 +9,15 @@ use crate::config::{PerAddress, Settings};
 use crate::limits::{EVICTION_LOOK_MS, EVICTION_RETRY_MS};
 use std::net::IpAddr;
 use stentor_io::{Faults, Rng};
+use stentor_wire::forwarded::ClientField;
 
 const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
 const POLL: &[u8] = b"GET /nothing?wait=60 HTTP/1.1\r\nHost: h\r\n\r\n";
 const HALF: &[u8] = b"GET /small HTTP/1.1\r\nHo";
+const UPLOAD: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na";
+const LARGE: &[u8] =
+    b"GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+const LAST: &[u8] = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
 fn settings() -> Settings {
     let mut settings = patient();
@@ -61,10 +66,11 @@ fn newcomer(world: &mut World, from: &str) -> Client {
 
 #[test]
 fn an_evicted_reader_is_told_when_to_come_again() {
-    let cases: [(&[u8], &str); 5] = [
+    let cases: [(&[u8], &str); 6] = [
         (STREAM, "retry: "),
         (POLL, "Retry-After: "),
         (HALF, "Retry-After: "),
+        (UPLOAD, "Retry-After: "),
         (COMMANDER.as_bytes(), "\u{3f5}"),
         (b"", ""),
     ];
@@ -85,6 +91,24 @@ fn an_evicted_reader_is_told_when_to_come_again() {
         };
         assert!(is_told, "{told}: {}", last.escape_ascii());
         assert_eq!(world.totals().connections_evicted, 1);
+    }
+}
+
+#[test]
+fn clients_that_do_not_take_their_answers_shut_nobody_out() {
+    for request in [LARGE, LAST] {
+        let mut world = World::new(1, Faults { window_bytes: 4096, ..kind() }, settings());
+        limit(&mut world, 2);
+        let readers = [(); 2].map(|()| {
+            let client = world.sim.connect_from(PUBLIC, ip("192.0.2.1"));
+            world.sim.stall(client, true);
+            world.sim.write(client, request);
+            world.settle();
+            client
+        });
+        newcomer(&mut world, "198.51.100.1");
+        let cut = readers.iter().filter(|&&reader| world.sim.was_cut(reader)).count();
+        assert_eq!((cut, world.totals().connections_evicted), (1, 1));
     }
 }
 
@@ -135,17 +159,15 @@ fn single_clients_keep_their_places_and_loopback_is_exempt() {
     let mut settings = settings();
     settings.limits.connections_per_address = PerAddress::Auto;
     settings.proxies.trusted = vec!["10.0.0.0/8".parse().unwrap()];
+    settings.proxies.header = Some(ClientField::XForwardedFor);
     let mut world = World::new(1, kind(), settings);
     limit(&mut world, 6);
-    for from in ["127.0.0.1", "10.0.0.1", "10.0.0.1", "192.0.2.1", "198.51.100.1"] {
+    let single = connect(&mut world, "192.0.2.1", STREAM);
+    for from in ["127.0.0.1", "10.0.0.1", "10.0.0.1", "198.51.100.1"] {
         connect(&mut world, from, STREAM);
     }
-    // The second connection of one address is at work: the rest of its body is still to come.
-    let busy = connect(
-        &mut world,
-        "192.0.2.1",
-        b"GET /small HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na",
-    );
+    // What a trusted proxy keeps for later requests is exempt, too.
+    let kept = connect(&mut world, "10.0.0.1", b"");
     let late = connect(&mut world, "203.0.113.1", GET);
     let answered = |world: &mut World| {
         for _ in 0..4 {
@@ -154,12 +176,14 @@ fn single_clients_keep_their_places_and_loopback_is_exempt() {
         }
         !world.sim.read(late).is_empty()
     };
-    assert!(!answered(&mut world), "no prefix has two that are idle");
+    assert!(!answered(&mut world), "no prefix has two");
     assert_eq!(world.totals().connections_evicted, 0);
     // None could be evicted, so the worker has tried again and again, and now one can.
-    world.sim.write(busy, b"bc");
+    let named = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\
+        X-Forwarded-For: 192.0.2.1\r\n\r\n";
+    world.sim.write(kept, named);
     assert!(answered(&mut world));
-    assert!(world.sim.ended(busy));
+    assert!(world.sim.ended(single) && !world.sim.ended(kept));
     assert_eq!(world.totals().connections_evicted, 1);
 }
 
@@ -185,7 +209,11 @@ fn newcomers_are_answered_whatever_attackers_do() {
     for seed in 0..seeds {
         let mut rng = Rng::new(seed);
         let layers = [Layers::Plain, Layers::Masked, Layers::Tls][seed as usize % 3];
-        let faults = Faults { split_percent: 30, refuse_percent: 20, delay_ms_max: 3, ..kind() };
+        let mut faults =
+            Faults { split_percent: 30, refuse_percent: 20, delay_ms_max: 3, ..kind() };
+        if rng.percent(50) {
+            faults.window_bytes = 4096;
+        }
         let mut world = World::of(Parts::over(layers), seed, faults, settings());
         let places = 8 + rng.below(20);
         limit(&mut world, places);
@@ -193,9 +221,10 @@ fn newcomers_are_answered_whatever_attackers_do() {
             let host = rng.below(if seed % 2 == 0 { 2 } else { 200 });
             let from = [format!("192.0.2.{host}"), format!("2001:db8:1:{host}::1")];
             let client = world.sim.connect_from(PUBLIC, ip(&from[rng.below(2)]));
-            world
-                .sim
-                .write(client, [STREAM, POLL, HALF, COMMANDER.as_bytes(), GET, b""][rng.below(6)]);
+            let ways = [STREAM, POLL, HALF, COMMANDER.as_bytes(), GET, b"", UPLOAD, LARGE, LAST];
+            // The stand-in for a layer waits for a client that takes nothing; TLS does not.
+            world.sim.stall(client, layers != Layers::Masked && rng.percent(30));
+            world.sim.write(client, ways[rng.below(ways.len())]);
         };
         for _ in 0..2 * places {
             attack(&mut world, &mut rng);

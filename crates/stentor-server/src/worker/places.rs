@@ -1,11 +1,12 @@
 //! Places: how newcomers find one when there are as many connections as there may be.
 //!
 //! A connection that waits costs its client nothing, so a few clients could take all places and
-//! keep every other client out. When newcomers wait, the worker evicts idle connections of the
-//! holder that has the most. That is first the prefix with the most (a /24 of IPv4, a /48 of IPv6),
-//! then the address with the most in it. The connection goes that is the least loss and has waited
-//! longest. Each holder thus gets an equal share of the places, or as many as it asks for. A prefix
-//! keeps its last connection; otherwise clients that have one each would evict each other for ever.
+//! keep every other client out. When newcomers wait, the worker evicts connections that wait for
+//! their clients, of the holder that has the most. That is first the prefix with the most (a /24 of
+//! IPv4, a /48 of IPv6), then the address with the most in it. The connection goes that is the
+//! least loss and has waited longest. Each holder thus gets an equal share of the places, or as many
+//! as it asks for. A prefix keeps its last connection; otherwise clients that have one each would
+//! evict each other for ever.
 //!
 //! The worker counts nothing for this while there is room. It scans all connections once for as
 //! many newcomers as wait, and then pauses for a while, which is longer with many connections. A
@@ -41,12 +42,14 @@ impl Worker {
         if self.evicts_at_ms.is_none_or(|at_ms| at_ms > now_ms) {
             return;
         }
-        if self.open < self.places {
+        let waiting = io.accept_queue().waiting as usize;
+        if waiting == 0 && self.open < self.places {
             self.evicts_at_ms = None;
             return;
         }
-        let waiting = io.accept_queue().waiting as usize;
-        if waiting == 0 {
+        // A layer may keep the socket of a closed connection for a moment, for its last bytes.
+        let wanted = waiting.saturating_sub(self.places.saturating_sub(self.open));
+        if wanted == 0 {
             self.evicts_at_ms = Some(now_ms + EVICTION_LOOK_MS);
             return;
         }
@@ -58,7 +61,7 @@ impl Worker {
                 candidates.push(Candidate { holder, loss, deadline_tick, index });
             }
         }
-        let evicted = select(&candidates, waiting.min(EVICTED_PER_SCAN));
+        let evicted = select(&candidates, wanted.min(EVICTED_PER_SCAN));
         // Connections that are at work now may be idle in a while.
         let pause_ms = if evicted.is_empty() { EVICTION_RETRY_MS } else { EVICTION_PAUSE_MS };
         self.evicts_at_ms =
