@@ -307,7 +307,8 @@ pub trait Backend {
     /// Lets whoever comes by the listeners of this role wait. `None`: nobody any more.
     fn rest(&mut self, role: Option<Role>);
 
-    /// Who waits to be accepted: what was found last, without those that were accepted since.
+    /// The connections that wait to be accepted. The backend counts them now and then, and
+    /// subtracts those that it has accepted since.
     fn accept_queue(&self) -> AcceptQueue;
 
     /// Memory that layers hold for a connection, or for all: bytes on their way, in either

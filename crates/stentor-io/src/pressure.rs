@@ -1,8 +1,8 @@
-//! How full the memory is that this process lives in.
+//! The load of the memory that this process uses.
 //!
-//! Three things may be full: the process's control group, or one around it; the host; and what the
-//! kernel lets all TCP sockets take together. What the kernel would give back at once counts as
-//! free everywhere: a group whose limit is reached by files that were read is not full.
+//! Three limits are watched: that of the process's control group or of one around it, the memory of
+//! the host, and the memory that the kernel allows all TCP sockets together. Memory that the kernel
+//! would give back at once counts as free: a group that files from disk have filled is not full.
 
 use std::fs;
 use std::path::{Path, PathBuf};

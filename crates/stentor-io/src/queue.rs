@@ -32,7 +32,7 @@ pub(crate) struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// What was found last, without those that were accepted since.
+    /// The last count, without the connections that were accepted since.
     pub(crate) fn found(&self) -> AcceptQueue {
         self.found
     }

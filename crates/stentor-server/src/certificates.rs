@@ -51,10 +51,13 @@ pub struct Prepared {
     /// The files, and what they were like before they were read.
     files: Vec<(PathBuf, FileState)>,
     warnings: Vec<String>,
-    /// Why some of the pairs cannot be used, a sentence each. The server keeps presenting the
-    /// certificate that it read from such a pair earlier, if there is one.
-    unusable: Vec<String>,
+    /// The pairs that cannot be used. The server keeps presenting the certificate that it read from
+    /// such a pair earlier, if there is one.
+    unusable: Vec<UnusablePair>,
 }
+
+/// A pair of files that cannot be used, and a sentence for each reason.
+type UnusablePair = (PairFiles, Vec<String>);
 
 /// Files that cannot be used, a sentence each.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,14 +184,15 @@ impl Prepared {
         &self.warnings
     }
 
-    fn has(&self, pair: &PairFiles) -> bool {
+    fn presents(&self, pair: &PairFiles) -> bool {
         let mut pairs = self.certificates.iter().flat_map(|certificates| certificates.pairs());
-        pairs.any(|shown| shown.file() == pair.certificate)
+        pairs.any(|presented| presented.file() == pair.certificate)
     }
 
     /// Which pairs cannot be used, and why.
     pub(crate) fn unusable(&self) -> Option<Unusable> {
-        (!self.unusable.is_empty()).then(|| Unusable(self.unusable.clone()))
+        let reasons = self.unusable.iter().flat_map(|(_, reasons)| reasons.iter().cloned());
+        (!self.unusable.is_empty()).then(|| Unusable(reasons.collect()))
     }
 
     /// Says in the log what there is.
@@ -199,11 +203,16 @@ impl Prepared {
         for warning in &self.warnings {
             tracing::warn!("{warning}");
         }
-        for reason in &self.unusable {
-            tracing::error!(
-                "a certificate cannot be used, and all others are: {reason}; what was shown of it \
-                 before is shown on"
-            );
+        for (files, reasons) in &self.unusable {
+            let reasons = reasons.join("; ");
+            match self.presents(files) {
+                true => tracing::error!(
+                    "a certificate cannot be renewed, and the one before is presented: {reasons}"
+                ),
+                false => {
+                    tracing::error!("a certificate cannot be used, and is left out: {reasons}");
+                }
+            }
         }
     }
 }
@@ -263,9 +272,9 @@ impl Acceptors {
         let known = running.pairs();
         match self.read(next, now_unix_s) {
             Ok(prepared) => {
-                let is_bad = |pair: &PairFiles| !known.contains(pair) && !prepared.has(pair);
+                let is_new = |(pair, _): &UnusablePair| !known.contains(pair);
                 match prepared.unusable() {
-                    Some(unusable) if next.pairs().iter().any(is_bad) => Err(unusable),
+                    Some(unusable) if prepared.unusable.iter().any(is_new) => Err(unusable),
                     _ => Ok(Some(prepared)),
                 }
             }
@@ -403,7 +412,8 @@ impl Looker {
             acceptors: Arc::downgrade(acceptors),
             tried: files.clone(),
             seen: files,
-            failed_unix_s: None,
+            // It is read once more soon after the start.
+            failed_unix_s: acceptors.failure().map(|_| 0),
             told_days: None,
         }
     }
@@ -534,7 +544,7 @@ fn read_pairs(
     all: &[PairFiles],
     now_unix_s: u64,
     before: Option<&Certificates>,
-) -> Result<(Certificates, Vec<String>), Vec<String>> {
+) -> Result<(Certificates, Vec<UnusablePair>), Vec<String>> {
     let (mut pairs, mut unusable, mut good) = (Vec::new(), Vec::new(), 0);
     for files in all {
         match read_pair(files, now_unix_s) {
@@ -543,13 +553,16 @@ fn read_pairs(
                 pairs.push(pair);
             }
             Err(reasons) => {
-                unusable.extend(reasons);
+                unusable.push((files.clone(), reasons));
                 let mut known = before.iter().flat_map(|before| before.pairs());
                 pairs.extend(known.find(|pair| pair.file() == files.certificate).cloned());
             }
         }
     }
-    if good == 0 { Err(unusable) } else { Ok((Certificates::new(pairs), unusable)) }
+    if good == 0 {
+        return Err(unusable.into_iter().flat_map(|(_, reasons)| reasons).collect());
+    }
+    Ok((Certificates::new(pairs), unusable))
 }
 
 fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {

@@ -29,9 +29,12 @@ use stentor_io::{User, monotonic_us};
 /// # Errors
 /// There is no thread left.
 pub fn start() -> io::Result<()> {
-    let log = LOG.get_or_init(EventLog::default);
+    // It lives as long as the process.
+    let log: &'static EventLog = Box::leak(Box::default());
     let run = || log.run(LineWriter::new(io::stderr()));
-    thread::Builder::new().name("log".to_owned()).spawn(run).map(drop)
+    thread::Builder::new().name("log".to_owned()).spawn(run)?;
+    LOG.get_or_init(|| log);
+    Ok(())
 }
 
 /// Appends each write to the queue. A write is one event, with its newline.
@@ -121,7 +124,7 @@ pub(crate) fn become_user(user: &User) -> io::Result<()> {
     LOG.get().map_or(Ok(()), |log| log.become_user(user))
 }
 
-static LOG: OnceLock<EventLog> = OnceLock::new();
+static LOG: OnceLock<&EventLog> = OnceLock::new();
 
 #[derive(Default)]
 struct EventLog {

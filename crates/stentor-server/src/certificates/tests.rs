@@ -159,7 +159,7 @@ fn all_that_is_wrong_is_said_at_once() {
     let gone = PairFiles { certificate: place.path("gone"), key: place.path("k.pem") };
     let tls = Tls { more: vec![gone], ..place.tls() };
     let gone = format!("{}: there is no such file", place.path("gone").display());
-    assert_eq!(place.read(&tls).unwrap().unusable, [gone]);
+    assert_eq!(place.read(&tls).unwrap().unusable().unwrap().0, [gone]);
     let tls = Tls { ticket_secrets: vec![place.path("short")], ..place.tls() };
     let expected = "short: a secret of tickets has at least 32 bytes";
     assert_eq!(place.read(&tls).unwrap_err(), expected);
@@ -257,6 +257,20 @@ fn a_pair_that_is_no_good_stops_no_other_at_a_start() {
 }
 
 #[test]
+fn a_pair_that_is_no_good_at_a_start_is_read_again() {
+    let place = Place::new();
+    let tls = two_pairs(&place);
+    let prepared = Prepared::read(&tls, NOW + 75 * DAY_S, Missing::Left, None).unwrap();
+    let acceptors = Arc::new(Acceptors::new(prepared));
+    assert_eq!(names(&acceptors), ["a.example"]);
+    let mut looker = Looker::new(tls, &acceptors);
+    // No file changes, but by the clock it can be used now.
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["a.example", "b.example"]);
+    assert_eq!(acceptors.report(NOW).unwrap().failure, None);
+}
+
+#[test]
 fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
     let place = Place::new();
     let tls = two_pairs(&place);
@@ -281,6 +295,9 @@ fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
     let absent = PairFiles { certificate: place.path("e.pem"), key: place.path("e.pem") };
     let next = Tls { more: vec![tls.more[0].clone(), absent], ..tls.clone() };
     assert!(acceptors.reread(&tls, &next, NOW).is_err());
+    let other_key = PairFiles { key: place.path("e.pem"), ..tls.more[0].clone() };
+    let next = Tls { more: vec![other_key], ..tls.clone() };
+    assert!(acceptors.reread(&tls, &next, NOW).is_err(), "a new key of a known certificate");
     let (certificate, key) = pair("d.example", 80);
     place.write("d.pem", &certificate);
     place.write("l.pem", &key);

@@ -102,6 +102,13 @@ impl FromStr for Network {
             let bits = network.bits;
             return Err(format!("'{text}' has bits behind its first {bits}: write them as 0"));
         }
+        if let IpAddr::V6(first) = network.first
+            && network.bits >= MAPPED_BITS
+            && let Some(first) = first.to_ipv4_mapped()
+        {
+            let network = Network { first: IpAddr::V4(first), bits: network.bits - MAPPED_BITS };
+            return Err(format!("'{text}' is a range of IPv4 addresses: write it as {network}"));
+        }
         Ok(network)
     }
 }
@@ -114,6 +121,9 @@ impl fmt::Display for Network {
         }
     }
 }
+
+/// The bits of an IPv6 address before the IPv4 address that it maps (RFC 4291 section 2.5.5.2).
+const MAPPED_BITS: u32 = 96;
 
 /// The name of a field that may name the client, or `none`.
 pub(super) struct FieldName(pub(super) Option<ClientField>);
@@ -199,6 +209,12 @@ mod tests {
         }
         for text in ["10.0.0.1/8", "2001:db8::1/64", "1.0.0.0/0"] {
             assert!(text.parse::<Network>().unwrap_err().contains("write them as 0"), "{text}");
+        }
+        for (text, better) in
+            [("::ffff:10.0.0.0/104", "10.0.0.0/8"), ("::ffff:10.0.0.1", "10.0.0.1")]
+        {
+            let error = text.parse::<Network>().unwrap_err();
+            assert!(error.ends_with(&format!("write it as {better}")), "{error}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Evicting a connection that waits for its client when there is no room for a newcomer (`worker/places.rs`).
+//! Evicting a connection that waits for its client when there is no room for a newcomer
+//! (`worker/places.rs`).
 
 use super::{Connection, Phase, Wait};
 use crate::addresses::Holder;

@@ -157,7 +157,7 @@ pub(crate) fn check_roots(mounts: &[Mount]) -> io::Result<()> {
     }
     if are_walked {
         tracing::info!(
-            "the system call openat2 is not allowed here: paths of files are resolved one \
+            "the system call openat2 is not available here: paths of files are resolved one \
              directory at a time, which is as safe and slower for files that are not in memory"
         );
     }

@@ -166,7 +166,7 @@ fn single_clients_keep_their_places_and_loopback_is_exempt() {
     for from in ["127.0.0.1", "10.0.0.1", "10.0.0.1", "198.51.100.1"] {
         connect(&mut world, from, STREAM);
     }
-    // What a trusted proxy keeps for later requests is exempt, too.
+    // A connection that a trusted proxy keeps for later requests is exempt, too.
     let kept = connect(&mut world, "10.0.0.1", b"");
     let late = connect(&mut world, "203.0.113.1", GET);
     let answered = |world: &mut World| {

@@ -144,21 +144,32 @@ begin=$(ms)
 systemctl restart stentor
 seen restart $(($(ms) - begin))
 
-say 'a configuration that is refused'
 traffic 200 10
 first=$(property MainPID)
 cp $configuration /good.toml
+# The package is refused for the configuration, and puts it right.
+refused() {
+    begin=$(ms)
+    if dpkg -i "$1" > /refused 2>&1; then exit 1; fi
+    took=$(($(ms) - begin))
+    grep 'the version before goes on' /refused
+    test "$(property MainPID)" = "$first"
+    cp /good.toml $configuration
+    dpkg --configure stentor > /dev/null
+    test "$(property MainPID)" != "$first"
+    first=$(property MainPID)
+}
+
+say 'a configuration that is refused'
 echo '[wrokers]' >> $configuration
 if systemctl reload stentor; then exit 1; fi
-begin=$(ms)
-if dpkg -i /first.deb > /refused 2>&1; then exit 1; fi
-took=$(($(ms) - begin))
-grep 'the version before goes on' /refused
-test "$(property MainPID)" = "$first"
-cp /good.toml $configuration
-dpkg --configure stentor > /dev/null
-test "$(property MainPID)" != "$first"
-seen 'package upgrade, refused and then configured' $took
+refused /first.deb
+echo "refused: $took ms"
+
+say 'a configuration that only the next process can refuse'
+sed -i '1i log.access = "/absent/access.log"' $configuration
+refused /later.deb
+seen 'package upgrade, refused twice and then configured' $took
 dropped_none
 
 say 'where no upgrade is possible it is restarted'
@@ -166,7 +177,7 @@ traffic 200 10
 first=$(property MainPID)
 sed -i 's|^store.path = .*|store.path = "/var/lib/stentor/other"|' $configuration
 begin=$(ms)
-dpkg -i /later.deb > /refused 2>&1
+dpkg -i /first.deb > /refused 2>&1
 took=$(($(ms) - begin))
 grep 'store.path is another' /refused
 touch /traffic/gone /traffic/stop

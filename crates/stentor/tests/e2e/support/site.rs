@@ -95,7 +95,7 @@ impl Site {
             &self.toml(rest),
             &["--workers", "2"],
         );
-        assert!(server.child.err().contains("openat2 is not allowed"), "{}", server.child.err());
+        assert!(server.child.err().contains("openat2 is not available"), "{}", server.child.err());
         Some(server)
     }
 

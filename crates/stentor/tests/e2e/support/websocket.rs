@@ -79,8 +79,8 @@ impl WebSocket {
         }
     }
 
-    /// Returns when the server has read all that was sent. What it sends until then can still be
-    /// taken.
+    /// Returns when the server has read all that was sent. The frames that it sends until then stay
+    /// to be read.
     #[track_caller]
     pub(crate) fn settle(&mut self) {
         self.send(PING, "all read");
