@@ -3,10 +3,10 @@
 //! A connection that waits costs its client nothing, so a few clients could take all places and
 //! keep every other client out. When newcomers wait, the worker evicts connections that wait for
 //! their clients, of the holder that has the most. That is first the prefix with the most (a /24 of
-//! IPv4, a /48 of IPv6), then the address with the most in it. The connection goes that is the least
-//! loss and has waited longest. Each holder thus gets an equal share of the places, or as many as it
-//! asks for. A prefix keeps its last connection; otherwise clients that have one each would
-//! evict each other for ever.
+//! IPv4, a /48 of IPv6), then the address with the most in it. The connection goes that is the
+//! least loss and has waited longest. Each holder thus gets an equal share of the places, or as
+//! many as it asks for. A prefix keeps its last connection; otherwise clients that have one each
+//! would evict each other for ever.
 //!
 //! The worker counts nothing for this while there is room. It scans all connections once for as
 //! many newcomers as wait, and then pauses for a while, which is longer with many connections. A
