@@ -42,7 +42,7 @@ echo served > /srv/site/.well-known/acme-challenge/x
 printf '\n[[static]]\nroot = "/srv/site"\n' >> $configuration
 systemctl restart stentor
 test "$(curl -sf $public/.well-known/acme-challenge/x)" = served
-journalctl --no-pager -u stentor | grep 'openat2 is not allowed'
+journalctl --no-pager -u stentor | grep 'openat2 is not available'
 cp /without-files.toml $configuration
 systemctl restart stentor
 put 1
