@@ -126,6 +126,7 @@ pub struct Sim {
     connections_max: usize,
     /// The server knows that it holds that many.
     ceiling_told: bool,
+    on_send: fn(),
 }
 
 impl Sim {
@@ -146,6 +147,19 @@ impl Sim {
             resting: None,
             connections_max: usize::MAX,
             ceiling_told: false,
+            on_send: || (),
+        }
+    }
+
+    /// From now on `act` is called whenever the server sends. It may panic.
+    pub fn on_send(&mut self, act: fn()) {
+        self.on_send = act;
+    }
+
+    /// The server's connection breaks, as [`Sim::reset_client`] has it.
+    pub fn reset_server(&mut self, socket: Peer) {
+        if let Some(index) = self.sockets[socket.index()] {
+            self.reset_client(Client(index));
         }
     }
 
@@ -370,6 +384,7 @@ impl Sim {
 
     /// How many of `total` bytes the socket takes now.
     fn take(&mut self, socket: Peer, total: usize) -> Result<usize, Gone> {
+        (self.on_send)();
         self.work();
         let index = self.sockets[socket.index()].expect("the server sends on a socket it closed");
         if self.pipes[index].reset {

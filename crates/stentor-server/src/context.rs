@@ -25,6 +25,7 @@ use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::order::{Outcome, Promised, Ticket};
 use crate::output::Output;
+use crate::panics::may_panic;
 use crate::replication::Replication;
 use crate::response::{Preamble, Reply, Shape};
 use crate::stats::{Activity, Route, Stats};
@@ -321,6 +322,7 @@ impl Context {
                     self.is_logging = true;
                     #[cfg(test)]
                     assert!(event.topic() != "/-panic", "a panic for the tests");
+                    may_panic();
                     self.feeds.log(event, published_us);
                     self.is_logging = false;
                 }
@@ -328,11 +330,17 @@ impl Context {
         }
     }
 
-    /// After a panic, and `outside` says that it was none of a connection: if events may have been
-    /// lost by it, every reader is to look at history, so that nothing is lost in silence.
+    /// Recovers from a panic; `outside` says that no connection caused it. It throws away the
+    /// contents of all shared buffers, which the connection may have left half done. If events may
+    /// have been lost, every reader looks at history, so that nothing is lost in silence.
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
         self.answers.clear();
+        self.scratch.body.clear();
+        self.scratch.name.clear();
+        self.found.clear();
+        self.batches.forget();
+        self.budget.serve(None);
         self.denials.tell(None, None, self.now_ms);
         if outside {
             self.replication.recover(&self.shared.hub);

@@ -35,6 +35,7 @@ mod memory;
 mod operations;
 mod order;
 mod output;
+mod panics;
 mod put_off;
 mod replication;
 mod response;

@@ -7,6 +7,7 @@ use crate::exchange::Persistence;
 use crate::files::{CachedFile, Head as FileHead};
 use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
+use crate::panics::may_panic;
 use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
@@ -312,6 +313,7 @@ impl Reply<'_> {
             out.extend_from_slice(status.line());
             out.extend_from_slice(&self.preamble.fields);
         }
+        may_panic();
         let Persistence { keep_alive, http10 } = self.shape.persistence;
         let more = out.len();
         if !keep_alive {

@@ -227,6 +227,12 @@ impl Sessions {
         }
     }
 
+    /// The connection that is being served.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn current(&self) -> Option<Peer> {
+        self.current
+    }
+
     fn stage(&self, peer: Peer) -> Stage {
         self.entries.get(peer.index()).map_or(Stage::None, |entry| entry.stage)
     }
@@ -279,9 +285,10 @@ impl Sessions {
     /// Changes what a connection holds, and keeps account of it.
     fn with_extra<R>(&mut self, peer: Peer, act: impl FnOnce(&mut Extra) -> R) -> R {
         let extra = self.extras.entry(peer).or_default();
-        self.extra_bytes -= extra.bytes();
+        let before = extra.bytes();
         let result = act(extra);
-        self.extra_bytes += extra.bytes();
+        // Both at once: a panic in between would leave a wrong account.
+        self.extra_bytes = self.extra_bytes - before + extra.bytes();
         let holds = !extra.is_empty();
         if !holds {
             self.extras.remove(&peer);
@@ -539,22 +546,23 @@ impl<B: Backend> Backend for Secured<'_, B> {
         let is_packed = self.sessions.is_packed;
         let Some(entry) = self.sessions.entry(peer) else { return self.io.close(peer) };
         let is_failed = entry.has(Entry::FAILED);
-        entry.set(Entry::LEFT);
-        self.sessions.end_unfinished(peer);
-        if stage == Stage::Open && !is_failed {
-            self.say(peer, |session, out| session.end(Alert::CloseNotify, out));
-        } else if !is_failed || is_packed {
+        let says_so = stage == Stage::Open && !is_failed;
+        if !says_so && (!is_failed || is_packed) {
+            self.sessions.end_unfinished(peer);
             self.io.close(peer);
             return self.sessions.forget(peer);
         }
-        if let Some(entry) = self.sessions.entry(peer) {
-            entry.stage = Stage::Closing;
-            self.go_on_ending(peer);
+        // Before anything is sent: a connection that its handler has closed always has an end.
+        entry.set(Entry::LEFT);
+        entry.stage = Stage::Closing;
+        self.sessions.end_unfinished(peer);
+        self.sessions.end_by(peer, until_ms);
+        if says_so {
+            self.say(peer, |session, out| session.end(Alert::CloseNotify, out));
         }
-        match self.sessions.stage(peer) {
-            Stage::None => return,
-            Stage::Closing => self.sessions.end_by(peer, until_ms),
-            _ => {}
+        self.go_on_ending(peer);
+        if self.sessions.stage(peer) == Stage::None {
+            return;
         }
         // What comes meanwhile is thrown away: to leave it unread would be a reset.
         self.io.resume(peer);

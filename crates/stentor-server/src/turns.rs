@@ -5,7 +5,7 @@
 
 use crate::config::Settings;
 use std::io;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use stentor_io::{BindError, Listener, Role, allowed_cores, narrow_card};
 
 /// Whose turn it is.
@@ -34,16 +34,27 @@ impl Turns {
         Ok(listeners)
     }
 
-    /// Waits until those before it have done the same, and lets the next one go, whatever comes
-    /// of it.
+    /// Waits until those before it have done the same, and lets the next one go, also behind an
+    /// error or a panic.
     fn take<R>(&self, index: usize, act: impl FnOnce() -> R) -> R {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let next = self.moved.wait_while(next, |next| *next != index);
-        let mut next = next.unwrap_or_else(PoisonError::into_inner);
-        let result = act();
-        *next += 1;
+        let next = next.unwrap_or_else(PoisonError::into_inner);
+        let _turn = Turn { next, moved: &self.moved };
+        act()
+    }
+}
+
+/// The turn of one worker, which ends when this is dropped.
+struct Turn<'t> {
+    next: MutexGuard<'t, usize>,
+    moved: &'t Condvar,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.next += 1;
         self.moved.notify_all();
-        result
     }
 }
 
@@ -75,6 +86,7 @@ fn steer(settings: &Settings, listeners: &[(Listener, Role)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::resume_unwind;
     use std::thread;
 
     #[test]
@@ -87,5 +99,15 @@ mod tests {
             }
         });
         assert_eq!(order.into_inner().unwrap(), (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_panic_keeps_nobody_waiting() {
+        let turns = Turns::default();
+        let panicked = thread::scope(|scope| {
+            scope.spawn(|| turns.take(0, || resume_unwind(Box::new(())))).join().is_err()
+        });
+        assert!(panicked);
+        turns.take(1, || ());
     }
 }

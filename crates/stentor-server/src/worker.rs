@@ -22,6 +22,7 @@ use crate::limits::{
 };
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
+use crate::panics::may_panic;
 use crate::put_off;
 use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
@@ -194,6 +195,12 @@ impl Worker {
         self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
+    }
+
+    /// The connection that is being served.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn current(&self) -> Option<Peer> {
+        self.current.map(|(peer, ..)| peer)
     }
 
     /// Whether a fan-out is under way.
@@ -387,7 +394,9 @@ impl Worker {
         }
         let (before, usage) = (connection.activity(), connection.usage());
         self.current = Some((peer, before, usage));
+        may_panic();
         let result = act(connection, &mut self.cx);
+        may_panic();
         self.current = None;
         self.cx.note(before, connection.activity());
         self.cx.memory.note(usage, connection.usage());

@@ -19,6 +19,7 @@ use crate::endpoint::{self, Sink};
 use crate::exchange::{Awaits, Exchange, Pending, Persistence};
 use crate::limits::MANY_BYTES_MAX;
 use crate::order::{Outcome, Ticket};
+use crate::panics::may_panic;
 use crate::stream::{Gap, MANY, Reader, Start};
 use crate::transport::Ended;
 use stentor_hub::{Event, Filter, Id, StreamForm};
@@ -237,8 +238,7 @@ impl Connection {
 
     /// Answers a long-poll; the connection is open again.
     fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
-        let extra = self.extra.take();
-        let Some(mut extra) = extra else { return };
+        let Some(extra) = &mut self.extra else { return };
         let Some(pending) = extra.pending.take() else { return };
         let Pending { asked, persistence, awaits } = *pending;
         let Awaits::Change { request, expects_value, .. } = awaits else { return };
@@ -255,7 +255,6 @@ impl Connection {
             cx.found.clear();
             cx.budget.spend(Kind::Replays, cx.scratch.body.len());
         }
-        self.extra = Some(extra);
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(cx.shared.hub.id(seq));
         let had_pass = self.reader.has_pass;
@@ -307,6 +306,7 @@ pub(crate) fn write_array(
     let mut seq = upto_seq;
     let mut last_seq = None;
     for event in found {
+        may_panic();
         if let Some(last_seq) = last_seq.filter(|_| body.len() > MANY_BYTES_MAX) {
             seq = last_seq;
             break;

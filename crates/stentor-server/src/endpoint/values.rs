@@ -12,6 +12,7 @@ use crate::config::Lookup;
 use crate::context::Shared;
 use crate::exchange::Exchange;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
+use crate::panics::may_panic;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
@@ -250,6 +251,7 @@ fn look_up(
     let (too_much, mut looked) = (Cell::new(false), 0);
     let topics = wanted.topics().take_while(|_| !too_much.get());
     x.shared.hub.with_values(topics, |message| {
+        may_panic();
         let message = message.map(AsRef::as_ref);
         fingerprint.add(message);
         looked += 1;

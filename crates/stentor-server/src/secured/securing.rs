@@ -31,6 +31,41 @@ impl<H> Securing<'_, H> {
         }
     }
 
+    /// The socket of a connection with a session can be read, or written to. Returns whether it is
+    /// to be read.
+    fn tell_ready<B: Backend>(
+        &mut self,
+        io: &mut B,
+        peer: Peer,
+        stage: Stage,
+        writable: bool,
+    ) -> bool
+    where
+        H: for<'a> Handler<Secured<'a, B>>,
+    {
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        if writable && entry.take(Entry::FULL) {
+            Secured { io, sessions: self.sessions }.go_on_ending(peer);
+        }
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        let has_room = writable && !entry.has(Entry::FULL);
+        match stage {
+            Stage::Fresh if entry.role & PROXIED != 0 => {
+                // The header of a proxy comes first, in the clear.
+                let mut secured = Secured { io, sessions: self.sessions };
+                return self.handler.ready(&mut secured, peer, false) && self.may_shake(io, peer);
+            }
+            Stage::Fresh | Stage::Shaking => return self.may_shake(io, peer),
+            _ if entry.has(Entry::LEFT) => return true,
+            Stage::Lost => return false,
+            _ => {}
+        }
+        let mut secured = Secured { io, sessions: self.sessions };
+        let reads = self.handler.ready(&mut secured, peer, has_room);
+        let Some(entry) = self.sessions.entry(peer) else { return false };
+        entry.has(Entry::LEFT) || reads && !entry.has(Entry::HELD_BACK)
+    }
+
     /// A connection whose handler reads again goes on with what was received before.
     pub(super) fn go_on<B: Backend>(&mut self, io: &mut B)
     where
@@ -42,11 +77,13 @@ impl<H> Securing<'_, H> {
             return;
         }
         let has_room = !entry.has(Entry::FULL);
+        self.sessions.current = Some(peer);
         let reads =
             self.handler.ready(&mut Secured { io, sessions: self.sessions }, peer, has_room);
         if self.is_open(peer) && reads && self.open(io, peer, &mut []) == Flow::More {
             io.resume(peer);
         }
+        self.sessions.current = None;
     }
 
     /// The connection has a session, and a handler.
@@ -361,27 +398,10 @@ where
             let mut secured = Secured { io, sessions: self.sessions };
             return self.handler.ready(&mut secured, peer, writable);
         }
-        let Some(entry) = self.sessions.entry(peer) else { return false };
-        if writable && entry.take(Entry::FULL) {
-            Secured { io, sessions: self.sessions }.go_on_ending(peer);
-        }
-        let Some(entry) = self.sessions.entry(peer) else { return false };
-        let has_room = writable && !entry.has(Entry::FULL);
-        match stage {
-            Stage::Fresh if entry.role & PROXIED != 0 => {
-                // The header of a proxy comes first, in the clear.
-                let mut secured = Secured { io, sessions: self.sessions };
-                return self.handler.ready(&mut secured, peer, false) && self.may_shake(io, peer);
-            }
-            Stage::Fresh | Stage::Shaking => return self.may_shake(io, peer),
-            _ if entry.has(Entry::LEFT) => return true,
-            Stage::Lost => return false,
-            _ => {}
-        }
-        let mut secured = Secured { io, sessions: self.sessions };
-        let reads = self.handler.ready(&mut secured, peer, has_room);
-        let Some(entry) = self.sessions.entry(peer) else { return false };
-        entry.has(Entry::LEFT) || reads && !entry.has(Entry::HELD_BACK)
+        self.sessions.current = Some(peer);
+        let reads = self.tell_ready(io, peer, stage, writable);
+        self.sessions.current = None;
+        reads
     }
 
     fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {

@@ -87,11 +87,13 @@ use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
 use crate::order::{InMemory, Sequencer};
+use crate::panics::planned;
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::store::StoreState;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
@@ -120,6 +122,8 @@ pub(crate) struct World {
     chance: Rng,
     /// What commits the changes of publishers, if not the worker itself.
     late: Option<Arc<Late>>,
+    /// The percentage of turns in which a worker may panic.
+    panics_percent: Option<u8>,
 }
 
 /// What a world is made of.
@@ -241,6 +245,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
+            panics_percent: None,
         };
         if world.shared.store.is_some() {
             return world;
@@ -311,7 +316,32 @@ impl World {
         commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
     }
 
+    /// From now on workers panic now and then, or do not any more.
+    #[cfg(test)]
+    pub(crate) fn panic_at_random(&mut self, panics: bool) {
+        self.panics_percent = panics.then_some(PANICS_PERCENT);
+    }
+
     fn turn_of_one(&mut self) -> bool {
+        let Some(panics_percent) = self.panics_percent.filter(|_| self.sim.may_recover()) else {
+            return self.turn_without_panics();
+        };
+        if self.chance.percent(panics_percent) {
+            planned::plan(self.chance.below(PLACES_MAX));
+        }
+        let turned = catch_unwind(AssertUnwindSafe(|| self.turn_without_panics()));
+        planned::cancel();
+        turned.unwrap_or_else(|payload| {
+            if !planned::is_planned(&*payload) {
+                resume_unwind(payload);
+            }
+            self.sim.recover(&mut self.worker);
+            self.worker.read_mailbox(&mut self.sim);
+            true
+        })
+    }
+
+    fn turn_without_panics(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
         self.worker.read_mailbox(&mut self.sim);
         let passes = self.worker.next_deadline_ms() == Some(0);
@@ -396,6 +426,11 @@ impl World {
 }
 
 /// A network without faults.
+/// The percentage of turns with a planned panic, and the number of places that it may come at.
+#[cfg(test)]
+const PANICS_PERCENT: u8 = 10;
+const PLACES_MAX: usize = 20;
+
 pub(crate) fn kind() -> Faults {
     Faults {
         split_percent: 0,

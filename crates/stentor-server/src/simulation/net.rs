@@ -16,6 +16,7 @@ pub(crate) mod tls;
 
 use crate::access::PUBLIC;
 use crate::certificates::Acceptors;
+use crate::panics::may_panic;
 use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
 use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
@@ -91,7 +92,8 @@ impl Net {
             _ => WINDOW_BYTES_MIN,
         };
         let below_bytes = faults.window_bytes.max(below_bytes_min);
-        let sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
+        let mut sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
+        sim.on_send(may_panic);
         Net {
             wire: Wire { sim, is_masked, ends: ends(layers, seed), sockets: Vec::new() },
             secured: is_secured.then(secured_sessions),
@@ -138,6 +140,29 @@ impl Net {
         };
         self.pump();
         busy || waits
+    }
+
+    /// Whether the worker may panic: stand-ins for a layer do not recover.
+    pub(crate) fn may_recover(&self) -> bool {
+        self.sessions.is_none() && self.carriers.is_none()
+    }
+
+    /// Does what `server/life.rs` does after a panic of the worker. The connection that caused it
+    /// breaks.
+    pub(crate) fn recover(&mut self, worker: &mut Worker) {
+        let Wire { sim, .. } = &mut self.wire;
+        let below = self.secured.as_ref().and_then(crate::secured::Sessions::current);
+        for peer in worker.current().into_iter().chain(below) {
+            sim.reset_server(peer);
+        }
+        match &mut self.secured {
+            None => worker.recover(sim),
+            Some(sessions) => {
+                worker.recover(&mut Secured { io: sim, sessions });
+                sessions.recover(sim, worker);
+            }
+        }
+        self.pump();
     }
 
     /// The clients' ends of streams take in what has come.

@@ -49,6 +49,8 @@ fn run(seed: u64) {
         .collect();
     let mut hand_overs = HandOvers::new(seed);
     let mut idle_turns = 0;
+    let panics = seed % 4 == 3;
+    world.panic_at_random(panics);
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
             client.play(&mut world.sim, &mut rng);
@@ -63,8 +65,9 @@ fn run(seed: u64) {
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
+    world.panic_at_random(false);
     for client in &clients {
-        client.check(seed, are_cut);
+        client.check(seed, are_cut || panics);
         world.sim.stall(client.connection(), false);
         world.sim.finish_client(client.connection());
     }

@@ -59,6 +59,7 @@ struct Stage {
 /// One seed from the beginning to the end.
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
+    stage.world.panic_at_random(seed % 2 == 1);
     let turns = 50 + stage.rng.below(600);
     for turn in 0..turns {
         if turn > turns / 2 {
@@ -67,6 +68,7 @@ pub(super) fn run(seed: u64) {
         stage.publish();
         stage.turn(UNREST);
     }
+    stage.world.panic_at_random(false);
     stage.come_to_rest();
     stage.check_readers();
     stage.come_to_rest();

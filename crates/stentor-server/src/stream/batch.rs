@@ -10,6 +10,7 @@ use super::feeds::FeedId;
 use crate::access::sight;
 use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
+use crate::panics::may_panic;
 use std::collections::HashSet;
 use stentor_hub::{Event, Mode, StreamForm};
 use stentor_wire::deflate::Deflater;
@@ -151,6 +152,7 @@ impl Batch {
             (forms.plain, event.streamed(forms.plain).expect("the plain form always exists"))
         });
         self.bytes.extend_from_slice(bytes);
+        may_panic();
         self.mark(event, form);
     }
 
