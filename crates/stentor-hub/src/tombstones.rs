@@ -73,13 +73,17 @@ impl Tombstones {
 
     /// Remembers the deletion of a topic.
     pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event) {
+        // Redo may delete a topic twice in a row; the tombstone then keeps the newer deletion.
+        if let Some(known) = self.by_name.remove(topic.name()) {
+            self.by_seq.remove(&known.deletion.seq());
+        }
         let named = ByName(topic);
         self.by_seq.insert(deletion.seq(), named.clone());
         self.by_name.insert(named, Tombstone { deletion });
         if self.by_seq.len() > self.max
             && let Some((seq, oldest)) = self.by_seq.pop_first()
         {
-            self.floor = seq;
+            self.floor = self.floor.max(seq);
             self.by_name.remove(&oldest);
         }
     }
@@ -92,6 +96,15 @@ impl Tombstones {
         self.by_seq.remove(&lost_seq);
         self.undone = seq;
         lost_seq
+    }
+
+    /// Panics if the two indices disagree, for tests.
+    pub(crate) fn check(&self) {
+        assert_eq!(self.by_name.len(), self.by_seq.len());
+        for (seq, named) in &self.by_seq {
+            let deletion_seq = self.by_name.get(named).map(|tombstone| tombstone.deletion.seq());
+            assert_eq!(deletion_seq, Some(*seq), "the tombstone of {}", named.0.name());
+        }
     }
 
     /// The number of a topic's deletion, if that is remembered.

@@ -15,6 +15,7 @@ impl Hub {
         let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let table = self.table.pin();
+        tombstones.check();
         assert_eq!(self.seq.load(Ordering::Acquire), sequence.seq);
         let topics = self.topics.load(Ordering::Relaxed);
         assert_eq!((table.len(), names.len()), (topics, topics));

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::event::Mode;
 use crate::hub::tests::name;
 use crate::interleave;
-use crate::tombstones::Tombstones;
+use crate::tombstones::{Tombstones, Unstored};
 use crate::{
     Draft, Epoch, Event, Filter, Hub, Limits, Pattern, Precondition, Rule, Share, Span, Subscriber,
 };
@@ -156,6 +156,25 @@ fn of_deletions_forgotten_a_gap_is_left() {
     assert_eq!(publish(&hub, "/a", 1), 7);
     assert_eq!(missed(&hub, "/a", all(3)), (vec![7], true), "back, and who knows since when");
     assert_eq!(missed(&hub, "/a", all(4)), (vec![7], false));
+}
+
+/// `forget` raises the floor to the position at which an unstored topic was dropped. A tombstone
+/// that is evicted later can be older than that.
+#[test]
+fn an_evicted_tombstone_never_lowers_the_floor() {
+    let hub = hub(vec![], 1);
+    for _ in 0..4 {
+        publish(&hub, "/t/a", 1);
+    }
+    assert_eq!(delete(&hub, "/t/a"), Some(5));
+    for (upto, pattern) in [(10, "/x/*"), (11, "/y/*"), (12, "/z/*")] {
+        let rules = Box::new([(Pattern::parse(pattern).unwrap(), false)]);
+        hub.tombstones_mut().forget(Unstored { upto, rules });
+    }
+    assert_eq!(missed(&hub, "/x/a", all(9)), (vec![], true), "two sets of rules are remembered");
+    publish(&hub, "/t/b", 1);
+    assert_eq!(delete(&hub, "/t/b"), Some(7));
+    assert_eq!(missed(&hub, "/x/a", all(9)), (vec![], true));
 }
 
 #[test]

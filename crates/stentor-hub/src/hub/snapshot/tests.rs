@@ -516,6 +516,22 @@ fn numbers_may_be_given_and_leave_holes() {
     assert_eq!(lately(40, 9), None, "it is not known what was before");
 }
 
+/// Redo is not judged, so two deletions of a topic can follow each other: the lines of an import
+/// may say so, and a repaired store may have lost the message between them.
+#[test]
+fn a_second_deletion_replaces_the_tombstone() {
+    let hub = Hub::new(epoch(), vec![], LIMITS);
+    for number in [1, 2] {
+        let past = Past { number, shares_second: false, last_seq: 0 };
+        hub.apply(Entry::past(Op::Delete(name("/a")), 1), Place::Was(past)).unwrap();
+    }
+    let deletions: Vec<u64> = hub.kept().iter().map(Event::seq).collect();
+    assert_eq!(deletions, [2]);
+    let restored = restore(&snapshot(&hub), 100).unwrap().hub;
+    assert_eq!(see(&restored), see(&hub));
+    hub.check();
+}
+
 #[test]
 fn a_refusal_comes_early_and_again_in_its_place() {
     let hub = Hub::new(epoch(), vec![], Limits { topics_max: 1, message_bytes_max: 4, ..LIMITS });
