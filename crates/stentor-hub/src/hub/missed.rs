@@ -20,8 +20,8 @@ use crate::topic::{ByName, Change, Topic};
 pub struct Missed {
     /// Everything of the span up to this number was appended, or is lost.
     pub upto: u64,
-    /// The number of the newest message that is lost; 0 if none is. A reader whose cursor is below
-    /// it has a gap.
+    /// No message above this number is lost; 0 if none is at all. It may lie below the span. A
+    /// reader whose cursor is below it has a gap.
     pub lost_seq: u64,
 }
 
@@ -97,20 +97,20 @@ impl Hub {
         while missed.upto < latest && steps_left > 0 {
             let steps = steps_left.min(CHANGES_AT_ONCE);
             let (rest, mut changes) = ((missed.upto, latest), Vec::new());
-            let Some(upto) = self.changed(filters, rest, steps, &mut changes) else {
+            let Some(mut upto) = self.changed(filters, rest, steps, &mut changes) else {
                 // Others may have published so much meanwhile that the rest is forgotten.
                 return (missed.upto > span.since).then_some(missed);
             };
             let before = out.len();
-            let mut lost_seq = 0;
+            let (mut lost_seq, mut is_full) = (0, false);
             for (seq, topic) in changes {
                 interleave::point();
                 match self.change(&topic, seq, span) {
                     Change::Kept(message) => {
                         let bytes = message.kept_bytes();
                         if out.len() > begin && bytes > bytes_left {
-                            let lost_seq = missed.lost_seq.max(lost_seq);
-                            return Some(Missed { upto: seq - 1, lost_seq });
+                            (upto, is_full) = (seq - 1, true);
+                            break;
                         }
                         bytes_left = bytes_left.saturating_sub(bytes);
                         out.push(Event::new(topic, message));
@@ -120,15 +120,17 @@ impl Hub {
                 }
             }
             if lost_seq > 0 && out[begin..].iter().any(|event| event.message.is_dropped()) {
-                // Something was lost while this was looked at, behind what may have been appended.
+                // A message was evicted during this scan. It may be newer than an appended one,
+                // and the caller reports the loss before all that was appended.
                 out.truncate(before);
                 if before > begin {
                     return Some(missed);
                 }
+                bytes_left = share.bytes;
                 continue;
             }
             missed = Missed { upto, lost_seq: missed.lost_seq.max(lost_seq) };
-            steps_left -= steps;
+            steps_left = if is_full { 0 } else { steps_left - steps };
         }
         if missed.upto >= latest {
             missed.upto = span.upto;
