@@ -150,8 +150,8 @@ pub struct Violation {
 
 /// Reads what a client sends, however it is split.
 ///
-/// Drain contract: call [`next`](Decoder::next) with what is left of the input until it returns no
-/// event; then all of the input is used up.
+/// Drain contract: call [`next`](Decoder::next) with what is left of the input until it returns
+/// nothing received; then all of the input is used up.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// The frame's header without its masking key, as far as it is there.
@@ -210,15 +210,33 @@ impl Decoder {
         }
     }
 
-    /// Whether it can have come about by what was received.
+    /// Whether a decoder can reach this state. Code below indexes and appends without further
+    /// checks.
     fn is_sound(&self) -> bool {
         let is_sound = |message: &Message| {
             message.checked <= message.data.len() && message.fragments <= u32::MAX as usize
         };
-        let left = if self.opcode.is_control() { self.left } else { 0 };
-        self.header_bytes <= KEY_START_MAX + KEY_BYTES
-            && self.message.as_ref().is_none_or(is_sound)
-            && self.control.len().saturating_add(left) <= CONTROL_BYTES_MAX
+        self.message.as_ref().is_none_or(is_sound) && self.is_header_sound()
+    }
+
+    /// The part of [`Decoder::is_sound`] about the frame that is arriving.
+    fn is_header_sound(&self) -> bool {
+        let is_control = self.opcode.is_control();
+        if self.header_bytes < 2 {
+            return self.control.is_empty();
+        }
+        let is_length_sound = !is_control || self.header[1] & LENGTH <= CONTROL_LENGTH_MAX;
+        // The length is complete, so `start_payload` has run.
+        let has_begun = self.header_bytes >= self.key_start();
+        let has_message = is_control || !has_begun || self.message.is_some();
+        let is_control_sound = match is_control && has_begun {
+            true => self.control.len().saturating_add(self.left) <= CONTROL_BYTES_MAX,
+            false => self.control.is_empty(),
+        };
+        self.header_bytes <= self.key_start() + KEY_BYTES
+            && is_length_sound
+            && has_message
+            && is_control_sound
     }
 
     /// What it keeps of what has arrived, in bytes.

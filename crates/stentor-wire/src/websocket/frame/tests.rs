@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::deflate::Deflater;
+use crate::pack::{Packed, Packer, Unpacker};
+use proptest::prelude::*;
 
 const RULES: Rules = Rules { message_bytes_max: 70_000, deflate: true };
 const PLAIN: Rules = Rules { message_bytes_max: 70_000, deflate: false };
@@ -368,4 +370,79 @@ fn small_pieces_cost_linear_time() {
     let bytes = client(0x81, message.as_bytes());
     let (received, end) = receive_pieces(&bytes, 0..bytes.len(), &rules);
     assert!(received == [text(&message)] && end.is_ok());
+}
+
+/// A decoder as another process packed it.
+fn unpack(decoder: &Decoder) -> Result<Decoder, &'static str> {
+    let mut packer = Packer::new(0);
+    decoder.pack(&mut packer);
+    let bytes = packer.into_bytes();
+    Decoder::unpack(&mut Unpacker::new(&bytes, 0))
+}
+
+#[test]
+fn every_state_of_a_decoder_can_be_unpacked() {
+    let long = vec![b'x'; 300];
+    let frames: [Frame<'_>; 6] =
+        [(0x01, b"ab"), (0x89, b"c"), (0x80, &long), (0x82, b""), (0x8a, b""), (0xc1, b"\x02\x00")];
+    let mut decoder = Decoder::new();
+    for byte in clients(&frames) {
+        decoder = unpack(&decoder).unwrap();
+        decoder.next(&mut Inflater::default(), &[byte], &RULES).unwrap();
+    }
+    assert!(unpack(&decoder).is_ok());
+}
+
+fn decoders() -> impl Strategy<Value = Decoder> {
+    const OPCODES: [Opcode; 6] = [
+        Opcode::Continuation,
+        Opcode::Text,
+        Opcode::Binary,
+        Opcode::Close,
+        Opcode::Ping,
+        Opcode::Pong,
+    ];
+    let second = prop_oneof![0..4_u8, 124..=127_u8].prop_map(|length| MASK | length);
+    let left = prop_oneof![0..4_usize, 120..130_usize, Just(usize::MAX)];
+    let message = proptest::option::of((any::<bool>(), any::<bool>(), 0..6_usize));
+    let frame = (any::<u8>(), second, 0..=15_usize, prop::sample::select(&OPCODES), left);
+    (frame, message, 0..130_usize).prop_map(|(frame, message, control_bytes)| {
+        let (first, second, header_bytes, opcode, left) = frame;
+        let mut header = [0; KEY_START_MAX];
+        (header[0], header[1]) = (first, second);
+        let message = message.map(|(is_text, is_deflated, checked)| Message {
+            is_text,
+            is_deflated,
+            fragments: 1,
+            data: b"data".to_vec(),
+            checked,
+        });
+        let control = vec![0; control_bytes / 2];
+        Decoder { header, header_bytes, opcode, key: [0; 4], left, message, control }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, cases: 10_000, ..Default::default()
+    })]
+
+    /// An unpacked decoder never panics, and no control frame exceeds its limit.
+    #[test]
+    fn an_unpacked_decoder_keeps_its_limits(decoder in decoders()) {
+        let Ok(mut decoder) = unpack(&decoder) else { return Ok(()) };
+        let input = [&[0; 14][..], &[MASK; 300], &client(0x89, b"ping")].concat();
+        let mut at = 0;
+        while let Ok((used, received)) =
+            decoder.next(&mut Inflater::default(), &input[at..], &RULES)
+        {
+            at += used;
+            prop_assert!(decoder.control.len() <= CONTROL_BYTES_MAX);
+            match received {
+                Some(Received::Ping(data)) => prop_assert!(data.len() <= CONTROL_BYTES_MAX),
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
 }
