@@ -29,6 +29,7 @@ const TARGETS: &[(FuzzBody, &[&str])] = &[
             "Prefer: a\r\n",
             "prefer:\r\n",
             "Stentor-Event: \t a b\r\n",
+            "Sec-Fetch-Site: none\r\n",
             "\r\n",
             "\r",
             "\n",
