@@ -51,7 +51,8 @@ impl Snapshot {
         if planted::has(Bug::NoDirectorySync) { Ok(()) } else { disk.sync_dir() }
     }
 
-    /// Removes it, as far as that can be done: what stays is written over or removed later.
+    /// Removes the file under either name: it may have either after [`Snapshot::name`] failed. No
+    /// other file may have the number. If a removal fails, the file is removed later.
     pub(crate) fn give_up(&self, disk: &impl Disk) {
         let named = head::name(SNAPSHOT, self.number);
         let _ = disk.remove(&unnamed(self.number)).or_else(|_| disk.remove(&named));
@@ -159,9 +160,10 @@ impl<D: Disk> SnapshotWriter<D> {
         self.sync()
     }
 
-    /// Gives it up, and its room on the disk back.
+    /// Removes the unfinished file. A file that has the final name is another one: [`replace`]
+    /// promises that it stays. If the removal fails, the file is written over or removed later.
     pub fn give_up(self) {
-        Snapshot { number: self.number, bytes: self.offset }.give_up(&self.disk);
+        let _ = self.disk.remove(&unnamed(self.number));
     }
 
     fn put_entries(&mut self) -> Result<(), DiskError> {

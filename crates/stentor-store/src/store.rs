@@ -720,26 +720,33 @@ impl<D: Disk> Store<D> {
         usize::try_from(segments).map_or(2, |segments| segments.max(2))
     }
 
-    /// Removes what the snapshot has made superfluous, but for some files to be written over. What
-    /// cannot be removed stays until the next time.
+    /// Removes the files that the snapshot has made superfluous, except for some that become
+    /// spares. A file that cannot be removed stays until the next call. A spare also
+    /// stays until then if its renaming or the sync behind it failed: its old name may come back.
     fn remove_stale(&mut self) {
         let Ok(files) = self.disk.list() else { return };
         let mut recycled = Vec::new();
         for (name, bytes) in files {
             let is_old = |number: Option<u64>| number.is_some_and(|number| number < self.base);
             let is_segment = is_old(head::number(LOG, &name));
+            let is_known = self.spares.iter().any(|(spare, _)| *spare == name);
+            let is_lost_spare = head::number(SPARE, &name).is_some() && !is_known;
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
             if may_be_spare && self.spares.len() + recycled.len() < self.spares_max() {
                 let spare = self.spare_name();
                 if self.disk.rename(&name, &spare).is_ok() {
                     recycled.push((spare, bytes));
                 }
-            } else if is_segment || is_old(head::number(SNAPSHOT, name.trim_end_matches(UNNAMED))) {
+            } else if is_segment
+                || is_lost_spare
+                || is_old(head::number(SNAPSHOT, name.trim_end_matches(UNNAMED)))
+            {
                 let _ = self.disk.remove(&name);
             }
         }
         (self.stale_bytes, self.has_stale) = (0, false);
-        // A file may be written over only once its old name is gone for sure.
+        // A file may be written over only once its old name is gone for sure. After a failed sync
+        // no later one can vouch for that, so the next call removes the file.
         if self.disk.sync_dir().is_ok() {
             self.spares.append(&mut recycled);
         }

@@ -4,5 +4,6 @@ mod canaries;
 mod contract;
 mod crashes;
 mod damage;
+mod failures;
 mod life;
 mod oracle;

@@ -10,10 +10,10 @@ use crate::{
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError, DiskErrorKind, HostDisk};
 
-const SETTINGS: Settings =
+pub(super) const SETTINGS: Settings =
     Settings { segment_bytes: 1_000, buffer_bytes: 300, log_bytes_min: 3_000, reserve: 50 };
 
-fn recovered<D: Disk>(disk: &D) -> (Recovered<D>, Vec<(u64, Vec<u8>)>) {
+pub(super) fn recovered<D: Disk>(disk: &D) -> (Recovered<D>, Vec<(u64, Vec<u8>)>) {
     let mut entries = Vec::new();
     let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |piece, _| {
         if let Piece::Entry(seq, entry) = piece {
@@ -24,11 +24,11 @@ fn recovered<D: Disk>(disk: &D) -> (Recovered<D>, Vec<(u64, Vec<u8>)>) {
     (recovered.unwrap(), entries)
 }
 
-fn begin<D: Disk>(disk: &D) -> Store<D> {
+pub(super) fn begin<D: Disk>(disk: &D) -> Store<D> {
     Store::begin(recovered(disk).0, SETTINGS, EPOCH)
 }
 
-fn push<D: Disk>(store: &mut Store<D>, seq: u64) -> Result<(), PushError> {
+pub(super) fn push<D: Disk>(store: &mut Store<D>, seq: u64) -> Result<(), PushError> {
     store.push(seq, |out| out.extend_from_slice(&[seq as u8; 50]))
 }
 
@@ -40,7 +40,7 @@ fn sync_each<D: Disk>(store: &mut Store<D>, numbers: RangeInclusive<u64>) {
     }
 }
 
-fn numbers(entries: &[(u64, Vec<u8>)]) -> Vec<u64> {
+pub(super) fn numbers(entries: &[(u64, Vec<u8>)]) -> Vec<u64> {
     entries.iter().map(|(seq, _)| *seq).collect()
 }
 
@@ -582,7 +582,7 @@ fn what_is_exported_can_be_imported() {
 }
 
 /// The bytes of what was put into a directory last.
-fn read_replaced(disk: &SimDisk) -> Vec<u8> {
+pub(super) fn read_replaced(disk: &SimDisk) -> Vec<u8> {
     let Some((file, bytes)) = open_replaced(disk).unwrap() else { return Vec::new() };
     let mut all = vec![0; bytes as usize];
     assert_eq!(disk.read_at(&file, 0, &mut all).unwrap(), all.len());
