@@ -4,7 +4,7 @@
 //! Whoever goes on cuts off and removes what these bytes say is of no use. So they are believed
 //! only if they are possible, and if the files are there that they speak of, as long as they say.
 
-use crate::head::{self, Cut};
+use crate::head::{self, Cut, LOST_MAX};
 use crate::recovery::{Recovered, Tail};
 use std::ops::RangeInclusive;
 use stentor_io::Disk;
@@ -112,6 +112,7 @@ impl Closed {
             before < *range.start() && range.start() <= range.end()
         });
         are_apart
+            && lost.len() <= LOST_MAX
             && lost_before.max(*last).max(*highest) < NUMBER_MAX
             && segments().is_sorted_by(|a, b| a.number < b.number)
             && cut.number <= *highest

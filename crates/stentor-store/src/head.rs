@@ -63,7 +63,13 @@ pub(crate) enum NoHead {
 }
 
 impl Head {
+    /// The bytes of the head.
+    ///
+    /// # Panics
+    /// If there are more than [`LOST_MAX`] lost ranges: [`Head::parse`] would refuse the head, and
+    /// no start could read the store.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        assert!(self.lost.len() <= LOST_MAX, "a head has no room for so many lost ranges");
         let mut out = Vec::with_capacity(FIXED_BYTES + 16 * self.lost.len());
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());

@@ -28,7 +28,7 @@
 //! | A reader who saw what was rolled back can be told so. | lost ranges, in every segment's head |
 //! | What was on the disk and has gone bad is told, with its place. | witnesses, `recovery` |
 //! | A disk that failed and came back is gone on with. | `retry` |
-//! | EPOCH changes only where history was lost. | `repair`, `backup` |
+//! | EPOCH changes only in a repair, in a copy, and at its first start. | `begins_life` |
 //!
 //! What is asked of whoever uses it:
 //!

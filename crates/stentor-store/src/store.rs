@@ -295,10 +295,14 @@ impl<D: Disk> Store<D> {
         if self.buffer.len() >= self.settings.buffer_bytes {
             return Err(PushError::Full);
         }
-        if self.buffer.len() == self.frame_at {
+        let is_first = self.buffer.len() == self.frame_at;
+        if is_first {
             frame::begin(Kind::Entries, &mut self.buffer);
         }
         if !frame::put_record(seq, &mut self.buffer, encode) {
+            if is_first {
+                self.buffer.truncate(self.frame_at);
+            }
             return Err(PushError::TooLong);
         }
         self.seq = seq;
