@@ -25,7 +25,8 @@ use crate::settings::{JwksUrl, Jwt};
 
 /// Fetches the documents of all addresses that are configured, for as long as it is kept.
 pub struct JwksThread {
-    /// A word to each thread; when it is dropped, they end.
+    /// Wakes each thread. Once it is dropped, a thread ends when it wakes next: its pause between
+    /// two attempts, a minute at most, is not cut short.
     wake: Vec<Sender<()>>,
     all: Arc<All>,
 }
@@ -80,12 +81,12 @@ impl JwksThread {
             |url: &JwksUrl| State { url: url.clone(), document: None, failures: 0, error: None };
         let states = Mutex::new(jwt.jwks_urls.iter().map(state).collect());
         let all = Arc::new(All { states, on_change: Box::new(on_change) });
-        let agent = agent(jwt, times.whole)?;
+        let agents = agents(jwt, times.whole)?;
         let refresh = Duration::from_secs(jwt.jwks_refresh_s);
         let mut wake = Vec::new();
-        for (place, url) in jwt.jwks_urls.iter().enumerate() {
+        for (place, (url, agent)) in jwt.jwks_urls.iter().zip(agents).enumerate() {
             let (sender, woken) = channel();
-            let (all, agent, url) = (Arc::clone(&all), agent.clone(), url.clone());
+            let (all, url) = (Arc::clone(&all), url.clone());
             let fetcher = Fetcher { place, url, agent, all, woken, times, refresh };
             let thread = thread::Builder::new().name(format!("jwks-{place}"));
             thread.spawn(move || fetcher.run()).map_err(|error| error.to_string())?;
@@ -218,10 +219,10 @@ pub fn fetch_once(jwt: &Jwt) -> Result<Vec<Arc<Jwks>>, String> {
     if jwt.jwks_urls.is_empty() {
         return Ok(Vec::new());
     }
-    let agent = agent(jwt, WHOLE)?;
-    let document =
-        |url| fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"));
-    jwt.jwks_urls.iter().map(document).collect()
+    let document = |(url, agent): (&JwksUrl, Agent)| {
+        fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"))
+    };
+    jwt.jwks_urls.iter().zip(agents(jwt, WHOLE)?).map(document).collect()
 }
 
 /// # Errors
@@ -244,23 +245,29 @@ fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
     Jwks::parse_published(&body.map_err(|error| error.to_string())?)
 }
 
-fn agent(jwt: &Jwt, whole: Duration) -> Result<Agent, String> {
-    let mut config = Agent::config_builder();
-    if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
-        let hint = "name a file by jwt.jwks_ca_file";
-        config = config.tls_config(tls_of(jwt.jwks_ca_file.as_deref(), hint)?);
-    }
-    let mut config = config
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_global(Some(whole))
-        .max_response_header_size(HEAD_BYTES_MAX)
-        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
-    if jwt.jwks_urls.iter().all(|url| url.as_str().starts_with("http:")) {
-        // On this host: no proxy leads there.
-        config = config.proxy(None);
-    }
-    Ok(config.build().new_agent())
+/// An HTTP client for each address, in their order.
+fn agents(jwt: &Jwt, whole: Duration) -> Result<Vec<Agent>, String> {
+    let is_https = |url: &JwksUrl| url.as_str().starts_with("https:");
+    let hint = "name a file by jwt.jwks_ca_file";
+    let tls = match jwt.jwks_urls.iter().any(is_https) {
+        true => Some(tls_of(jwt.jwks_ca_file.as_deref(), hint)?),
+        false => None,
+    };
+    let agent = |url| {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(whole))
+            .max_response_header_size(HEAD_BYTES_MAX)
+            .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
+        let config = match tls.clone().filter(|_| is_https(url)) {
+            Some(tls) => config.tls_config(tls),
+            // An http address is on this host, and no proxy leads there.
+            None => config.proxy(None),
+        };
+        config.build().new_agent()
+    };
+    Ok(jwt.jwks_urls.iter().map(agent).collect())
 }
 
 /// How a client of hosts begins TLS: it knows them by the certificates in a file, or by those that

@@ -207,8 +207,8 @@ fn an_answer_that_does_not_end_is_given_up() {
         }
     });
     let jwt = Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() };
-    let agent = agent(&jwt, Duration::from_millis(200)).unwrap();
-    let error = fetch(&agent, &url).unwrap_err();
+    let agents = agents(&jwt, Duration::from_millis(200)).unwrap();
+    let error = fetch(&agents[0], &url).unwrap_err();
     assert!(error.contains("timeout"), "{error}");
     drip.join().unwrap();
 }
@@ -224,15 +224,15 @@ fn hosts_are_known_by_their_certificates() {
         jwks_ca_file: Some(ca.to_owned()),
         ..Jwt::default()
     };
-    let jwks = fetch(&agent(&jwt(&path), TIMES.whole).unwrap(), &url).unwrap();
+    let jwks = fetch(&agents(&jwt(&path), TIMES.whole).unwrap()[0], &url).unwrap();
     assert_eq!(jwks.names().len(), 1);
     // By the certificate of another host it is not.
     let (_, other) = https_host(String::new());
     std::fs::write(&path, other).unwrap();
-    let error = fetch(&agent(&jwt(&path), TIMES.whole).unwrap(), &url).unwrap_err();
+    let error = fetch(&agents(&jwt(&path), TIMES.whole).unwrap()[0], &url).unwrap_err();
     assert!(error.contains("certificate"), "{error}");
     std::fs::write(&path, "nothing").unwrap();
-    let error = agent(&jwt(&path), TIMES.whole).unwrap_err();
+    let error = agents(&jwt(&path), TIMES.whole).unwrap_err();
     assert!(error.contains("there is no certificate in it"), "{error}");
     std::fs::remove_file(&path).unwrap();
 }
@@ -262,6 +262,38 @@ fn https_host(answer: String) -> (JwksUrl, String) {
         }
     });
     (format!("https://localhost:{port}/keys").parse().unwrap(), cert.pem())
+}
+
+/// Runs itself in a process that has a proxy in its environment, at a port where nothing listens.
+#[test]
+fn an_address_on_this_host_is_fetched_without_a_proxy() {
+    const NAME: &str = "fetch::tests::an_address_on_this_host_is_fetched_without_a_proxy";
+    if std::env::var_os("STENTOR_TEST_PROXIED").is_none() {
+        let own = std::env::current_exe().unwrap();
+        let mut child = std::process::Command::new(own);
+        child.args([NAME, "--exact"]).env("STENTOR_TEST_PROXIED", "1");
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            child.env(name, "http://127.0.0.1:1").env(name.to_lowercase(), "http://127.0.0.1:1");
+        }
+        let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let (plain, _asked) = host(vec![ok(&document(&Signer::new(Algorithm::Es256), "1"))]);
+    let (other, pem) = https_host(ok("{}"));
+    let ca = std::env::temp_dir().join(format!("stentor-proxied-{}", std::process::id()));
+    std::fs::write(&ca, pem).unwrap();
+    let (thread, changes) = fetching(&plain, |jwt| {
+        jwt.jwks_urls.push(other);
+        jwt.jwks_ca_file = Some(ca.clone());
+        jwt.jwks_refresh_s = 3_600;
+    });
+    let fetched = changes.recv_timeout(Duration::from_secs(20));
+    std::fs::remove_file(ca).unwrap();
+    assert!(fetched.is_ok(), "{:?}", thread.states());
+    let states = thread.states();
+    assert_eq!((states[0].keys, states[1].keys), (Some(1), None), "{states:?}");
 }
 
 #[test]
