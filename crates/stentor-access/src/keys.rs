@@ -15,6 +15,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use crate::TOKEN_BYTES_MAX;
 use crate::grant::{Grant, Scope};
 use crate::jwt::{self, Issuers, Why};
+use crate::permissions::Permissions;
 use crate::refused::Refused;
 use crate::secret::{self, StaticToken};
 
@@ -171,7 +172,8 @@ impl KeyId {
 
     fn of_static(token: &StaticToken) -> KeyId {
         let expires = token.expires_unix_s.map_or(u64::MAX, |expires| expires);
-        let permissions = format!("{:?}", token.permissions);
+        let Permissions { publish, read } = &token.permissions;
+        let permissions = format!("publish {}, read {}", list(publish.iter()), list(read.iter()));
         KeyId::of(&[
             b"static",
             token.name.as_bytes(),
@@ -191,6 +193,24 @@ impl KeyId {
         let first = hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
         KeyId(u64::from_be_bytes(*first))
     }
+}
+
+/// A list as text, for the hash that is a key's id. An upgrade hands ids over to other releases, so
+/// no release may write the text in another form.
+pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = items.map(|item| format!("\"{}\"", escaped(item))).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// Escapes quotes and whatever is not to be printed.
+fn escaped(item: &str) -> String {
+    item.chars().fold(String::new(), |mut text, c| {
+        match c {
+            '\'' => text.push(c),
+            _ => text.extend(c.escape_debug()),
+        }
+        text
+    })
 }
 
 fn beginning(sha256: &[u8; 32]) -> [u8; 8] {
@@ -232,7 +252,6 @@ mod tests {
     use super::*;
     use crate::claims_of;
     use crate::patterns::Patterns;
-    use crate::permissions::Permissions;
     use crate::secret::Secret;
     use crate::settings::{Settings, load};
 
@@ -294,6 +313,37 @@ mod tests {
         assert!(!has(|token| token.permissions.publish = Patterns::any()));
         assert!(!has(|token| token.permissions.read = Patterns::any()));
         assert!(!has(|token| token.expires_unix_s = Some(NOW)));
+    }
+
+    /// Another release must compute the same ids, or an upgrade revokes the access of every reader.
+    #[test]
+    fn key_ids_are_the_same_in_every_release() {
+        let id = |publish: &[&str], read: &[&str], expires_unix_s| {
+            let patterns = |texts: &[&str]| Patterns::parse(texts.iter().copied()).unwrap();
+            let permissions = Permissions { publish: patterns(publish), read: patterns(read) };
+            let name = "one".to_owned();
+            let token = StaticToken { name, sha256: [7; 32], permissions, expires_unix_s };
+            KeyId::of_static(&token).0
+        };
+        let ids = [
+            id(&[], &[], None),
+            id(&[], &["/a/*"], Some(NOW)),
+            id(&["/b", "/\"\\/*"], &["/a/*", "/\u{fc}"], None),
+        ];
+        assert_eq!(
+            ids,
+            [15_528_960_719_630_354_096, 586_596_333_317_031_215, 7_452_511_335_484_499_957]
+        );
+        let listed =
+            |names: &[&str]| -> Vec<_> { names.iter().map(|&name| name.to_owned()).collect() };
+        let jwt = crate::Jwt {
+            audience: listed(&["a \"b\"", "c"]),
+            issuer: listed(&["https://\u{fc}.example/\\"]),
+            ..crate::Jwt::default()
+        };
+        let expected = "[\"a \\\"b\\\"\", \"c\"] [\"https://\u{fc}.example/\\\\\"] 30 true";
+        assert_eq!(jwt.conditions(), expected);
+        assert_eq!(crate::Jwt::default().conditions(), "[] [] 30 true");
     }
 
     #[test]

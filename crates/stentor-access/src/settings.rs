@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
 use crate::jwt::Issuers;
 use crate::key::Material;
-use crate::keys::Keys;
+use crate::keys::{Keys, list};
 use crate::secret::StaticToken;
 
 /// What is configured of tokens.
@@ -77,7 +77,9 @@ impl Jwt {
     /// another key.
     pub(crate) fn conditions(&self) -> String {
         let Jwt { audience, issuer, leeway_s, require_exp, .. } = self;
-        format!("{audience:?} {issuer:?} {leeway_s} {require_exp}")
+        let strings = |items: &[String]| list(items.iter().map(String::as_str));
+        let (audience, issuer) = (strings(audience), strings(issuer));
+        format!("{audience} {issuer} {leeway_s} {require_exp}")
     }
 }
 
