@@ -69,11 +69,21 @@ impl Epoll {
     /// connection gets one of them. What the thread needs for itself is to be open before.
     ///
     /// # Errors
-    /// Out of files.
+    /// Out of files. Then no number is kept.
     pub fn keep_numbers(&mut self, below: u32) -> io::Result<()> {
+        self.kept_below = below;
         let kept = self.keep(below);
-        self.kept_below = if kept.is_ok() { below } else { 0 };
+        if kept.is_err() {
+            self.release_kept();
+        }
         Ok(kept?)
+    }
+
+    /// Closes the descriptors that keep numbers: there are too few of them, so that connections
+    /// need these.
+    fn release_kept(&mut self) {
+        self.kept.clear();
+        self.kept_below = 0;
     }
 
     fn keep(&mut self, below: u32) -> rustix::io::Result<()> {
@@ -92,7 +102,7 @@ impl Epoll {
             return accepted;
         }
         let Ok(moved) = fcntl_dupfd_cloexec(&accepted, self.kept_below as i32) else {
-            self.kept_below = 0;
+            self.release_kept();
             return accepted;
         };
         drop(accepted);
@@ -712,6 +722,36 @@ mod tests {
         drop(streams);
         let numbers = serving.join().unwrap();
         assert!(numbers.iter().all(|number| *number >= KEPT), "{numbers:?}");
+    }
+
+    /// A file table of its own has no descriptor left once all are taken.
+    #[test]
+    fn descriptors_are_released_if_too_few_are_left() {
+        let run = || {
+            crate::own_file_table().unwrap();
+            // The table is a copy, and other tests have descriptors open.
+            crate::channel::close_files(3, i32::MAX);
+            let mut io = epoll();
+            io.keep_numbers(KEPT).unwrap();
+            assert!(io.keep_numbers(u32::MAX).is_err());
+            assert_eq!((io.kept.len(), io.kept_below), (0, 0));
+            assert!(nothing().is_ok(), "a descriptor is free again");
+            // A connection that has a reserved number and cannot get another one.
+            let (near, _far) = channel();
+            io.keep_numbers(KEPT).unwrap();
+            drop(io.kept.pop());
+            let accepted = nothing().unwrap();
+            let number = accepted.as_raw_fd();
+            assert!((number as u32) < KEPT);
+            let mut all = Vec::new();
+            while let Ok(other) = fcntl_dupfd_cloexec(&accepted, 0) {
+                all.push(other);
+            }
+            assert_eq!(io.out_of_kept(accepted).as_raw_fd(), number, "it stays as it is");
+            assert_eq!((io.kept.len(), io.kept_below), (0, 0));
+            drop(near);
+        };
+        thread::spawn(run).join().unwrap();
     }
 
     /// It is where clients look for the next process, which has the socket.
