@@ -365,3 +365,24 @@ const ATTEMPTS: u32 = 5;
 
 /// The greatest number of a line: far from the end of numbers, and from what JSON holds exactly.
 const SEQ_MAX: u64 = 1 << 53;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_may_delete_a_topic_twice() {
+        let path = std::env::temp_dir().join(format!("stentor-import-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let line = "{\"topic\":\"/a\",\"deleted\":true}\n";
+        let imported = import(&path, &mut line.repeat(2).as_bytes());
+        let exported = export(&path).map(|export| {
+            let mut lines = Vec::new();
+            export.write(&mut lines).unwrap();
+            String::from_utf8(lines).unwrap()
+        });
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(imported.map(|contents| (contents.topics, contents.last)), Ok((0, 2)));
+        assert_eq!(exported.map(|lines| lines.lines().count()), Ok(1));
+    }
+}
