@@ -9,11 +9,12 @@
 //! very same server code runs on both.
 //!
 //! The contract of one turn: the backend calls [`Handler::ready`] before it reads a socket, then
-//! [`Handler::received`] or [`Handler::ended`]; a handler that answers [`Flow::Pause`] hears
-//! nothing more of that socket's input until it calls [`Backend::resume`]. After a
-//! [`Backend::send`] that said it is full, `ready` is called again once the peer has made room. How
-//! a connection ends is told even to a handler that reads nothing for now: a reset by `ended`, the
-//! peer's last byte by [`Handler::finished`].
+//! [`Handler::received`] or [`Handler::ended`]. A socket that was just accepted may be read without
+//! `ready`, unless its role has the bit [`LAYERED`] or [`PROXIED`]. A handler that answers
+//! [`Flow::Pause`] hears nothing more of that socket's input until it calls [`Backend::resume`].
+//! After a [`Backend::send`] that said it is full, `ready` is called again once the peer has made
+//! room. The backend reports how a connection ends even to a handler that reads nothing for now: a
+//! reset by `ended`, the peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
@@ -21,7 +22,9 @@
 //! A third trait, [`Disk`], is a directory of files that outlive the process; [`HostDisk`] is a
 //! real one. What simulates one is beside the store that is tested with it.
 //!
-//! This is the only crate with `unsafe`, and the only one that makes system calls.
+//! This is the only crate with `unsafe`. The server makes its system calls here. Only two crates do
+//! more than that: stentor-tls and stentor-access read files at a start and at a reload, and the
+//! latter fetches keys on threads of its own.
 
 mod channel;
 mod counter;
