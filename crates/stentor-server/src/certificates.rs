@@ -371,18 +371,20 @@ pub(crate) struct CertificateThread {
 }
 
 impl CertificateThread {
-    /// Begins to, if there are any.
+    /// Begins to, if there are any. The files were read last for the current acceptors, or for those
+    /// that come `next`.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub(crate) fn start(
         tls: &Tls,
         acceptors: &Arc<Acceptors>,
+        next: Option<&Prepared>,
     ) -> io::Result<Option<CertificateThread>> {
         if tls.pairs().is_empty() {
             return Ok(None);
         }
-        let mut looker = Looker::new(tls.clone(), acceptors);
+        let mut looker = Looker::new(tls.clone(), acceptors, next);
         let (ends, ended) = channel();
         let look = move || looker.run(&ended);
         thread::Builder::new().name("certificates".to_owned()).spawn(look)?;
@@ -405,15 +407,16 @@ struct Looker {
 }
 
 impl Looker {
-    fn new(tls: Tls, acceptors: &Arc<Acceptors>) -> Looker {
-        let files = acceptors.current(|prepared| prepared.files.clone());
+    fn new(tls: Tls, acceptors: &Arc<Acceptors>, next: Option<&Prepared>) -> Looker {
+        let known = |prepared: &Prepared| (prepared.files.clone(), !prepared.unusable.is_empty());
+        let (files, has_failed) = next.map_or_else(|| acceptors.current(known), known);
         Looker {
             tls,
             acceptors: Arc::downgrade(acceptors),
             tried: files.clone(),
             seen: files,
-            // It is read once more soon after the start.
-            failed_unix_s: acceptors.failure().map(|_| 0),
+            // They are read once more soon.
+            failed_unix_s: has_failed.then_some(0),
             told_days: None,
         }
     }

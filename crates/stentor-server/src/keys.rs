@@ -50,7 +50,7 @@ impl KeyThread {
         settings: &Settings,
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
-        before: Option<KeyThread>,
+        before: Option<&KeyThread>,
     ) -> io::Result<Option<KeyThread>> {
         let files = stentor_access::load(settings, &[]).map(|loaded| loaded.files);
         let files = files.unwrap_or_default();
@@ -59,8 +59,8 @@ impl KeyThread {
             return Ok(None);
         }
         let before = before.filter(|before| before.jwt == settings.jwt);
-        let fetches = match before.and_then(|before| before.fetches) {
-            Some(fetches) => Some(fetches),
+        let fetches = match before.and_then(|before| before.fetches.as_ref()) {
+            Some(fetches) => Some(Arc::clone(fetches)),
             None if has_urls => {
                 let has_changed = Arc::new(AtomicBool::new(false));
                 let changed = Arc::clone(&has_changed);

@@ -256,7 +256,8 @@ fn begin(
                 server.read_store(recovery)
             }
             (None, None) => Ok(()),
-        });
+        })
+        .and_then(|()| server.start_lookers(takes_over));
     if let Err(error) = begun {
         // Those that have bound were told nothing, and end; or they serve operators.
         server.cues.clear();
@@ -266,7 +267,6 @@ fn begin(
     }
     // One that has died says so at the end; one that was told is told again.
     server.cue(|_| Cue::Live);
-    server.start_lookers(takes_over)?;
     Ok(server)
 }
 
@@ -562,13 +562,13 @@ impl Server {
     }
 
     /// Who looks after files, memory, keys and certificates.
-    fn start_lookers(&mut self, has_taken_over: bool) -> io::Result<()> {
+    fn start_lookers(&mut self, has_taken_over: bool) -> Result<(), StartError> {
         self.start_file_loader();
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
-            self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors)?;
+            self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors, None)?;
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
             self.follow = FollowThread::start(shared)?;
@@ -584,7 +584,7 @@ impl Server {
                 );
                 Ok(())
             }
-            result => result,
+            result => Ok(result?),
         }
     }
 
@@ -767,6 +767,46 @@ mod tests {
         assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
         server.drain();
         server.wait().unwrap();
+    }
+
+    fn settings(toml: &str) -> Settings {
+        let settings = Settings::from_toml(toml, "f").unwrap();
+        settings.validate().unwrap();
+        Settings { listen: vec!["127.0.0.1:0".parse().unwrap()], workers: 1, ..settings }
+    }
+
+    /// Settings of which each fails at another step of a start or of a reload.
+    const FAILING: [&str; 3] = [
+        "static = [{ path = '/s/', root = '/absent' }]",
+        "jwt.public_key_file = ['/absent']",
+        "jwt.jwks_url = 'https://localhost:1'\njwt.jwks_ca_file = '/absent'",
+    ];
+
+    #[test]
+    fn a_reload_that_fails_at_any_step_changes_nothing() {
+        let first = settings("jwt.jwks_url = 'http://127.0.0.1:1'");
+        let mut server = start(first, vec![]).unwrap();
+        let rules = server.shared.hub.rules();
+        for toml in FAILING {
+            let next = settings(&format!("topics = [{{ match = '/x', history = 7 }}]\n{toml}"));
+            assert!(server.reload(next).is_err(), "{toml}");
+            assert_eq!(server.shared.hub.rules(), rules, "{toml}");
+            assert!(server.keys.is_some() && server.settings.topics.is_empty(), "{toml}");
+        }
+        assert!(server.reload(settings("topics = [{ match = '/x', history = 7 }]")).is_ok());
+        assert_ne!(server.shared.hub.rules(), rules);
+        server.drain();
+        server.wait().unwrap();
+    }
+
+    #[test]
+    fn a_start_that_fails_at_any_step_leaves_nothing() {
+        for toml in FAILING {
+            let address = stentor_io::reserve("127.0.0.1:0".parse().unwrap()).unwrap().address();
+            let settings = Settings { listen: vec![address], ..settings(toml) };
+            assert!(start(settings, vec![]).is_err(), "{toml}");
+            assert!(TcpStream::connect(address).is_err(), "{toml}");
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn names(acceptors: &Acceptors) -> Vec<String> {
 fn looked_after(place: &Place) -> (Arc<Acceptors>, Looker) {
     let tls = place.tls();
     let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
-    let looker = Looker::new(tls, &acceptors);
+    let looker = Looker::new(tls, &acceptors, None);
     (acceptors, looker)
 }
 
@@ -99,7 +99,7 @@ fn without_certificates_nothing_is_read() {
     let acceptors = Acceptors::new(prepared);
     assert!(acceptors.public().is_none() && acceptors.control().is_none());
     assert_eq!(acceptors.report(NOW), None);
-    assert!(CertificateThread::start(&Tls::default(), &Arc::default()).unwrap().is_none());
+    assert!(CertificateThread::start(&Tls::default(), &Arc::default(), None).unwrap().is_none());
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_pair_that_is_no_good_at_a_start_is_read_again() {
     let prepared = Prepared::read(&tls, NOW + 75 * DAY_S, Missing::Left, None).unwrap();
     let acceptors = Arc::new(Acceptors::new(prepared));
     assert_eq!(names(&acceptors), ["a.example"]);
-    let mut looker = Looker::new(tls, &acceptors);
+    let mut looker = Looker::new(tls, &acceptors, None);
     // No file changes, but by the clock it can be used now.
     look(&mut looker, NOW);
     assert_eq!(names(&acceptors), ["a.example", "b.example"]);
@@ -275,7 +275,7 @@ fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
     let place = Place::new();
     let tls = two_pairs(&place);
     let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
-    let mut looker = Looker::new(tls.clone(), &acceptors);
+    let mut looker = Looker::new(tls.clone(), &acceptors, None);
     look(&mut looker, NOW);
     place.write("l.pem", "");
     place.write_pair("c.example", 80);

@@ -44,21 +44,24 @@ impl Server {
         let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
         let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
         let certificates = certificates.map_err(StartError::Certificates)?;
+        let certificate_thread =
+            CertificateThread::start(&settings.tls, acceptors, certificates.as_ref())?;
+        let (shared, before) = (&self.shared, self.keys.as_ref());
+        let key_thread = KeyThread::start(&settings.tokens, shared, &self.mailboxes, before)?;
         // Else they come from whoever is followed.
         if self.shared.follow.is_none() {
             self.commit(Op::Rules(settings.rules())).map_err(|error| {
                 StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
             })?;
         }
+        // The commit was the last step that may fail.
         if let Some(certificates) = certificates {
             self.shared.acceptors.set(certificates, unix_s);
         }
-        self.certificates = CertificateThread::start(&settings.tls, &self.shared.acceptors)?;
+        (self.certificates, self.keys) = (certificate_thread, key_thread);
         self.shared.memory.configure(&settings);
         self.shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
-        let before = self.keys.take();
-        self.keys = KeyThread::start(&settings.tokens, &self.shared, &self.mailboxes, before)?;
         self.settings = settings;
         self.start_file_loader();
         let settings = Arc::new(self.settings.clone());
