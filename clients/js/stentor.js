@@ -353,9 +353,9 @@ class Connection {
     for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id
   }
 
-  /** Where ids begin anew, the old must not hide the new. */
+  /** Old ids must not hide new ones. */
   #gap(gap) {
-    if (gap.reason !== 'history' && gap.reason !== 'many') {
+    if (!/history|many|memory/.test(gap.reason)) {
       this.#cursor = undefined
       for (const reader of this.#readers.values()) {
         if (reader.held) reader.held = []

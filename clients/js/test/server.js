@@ -88,7 +88,8 @@ export class Server {
     const [, epoch, digits] = /^([0-9a-f]{8})-(\d+)$/.exec(since) ?? []
     const reason = !epoch ? 'malformed'
       : epoch !== this.epoch ? 'epoch'
-      : BigInt(digits) > this.seq ? 'future' : undefined
+      : BigInt(digits) > this.seq ? 'future'
+      : this.isShort && BigInt(digits) < this.seq ? 'memory' : undefined
     if (reason) {
       return [{ gap: epoch ? { reason, since } : { reason } }, ...sorted(current())]
     }

@@ -225,6 +225,24 @@ each('ids that went back are a gap, and not silence', async (server, live) => {
   assert.deepEqual(a.gaps.map(({ reason }) => reason), ['future'])
 })
 
+each('after a gap for memory no value is repeated', async (server, live) => {
+  const all = keep(live, '/*')
+  await until(() => server.streams.size)
+  server.publish('/a', 1)
+  server.publish('/b', 2)
+  await until(() => all.values.length === 2)
+  // The server is short of memory while the client is away: it sends values, and no history.
+  server.isShort = true
+  server.fault = () => 'refuse'
+  server.cut()
+  for (let n = 3; n <= 5; n++) server.publish('/b', n)
+  await until(() => all.states.at(-1).state === 'waiting')
+  server.fault = () => undefined
+  await until(() => all.values.at(-1) === 5)
+  assert.deepEqual(all.values, [1, 2, 5], 'the value of /a has not changed')
+  assert.deepEqual(all.gaps.map(({ reason }) => reason), ['memory'])
+})
+
 for (const transport of TRANSPORTS) {
   test(`a cursor of the caller's is honoured, a bad one is a gap (${transport})`, async () => {
     const server = await serve()
