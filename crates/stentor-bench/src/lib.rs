@@ -18,6 +18,7 @@ mod orders;
 pub mod plan;
 pub mod progress;
 mod publisher;
+mod redact;
 pub mod report;
 mod request;
 mod run;

@@ -2,22 +2,29 @@
 //! at which it was sent.
 //!
 //! This is one request at a time, a few hundred times a second at most: an ordinary client
-//! library does it.
+//! library does it. It connects to the address that the target was checked with, and never resolves
+//! the name itself.
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use stentor_io::monotonic_us;
-use ureq::Agent;
-use ureq::http::Request;
+use ureq::config::Config;
+use ureq::http::header::HOST;
+use ureq::http::{Request, Uri};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Error};
 
 use crate::crew::BenchError;
 use crate::delivery::Stamp;
 use crate::orders::Orders;
 use crate::plan::Publish;
+use crate::redact;
 use crate::tally::{histogram, record};
 
 /// Somebody who publishes.
@@ -50,7 +57,8 @@ impl Publisher {
         if let Some(tls) = &publish.tls {
             config = config.tls_config(tls.clone());
         }
-        let agent = config.build().new_agent();
+        let resolver = FixedAddress(publish.target.address);
+        let agent = Agent::with_parts(config.build(), DefaultConnector::default(), resolver);
         Publisher { agent, publish: publish.clone(), run, text: Vec::new() }
     }
 
@@ -70,8 +78,10 @@ impl Publisher {
         let message = String::from_utf8_lossy(&self.text);
         let body = self.publish.body.replace("{message}", &message);
         let url = &self.publish.target.url;
-        let cannot = |why: String| BenchError(format!("publishing to {url}: {why}"));
+        // The message may become part of a page, which is shared.
+        let cannot = |why| BenchError(format!("publishing to {}: {why}", redact::url(url)));
         let mut request = Request::builder().method(&*self.publish.method).uri(url);
+        request = request.header(HOST, &self.publish.target.host);
         for (name, value) in &self.publish.headers {
             request = request.header(name, value);
         }
@@ -152,11 +162,24 @@ impl Publisher {
     }
 }
 
+/// Resolves every name to the address of the target, which was checked to be private. A second
+/// lookup could lead to another address.
+#[derive(Debug)]
+struct FixedAddress(SocketAddr);
+
+impl Resolver for FixedAddress {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let mut addresses = self.empty();
+        addresses.push(self.0);
+        Ok(addresses)
+    }
+}
+
 /// What is wrong, in plain words if it is a matter of TLS.
-fn why(error: &ureq::Error) -> String {
+fn why(error: &Error) -> String {
     let of_tls = match error {
-        ureq::Error::Io(error) => stentor_tls::explain(error),
-        ureq::Error::Rustls(error) => stentor_tls::explain(error),
+        Error::Io(error) => stentor_tls::explain(error),
+        Error::Rustls(error) => stentor_tls::explain(error),
         _ => None,
     };
     of_tls.map_or_else(|| error.to_string(), |what| format!("TLS: {what}"))
@@ -191,3 +214,51 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// How soon an order to stop is heard.
 const NAP_MAX: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::delivery::STAMP_BYTES;
+    use crate::target::Target;
+
+    /// The head of the request that a publisher sends to a target, without its end.
+    fn head_sent_to(change: impl FnOnce(&mut Target)) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut target = Target::parse(&format!("http://{}/a", listener.local_addr().unwrap()));
+        change(target.as_mut().unwrap());
+        let server = thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+            head.to_ascii_lowercase()
+        });
+        let publish = Publish {
+            target: target.unwrap(),
+            method: "PUT".to_owned(),
+            headers: Vec::new(),
+            body: "{message}".to_owned(),
+            size: STAMP_BYTES,
+            tls: None,
+        };
+        Publisher::new(&publish, 1).publish(0).unwrap();
+        server.join().unwrap()
+    }
+
+    #[test]
+    fn a_publish_carries_the_host_of_the_target() {
+        let head = head_sent_to(|target| target.host = "example.com".to_owned());
+        assert_eq!(head.matches("host:").count(), 1, "{head}");
+        assert!(head.contains("\nhost: example.com"), "{head}");
+    }
+
+    #[test]
+    fn a_publisher_resolves_no_name() {
+        let head = head_sent_to(|target| target.url = "http://no-such-host.invalid/a".to_owned());
+        assert!(head.starts_with("put /a http/1.1"), "{head}");
+    }
+}

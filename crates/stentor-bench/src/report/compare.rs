@@ -46,20 +46,21 @@ impl Comparison {
         text
     }
 
-    /// The page, a whole file.
+    /// The page, a whole file. Pages are shared, so it shows no credentials.
     #[must_use]
     pub fn html(&self) -> String {
-        let mut body = self.head();
-        let rows = rows(self);
-        let charts = rows.iter().take(CHARTS).map(|row| self.chart(row)).collect::<String>();
+        let shared = self.redacted();
+        let mut body = shared.head();
+        let rows = rows(&shared);
+        let charts = rows.iter().take(CHARTS).map(|row| shared.chart(row)).collect::<String>();
         if !charts.is_empty() {
             body += &format!("<div class=\"charts\">\n{charts}</div>\n");
         }
-        body += &self.table(&rows);
-        if let Some(first) = self.reports().next() {
+        body += &shared.table(&rows);
+        if let Some(first) = shared.reports().next() {
             body += &again(&command_line(env::args_os().skip(1)), &first.machine);
         }
-        page(&format!("bench compare {}", self.command), &body)
+        page(&format!("bench compare {}", shared.command), &body)
     }
 
     fn reports(&self) -> impl Iterator<Item = &Report> {

@@ -14,22 +14,24 @@ use super::facts::{self, LATENCY_COLUMNS, Section};
 use super::figures::Figure;
 use super::units::{bytes, count};
 use super::{Machine, Report, plots};
+use crate::redact;
 
 impl Report {
-    /// The page, a whole file.
+    /// The page, a whole file. Pages are shared, so it shows no credentials.
     #[must_use]
     pub fn html(&self) -> String {
-        let mut body = head(self);
-        let charts = plots::plots(self);
+        let report = &self.redacted();
+        let mut body = head(report);
+        let charts = plots::plots(report);
         if !charts.is_empty() {
             body += &format!("<div class=\"charts\">\n{charts}</div>\n");
         }
-        body += &latencies(self);
+        body += &latencies(report);
         body += "<div class=\"facts\">\n";
-        facts::sections(self).iter().for_each(|section| body += &table(section));
+        facts::sections(report).iter().for_each(|section| body += &table(section));
         body += "</div>\n";
-        body += &again(&command_line(env::args_os().skip(1)), &self.machine);
-        page(&format!("bench {} {}", self.command, self.url), &body)
+        body += &again(&command_line(env::args_os().skip(1)), &report.machine);
+        page(&format!("bench {} {}", report.command, report.url), &body)
     }
 }
 
@@ -75,24 +77,12 @@ pub(super) fn moment(unix_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + latest)
 }
 
-/// The command with these arguments, for a shell. Nobody but this process knows in full how it was
-/// asked: a report has the settings in words, and not all of them.
+/// The command with these arguments, for a shell, without credentials. A report has the settings in
+/// words, but not all of them; only this process knows its arguments.
 pub(super) fn command_line(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
-    let quoted = arguments.map(|argument| quoted(&without_secret(&argument.to_string_lossy())));
-    iter::once("stentor".to_owned()).chain(quoted).collect()
-}
-
-/// Pages are shared, and must not let anybody in: the value of a header field that looks like a
-/// credential is left out.
-fn without_secret(argument: &str) -> String {
-    let secret = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["auth", "cookie", "key", "token", "secret"].iter().any(|word| name.contains(word))
-    };
-    match argument.split_once(": ") {
-        Some((name, _)) if secret(name) => format!("{name}: …"),
-        _ => argument.to_owned(),
-    }
+    let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let words = redact::arguments(arguments).map(|argument| quoted(&argument));
+    iter::once("stentor".to_owned()).chain(words).collect()
 }
 
 /// A word for a POSIX shell.

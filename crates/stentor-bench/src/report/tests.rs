@@ -138,19 +138,56 @@ fn what_comes_from_outside_stays_text() {
     assert!(!report.text().contains('\u{1b}'));
 }
 
+fn command_of(arguments: &[&str]) -> Vec<String> {
+    html::command_line(arguments.iter().map(OsString::from))
+}
+
 #[test]
 fn the_command_can_be_pasted() {
-    let arguments = ["bench", "get", "http://a/b?c=d&e='f'", "--header", "Accept: <b>", ""];
-    let words = html::command_line(arguments.into_iter().map(OsString::from));
-    let secret = html::command_line([OsString::from("X-API-Key: 1234")].into_iter());
-    assert_eq!(secret, ["stentor", "'X-API-Key: …'"]);
-    let command = r"stentor bench get 'http://a/b?c=d&e='\''f'\''' --header 'Accept: <b>' ''";
+    let words = command_of(&["bench", "get", "http://a/b'f'", "--header", "Accept: <b>", ""]);
+    let command = r"stentor bench get 'http://a/b'\''f'\''' --header 'Accept: <b>' ''";
     assert_eq!(words.join(" "), command);
     let shown = html::again(&words, &Machine::default());
     let shown = shown.replace("<span>", "").replace("</span>", "");
     assert!(shown.contains(&format!("<code>{}</code>", chart::escape(command))), "{shown}");
     // A page is made by the process that was told what to measure.
     assert!(get().html().contains("<code><span>stentor</span>"));
+}
+
+#[test]
+fn the_command_shows_no_credential() {
+    for (arguments, shown) in [
+        (&["--header", "X-API-Key:1234"][..], "--header 'X-API-Key: …'"),
+        (&["--header", "X-API-Key: 1234"], "--header 'X-API-Key: …'"),
+        (&["--header=X-API-Key:1234"], "'--header=X-API-Key: …'"),
+        (&["--publish-header", "Pass:a:b"], "--publish-header 'Pass: …'"),
+        (&["--header", "accept:a/b"], "--header accept:a/b"),
+        (&["--header", "Sec-WebSocket-Protocol: stentor.token.1"], "'Sec-WebSocket-Protocol: …'"),
+        (&["--publish-body", "key=1&data={message}"], "--publish-body '…'"),
+        (&["--publish-body={\"key\":\"{message}\"}"], "'--publish-body=…'"),
+        (&["http://a/b?key=1&topic=a&c"], "'http://a/b?key=…&topic=…&…'"),
+        (&["--publish", "http://a/b?key=1"], "--publish 'http://a/b?key=…'"),
+        (&["--publish=http://a/b?key=1"], "'--publish=http://a/b?key=…'"),
+        (&["--html", "r.html", "--pid=1"], "--html r.html --pid=1"),
+    ] {
+        let words = command_of(arguments).join(" ");
+        assert!(words.ends_with(shown), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn pages_show_no_values_of_queries() {
+    let mut report = push();
+    report.url = "http://a/b?cred=sesame".to_owned();
+    report.settings.push(("published to", "http://a/c?cred=sesame".to_owned()));
+    let server = ServerDelivery { url: report.url.clone(), ..ServerDelivery::default() };
+    report.delivery.as_mut().unwrap().servers = vec![server.clone(), server];
+    let subject = Subject { url: report.url.clone(), reports: vec![report.clone()] };
+    let comparison = Comparison { command: "push", rounds: 1, subjects: vec![subject] };
+    for page in [report.html(), comparison.html()] {
+        assert!(page.contains("?cred=…") && !page.contains("sesame"), "{page}");
+    }
+    assert!(report.text().contains("cred=sesame"), "a terminal shows all");
 }
 
 #[test]

@@ -54,7 +54,8 @@ pub(super) struct Common {
     /// Write a report with charts to this file, too
     ///
     /// One page that needs no other file and no network, for browsers and for paper. An older one
-    /// is replaced when the run is over.
+    /// is replaced when the run is over. It shows the command without values of queries, the body
+    /// that is published, and header fields that may hold credentials.
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// The target is mine, though its address is a public one
