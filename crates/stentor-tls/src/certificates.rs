@@ -327,6 +327,9 @@ fn inspect(chain: &[CertificateDer<'_>], now_unix_s: u64) -> Result<Found, Probl
     for (i, der) in chain.iter().enumerate() {
         let (_, certificate) = X509Certificate::from_der(der)
             .map_err(|error| Problem::Malformed(i + 1, error.to_string()))?;
+        if let Some(fault) = extension_fault(&certificate) {
+            return Err(Problem::Malformed(i + 1, fault.to_owned()));
+        }
         if issuer.as_ref().is_some_and(|issuer| issuer != certificate.subject().as_raw()) {
             return Err(Problem::OutOfOrder(i + 1));
         }
@@ -347,6 +350,19 @@ fn inspect(chain: &[CertificateDer<'_>], now_unix_s: u64) -> Result<Found, Probl
         }
     }
     Ok(found)
+}
+
+/// Finds a fault in the extensions of a certificate. No certificate may have an extension twice
+/// (RFC 5280 section 4.2), and the checks here would take such an extension for absent.
+fn extension_fault(certificate: &X509Certificate<'_>) -> Option<&'static str> {
+    if certificate.extensions_map().is_err() {
+        return Some("an extension is there twice");
+    }
+    if certificate.extended_key_usage().is_err() {
+        return Some("the extended key usage cannot be read");
+    }
+    let is_bad = certificate.subject_alternative_name().is_err();
+    is_bad.then_some("the subject alternative names cannot be read")
 }
 
 fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {

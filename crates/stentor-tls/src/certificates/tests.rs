@@ -1,6 +1,6 @@
 //! What is read out of files, and what is refused, in which words.
 
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
+use rcgen::{CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, date_time_ymd};
 
 use super::*;
 use crate::authority::{Authority, Issued};
@@ -145,6 +145,32 @@ fn a_chain_is_in_order_and_valid_today() {
     assert!(said.starts_with("certificate.pem: the certificate in place 2 is not the issuer"));
     let turned = Issued { certificate_pem: blocks[1].to_owned() + blocks[0], ..wrong };
     assert!(problem(&turned).contains("place 2 is not the issuer"));
+}
+
+#[test]
+fn extensions_are_unique_and_well_formed() {
+    let authority = Authority::new();
+    let refused = |own: &[ExtendedKeyUsagePurpose], custom: &[(&[u64], &[u8])]| {
+        let issued = authority.issue_with(KeyKind::Ecdsa, &["a.example"], |params| {
+            params.extended_key_usages = own.to_vec();
+            let extension = |(oid, content): &(&[u64], &[u8])| {
+                CustomExtension::from_oid_content(oid, content.to_vec())
+            };
+            params.custom_extensions = custom.iter().map(extension).collect();
+        });
+        problem(&issued.certificate_pem, &issued.key_pem)
+    };
+    // It is for servers by the first, and for clients by the second.
+    let usage: &[u64] = &[2, 5, 29, 37];
+    let for_clients = [0x30, 0x0a, 0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 3, 2];
+    let twice = refused(&[ExtendedKeyUsagePurpose::ServerAuth], &[(usage, &for_clients)]);
+    assert!(twice.contains("an extension is there twice"), "{twice}");
+    let names = refused(&[], &[(&[2, 5, 29, 17], &[0x30, 0x03, 0x82, 0x01, b'b'])]);
+    assert!(names.contains("an extension is there twice"), "{names}");
+    let unknown = refused(&[], &[(&[1, 2, 3], b"\x05\0"), (&[1, 2, 3], b"\x05\0")]);
+    assert!(unknown.contains("an extension is there twice"), "{unknown}");
+    let malformed = refused(&[], &[(usage, &[0x30, 0x7f])]);
+    assert!(malformed.contains("the extended key usage cannot be read"), "{malformed}");
 }
 
 #[test]
