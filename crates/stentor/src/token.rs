@@ -43,7 +43,7 @@ enum TokenCommand {
         #[arg(long, value_name = "PATTERN")]
         read: Vec<String>,
         /// From when on it is not good any more: a date, a moment such as 2027-12-31T12:00:00Z, or
-        /// how long from now on, such as 90d [default: never]
+        /// how long from now on, with a unit, such as 90d [default: never]
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
     },
@@ -108,9 +108,11 @@ fn token(
     Ok(StaticToken { name, sha256, permissions, expires_unix_s })
 }
 
-/// A moment, or a period from now on.
+/// A moment, or a period from now on. A period needs a unit: the author of `2027` means the year,
+/// and not 34 minutes.
 fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
-    if let Ok(period_s) = parse_period_s(text) {
+    let has_unit = !text.bytes().all(|byte| byte.is_ascii_digit());
+    if has_unit && let Ok(period_s) = parse_period_s(text) {
         return Ok(now_unix_s.saturating_add(period_s));
     }
     let moment = parse_moment(text)
@@ -194,11 +196,15 @@ mod tests {
         for (text, expected) in [
             ("90d", Ok(now + 90 * 86_400)),
             ("2h", Ok(now + 7_200)),
-            ("60", Ok(now + 60)),
+            ("60s", Ok(now + 60)),
             ("2027-01-31", Ok(1_801_353_600)),
             ("2027-01-31T12:00:00Z", Ok(1_801_353_600 + 43_200)),
         ] {
             assert_eq!(expiry(text, now), expected, "{text}");
+        }
+        for year in ["2027", "60", "0"] {
+            let error = expiry(year, now).unwrap_err();
+            assert!(error.contains("a period such as"), "{error}");
         }
         assert!(expiry("2020-01-01", now).unwrap_err().contains("is over"));
         assert!(expiry("soon", now).unwrap_err().contains("is not a date such as"));
