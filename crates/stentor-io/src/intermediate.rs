@@ -97,7 +97,7 @@ pub(crate) fn exit_code(status: WaitStatus) -> u8 {
 }
 
 /// Blocks every signal that can be. Returns which were blocked before.
-fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` fills the first set before it is read, and `pthread_sigmask` the second:
@@ -109,7 +109,7 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-fn restore_signals(before: &libc::sigset_t) {
+pub(crate) fn restore_signals(before: &libc::sigset_t) {
     // SAFETY: the set is valid, and the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }

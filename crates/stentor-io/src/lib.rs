@@ -44,6 +44,7 @@ mod scratch;
 mod sim;
 mod socket;
 mod steer;
+mod stoppable;
 mod thread;
 mod user;
 mod wake;
@@ -70,9 +71,8 @@ pub use parent::{
 };
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
 pub use process::{
-    ProcessMemory, Stopped, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
-    process_memory, process_memory_of, raise_open_files_limit, release_memory, stop_process,
-    unix_ns, unix_s,
+    ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
+    process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
 pub use queue::AcceptQueue;
 pub use sim::{Client, Faults, Rng, Sim};
@@ -80,6 +80,7 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use steer::{allowed_cores, narrow_card};
+pub use stoppable::{StoppableProcess, Stopped};
 pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns};
 pub use user::{User, show_to_user};
 pub use wake::Waker;

@@ -1,10 +1,6 @@
 //! What the kernel says of this process, of another one, and of the time.
 
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -79,28 +75,6 @@ pub fn process_cpu(pid: u32) -> io::Result<Duration> {
         return Err(io::Error::last_os_error());
     }
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
-/// A process that stands still until this is dropped.
-#[derive(Debug)]
-pub struct Stopped(OwnedFd);
-
-/// Makes a process stand still, as `kill -STOP` does. The kernel goes on receiving for it.
-///
-/// # Errors
-/// There is no such process, or it may not be stopped.
-pub fn stop_process(pid: u32) -> io::Result<Stopped> {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-    // By descriptor: whoever has the number later is not meant.
-    let process = pidfd_open(pid, PidfdFlags::empty())?;
-    pidfd_send_signal(&process, Signal::STOP)?;
-    Ok(Stopped(process))
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = pidfd_send_signal(&self.0, Signal::CONT);
-    }
 }
 
 /// Whether this process runs as root.

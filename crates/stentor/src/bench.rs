@@ -283,15 +283,20 @@ fn check(report: &Report) -> Result<(), Failure> {
             return fail("every answer was an error".to_owned());
         }
     }
-    let Some(delivery) = &report.delivery else { return Ok(()) };
-    if delivery.published == 0 {
-        return fail("nothing was measured: no message was published".to_owned());
-    }
-    if delivery.missing_untold > 0 {
-        return fail(format!("{} deliveries are missing without a word", delivery.missing_untold));
-    }
-    if delivery.duplicates > 0 {
-        return fail(format!("{} messages were delivered again", delivery.duplicates));
+    let delivery = report.delivery.as_ref();
+    let delivery = delivery.map(|all| (all.published, all.missing_untold, all.duplicates));
+    let listeners = report.bystanders.as_ref().and_then(|all| all.listeners.as_ref());
+    let listeners = listeners.map(|all| (all.published, all.missing_untold, all.duplicates));
+    for (published, missing_untold, duplicates) in delivery.into_iter().chain(listeners) {
+        if published == 0 {
+            return fail("nothing was measured: no message was published".to_owned());
+        }
+        if missing_untold > 0 {
+            return fail(format!("{missing_untold} deliveries are missing without a word"));
+        }
+        if duplicates > 0 {
+            return fail(format!("{duplicates} messages were delivered again"));
+        }
     }
     Ok(())
 }

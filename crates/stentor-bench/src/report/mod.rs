@@ -253,6 +253,10 @@ pub struct Listeners {
     pub delivered: u64,
     /// Due and never seen.
     pub missing: u64,
+    /// The missing ones of readers that got no gap event: the server lost them in silence.
+    pub missing_untold: u64,
+    /// Seen again.
+    pub duplicates: u64,
     /// From when a message was due to each reader: before the surge.
     pub before: Latency,
     /// During it.

@@ -527,6 +527,8 @@ fn huge_bystanders(many: u64, endless: Latency) -> Bystanders {
             published: many,
             delivered: many,
             missing: many,
+            missing_untold: 0,
+            duplicates: 0,
             before: endless.clone(),
             during: endless.clone(),
             after: endless.clone(),

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stentor_io::{Stopped, monotonic_us, raise_priority, stop_process, unix_s};
+use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority, unix_s};
 
 use super::{
     LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, held, join_publisher, latency,
@@ -32,6 +32,8 @@ use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Report, BenchError> {
     let setup = &surge.setup;
+    // Its helper is forked, so it comes before the threads and their memory.
+    let server = stoppable(surge)?;
     let spread = Spread::of(plan)?;
     // New with every run, as with `bench push`.
     let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
@@ -51,14 +53,14 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     session.beside = bystanders(surge, run)?;
     let began_us = monotonic_us();
     let publishing = calm_before(&mut session, surge, publisher)?;
-    let (opening_seconds, processor) = come(&mut session, surge)?;
+    let (opening_seconds, processor) = come(&mut session, surge, server.as_ref())?;
     let busy = session.busy_since(processor);
     let opened = session.crew.counts();
     let memory = (opened.held > 0).then(|| session.memory(setup, opened.held));
     look_on_for(&mut session, "after the surge", surge.calm);
     let counts = session.crew.counts();
-    if let Some(timeout) = surge.timeout {
-        time_out(&mut session, surge, timeout)?;
+    if let (Some(timeout), Some(server)) = (surge.timeout, &server) {
+        time_out(&mut session, surge, timeout, server)?;
     }
     let measured = Measured {
         seconds: seconds_since(began_us),
@@ -77,6 +79,16 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
         report.bystanders = Some(what_they_felt(surge, &outcome, &counts, published));
     }
     Ok(report)
+}
+
+/// Prepares to stop the watched process, if this run stops it.
+fn stoppable(surge: &Surge) -> Result<Option<StoppableProcess>, BenchError> {
+    if !surge.queued && surge.timeout.is_none() {
+        return Ok(None);
+    }
+    let pid = surge.setup.pid.unwrap_or_default();
+    let process = StoppableProcess::new(pid).map_err(|error| no_process(Some(pid), &error))?;
+    Ok(Some(process))
 }
 
 fn hold_work(surge: &Surge, target: &Target, role: Role, run: u32) -> HoldWork {
@@ -172,10 +184,16 @@ fn calm_before(
 
 /// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
 /// and the processor time of the server before.
-fn come(session: &mut Session<'_>, surge: &Surge) -> Result<(f64, Option<Duration>), BenchError> {
-    let stopped = match surge.queued && !session.interrupted {
-        true => Some(stand_still(session, surge)?),
-        false => None,
+fn come(
+    session: &mut Session<'_>,
+    surge: &Surge,
+    server: Option<&StoppableProcess>,
+) -> Result<(f64, Option<Duration>), BenchError> {
+    let stopped = match server {
+        Some(server) if surge.queued && !session.interrupted => {
+            Some(stand_still(session, surge, server)?)
+        }
+        _ => None,
     };
     if stopped.is_some() {
         fill_queue(session, surge);
@@ -210,11 +228,14 @@ fn come(session: &mut Session<'_>, surge: &Surge) -> Result<(f64, Option<Duratio
 
 /// Stops the server once nothing of the bystanders' is under way, until what is returned is
 /// dropped.
-fn stand_still(session: &mut Session<'_>, surge: &Surge) -> Result<Stopped, BenchError> {
+fn stand_still<'s>(
+    session: &mut Session<'_>,
+    surge: &Surge,
+    server: &'s StoppableProcess,
+) -> Result<Stopped<'s>, BenchError> {
     session.pause();
     look_on_for(session, "waiting for the bystanders", PAUSE);
-    let pid = surge.setup.pid.unwrap_or_default();
-    stop_process(pid).map_err(|error| no_process(Some(pid), &error))
+    server.stop().map_err(|error| no_process(surge.setup.pid, &error))
 }
 
 /// All newcomers connect and ask, as far as the kernel takes them.
@@ -237,13 +258,18 @@ fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
 
 /// Waits until the newcomers' connections time out. Just before they do, the server is stopped
 /// until they all have.
-fn time_out(session: &mut Session<'_>, surge: &Surge, timeout: Duration) -> Result<(), BenchError> {
+fn time_out(
+    session: &mut Session<'_>,
+    surge: &Surge,
+    timeout: Duration,
+    server: &StoppableProcess,
+) -> Result<(), BenchError> {
     let left = timeout.saturating_sub(surge.calm).saturating_sub(TIMEOUT_MARGIN);
     look_on_for(session, "waiting for the timeout", left);
     if session.interrupted {
         return Ok(());
     }
-    let stopped = stand_still(session, surge)?;
+    let stopped = stand_still(session, surge, server)?;
     look_on_for(session, "waiting for the timeout", 2 * TIMEOUT_MARGIN);
     let began_us = monotonic_us();
     session.begin_period(TIMEOUT, began_us);
@@ -307,6 +333,8 @@ fn what_they_felt(surge: &Surge, outcome: &Outcome, counts: &Counts, published: 
             published: published.into(),
             delivered: outcome.steady.delivered,
             missing: outcome.steady.missing,
+            missing_untold: outcome.steady.untold,
+            duplicates: outcome.steady.duplicates,
             before: news(0),
             during: news(DURING),
             after: news(AFTER),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use stentor_bench::plan::{Closing, Get, Hold, Push, Role, Surge, Until};
-use stentor_bench::report::{Connections, Delivery, Requests};
+use stentor_bench::report::{Bystanders, Connections, Delivery, Listeners, Requests};
 
 use super::*;
 use crate::args::{Cli, Command};
@@ -342,6 +342,22 @@ fn messages_that_are_lost_or_repeated_fail_a_run() {
     assert_eq!(of(100, 0, 0, 0), Ok(()));
     // A gap that is told is what the server promises.
     assert_eq!(of(100, 3, 0, 0), Ok(()));
+    assert!(of(100, 5, 3, 0).unwrap_err().contains("3 deliveries are missing without a word"));
+    assert!(of(100, 0, 0, 2).unwrap_err().contains("2 messages were delivered again"));
+    assert!(of(0, 0, 0, 0).unwrap_err().contains("no message was published"));
+}
+
+#[test]
+fn lost_messages_of_bystanders_fail_a_surge() {
+    let of = |published, missing, missing_untold, duplicates| {
+        let listeners =
+            Listeners { published, missing, missing_untold, duplicates, ..Default::default() };
+        let bystanders = Bystanders { listeners: Some(listeners), ..Default::default() };
+        let report = Report { command: "surge", bystanders: Some(bystanders), ..report() };
+        check(&report).map_err(|error| error.to_string())
+    };
+    assert_eq!(of(100, 0, 0, 0), Ok(()));
+    assert_eq!(of(100, 3, 0, 0), Ok(()), "the server has sent a gap");
     assert!(of(100, 5, 3, 0).unwrap_err().contains("3 deliveries are missing without a word"));
     assert!(of(100, 0, 0, 2).unwrap_err().contains("2 messages were delivered again"));
     assert!(of(0, 0, 0, 0).unwrap_err().contains("no message was published"));

@@ -2,9 +2,10 @@
 
 use super::peers::Nginx;
 use super::stub::Stub;
-use super::{bench, server_with_value};
-use crate::support::run;
-use std::thread;
+use super::{begin, bench, server_with_value};
+use crate::support::{eventually, run};
+use std::time::Duration;
+use std::{fs, thread};
 
 #[test]
 fn newcomers_are_answered_and_bystanders_watched() {
@@ -70,6 +71,30 @@ fn newcomers_are_answered_and_bystanders_watched() {
             assert_eq!(run.errors(), [("status 503", 50)]);
         });
     });
+}
+
+#[test]
+fn a_stopped_server_continues_if_the_generator_is_killed() {
+    let (server, url) = server_with_value("");
+    let pid = server.child.id();
+    let is_stopped = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped)"))
+    };
+    let bench = begin(&format!("surge {url} --connections 200 --queued --pid {pid}"));
+    // It is stopped for 200 ms at least, so this looks more often than `eventually`.
+    eventually("the server is stopped", || {
+        for _ in 0..100 {
+            if is_stopped() {
+                return Some(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        None
+    });
+    // The end of the test's child is a SIGKILL: no code of its own runs any more.
+    drop(bench);
+    eventually("the server continues", || (!is_stopped()).then_some(()));
 }
 
 #[test]
