@@ -34,7 +34,7 @@ static void fail(const char *what) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) return fprintf(stderr, "usage: syncs FILE BYTES SECONDS\n"), 2;
+    if (argc != 5) return fprintf(stderr, "usage: syncs FILE BYTES SECONDS PAUSE_US\n"), 2;
     size_t bytes = atol(argv[2]);
     unsigned pause_us = atoi(argv[4]);
     if (bytes < 1 || bytes > FILE_BYTES) return 2;

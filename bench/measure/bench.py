@@ -76,7 +76,7 @@ class Bench:
 
     @cached_property
     def pace(self) -> Path:
-        return compile_c("pace.c", OUT_DIR / "pace", "-pthread")
+        return compile_c("pace.c", OUT_DIR / "pace")
 
     @cached_property
     def bystanders(self) -> Path:

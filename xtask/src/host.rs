@@ -38,7 +38,7 @@ pub(crate) fn prepare(programs: &[&str]) -> bool {
             return true;
         }
     }
-    println!("some tests will be skipped; for all of them: apt-get install {packages}");
+    println!("programs are missing: apt-get install {packages}");
     false
 }
 

@@ -63,7 +63,11 @@ fn test(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(targets);
     command.args(passed_on).envs(settings.iter().copied());
-    if host::prepare(TOOLS) && clients() {
+    let has_tools = host::prepare(TOOLS);
+    if !has_tools {
+        println!("some tests will be skipped: their programs are missing");
+    }
+    if has_tools && clients() {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
     }

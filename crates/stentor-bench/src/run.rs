@@ -113,7 +113,7 @@ enum Over {
     Time,
     /// Nothing has moved for too long.
     Stuck,
-    /// Whoever looks on has had enough.
+    /// The caller asked to stop, or a thread of the generator has ended.
     Stopped,
 }
 

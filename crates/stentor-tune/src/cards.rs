@@ -51,7 +51,7 @@ pub struct Interrupt {
 }
 
 impl Card {
-    /// The interrupts that tell of packets. Drivers have others, for event of the card itself.
+    /// The interrupts for packets. Drivers have others, for changes of the card itself.
     pub(crate) fn queue_interrupts(&self) -> impl Iterator<Item = &Interrupt> {
         self.interrupts.iter().filter(|interrupt| {
             let name = interrupt.name.to_ascii_lowercase();

@@ -146,7 +146,8 @@ Examples:
 
 Every setting can also come from the environment: STENTOR_LISTEN, STENTOR_LIMITS_HEAD_TIMEOUT.
 Flags override the environment, which overrides the file.
-Exit codes: 0 success, 1 failure, 2 usage or configuration.";
+Exit codes: 0 success, 1 failure, 2 usage or configuration, 130 ended early by Ctrl-C.
+After an upgrade, the first process of a container ends with the exit code of the server.";
 
 #[cfg(test)]
 mod tests {

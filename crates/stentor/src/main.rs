@@ -1,10 +1,12 @@
-//! The `stentor` command: flags, and what is printed. The work is done in `stentor-server`.
+//! The `stentor` command: flags, and what is printed. `stentor-server`, `stentor-bench` and
+//! `stentor-tune` do the work.
 //!
 //! One file per command, each with its own arguments; `args` lists them. What several commands
 //! have in common is in `lifecycle` (from the settings to the graceful stop) and `client`
 //! (talking to a running server).
 //!
-//! Exit codes: 0 success, 1 failure, 2 usage or configuration, 130 ended early by Ctrl-C.
+//! Exit codes: 0 success, 1 failure, 2 usage or configuration, 130 ended early by Ctrl-C. The first
+//! process of a container ends with the code of the server.
 
 #![forbid(unsafe_code)]
 

@@ -50,8 +50,13 @@ fn throughput(report: &Report) -> String {
     if points.len() < 2 || most <= 0.0 {
         return String::new();
     }
-    let title =
-        if report.delivery.is_some() { "Deliveries per second" } else { "Answers per second" };
+    let has_listeners = report.bystanders.as_ref().is_some_and(|all| all.listeners.is_some());
+    let title = match report.delivery.is_some() {
+        true => "Deliveries per second",
+        // The bystanders' answers and their deliveries are counted together.
+        false if has_listeners => "Answers and deliveries per second",
+        false => "Answers per second",
+    };
     let mut marks = Vec::new();
     let mut errors_before = 0;
     let mut notes = Vec::new();

@@ -128,6 +128,14 @@ fn a_part_that_was_not_measured_is_not_shown() {
 }
 
 #[test]
+fn a_chart_of_a_surge_names_what_it_counts() {
+    let mut surge = surge();
+    assert!(surge.html().contains("Answers and deliveries per second"));
+    surge.bystanders.as_mut().unwrap().listeners = None;
+    assert!(surge.html().contains("Answers per second"));
+}
+
+#[test]
 fn what_comes_from_outside_stays_text() {
     let mut report = hostile();
     report.interrupted = true;

@@ -120,7 +120,8 @@ impl Default for Told {
     }
 }
 
-/// Long-polls are answered with message 0 and must have asked again before there is event.
+/// The server answers long-polls with message 0. They must have asked again before the next
+/// message.
 fn settle(session: &mut Session<'_>) {
     let phase = Phase { ends_us: Some(monotonic_us() + SETTLE_US), ..phase("settling") };
     session.look_on(&phase, |_, _| {}, |_| false);

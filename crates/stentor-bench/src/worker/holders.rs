@@ -200,7 +200,7 @@ impl Worker {
     /// Makes the request for what is newer than an answer, unless it is one that was made already.
     fn prepare_ask(&mut self, socket: Peer, head: &ResponseHead<'_>) {
         if head.etag.is_none() && head.last_modified.is_none() && self.at(socket).ask.is_some() {
-            // An answer without event names nothing newer.
+            // A response without a validator names nothing newer.
             return;
         }
         let etag = head.etag.unwrap_or_default();
@@ -299,7 +299,7 @@ impl Worker {
         let found = self.find_stamps(socket, &content);
         let now_us = self.now_us;
         let connection = self.at(socket);
-        // The first answer may come at once, and so may one that has event.
+        // The first response may come at once, and so may one with a message.
         let hasty = !found && now_us.saturating_sub(connection.began_us) < HELD_US_MIN;
         connection.hasty = if hasty { connection.hasty + 1 } else { 0 };
         connection.began_us = now_us;

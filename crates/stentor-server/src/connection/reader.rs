@@ -1,9 +1,9 @@
 //! A connection that reads a stream: how it begins, what it is sent, how it ends.
 //!
-//! [`Connection::pump`] is the whole of it. Whatever happens to a reader (it has just begun, there
-//! is event, there is room again, another turn has come) is a reason to pump: to send what lies
-//! between its cursor and now, until there is nothing more, or no room, or the turn has cost its
-//! share. It comes from a replay of history first, and from the worker's log after that.
+//! [`Connection::pump`] is the whole of it. It runs whenever something happens to a reader: it has
+//! just begun, there is a message, there is room again, or another turn has come. It sends what
+//! lies between the cursor and now, until there is nothing more, or no room, or the turn has cost
+//! its share. The messages come from a replay of history first, and then from the worker's log.
 
 use super::{Connection, Phase, Wait};
 use crate::access::sight::SightOf;
@@ -262,7 +262,7 @@ impl Connection {
         }
     }
 
-    /// There is event: sends it.
+    /// There are new messages: sends them.
     pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         if self.is_polling() {
             return self.go_on_pending(cx, io, peer);

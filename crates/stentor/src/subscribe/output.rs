@@ -145,6 +145,7 @@ impl Gap<'_> {
             "rolled-back" => format!("{since} is no more: the server ended before it was kept"),
             "malformed" => "messages may be lost: what to go on after is no id".to_owned(),
             "many" => format!("messages after {since} are lost: too many topics to go back for"),
+            "memory" => format!("messages after {since} are lost: the server is short of memory"),
             reason => format!("messages after {since} are lost: {}", reason.escape_debug()),
         }
     }

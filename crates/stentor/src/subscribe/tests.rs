@@ -242,6 +242,7 @@ fn gaps_and_deletions_are_sentences_on_standard_error() {
         gap(r#"{"reason":"rolled-back","since":"e-1"}"#),
         gap(r#"{"reason":"malformed"}"#),
         gap(r#"{"reason":"many","since":"e-1"}"#),
+        gap(r#"{"reason":"memory","since":"e-1"}"#),
         gap(r#"{"reason":"new\nreason"}"#),
         "id: e-3\nevent: delete\ndata: {\"topic\":\"/a\",\"id\":\"e-3\"}\n\n".to_owned(),
     ];
@@ -255,10 +256,11 @@ fn gaps_and_deletions_are_sentences_on_standard_error() {
         "e-1 is no more: the server ended before it was kept",
         "messages may be lost: what to go on after is no id",
         "messages after e-1 are lost: too many topics to go back for",
+        "messages after e-1 are lost: the server is short of memory",
         "messages after the start are lost: new\\nreason",
         "/a was deleted",
     ];
-    assert_eq!(lines[..8], expected.map(|text| format!("stentor: {text}")));
+    assert_eq!(lines[..9], expected.map(|text| format!("stentor: {text}")));
 }
 
 #[test]
