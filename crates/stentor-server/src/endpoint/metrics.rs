@@ -201,9 +201,10 @@ fn lookups(page: &mut Page, report: &Report) {
     page.family_of("lookup_bytes_total", "counter", help, &bytes);
 }
 
-/// A path as the value of a label.
+/// A path as the value of a label. The name of a file may have a line feed in it, which would end
+/// the sample's line.
 fn escaped(path: &str) -> String {
-    path.replace('\\', "\\\\").replace('"', "\\\"")
+    path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 fn values(page: &mut Page, report: &Report) {
@@ -513,6 +514,23 @@ impl Page {
         let _ = writeln!(self.0, "# HELP stentor_{name} {help}\n# TYPE stentor_{name} {kind}");
         for (labels, value) in samples {
             let _ = writeln!(self.0, "stentor_{name}{labels} {value}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        for (text, value) in [
+            ("/etc/a.pem", "/etc/a.pem"),
+            ("C:\\\"a\"", "C:\\\\\\\"a\\\""),
+            ("a\nb", "a\\nb"),
+            ("a\r\tb", "a\r\tb"),
+        ] {
+            assert_eq!(escaped(text), value, "{text:?}");
         }
     }
 }
