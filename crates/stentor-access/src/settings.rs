@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use stentor_wire::target::host_and_port;
+
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
 use crate::jwt::Issuers;
 use crate::key::Material;
@@ -102,10 +104,7 @@ impl FromStr for JwksUrl {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            _ => authority,
-        };
+        let host = host_and_port(authority).map_or("", |(host, _)| host);
         // Names of users and passwords would be shown wherever the address is.
         let good = visible && !host.is_empty() && !authority.contains('@') && !rest.contains('#');
         match scheme {

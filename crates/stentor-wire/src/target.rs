@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::ops::Deref;
 
 use memchr::{memchr, memchr2};
@@ -21,6 +22,28 @@ impl fmt::Display for BadEscape {
 }
 
 impl std::error::Error for BadEscape {}
+
+/// Splits `HOST[:PORT]` of a URL (RFC 3986 section 3.2). The host is a name, an IPv4 address, or an
+/// IPv6 address in brackets, which stay. The result is `None` for anything else, and for a port
+/// that is not a number from 1 to 65535. The caller checks which bytes a name may have.
+pub fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let end = match authority.strip_prefix('[') {
+        Some(literal) => literal.find(']')? + 2,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(end);
+    match host.strip_prefix('[').and_then(|literal| literal.strip_suffix(']')) {
+        Some(literal) => drop(literal.parse::<Ipv6Addr>().ok()?),
+        None if host.is_empty() || host.contains(['[', ']']) => return None,
+        None => {}
+    }
+    let Some(digits) = port.strip_prefix(':') else {
+        return port.is_empty().then_some((host, None));
+    };
+    // `u16` takes a sign, ports do not.
+    let port = digits.parse().ok().filter(|port| *port > 0 && !digits.starts_with('+'))?;
+    Some((host, Some(port)))
+}
 
 /// Splits a target at its first `?` into path and query.
 pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {

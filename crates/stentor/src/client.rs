@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use stentor_server::config::ControlAddress;
+use stentor_wire::target::host_and_port;
 
 use ureq::config::ConfigBuilder;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
@@ -56,7 +57,7 @@ impl BaseUrl {
         };
         let host = bare.strip_suffix('/').unwrap_or(bare);
         let outside = |b: u8| !b.is_ascii_graphic() || matches!(b, b'/' | b'?' | b'#' | b'@');
-        if host.is_empty() || host.bytes().any(outside) {
+        if host_and_port(host).is_none() || host.bytes().any(outside) {
             return Err(format!(
                 "'{text}' is not a server: write http://HOST:PORT, https://HOST:PORT, or unix:PATH"
             ));
@@ -249,6 +250,10 @@ mod tests {
             ("http://", None),
             ("http://a/b", None),
             ("http://user@a", None),
+            ("http://a:b", None),
+            ("http://:80", None),
+            ("http://[::1", None),
+            ("a:99999", None),
             ("", None),
         ] {
             let server = BaseUrl::parse(text).ok();

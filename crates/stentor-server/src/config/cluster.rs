@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
+use stentor_wire::target::host_and_port;
 use toml::Value;
 
 use super::Settings;
@@ -130,13 +131,10 @@ impl FromStr for BrokerUrl {
             let (scheme, rest) = text.split_once("://")?;
             let is_tls = ["nats", "tls"].iter().position(|known| *known == scheme)? == 1;
             let rest = rest.strip_suffix('/').unwrap_or(rest);
-            let (host, port) = match rest.rsplit_once(':') {
-                Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-                _ => (rest, 4222),
-            };
+            let (host, port) = host_and_port(rest)?;
             let is_outside = |b: u8| !b.is_ascii_graphic() || b"/?#\\\"<>".contains(&b);
-            let is_bare = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
-            let is_good = !host.is_empty() && !host.bytes().any(is_outside) && !is_bare;
+            let is_good = !host.bytes().any(is_outside);
+            let port = port.unwrap_or(4222);
             is_good.then(|| BrokerUrl { is_tls, host: host.to_owned(), port })
         };
         parse().ok_or_else(|| {
@@ -322,6 +320,11 @@ mod tests {
             "nats = 'nats://'",
             "nats = 'nats://me@b'",
             "nats = 'nats://b:'",
+            "nats = 'nats://b:+80'",
+            "nats = 'nats://b:0'",
+            "nats = 'nats://[::1'",
+            "nats = 'nats://[b]'",
+            "peers = 'http://b:99999'",
             "nats = 'nats://::1'",
             "nats = 'ws://b'",
             "stream = 'a.b'",

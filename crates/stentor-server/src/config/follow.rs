@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use stentor_hub::Pattern;
+use stentor_wire::target::host_and_port;
 use toml::Value;
 
 use super::Settings;
@@ -79,7 +80,8 @@ impl FromStr for ServerUrl {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let host = rest.strip_suffix('/').unwrap_or(rest);
         let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
-        if !matches!(scheme, "http" | "https") || host.is_empty() || host.bytes().any(outside) {
+        let is_host = host_and_port(host).is_some() && !host.bytes().any(outside);
+        if !matches!(scheme, "http" | "https") || !is_host {
             return Err(format!(
                 "'{}' is not a server: write http://HOST:PORT or https://HOST:PORT",
                 text.escape_debug()
@@ -186,6 +188,16 @@ mod tests {
             "leader = 'http://'",
             "leader = 'http://me@a'",
             "leader = 'http://a/b'",
+            "leader = 'http://a:b'",
+            "leader = 'http://a:'",
+            "leader = 'http://a:0'",
+            "leader = 'http://a:+80'",
+            "leader = 'http://a:99999'",
+            "leader = 'http://:80'",
+            "leader = 'http://[::1'",
+            "leader = 'http://[::1]80'",
+            "leader = 'http://[a]'",
+            "leader = 'http://::1'",
             "publish_url = 'a'",
             "topics = 'quotes'",
             "stale_max = '1ms'",

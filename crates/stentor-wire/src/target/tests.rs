@@ -263,3 +263,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn hosts_and_ports() {
+    for (authority, expected) in [
+        ("a", Some(("a", None))),
+        ("a.example:80", Some(("a.example", Some(80)))),
+        ("127.0.0.1:65535", Some(("127.0.0.1", Some(65535)))),
+        ("[::1]", Some(("[::1]", None))),
+        ("[::1]:1", Some(("[::1]", Some(1)))),
+        ("", None),
+        (":80", None),
+        ("a:", None),
+        ("a:b", None),
+        ("a:0", None),
+        ("a:+80", None),
+        ("a:-1", None),
+        ("a:65536", None),
+        ("a:1:2", None),
+        ("::1", None),
+        ("[::1", None),
+        ("::1]", None),
+        ("[]", None),
+        ("[a]", None),
+        ("[::1]80", None),
+        ("[::1]]", None),
+        ("[[::1]]", None),
+        ("a[::1]", None),
+    ] {
+        assert_eq!(host_and_port(authority), expected, "{authority}");
+    }
+}
