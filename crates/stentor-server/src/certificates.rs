@@ -371,8 +371,8 @@ pub(crate) struct CertificateThread {
 }
 
 impl CertificateThread {
-    /// Begins to, if there are any. The files were read last for the current acceptors, or for those
-    /// that come `next`.
+    /// Begins to, if there are any. The files were read last for the current acceptors, or for
+    /// those that come `next`.
     ///
     /// # Errors
     /// There is no thread to be had.
