@@ -802,7 +802,8 @@ mod tests {
     #[test]
     fn a_start_that_fails_at_any_step_leaves_nothing() {
         for toml in FAILING {
-            let address = stentor_io::reserve("127.0.0.1:0".parse().unwrap()).unwrap().address();
+            let any = "127.0.47.1:0".parse().unwrap();
+            let address = stentor_io::reserve(any).unwrap().address();
             let settings = Settings { listen: vec![address], ..settings(toml) };
             assert!(start(settings, vec![]).is_err(), "{toml}");
             assert!(TcpStream::connect(address).is_err(), "{toml}");
