@@ -913,9 +913,9 @@ mod tests {
         // The first only adds the listeners.
         turn();
         assert!(turn() >= 20);
-        std::thread::sleep(Duration::from_micros(PAUSE_US + 500_000));
+        std::thread::sleep(Duration::from_micros(PAUSE_US + 3_000_000));
         let counted_ms = turn();
-        assert!((1_000..1_500).contains(&counted_ms), "{counted_ms} ms");
+        assert!((1_000..3_000).contains(&counted_ms), "{counted_ms} ms");
     }
 
     #[test]

@@ -366,8 +366,8 @@ impl Acceptors {
 /// Looks after the files for as long as it is kept.
 #[derive(Debug)]
 pub(crate) struct CertificateThread {
-    /// Nothing is ever said: that it is dropped is what ends the thread.
-    _ends: Sender<()>,
+    /// The thread begins with the first message, and ends when this is dropped.
+    begins: Sender<()>,
 }
 
 impl CertificateThread {
@@ -385,10 +385,15 @@ impl CertificateThread {
             return Ok(None);
         }
         let mut looker = Looker::new(tls.clone(), acceptors, next);
-        let (ends, ended) = channel();
+        let (begins, ended) = channel();
         let look = move || looker.run(&ended);
         thread::Builder::new().name("certificates".to_owned()).spawn(look)?;
-        Ok(Some(CertificateThread { _ends: ends }))
+        Ok(Some(CertificateThread { begins }))
+    }
+
+    /// Has the thread look at the files from now on: the certificates of these settings are in use.
+    pub(crate) fn begin(&self) {
+        let _ = self.begins.send(());
     }
 }
 
@@ -422,6 +427,9 @@ impl Looker {
     }
 
     fn run(&mut self, ended: &Receiver<()>) {
+        if ended.recv().is_err() {
+            return;
+        }
         self.check_readable();
         loop {
             self.look(unix_s());

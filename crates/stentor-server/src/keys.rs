@@ -28,8 +28,8 @@ pub(crate) fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
 
 /// Looks after the keys for as long as it is kept.
 pub(crate) struct KeyThread {
-    /// Nothing is ever said: that it is dropped is what ends the thread.
-    _ends: Sender<()>,
+    /// The thread begins with the first message, and ends when this is dropped.
+    begins: Sender<()>,
     jwt: Jwt,
     fetches: Option<Arc<Fetches>>,
 }
@@ -78,9 +78,14 @@ impl KeyThread {
             shared: Arc::downgrade(shared),
             mailboxes: mailboxes.to_vec(),
         };
-        let (ends, ended) = channel();
+        let (begins, ended) = channel();
         thread::Builder::new().name("keys".to_owned()).spawn(move || looker.run(&ended))?;
-        Ok(Some(KeyThread { _ends: ends, jwt: settings.jwt.clone(), fetches }))
+        Ok(Some(KeyThread { begins, jwt: settings.jwt.clone(), fetches }))
+    }
+
+    /// Has the thread look at the files from now on: the keys of these settings are in use.
+    pub(crate) fn begin(&self) {
+        let _ = self.begins.send(());
     }
 
     /// The keys of these settings, with what was fetched if that is still what is to be.
@@ -118,6 +123,9 @@ fn state_of(path: &PathBuf) -> FileState {
 
 impl Looker {
     fn run(mut self, ended: &Receiver<()>) {
+        if ended.recv().is_err() {
+            return;
+        }
         while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = self.shared.upgrade() else { return };
             if shared.wants_keys.swap(false, Ordering::Relaxed)

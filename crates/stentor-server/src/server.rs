@@ -568,7 +568,9 @@ impl Server {
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
             self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
+            self.keys.iter().for_each(KeyThread::begin);
             self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors, None)?;
+            self.certificates.iter().for_each(CertificateThread::begin);
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
             self.follow = FollowThread::start(shared)?;
@@ -772,7 +774,9 @@ mod tests {
     fn settings(toml: &str) -> Settings {
         let settings = Settings::from_toml(toml, "f").unwrap();
         settings.validate().unwrap();
-        Settings { listen: vec!["127.0.0.1:0".parse().unwrap()], workers: 1, ..settings }
+        let any = "127.0.0.1:0".parse().unwrap();
+        let control = vec![ControlAddress::Tcp(any)];
+        Settings { listen: vec![any], control, workers: 1, ..settings }
     }
 
     /// Settings of which each fails at another step of a start or of a reload.
@@ -805,7 +809,8 @@ mod tests {
             let any = "127.0.47.1:0".parse().unwrap();
             let address = stentor_io::reserve(any).unwrap().address();
             let settings = Settings { listen: vec![address], ..settings(toml) };
-            assert!(start(settings, vec![]).is_err(), "{toml}");
+            let error = start(settings, vec![]).err().expect(toml).to_string();
+            assert!(error.contains("/absent"), "{error}");
             assert!(TcpStream::connect(address).is_err(), "{toml}");
         }
     }

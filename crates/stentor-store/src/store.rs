@@ -733,7 +733,8 @@ impl<D: Disk> Store<D> {
         for (name, bytes) in files {
             let is_old = |number: Option<u64>| number.is_some_and(|number| number < self.base);
             let is_segment = is_old(head::number(LOG, &name));
-            let is_known = self.spares.iter().any(|(spare, _)| *spare == name);
+            // A new spare may have the name of a file that was listed.
+            let is_known = self.spares.iter().chain(&recycled).any(|(spare, _)| *spare == name);
             let is_lost_spare = head::number(SPARE, &name).is_some() && !is_known;
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
             if may_be_spare && self.spares.len() + recycled.len() < self.spares_max() {

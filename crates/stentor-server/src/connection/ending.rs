@@ -90,6 +90,12 @@ impl Connection {
         }
     }
 
+    /// Whether a stream of messages is coming.
+    pub(super) fn is_bulk(&self) -> bool {
+        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
+        incoming.is_some_and(|incoming| matches!(incoming.sink, Sink::Bulk(_)))
+    }
+
     /// Whether what came is the beginning of a handshake of TLS, which is not spoken here: then it
     /// ends without a word, for who says that would not understand one.
     pub(super) fn ends_for_tls(&mut self, cx: &Context, input: &[u8]) -> bool {

@@ -36,6 +36,8 @@ impl Connection {
             (Phase::Pending, _) if self.is_polling() => Loss::Poll,
             (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
             (Phase::Streaming, _) => Loss::Stream,
+            // Lines may be on their way to other readers, and the publisher is to learn which.
+            (Phase::Open, Wait::Body) if self.is_bulk() => return None,
             (Phase::Open, Wait::Body) => Loss::Exchange,
             (Phase::Open | Phase::Closing | Phase::Refusing, Wait::Room) => Loss::Exchange,
             _ => return None,
@@ -54,7 +56,8 @@ impl Connection {
             Phase::Streaming | Phase::Pending => {
                 (self.reader.transport.manner().put_off)(out, chance);
             }
-            _ if self.wait == Wait::Body || self.has_begun_a_head() => {
+            _ if self.wait == Wait::Body => out.extend_from_slice(&put_off::farewell(b"", chance)),
+            _ if self.has_begun_a_head() => {
                 let asked = self.work.as_deref().map_or(&[][..], |work| &work.input);
                 out.extend_from_slice(&put_off::farewell(asked, chance));
             }

@@ -64,8 +64,10 @@ impl Server {
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         self.settings = settings;
         self.start_file_loader();
+        self.certificates.iter().for_each(CertificateThread::begin);
         let settings = Arc::new(self.settings.clone());
         keys::tell(&self.shared, &self.mailboxes, &keys);
+        self.keys.iter().for_each(KeyThread::begin);
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }
