@@ -268,9 +268,10 @@ impl Epoll {
             Err(error) => return Err(error.into()),
         }
         let worked_us = wait_us.saturating_sub(turn_us);
-        let waited_us = monotonic_us().saturating_sub(wait_us);
+        let now_us = monotonic_us();
+        let waited_us = now_us.saturating_sub(wait_us);
         self.zero_us += uncounted_us(worked_us, waited_us, timeout_ms.map(|ms| ms * 1_000));
-        self.read_clocks();
+        self.set_clocks(now_us);
         Ok(())
     }
 
@@ -295,7 +296,11 @@ impl Epoll {
     }
 
     fn read_clocks(&mut self) {
-        self.turn_us = monotonic_us();
+        self.set_clocks(monotonic_us());
+    }
+
+    fn set_clocks(&mut self, now_us: u64) {
+        self.turn_us = now_us;
         self.now_ms = (self.turn_us - self.zero_us) / 1000;
         self.unix_s = unix_s();
     }

@@ -51,8 +51,8 @@ pub struct Prepared {
     /// The files, and what they were like before they were read.
     files: Vec<(PathBuf, FileState)>,
     warnings: Vec<String>,
-    /// The pairs that cannot be used. The server keeps presenting the certificate that it read from
-    /// such a pair earlier, if there is one.
+    /// The pairs that cannot be used. If the server read a certificate from such a pair earlier, it
+    /// still presents that.
     unusable: Vec<UnusablePair>,
 }
 

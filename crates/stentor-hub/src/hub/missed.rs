@@ -20,8 +20,8 @@ use crate::topic::{ByName, Change, Topic};
 pub struct Missed {
     /// Everything of the span up to this number was appended, or is lost.
     pub upto: u64,
-    /// No message above this number is lost; 0 if none is at all. It may lie below the span. A
-    /// reader whose cursor is below it has a gap.
+    /// Every lost message has this number or a lower one; it is 0 if none is lost. It may lie below
+    /// the span. A reader whose cursor is below it has a gap.
     pub lost_seq: u64,
 }
 

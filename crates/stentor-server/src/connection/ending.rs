@@ -3,7 +3,6 @@
 use super::{Connection, Origin, Phase, Wait};
 use crate::config::Close;
 use crate::context::Context;
-use crate::endpoint::Sink;
 use crate::secured::Failed;
 use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::status::{Refusal, Status};
@@ -76,7 +75,7 @@ impl Connection {
     ) -> bool {
         let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
-            Some(incoming) if matches!(incoming.sink, Sink::Bulk(_)) => {
+            Some(incoming) if incoming.sink.is_bulk() => {
                 let answer = self.finish_body(cx, peer, *incoming, true);
                 // The publisher may be sending still.
                 self.phase = Phase::Refusing;
@@ -88,12 +87,6 @@ impl Connection {
                 false
             }
         }
-    }
-
-    /// Whether a stream of messages is coming.
-    pub(super) fn is_bulk(&self) -> bool {
-        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
-        incoming.is_some_and(|incoming| matches!(incoming.sink, Sink::Bulk(_)))
     }
 
     /// Whether what came is the beginning of a handshake of TLS, which is not spoken here: then it

@@ -37,12 +37,18 @@ impl Connection {
             (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
             (Phase::Streaming, _) => Loss::Stream,
             // Lines may be on their way to other readers, and the publisher is to learn which.
-            (Phase::Open, Wait::Body) if self.is_bulk() => return None,
+            (Phase::Open, Wait::Body) if self.reads_bulk() => return None,
             (Phase::Open, Wait::Body) => Loss::Exchange,
             (Phase::Open | Phase::Closing | Phase::Refusing, Wait::Room) => Loss::Exchange,
             _ => return None,
         };
         Some((cx.shared.addresses.holder(self.counted)?, loss))
+    }
+
+    /// Whether a stream of messages is coming.
+    fn reads_bulk(&self) -> bool {
+        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
+        incoming.is_some_and(|incoming| incoming.sink.is_bulk())
     }
 
     /// Tells the client when to come again, and closes. A client that takes nothing is reset.

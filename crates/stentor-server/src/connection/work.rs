@@ -65,7 +65,7 @@ impl Incoming {
     /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
     /// be slow, but not silent.
     pub(super) fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {
-        if matches!(self.sink, Sink::Bulk(_)) || bytes_per_s_min == 0 {
+        if self.sink.is_bulk() || bytes_per_s_min == 0 {
             return now_ms + BULK_SILENCE_MS;
         }
         self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min

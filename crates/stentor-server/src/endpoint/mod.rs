@@ -64,6 +64,11 @@ impl Sink {
         }
     }
 
+    /// Whether it takes a stream of messages.
+    pub(crate) fn is_bulk(&self) -> bool {
+        matches!(self, Sink::Bulk(_))
+    }
+
     /// Whether it takes no more before some of what it took is committed.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Sink::Bulk(bulk) if bulk.is_full())
@@ -71,7 +76,7 @@ impl Sink {
 
     /// What taking so many bytes costs a turn: publishing them one by one is more than copying.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
-        if matches!(self, Sink::Bulk(_)) { bytes * 4 } else { bytes }
+        if self.is_bulk() { bytes * 4 } else { bytes }
     }
 
     /// What a reader has it keep, in bytes. Bodies of publishers are not among it.

@@ -1,4 +1,4 @@
-//! What stays of a store when single calls of the disk fail, or a caller asks for too much.
+//! A store survives single calls of the disk that fail, and callers that ask for too much.
 
 use super::contract::{SETTINGS, begin, numbers, push, read_replaced, recovered};
 use super::life::EPOCH;

@@ -150,8 +150,8 @@ pub struct Violation {
 
 /// Reads what a client sends, however it is split.
 ///
-/// Drain contract: call [`next`](Decoder::next) with what is left of the input until it returns
-/// nothing received; then all of the input is used up.
+/// The caller calls [`next`](Decoder::next) with the rest of the input until that returns nothing.
+/// The decoder has then used all of the input.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// The frame's header without its masking key, as far as it is there.
