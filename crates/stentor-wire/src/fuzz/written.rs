@@ -1,6 +1,7 @@
 //! What was read, written out again in our own way: reading that must come to the same.
 
 use crate::events::EventsQuery;
+use crate::http1::request::{FIELDS, Field};
 use crate::http1::response::{ResponseBody, ResponseHead};
 use crate::http1::{BodyLength, Head, Request, Version};
 
@@ -26,9 +27,9 @@ pub(super) fn write_head(head: &Head<'_>) -> Vec<u8> {
     if framing.expect_continue {
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }
-    for (name, value) in fields(request) {
+    for (field, value) in fields(request) {
         if let Some(value) = value {
-            out.extend_from_slice(&[name.as_bytes(), b":", value, b"\r\n"].concat());
+            out.extend_from_slice(&[field.name.as_bytes(), b":", value, b"\r\n"].concat());
         }
     }
     out.extend_from_slice(b"\r\n");
@@ -60,67 +61,12 @@ pub(super) fn write_response(head: &ResponseHead<'_>) -> Vec<u8> {
     out
 }
 
-/// The fields of a request, whose values are kept as sent. The pattern names all fields, so a new
-/// one does not compile until it is here.
-pub(super) fn fields<'a>(request: &Request<'a>) -> [(&'static str, Option<&'a [u8]>); 26] {
-    let Request {
-        method: _,
-        target: _,
-        accept,
-        accept_encoding,
-        if_none_match,
-        if_modified_since,
-        if_match,
-        if_unmodified_since,
-        range,
-        if_range,
-        authorization,
-        cookie,
-        origin,
-        fetch_site,
-        content_type,
-        content_encoding,
-        content_range,
-        cache_control,
-        event,
-        request_method,
-        host,
-        prefer,
-        last_event_id,
-        upgrade,
-        websocket_key,
-        websocket_version,
-        websocket_protocol,
-        websocket_extensions,
-    } = *request;
-    [
-        ("Accept", accept),
-        ("Accept-Encoding", accept_encoding),
-        ("If-None-Match", if_none_match),
-        ("If-Modified-Since", if_modified_since),
-        ("If-Match", if_match),
-        ("If-Unmodified-Since", if_unmodified_since),
-        ("Range", range),
-        ("If-Range", if_range),
-        ("Authorization", authorization),
-        ("Cookie", cookie),
-        ("Origin", origin),
-        ("Sec-Fetch-Site", fetch_site),
-        ("Content-Type", content_type),
-        ("Content-Encoding", content_encoding),
-        ("Content-Range", content_range),
-        ("Cache-Control", cache_control),
-        ("Stentor-Event", event),
-        ("Access-Control-Request-Method", request_method),
-        ("Host", host),
-        ("Prefer", prefer),
-        ("Last-Event-ID", last_event_id),
-        ("Upgrade", upgrade),
-        ("Sec-WebSocket-Key", websocket_key),
-        ("Sec-WebSocket-Version", websocket_version),
-        ("Sec-WebSocket-Protocol", websocket_protocol),
-        ("Sec-WebSocket-Extensions", websocket_extensions),
-    ]
+/// The fields of a request and their values.
+pub(super) fn fields<'a>(
+    request: &Request<'a>,
+) -> impl Iterator<Item = (&'static Field, Option<&'a [u8]>)> {
+    let mut request = request.clone();
+    FIELDS.iter().map(move |field| (field, *(field.slot)(&mut request)))
 }
 
 /// Writes a query that means the same.

@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 
 use memchr::{memchr, memchr_iter};
 
-use super::request::{Method, Request};
+use super::request::{FIELDS, Method, Request};
 use crate::status::{Refusal, Status};
 use crate::{byte_table, is_tchar, is_token, target, trim_ows};
 
@@ -216,61 +216,20 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Takes one field. The name's length picks the few it can be; most fields a browser sends
-    /// mean nothing to us and are dismissed by it.
+    /// Takes one field.
     #[inline]
     fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let (request, more) = (&mut self.request, &mut self.has_more_lines);
         match name.len() {
-            4 if is(b"host") => self.host(value)?,
-            5 if is(b"range") => once(&mut request.range, value, TWO_RANGES)?,
-            6 if is(b"accept") => list(&mut request.accept, value, more),
-            6 if is(b"origin") => once(&mut request.origin, value, TWO_ORIGINS)?,
-            6 if is(b"cookie") => first(&mut request.cookie, value),
-            6 if is(b"expect") => self.expect(value)?,
-            6 if is(b"prefer") => list(&mut request.prefer, value, more),
-            7 if is(b"upgrade") => list(&mut request.upgrade, value, more),
-            8 if is(b"if-match") => list(&mut request.if_match, value, more),
-            8 if is(b"if-range") => once(&mut request.if_range, value, TWO_IF_RANGE)?,
-            10 if is(b"connection") => self.connection.add(value),
-            12 if is(b"content-type") => once(&mut request.content_type, value, TWO_CONTENT_TYPES)?,
-            13 if is(b"if-none-match") => list(&mut request.if_none_match, value, more),
-            13 if is(b"content-range") => once(&mut request.content_range, value, TWO_PARTS)?,
-            13 if is(b"authorization") => {
-                once(&mut request.authorization, value, TWO_AUTHORIZATIONS)?;
+            6 if is(b"expect") => self.expect(value),
+            10 if is(b"connection") => {
+                self.connection.add(value);
+                Ok(())
             }
-            13 if is(b"cache-control") => list(&mut request.cache_control, value, more),
-            13 if is(b"stentor-event") => once(&mut request.event, value, TWO_EVENTS)?,
-            13 if is(b"last-event-id") => first(&mut request.last_event_id, value),
-            14 if is(b"content-length") => self.content_length(value)?,
-            14 if is(b"sec-fetch-site") => first(&mut request.fetch_site, value),
-            15 if is(b"accept-encoding") => list(&mut request.accept_encoding, value, more),
-            16 if is(b"content-encoding") => list(&mut request.content_encoding, value, more),
-            17 if is(b"if-modified-since") => first(&mut request.if_modified_since, value),
-            17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
-            17 if is(b"sec-websocket-key") => once(&mut request.websocket_key, value, TWO_KEYS)?,
-            19 if is(b"if-unmodified-since") => first(&mut request.if_unmodified_since, value),
-            21 if is(b"sec-websocket-version") => first(&mut request.websocket_version, value),
-            22 if is(b"sec-websocket-protocol") => {
-                list(&mut request.websocket_protocol, value, more)
-            }
-            24 if is(b"sec-websocket-extensions") => {
-                list(&mut request.websocket_extensions, value, more)
-            }
-            29 if is(b"access-control-request-method") => first(&mut request.request_method, value),
-            _ => {}
+            14 if is(b"content-length") => self.content_length(value),
+            17 if is(b"transfer-encoding") => self.transfer_encoding(value),
+            _ => self.request.take(name, value, &mut self.has_more_lines),
         }
-        Ok(())
-    }
-
-    /// RFC 9112 section 3.2: one Host, and a valid one. An empty value is valid.
-    fn host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
-        once(&mut self.request.host, value, TWO_HOSTS)?;
-        if split_authority(value).is_none() {
-            return Err(BAD_HOST);
-        }
-        Ok(())
     }
 
     /// RFC 9112 section 6.3, rule 5, without the leave to accept a repeated length.
@@ -349,10 +308,19 @@ impl Connection {
     }
 }
 
+/// A field as a request keeps it.
+type Slot<'a> = Option<&'a [u8]>;
+
 /// Keeps the first line of a list, and notes that there are more.
-fn list<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], has_more: &mut bool) {
+#[inline]
+pub(super) fn list<'a>(
+    slot: &mut Slot<'a>,
+    value: &'a [u8],
+    has_more: &mut bool,
+) -> Result<(), Refusal> {
     *has_more |= slot.is_some();
     slot.get_or_insert(value);
+    Ok(())
 }
 
 /// Makes one line of the lines of each list, in their order (RFC 9110 section 5.3). Empty ones say
@@ -363,11 +331,12 @@ fn join_lists<'a>(
     fields: &[httparse::Header<'a>],
     joined: &'a OnceCell<Vec<u8>>,
 ) {
-    let mut lengths = [0; LISTS.len()];
+    let mut lengths = [0; FIELDS.len()];
     let mut bytes = Vec::new();
-    for ((name, _), length) in LISTS.iter().zip(&mut lengths) {
+    let lists = || FIELDS.iter().filter(|field| field.is_list);
+    for (list, length) in lists().zip(&mut lengths) {
         let start = bytes.len();
-        for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name)) {
+        for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case(list.name)) {
             if bytes.len() > start && !field.value.is_empty() {
                 bytes.extend_from_slice(b", ");
             }
@@ -376,9 +345,9 @@ fn join_lists<'a>(
         *length = bytes.len() - start;
     }
     let mut rest = &joined.get_or_init(|| bytes)[..];
-    for ((_, slot), length) in LISTS.iter().zip(lengths) {
+    for (list, length) in lists().zip(lengths) {
         let (value, after) = rest.split_at(length);
-        if let Some(line) = slot(request) {
+        if let Some(line) = (list.slot)(request) {
             *line = value;
         }
         rest = after;
@@ -386,16 +355,40 @@ fn join_lists<'a>(
 }
 
 /// Keeps the first of several lines.
-pub(super) fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
+#[inline]
+pub(super) fn first<'a>(
+    slot: &mut Slot<'a>,
+    value: &'a [u8],
+    _has_more: &mut bool,
+) -> Result<(), Refusal> {
     slot.get_or_insert(value);
+    Ok(())
 }
 
 /// Keeps the only line; a second is refused.
-fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], refusal: Refusal) -> Result<(), Refusal> {
+#[inline]
+pub(super) fn once<'a>(
+    slot: &mut Slot<'a>,
+    value: &'a [u8],
+    _has_more: &mut bool,
+    refusal: Refusal,
+) -> Result<(), Refusal> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(refusal),
     }
+}
+
+/// RFC 9112 section 3.2: one Host, and a valid one. An empty value is valid.
+#[inline]
+pub(super) fn host<'a>(
+    slot: &mut Slot<'a>,
+    value: &'a [u8],
+    has_more: &mut bool,
+    refusal: Refusal,
+) -> Result<(), Refusal> {
+    once(slot, value, has_more, refusal)?;
+    split_authority(value).map(drop).ok_or(BAD_HOST)
 }
 
 /// Length of the empty lines before the request line, of which a few are tolerated because some
@@ -582,23 +575,6 @@ fn version_refusal(bytes: &[u8]) -> Refusal {
     }
 }
 
-/// Where a request keeps a field.
-type Slot = for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>;
-
-/// The fields that are lists, as [`Reading::field`] takes them.
-const LISTS: [(&str, Slot); 10] = [
-    ("Accept", |request| &mut request.accept),
-    ("Accept-Encoding", |request| &mut request.accept_encoding),
-    ("Cache-Control", |request| &mut request.cache_control),
-    ("Content-Encoding", |request| &mut request.content_encoding),
-    ("If-Match", |request| &mut request.if_match),
-    ("If-None-Match", |request| &mut request.if_none_match),
-    ("Prefer", |request| &mut request.prefer),
-    ("Sec-WebSocket-Extensions", |request| &mut request.websocket_extensions),
-    ("Sec-WebSocket-Protocol", |request| &mut request.websocket_protocol),
-    ("Upgrade", |request| &mut request.upgrade),
-];
-
 /// Bytes of empty lines before a request line that are tolerated: four lines.
 const LEADING_BYTES_MAX: usize = 8;
 /// The first byte of a TLS ClientHello.
@@ -654,7 +630,6 @@ const TARGET_NO_PATH: Refusal =
 const ASTERISK: Refusal = Refusal::bad("Only OPTIONS may have the target '*'.");
 const CONNECT_TARGET: Refusal = Refusal::bad("The target of CONNECT must be a host and a port.");
 const NO_HOST: Refusal = Refusal::bad("An HTTP/1.1 request must have a Host field.");
-const TWO_HOSTS: Refusal = Refusal::bad("Host was sent twice; send it once.");
 const BAD_HOST: Refusal =
     Refusal::bad("Host must be one name or address, with at most a port behind it.");
 const LENGTH_AND_CODING: Refusal =
@@ -674,15 +649,6 @@ const UNKNOWN_CODING: Refusal = Refusal::new(
 const BAD_EXPECTATION: Refusal =
     Refusal::new(Status::EXPECTATION_FAILED, "The only expectation known here is 100-continue.");
 const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
-const TWO_AUTHORIZATIONS: Refusal = Refusal::bad("Authorization was sent twice; send it once.");
-const TWO_ORIGINS: Refusal = Refusal::bad("Origin was sent twice; send it once.");
-const TWO_RANGES: Refusal =
-    Refusal::bad("Range was sent twice; send one, with commas between the parts.");
-const TWO_IF_RANGE: Refusal = Refusal::bad("If-Range was sent twice; send it once.");
-const TWO_PARTS: Refusal = Refusal::bad("Content-Range was sent twice; send it once.");
-const TWO_CONTENT_TYPES: Refusal = Refusal::bad("Content-Type was sent twice; send it once.");
-const TWO_KEYS: Refusal = Refusal::bad("Sec-WebSocket-Key was sent twice; send it once.");
-const TWO_EVENTS: Refusal = Refusal::bad("Stentor-Event was sent twice; send it once.");
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@
 mod body;
 mod head;
 mod outline;
-mod request;
+pub(crate) mod request;
 pub mod response;
 mod shares;
 

@@ -4,7 +4,9 @@
 //! answered later is kept as a [`RequestBuf`], which owns the same, so that nothing is parsed
 //! twice.
 
+use super::head::{first, host, list, once};
 use crate::packed;
+use crate::status::Refusal;
 
 /// A request method (RFC 9110 section 9, RFC 5789).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,25 +23,29 @@ pub enum Method {
     Connect,
 }
 
-/// Makes the request and its owned twin of one list of fields, so that neither lacks one.
+/// Whether what is done with several lines of a field makes them one list.
+macro_rules! is_list {
+    (list) => {
+        true
+    };
+    ($other:ident) => {
+        false
+    };
+}
+
+/// Makes the request, its owned twin and the table of fields from one list, so that none lacks a
+/// field. A row has the name of the field, what is done with several lines of it, and the sentence
+/// that refuses a second one.
 macro_rules! requests {
-    ($($(#[$meaning:meta])* $field:ident)*) => {
+    ($($(#[$meaning:meta])*
+        $field:ident: $policy:ident($name:literal $(, $refusal:literal)?),)*) => {
         /// What a request line and its fields mean to Stentor, whatever brought them.
         ///
-        /// Field values are as sent, without the whitespace around them. What several lines of one
-        /// name say goes by what the field is (RFC 9110 sections 5.2 and 5.3):
-        ///
-        /// - **Lists** are one list, the lines joined by commas in their order: Accept,
-        ///   Accept-Encoding, Cache-Control, Content-Encoding, If-Match, If-None-Match, Prefer,
-        ///   Sec-WebSocket-Extensions, Sec-WebSocket-Protocol, Upgrade, and Connection, whose
-        ///   options are understood where the head is.
-        /// - **Single values** that would leave in doubt what is asked for are refused: Host,
-        ///   Authorization, Content-Length, Content-Range, Content-Type, Expect, If-Range, Origin,
-        ///   Range, Sec-WebSocket-Key, Stentor-Event; and Transfer-Encoding, which is a list, but
-        ///   one whose repetition serves nothing but smuggling.
-        /// - Of **other single values** the first line counts: of Cookie, If-Modified-Since,
-        ///   If-Unmodified-Since, Last-Event-ID, Sec-Fetch-Site, Sec-WebSocket-Version and
-        ///   Access-Control-Request-Method.
+        /// Field values are as sent, without the whitespace around them. A field decides what its
+        /// further lines mean (RFC 9110 sections 5.2 and 5.3). The lines of a list are joined by
+        /// commas in their order. A second line is refused where two would leave in doubt what is
+        /// asked for. Of any other field the first line counts. Connection, Content-Length, Expect
+        /// and Transfer-Encoding are understood where the head is.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Request<'a> {
             /// The method.
@@ -47,7 +53,13 @@ macro_rules! requests {
             /// Path and query as sent ("/a?b"), of an absolute-form target too; "*" for the server
             /// as a whole (OPTIONS only); host and port for CONNECT. Visible ASCII without '#'.
             pub target: &'a [u8],
-            $($(#[$meaning])* pub $field: Option<&'a [u8]>,)*
+            $(#[doc = $name] $(#[$meaning])* pub $field: Option<&'a [u8]>,)*
+        }
+
+        /// How long the names of the fields are.
+        #[allow(non_upper_case_globals, reason = "each has the name of its field")]
+        mod lengths {
+            $(pub(super) const $field: usize = $name.len();)*
         }
 
         impl<'a> Request<'a> {
@@ -55,6 +67,24 @@ macro_rules! requests {
             #[must_use]
             pub fn new(method: Method, target: &'a [u8]) -> Request<'a> {
                 Request { method, target, $($field: None,)* }
+            }
+
+            /// Takes a line of a field. The name's length picks the few it can be; most fields a
+            /// browser sends mean nothing to us and are dismissed by it. `has_more` is set if a
+            /// list has another line.
+            #[inline]
+            pub(super) fn take(
+                &mut self,
+                name: &[u8],
+                value: &'a [u8],
+                has_more: &mut bool,
+            ) -> Result<(), Refusal> {
+                match name.len() {
+                    $(lengths::$field if name.eq_ignore_ascii_case($name.as_bytes()) => {
+                        $policy(&mut self.$field, value, has_more $(, Refusal::bad($refusal))?)
+                    })*
+                    _ => Ok(()),
+                }
             }
 
             /// The same, kept for later.
@@ -80,68 +110,58 @@ macro_rules! requests {
             }
         }
 
-        /// The target, and all fields that are known.
-        const VALUES: usize = 1 $(+ { stringify!($field); 1 })*;
+        /// All fields.
+        pub(crate) const FIELDS: &[Field] = &[$(Field {
+            name: $name,
+            is_list: is_list!($policy),
+            slot: |request| &mut request.$field,
+        },)*];
     };
 }
 
+/// A field of a request.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    /// Its lines are one list.
+    pub(crate) is_list: bool,
+    /// Where a request keeps it.
+    pub(crate) slot: for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>,
+}
+
 requests! {
-    /// Accept
-    accept
-    /// Accept-Encoding
-    accept_encoding
-    /// If-None-Match
-    if_none_match
-    /// If-Modified-Since
-    if_modified_since
-    /// If-Match
-    if_match
-    /// If-Unmodified-Since
-    if_unmodified_since
-    /// Range, which means something in a GET only (RFC 9110 section 14.2).
-    range
-    /// If-Range
-    if_range
-    /// Authorization
-    authorization
-    /// Cookie
-    cookie
-    /// Origin
-    origin
-    /// Sec-Fetch-Site: how a page that makes a browser ask stands to this server (W3C Fetch
-    /// Metadata)
-    fetch_site
-    /// Content-Type
-    content_type
-    /// Content-Encoding
-    content_encoding
-    /// Content-Range: the content is a part, which means nothing in a request here (RFC 9110
-    /// section 14.5).
-    content_range
-    /// Cache-Control
-    cache_control
-    /// Stentor-Event
-    event
-    /// Access-Control-Request-Method
-    request_method
-    /// Host: a name or address with at most a port behind it, or nothing. It is what was sent even
-    /// if the target names a host of its own.
-    host
-    /// Prefer
-    prefer
-    /// Last-Event-ID
-    last_event_id
-    /// Upgrade, if another protocol is really asked for (RFC 9110 section 7.8): Connection names
-    /// it too, and the version is HTTP/1.1.
-    upgrade
-    /// Sec-WebSocket-Key
-    websocket_key
-    /// Sec-WebSocket-Version
-    websocket_version
-    /// Sec-WebSocket-Protocol
-    websocket_protocol
-    /// Sec-WebSocket-Extensions
-    websocket_extensions
+    accept: list("Accept"),
+    accept_encoding: list("Accept-Encoding"),
+    if_none_match: list("If-None-Match"),
+    if_modified_since: first("If-Modified-Since"),
+    if_match: list("If-Match"),
+    if_unmodified_since: first("If-Unmodified-Since"),
+    /// Means something in a GET only (RFC 9110 section 14.2).
+    range: once("Range", "Range was sent twice; send one, with commas between the parts."),
+    if_range: once("If-Range", "If-Range was sent twice; send it once."),
+    authorization: once("Authorization", "Authorization was sent twice; send it once."),
+    cookie: first("Cookie"),
+    origin: once("Origin", "Origin was sent twice; send it once."),
+    /// How a page that makes a browser ask stands to this server (W3C Fetch Metadata).
+    fetch_site: first("Sec-Fetch-Site"),
+    content_type: once("Content-Type", "Content-Type was sent twice; send it once."),
+    content_encoding: list("Content-Encoding"),
+    /// The content is a part, which means nothing in a request here (RFC 9110 section 14.5).
+    content_range: once("Content-Range", "Content-Range was sent twice; send it once."),
+    cache_control: list("Cache-Control"),
+    event: once("Stentor-Event", "Stentor-Event was sent twice; send it once."),
+    request_method: first("Access-Control-Request-Method"),
+    /// A name or address with at most a port behind it, or nothing. It is what was sent even if the
+    /// target names a host of its own.
+    host: host("Host", "Host was sent twice; send it once."),
+    prefer: list("Prefer"),
+    last_event_id: first("Last-Event-ID"),
+    /// If another protocol is really asked for (RFC 9110 section 7.8): Connection names it too, and
+    /// the version is HTTP/1.1.
+    upgrade: list("Upgrade"),
+    websocket_key: once("Sec-WebSocket-Key", "Sec-WebSocket-Key was sent twice; send it once."),
+    websocket_version: first("Sec-WebSocket-Version"),
+    websocket_protocol: list("Sec-WebSocket-Protocol"),
+    websocket_extensions: list("Sec-WebSocket-Extensions"),
 }
 
 /// A request that owns its target and fields, in one piece of memory.
@@ -149,7 +169,7 @@ requests! {
 pub struct RequestBuf {
     method: Method,
     /// How long each value is, the target first; [`ABSENT`] if it was not sent.
-    lengths: [u16; VALUES],
+    lengths: [u16; 1 + FIELDS.len()],
     bytes: Box<[u8]>,
 }
 

@@ -9,7 +9,7 @@
 //! phrase may be missing. Nothing is tolerated that leaves the end of a body in doubt: a client
 //! that goes on in the wrong place measures nonsense.
 
-use super::head::{Connection, FieldSlots, HEAD_BYTES_MAX, decimal, first};
+use super::head::{Connection, FieldSlots, HEAD_BYTES_MAX, decimal};
 use crate::status::Status;
 use crate::{is_token, trim_ows};
 
@@ -125,13 +125,13 @@ impl<'a> Reading<'a> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         let head = &mut self.head;
         match name.len() {
-            4 if is(b"etag") => first(&mut head.etag, value),
+            4 if is(b"etag") => _ = head.etag.get_or_insert(value),
             10 if is(b"connection") => self.connection.add(value),
-            12 if is(b"content-type") => first(&mut head.content_type, value),
-            13 if is(b"last-modified") => first(&mut head.last_modified, value),
+            12 if is(b"content-type") => _ = head.content_type.get_or_insert(value),
+            13 if is(b"last-modified") => _ = head.last_modified.get_or_insert(value),
             14 if is(b"content-length") => self.content_length(value)?,
             17 if is(b"transfer-encoding") => self.transfer_encoding(value)?,
-            20 if is(b"sec-websocket-accept") => first(&mut head.websocket_accept, value),
+            20 if is(b"sec-websocket-accept") => _ = head.websocket_accept.get_or_insert(value),
             _ => {}
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Tables of heads, good and bad, each tried at every split and one byte at a time.
 
 use super::*;
+use crate::http1::request::Field;
 
 /// What becomes of `bytes` that arrive in pieces that end at `cuts`: how long the head is, or why
 /// it is refused; `None` while it is incomplete. Bytes that were scanned are spoilt for the next
@@ -674,7 +675,24 @@ fn single_values_are_refused_when_repeated() {
 
 #[test]
 fn lists_in_several_lines_are_one_list() {
-    for (name, slot) in LISTS {
+    let names = FIELDS.iter().filter(|field| field.is_list).map(|field| field.name);
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    // RFC 9110, RFC 7240, RFC 6455.
+    let lists = [
+        "Accept",
+        "Accept-Encoding",
+        "Cache-Control",
+        "Content-Encoding",
+        "If-Match",
+        "If-None-Match",
+        "Prefer",
+        "Sec-WebSocket-Extensions",
+        "Sec-WebSocket-Protocol",
+        "Upgrade",
+    ];
+    assert_eq!(names, lists);
+    for Field { name, slot, .. } in FIELDS.iter().filter(|field| field.is_list) {
         let upper = name.to_uppercase();
         let rows: &[(&[&str], &str)] = &[
             (&["b"], "b"),
@@ -686,7 +704,7 @@ fn lists_in_several_lines_are_one_list() {
         ];
         for (lines, joined) in rows {
             // Among lines of other fields, which are no part of it.
-            let lines = lines.iter().zip([name, &*upper].into_iter().cycle());
+            let lines = lines.iter().zip([*name, &*upper].into_iter().cycle());
             let lines = lines.map(|(line, name)| format!("A: z\r\n{name}: {line}\r\n"));
             let fields = lines.collect::<String>() + "Connection: upgrade\r\n";
             head("GET / HTTP/1.1", &fields, |mut head| {
