@@ -1,5 +1,5 @@
 //! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`,
-//! `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask mutants`.
+//! `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask lines`, `cargo xtask mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
 //! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
@@ -9,12 +9,15 @@
 
 mod dist;
 mod host;
+mod lines;
 mod mutants;
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
+
+use xtask::source::root;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         ["dist", args @ ..] => dist::dist(args),
         ["targets"] => dist::check_targets(),
         ["sizes"] => dist::sizes::print(),
+        ["lines"] => lines::print(),
         ["mutants", passed_on @ ..] => mutants::run(&root(), passed_on),
         _ => {
             eprint!("{USAGE}");
@@ -49,6 +53,7 @@ Usage:
                                  must give the same bytes
   cargo xtask targets            compiles what is shipped with clippy, for each target
   cargo xtask sizes              what the command is made of: bytes by crate
+  cargo xtask lines              lines of code without tests, comments and blanks, by crate
   cargo xtask mutants [--list] [FILTER...]
                                  break the server on purpose, in the ways that xtask/mutants/
                                  lists, and see whether its tests notice; a filter is a part of
@@ -219,10 +224,4 @@ fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("{command:?} ended with {status}")),
         Err(error) => Err(format!("{command:?} cannot be started: {error}")),
     }
-}
-
-/// The root of the project.
-fn root() -> PathBuf {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map_or_else(|| here.clone(), PathBuf::from)
 }

@@ -7,9 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use source::{Part, advance, expect_none, read, rust};
-
-mod source;
+use xtask::source::{Part, advance, expect_none, read, rust};
 
 #[test]
 fn every_refusal_is_documented() {

@@ -8,11 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use source::{expect_none, read};
+use xtask::source::{expect_none, read};
 
 #[allow(dead_code, reason = "the other test programs need the rest of it")]
-mod source;
-
 #[test]
 fn every_alert_is_explained_as_it_is_written() {
     let rules = rules();

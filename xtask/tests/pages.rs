@@ -10,14 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use pages::{Page, fragments, pages, root};
-use source::{expect_none, read};
+use xtask::source::{expect_none, read};
 
 #[path = "../../crates/stentor/tests/e2e/support/pages.rs"]
 #[allow(dead_code, reason = "the other test programs need the rest of it")]
 mod pages;
 #[allow(dead_code, reason = "the other test programs need the rest of it")]
-mod source;
-
 #[test]
 fn every_link_leads_somewhere() {
     let pages = pages();

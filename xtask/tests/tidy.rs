@@ -9,9 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use source::{Part, advance, expect_none, files, read, root, rust};
-
-mod source;
+use xtask::source::{blank, expect_none, files, read, root, rust};
 
 #[test]
 fn lines_have_100_columns() {
@@ -256,34 +254,6 @@ fn every_fuzz_target_has_its_function() {
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-}
-
-/// A text twice: once with only its code left, once with only its comments, the rest being spaces.
-/// Line feeds stay where they are.
-struct Blanked {
-    code: String,
-    comments: String,
-}
-
-fn blank(text: &str) -> Blanked {
-    let mut blanked = Blanked { code: String::new(), comments: String::new() };
-    let mut part = Part::Code;
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let before = part;
-        let length = advance(&mut part, rest, first);
-        let (piece, after) = rest.split_at(length);
-        for c in piece.chars() {
-            let is_comment = |part| matches!(part, Part::LineComment | Part::BlockComment(_));
-            let space = if c == '\n' { '\n' } else { ' ' };
-            let code = before == Part::Code && part == Part::Code && length == c.len_utf8();
-            blanked.code.push(if code { c } else { space });
-            let comment = is_comment(before) || is_comment(part);
-            blanked.comments.push(if comment { c } else { space });
-        }
-        rest = after;
-    }
-    blanked
 }
 
 /// Every function with a body: its name, its line, and how many lines it has.

@@ -1,73 +1,111 @@
-//! The project's files, as the tests of tidiness look at them: as text, of which a small lexer
-//! tells comments, strings and characters apart from code.
+//! The project's files as text, in which a small lexer tells comments, strings and characters apart
+//! from code. The tests of tidiness and the count of lines read them so.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A file of the project.
-pub(crate) struct File {
+pub struct File {
     /// Relative to the root.
-    pub(crate) path: String,
-    pub(crate) text: String,
+    pub path: String,
+    /// What it contains.
+    pub text: String,
 }
 
 impl File {
     /// What stands before the tests, and the tests.
-    pub(crate) fn code(&self) -> (&str, &str) {
+    pub fn code(&self) -> (&str, &str) {
         self.text.split_at(self.text.find("\n#[cfg(test)]\nmod test").unwrap_or(self.text.len()))
     }
 }
 
 /// All of the Rust.
-pub(crate) fn rust() -> Vec<File> {
+pub fn rust() -> Vec<File> {
     files(&["rs"])
 }
 
 /// All files with one of these extensions that are the project's own.
-pub(crate) fn files(extensions: &[&str]) -> Vec<File> {
+pub fn files(extensions: &[&str]) -> Vec<File> {
     let mut found = Vec::new();
     let mut directories = vec![root()];
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap_or_default();
-            let place = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        for entry in fs::read_dir(&directory).expect("the project's directories can be read") {
+            let path = entry.expect("the project's directories can be read").path();
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let place = path.strip_prefix(root()).ok().and_then(Path::to_str).unwrap_or_default();
             if path.is_dir() {
                 if !name.starts_with('.') && !FOREIGN_DIRECTORIES.contains(&place) {
                     directories.push(path);
                 }
             } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push(File { path: place.to_owned(), text });
+                found.push(File { path: place.to_owned(), text: read(place) });
             }
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(!found.is_empty());
+    assert!(!found.is_empty(), "no file ends with {extensions:?}");
     found
 }
 
 /// A file of which the path is known.
-pub(crate) fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+/// The root of the project.
+pub fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
 }
 
 /// Fails if there are any.
 #[track_caller]
-pub(crate) fn expect_none(what: &str, places: Vec<String>) {
+pub fn expect_none(what: &str, places: Vec<String>) {
     assert!(places.is_empty(), "{what}:\n  {}", places.join("\n  "));
+}
+
+/// A text twice: once with only its code left, once with only its comments, the rest being spaces.
+/// Line feeds stay where they are.
+pub struct Blanked {
+    /// Its code alone.
+    pub code: String,
+    /// Its comments alone.
+    pub comments: String,
+}
+
+/// Tells the code of a text from its comments.
+pub fn blank(text: &str) -> Blanked {
+    let mut blanked = Blanked { code: String::new(), comments: String::new() };
+    let mut part = Part::Code;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let before = part;
+        let length = advance(&mut part, rest, first);
+        let (piece, after) = rest.split_at(length);
+        for c in piece.chars() {
+            let is_comment = |part| matches!(part, Part::LineComment | Part::BlockComment(_));
+            let space = if c == '\n' { '\n' } else { ' ' };
+            let code = before == Part::Code && part == Part::Code && length == c.len_utf8();
+            blanked.code.push(if code { c } else { space });
+            let comment = is_comment(before) || is_comment(part);
+            blanked.comments.push(if comment { c } else { space });
+        }
+        rest = after;
+    }
+    blanked
 }
 
 /// What a piece of Rust is part of.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// Code.
     Code,
+    /// A comment that ends with its line.
     LineComment,
+    /// A comment in so many others.
     BlockComment(u32),
+    /// A string.
     Text,
     /// With so many `#` around it.
     RawText(usize),
@@ -75,7 +113,7 @@ pub(crate) enum Part {
 
 /// Takes one piece of `rest`, which begins with `first`: a character, or several that belong
 /// together. Returns its length in bytes.
-pub(crate) fn advance(part: &mut Part, rest: &str, first: char) -> usize {
+pub fn advance(part: &mut Part, rest: &str, first: char) -> usize {
     match *part {
         Part::Code => return begin(part, rest, first),
         Part::LineComment if first == '\n' => *part = Part::Code,

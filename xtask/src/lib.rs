@@ -1,0 +1,5 @@
+//! What the automation and the tests of tidiness share: a look at the project's own text.
+
+#![forbid(unsafe_code)]
+
+pub mod source;
