@@ -13,7 +13,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use crate::cards::{self, Card};
-use crate::cpus;
+use crate::{cpus, rules};
 
 /// What a host says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -215,6 +215,11 @@ impl Facts {
     }
 }
 
+/// The names of all kernel settings that are read.
+pub fn settings() -> impl Iterator<Item = &'static str> {
+    SYSCTLS.iter().copied().chain(rules::names())
+}
+
 /// A file of the tree, if it is there and is text.
 pub(crate) fn text(root: &Path, path: &str) -> Option<String> {
     Some(fs::read_to_string(root.join(path)).ok()?.trim_end().to_owned())
@@ -279,12 +284,12 @@ fn memory(root: &Path) -> Memory {
 }
 
 fn sysctls(root: &Path) -> BTreeMap<String, String> {
-    let value = |name: &&str| {
+    let value = |name: &str| {
         let text = text(root, &format!("proc/sys/{}", name.replace('.', "/")))?;
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        Some(((*name).to_owned(), words.join(" ")))
+        Some((name.to_owned(), words.join(" ")))
     };
-    SYSCTLS.iter().filter_map(value).collect()
+    settings().filter_map(value).collect()
 }
 
 /// One line of hexadecimal numbers for each core.
@@ -400,9 +405,8 @@ const CAP_SYS_RESOURCE: u32 = 24;
 /// Version 1 of control groups writes "no limit" as the highest number of whole pages.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The settings that any rule looks at, and those that explain a report.
+/// The settings that any rule of its own looks at, and those that explain a report.
 const SYSCTLS: &[&str] = &[
-    "fs.file-max",
     "fs.file-nr",
     "fs.nr_open",
     "kernel.pid_max",
@@ -421,18 +425,10 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.tcp_abort_on_overflow",
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_ehash_entries",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_max_orphans",
     "net.ipv4.tcp_max_syn_backlog",
-    "net.ipv4.tcp_max_tw_buckets",
     "net.ipv4.tcp_mem",
     "net.ipv4.tcp_notsent_lowat",
     "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_slow_start_after_idle",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_tw_recycle",
-    "net.ipv4.tcp_tw_reuse",
     "net.ipv4.tcp_wmem",
     "net.netfilter.nf_conntrack_buckets",
     "net.netfilter.nf_conntrack_count",

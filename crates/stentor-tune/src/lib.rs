@@ -24,7 +24,7 @@ mod text;
 
 pub use apply::{Applied, apply};
 pub use cards::{Card, Interrupt, Queue};
-pub use facts::{Cgroup, Cores, Facts, FileLimits, Governor, Memory, Softnet};
+pub use facts::{Cgroup, Cores, Facts, FileLimits, Governor, Memory, Softnet, settings};
 pub use finding::{Change, Finding, Setting, Severity};
 pub use install::{sysctl_file, systemd_file};
 pub use plan::{Kind, Need, Plan};

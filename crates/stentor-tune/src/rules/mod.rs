@@ -1,9 +1,10 @@
-//! The rules: each a pure function of the facts and the plan, in a file of its own.
+//! The rules: each a pure function of the facts and the plan.
 //!
 //! A rule says nothing where it does not apply, that all is well, that it lacks a fact, or what to
 //! change. It asks only for what helps: a value is too small if the plan needs more, never because
 //! larger is better. And it is content with what it asked for: a host that is set as wanted is
-//! fine. A new rule is a file here and a line in `RULES`.
+//! fine. A rule that compares one kernel setting with a value is a row in `table.rs`; any other is a
+//! file here and a line in `RULES`.
 
 mod buffers;
 mod cgroup_memory;
@@ -11,7 +12,6 @@ mod conntrack;
 mod cores;
 mod governor;
 mod handshakes;
-mod host_files;
 mod huge_pages;
 mod interrupts;
 mod kernel;
@@ -19,19 +19,16 @@ mod listen_queue;
 mod memory;
 mod netdev_backlog;
 mod open_files;
-mod orphans;
 mod overcommit;
 mod packet_steering;
 mod ports;
 mod seccomp;
-mod slow_start;
 mod syn_queue;
-mod syncookies;
+mod table;
 mod tcp_memory;
 mod threads;
-mod time_wait;
-mod timestamps;
-mod tw_recycle;
+
+pub(crate) use table::names;
 
 use crate::{Facts, Finding, Need, Plan, Report};
 
@@ -48,7 +45,6 @@ type Rule = fn(&Facts, &Plan) -> Vec<Finding>;
 /// All rules; within one severity, findings are in this order.
 const RULES: &[Rule] = &[
     open_files::judge,
-    host_files::judge,
     memory::judge,
     cgroup_memory::judge,
     tcp_memory::judge,
@@ -59,7 +55,7 @@ const RULES: &[Rule] = &[
     ports::judge,
     listen_queue::judge,
     syn_queue::judge,
-    orphans::judge,
+    table::judge,
     cores::judge,
     handshakes::judge,
     governor::judge,
@@ -69,11 +65,6 @@ const RULES: &[Rule] = &[
     huge_pages::judge,
     kernel::judge,
     buffers::judge,
-    time_wait::judge,
-    tw_recycle::judge,
-    timestamps::judge,
-    syncookies::judge,
-    slow_start::judge,
 ];
 
 /// Bytes as people write them.

@@ -119,35 +119,7 @@ fn garbage() -> impl Strategy<Value = String> {
 }
 
 fn sysctls() -> impl Strategy<Value = BTreeMap<String, String>> {
-    let names = select(vec![
-        "fs.file-max",
-        "fs.file-nr",
-        "fs.nr_open",
-        "kernel.pid_max",
-        "kernel.threads-max",
-        "net.core.netdev_budget",
-        "net.core.netdev_budget_usecs",
-        "net.core.netdev_max_backlog",
-        "net.core.somaxconn",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.tcp_ehash_entries",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_max_orphans",
-        "net.ipv4.tcp_max_syn_backlog",
-        "net.ipv4.tcp_max_tw_buckets",
-        "net.ipv4.tcp_mem",
-        "net.ipv4.tcp_rmem",
-        "net.ipv4.tcp_slow_start_after_idle",
-        "net.ipv4.tcp_syncookies",
-        "net.ipv4.tcp_timestamps",
-        "net.ipv4.tcp_tw_recycle",
-        "net.ipv4.tcp_tw_reuse",
-        "net.ipv4.tcp_wmem",
-        "net.netfilter.nf_conntrack_buckets",
-        "net.netfilter.nf_conntrack_count",
-        "net.netfilter.nf_conntrack_max",
-        "vm.overcommit_memory",
-    ]);
+    let names = select(stentor_tune::settings().collect::<Vec<_>>());
     let number = prop_oneof![0_u64..4, 0_u64..10_000_000, any::<u64>()];
     let three = (0_u64..1 << 40, 0_u64..1 << 40, 0_u64..1 << 40);
     let values = prop_oneof![

@@ -151,14 +151,14 @@ fn a_host_full_of_folklore() {
             governor,
             "slows kernel: kernel = 6.0",
             "folklore tcp-memory: net.ipv4.tcp_mem = 190629 254173 381258",
-            "folklore buffers: net.ipv4.tcp_rmem = 4096 131072 67108864",
-            "folklore buffers: net.ipv4.tcp_wmem = 4096 16384 67108864",
             "folklore time-wait: net.ipv4.tcp_tw_reuse = 2",
             "folklore time-wait: net.ipv4.tcp_max_tw_buckets = 63543",
             "folklore time-wait: net.ipv4.tcp_fin_timeout = 60",
             "folklore tw-recycle: net.ipv4.tcp_tw_recycle = 0",
             "folklore timestamps: net.ipv4.tcp_timestamps = 1",
             "folklore syncookies: net.ipv4.tcp_syncookies = 1",
+            "folklore buffers: net.ipv4.tcp_rmem = 4096 131072 67108864",
+            "folklore buffers: net.ipv4.tcp_wmem = 4096 16384 67108864",
         ],
     );
 }
