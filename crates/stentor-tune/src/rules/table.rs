@@ -119,6 +119,20 @@ const ROWS: &[Row] = &[
         cost: "12 bytes of each packet",
         fine: "on",
     },
+    // It was turned off on many hosts in 2019 against CVE-2019-11477, and stayed off.
+    Row {
+        rule: "sack",
+        name: "net.ipv4.tcp_sack",
+        is_for_clients: true,
+        is_always_there: false,
+        severity: Severity::Folklore,
+        wanted: |_, _, now| now.max(1),
+        why: "without selective acknowledgements a connection that loses several packets repairs one \
+              of them in each round trip, and readers on mobile networks fall behind; kernels since \
+              July 2019 have the flaw mended for which it was turned off",
+        cost: "nothing",
+        fine: "on",
+    },
     // Guides turn them off for fear of what they cost.
     Row {
         rule: "syncookies",
