@@ -100,6 +100,15 @@ struct Pipe {
 }
 
 impl Pipe {
+    /// Takes as many bytes of what the server sends as there is room for.
+    fn receive(&mut self, parts: &[IoSlice<'_>], mut room: usize) {
+        for part in parts {
+            let taken = part.len().min(room);
+            self.downstream.extend_from_slice(&part[..taken]);
+            room -= taken;
+        }
+    }
+
     /// Whether the server has seen all that the client has sent, if it looks before it reads.
     fn shows_all(&self) -> bool {
         self.peeked.is_none_or(|peeked| peeked == self.upstream.len())
@@ -428,8 +437,7 @@ impl Backend for Sim {
     fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
         let total = parts.iter().map(|part| part.len()).sum();
         let taken = self.take(socket, total)?;
-        let bytes = parts.iter().flat_map(|part| part.iter().copied());
-        self.pipe_of(socket).downstream.extend(bytes.take(taken));
+        self.pipe_of(socket).receive(parts, taken);
         Ok(Sent::of(taken, total))
     }
 
@@ -444,9 +452,8 @@ impl Backend for Sim {
         let before_bytes: usize = before.iter().map(|part| part.len()).sum();
         let total = before_bytes + length;
         let taken = self.take(socket, total)?;
-        let bytes = before.iter().flat_map(|part| part.iter().copied());
         let pipe = self.pipe_of(socket);
-        pipe.downstream.extend(bytes.take(taken));
+        pipe.receive(before, taken);
         let mut part = vec![0; taken.saturating_sub(before_bytes)];
         if part.is_empty() {
             return Ok(Sent::of(taken, total));

@@ -763,10 +763,11 @@ mod tests {
             };
             thread::spawn(connect).join().unwrap()
         };
-        let _clients: Vec<_> = (0..cores.len()).map(clients).collect();
+        let clients: Vec<_> = (0..cores.len()).map(clients).collect();
         let workers = &server.shared.workers[..cores.len()];
         let open = workers.iter().map(|stats| stats.connections_public.value());
         assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
+        drop(clients);
         server.drain();
         server.wait().unwrap();
     }

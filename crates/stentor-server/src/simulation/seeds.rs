@@ -6,6 +6,7 @@ use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, patient
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stentor_io::{Faults, Rng};
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -106,7 +107,7 @@ fn check_log(world: &World, clients: &[Scripted], seed: u64) {
 }
 
 /// Runs many seeds, or the one that is asked for.
-fn run_seeds(name: &str, run: impl Fn(u64) + std::panic::RefUnwindSafe, seeds_by_default: u64) {
+fn run_seeds(name: &str, run: fn(u64), seeds_by_default: u64) {
     let asked = |name: &str| std::env::var(name).ok();
     let number = |name: &str| asked(name).and_then(|text| text.parse::<u64>().ok());
     if asked("STENTOR_SIM").is_some_and(|only| only != name) {
@@ -116,12 +117,27 @@ fn run_seeds(name: &str, run: impl Fn(u64) + std::panic::RefUnwindSafe, seeds_by
         return run(seed);
     }
     let seeds = number("STENTOR_SEEDS").unwrap_or(seeds_by_default);
-    for seed in 0..seeds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("seed {seed} failed; STENTOR_SIM={name} STENTOR_SEED={seed} runs it alone");
-            std::panic::resume_unwind(panic);
+    let next = AtomicU64::new(0);
+    let run_all = || {
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds {
+                return;
+            }
+            if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+                next.store(seeds, Relaxed);
+                let alone = format!("STENTOR_SIM={name} STENTOR_SEED={seed}");
+                eprintln!("seed {seed} failed; {alone} runs it alone");
+                std::panic::resume_unwind(panic);
+            }
         }
-    }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores).map(|_| scope.spawn(run_all)).collect();
+        run_all();
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
     println!("{name}: {seeds} seeds without a violation");
 }
 

@@ -292,7 +292,7 @@ fn soon(seconds: u64) -> String {
 
 #[test]
 fn streams_end_when_their_token_does() {
-    let server = Server::configured(&config(&soon(15), ""));
+    let server = Server::configured(&config(&soon(6), ""));
     server.publish("/team/a", "secret");
     let fields = bearer("stentor_team");
     let mut stream = EventStream::open(server.public, "/team/a", &fields);
@@ -571,7 +571,7 @@ fn a_browser_reads_a_private_stream_by_cookie_and_by_token_and_survives_renewal(
     let Some(mut browser) = Browser::start() else { return };
     let more = "[[token]]\nname = 'fresh'\nread = '/team/**'\n".to_owned();
     let fresh = "06fd573aee7c62340a9d2d7a8b565ac680a879c681f7fb3ac25dcb682b1ac868";
-    let text = format!("{}{more}sha256 = '{fresh}'\n", config(&soon(20), ""));
+    let text = format!("{}{more}sha256 = '{fresh}'\n", config(&soon(10), ""));
     let server = Server::configured(&text);
     server.publish("/team/a", "one");
     let page = "<!doctype html><title>private</title><script>var heard = [], asked = 0;</script>";

@@ -170,7 +170,7 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
     let Some(mut browser) = Browser::start() else { return };
     let dir = TempDir::new();
     let data = dir.path().join("data");
-    let flags = ["--data", data.to_str().unwrap(), "--speed", "4"];
+    let flags = ["--data", data.to_str().unwrap(), "--speed", "40"];
     let (mut child, url, page) = demo(&flags);
     browser.open(&format!("http://{}/demo/", url.0));
     browser.run("document.forms.say.text.value = 'still here'; document.forms.say.requestSubmit()");
@@ -205,7 +205,7 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
 #[test]
 fn charts_begin_with_what_history_has() {
     let Some(mut browser) = Browser::start() else { return };
-    let (_child, url, _dir) = demo(&["--speed", "4"]);
+    let (_child, url, _dir) = demo(&["--speed", "40"]);
     eventually("some days go by", || (newest(url) > 100).then_some(()));
     let before = newest(url);
     browser.open(&format!("http://{}/demo/", url.0));
@@ -222,7 +222,7 @@ fn charts_begin_with_what_history_has() {
 fn nothing_moves_on_the_page() {
     let Some(mut browser) = Browser::start() else { return };
     // Long and short names of days and months, and more days than there is history.
-    let (_child, url, _dir) = demo(&["--speed", "100"]);
+    let (_child, url, _dir) = demo(&["--speed", "1000"]);
     for width in [320, 360, 390, 820, 1280, 1440] {
         browser.resize(width, 900);
         browser.open(&format!("http://{}/demo/", url.0));

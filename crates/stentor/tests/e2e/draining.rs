@@ -75,7 +75,7 @@ fn streams_end_spread_over_a_time() {
 
 #[test]
 fn what_is_published_while_streams_wait_for_their_end_is_still_delivered() {
-    let mut server = Server::configured("drain = '20s'\n[streams]\ndrain_spread = '4s'\n");
+    let mut server = Server::configured("drain = '20s'\n[streams]\ndrain_spread = '1s'\n");
     let mut streams: Vec<EventStream> =
         (0..40).map(|_| EventStream::open(server.public, "/a", "")).collect();
     let mut publisher = server.publisher();

@@ -33,6 +33,8 @@ fn a_stop_answers_what_was_asked() {
         let response = asking.response().expect(200);
         assert_eq!((response.text(), response.field("connection")), ("hello", Some("close")));
         assert_eq!(asking.ending(), Ending::Closed);
+        // A server that has ended a connection waits two seconds for its client to do so.
+        drop((idle, uploading, asking));
         assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
         assert!(TcpStream::connect(server.public.0).is_err());
     }
@@ -64,6 +66,7 @@ fn a_stop_ends_a_pipeline_between_two_answers_and_says_so() {
     assert_eq!(ending, Ending::Closed, "after {answered}");
     // Either all were answered, or a client knows what to ask again.
     assert!(told || answered == 200, "{answered}");
+    drop(client);
     assert_eq!(server.child.wait(), Some(0));
 }
 
@@ -119,6 +122,7 @@ fn signals_that_others_send_do_not_kill() {
     eventually("it is noted", || (log_count(&server.child, "SIGUSR1") > count).then_some(()));
     half.send("lo");
     half.response().expect(201);
+    drop(half);
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
 }
 
@@ -200,6 +204,7 @@ fn a_burst_of_connections_before_the_signal_is_answered() {
             let response = response.unwrap_or_else(|end| panic!("round {round}, {i}: {end:?}"));
             assert_eq!(response.expect(200).text(), "hello");
         }
+        drop(clients);
         assert_eq!(server.child.wait(), Some(0));
     }
 }

@@ -40,6 +40,7 @@ fn who_comes_during_a_stop_is_refused_at_once() {
     early.get("/none").refused(404);
     uploading.send("x");
     uploading.response().expect(201);
+    drop((early, uploading));
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
 }
 
@@ -51,6 +52,7 @@ fn who_comes_during_a_stop_hears_nothing_if_so_configured() {
     turned_away(server.public, ErrorKind::TimedOut);
     uploading.send("x");
     uploading.response().expect(201);
+    drop(uploading);
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
 }
 

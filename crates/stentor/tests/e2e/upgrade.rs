@@ -77,8 +77,9 @@ fn whatever_is_open_goes_over_and_nobody_notices() {
     // Their numbers go on.
     assert!(server.figure("counters/accepted") >= accepted);
     assert!(server.figure("messages_published") >= 9);
+    drop((readers, idle, half_head, half_body, half_bulk, half_frame));
     server.child.signal("TERM");
-    server.child.wait();
+    assert_eq!(server.child.wait(), Some(0));
     assert!(server.child.err().contains("stopped"), "{}", server.child.err());
 }
 
@@ -447,6 +448,13 @@ fn children(process: u32) -> Vec<u32> {
     all.unwrap_or_default().split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
+/// Whether a process of this host has that number in its own container.
+fn is_process(process: u32, number: u64) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.and_then(|all| all.split_whitespace().last()) == Some(&number.to_string())
+}
+
 fn send(signal: &str, process: u32) {
     let line = format!("kill -{signal} {process}");
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success(), "{line}");
@@ -502,6 +510,7 @@ fn process_1_of_a_container_waits_for_the_end_of_those_that_take_over() {
         let status = server.control.get("/-/status").expect(200).json();
         (figure(&status, "upgrades/done") == 4).then_some(())
     });
+    drop(reader);
     send("TERM", first);
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
     assert!(server.child.err().contains("stopped"), "{}", server.child.err());
@@ -513,7 +522,12 @@ fn process_1_of_a_container_ends_as_the_server_does() {
     for _ in 0..2 {
         assert_eq!(upgrade(&server, &[]).code, Some(0));
     }
-    eventually("the one before has ended", || (children(first).len() == 1).then_some(()));
+    let status = server.control.get("/-/status").expect(200).json();
+    let process = figure(&status, "process");
+    eventually("the one before has ended", || {
+        let left = children(first);
+        (left.len() == 1 && is_process(left[0], process)).then_some(())
+    });
     send("KILL", children(first)[0]);
     assert_eq!(server.child.wait(), Some(128 + 9), "{}", server.child.err());
 }

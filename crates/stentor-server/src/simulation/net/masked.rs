@@ -227,7 +227,7 @@ impl<B: Backend> Backend for Masked<'_, B> {
     stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let bytes = parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat();
         let session = self.sessions.all.get_mut(&peer).expect("the server sends after it closed");
         assert!(!session.sealer.has_ended, "the server sends after its FIN");
         let record_bytes_max = self.sessions.record_bytes_max;

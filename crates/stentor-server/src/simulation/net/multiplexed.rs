@@ -218,7 +218,7 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
     stentor_io::left_to_the_backend_below!();
 
     fn send(&mut self, peer: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let bytes = parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat();
         let Carriers { carriers, streams, frame_bytes_max, .. } = &mut *self.carriers;
         let stream = streams[slot_of(peer) as usize].as_mut();
         let stream = stream.expect("the server sends on a stream it closed");
