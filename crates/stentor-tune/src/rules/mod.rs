@@ -3,8 +3,8 @@
 //! A rule says nothing where it does not apply, that all is well, that it lacks a fact, or what to
 //! change. It asks only for what helps: a value is too small if the plan needs more, never because
 //! larger is better. And it is content with what it asked for: a host that is set as wanted is
-//! fine. A rule that compares one kernel setting with a value is a row in `table.rs`; any other is a
-//! file here and a line in `RULES`.
+//! fine. A rule that compares one kernel setting with a value is a row in `table.rs`; any other is
+//! a file here and a line in `RULES`.
 
 mod buffers;
 mod cgroup_memory;

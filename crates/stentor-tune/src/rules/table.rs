@@ -63,8 +63,8 @@ const ROWS: &[Row] = &[
         is_always_there: false,
         severity: Severity::Folklore,
         wanted: |_, _, now| if now == 1 { 2 } else { now },
-        why: "it lets connections that this host opens take a port out of TIME_WAIT; a server opens \
-              none, so it does nothing here",
+        why: "it lets connections that this host opens take a port out of TIME_WAIT; a server \
+              opens none, so it does nothing here",
         cost: "nothing",
         fine: "ports in TIME_WAIT are not taken for other connections",
     },
@@ -127,9 +127,9 @@ const ROWS: &[Row] = &[
         is_always_there: false,
         severity: Severity::Folklore,
         wanted: |_, _, now| now.max(1),
-        why: "without selective acknowledgements a connection that loses several packets repairs one \
-              of them in each round trip, and readers on mobile networks fall behind; kernels since \
-              July 2019 have the flaw mended for which it was turned off",
+        why: "without selective acknowledgements a connection that loses several packets repairs \
+              one of them in each round trip, and readers on mobile networks fall behind; kernels \
+              since July 2019 have the flaw mended for which it was turned off",
         cost: "nothing",
         fine: "on",
     },
