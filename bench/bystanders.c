@@ -21,21 +21,9 @@
  *
  * Usage: bystanders PORT CONTROL_PORT COUNT GETS_PER_SECOND MESSAGES_PER_SECOND VALUE TOPIC
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
+#include "common.h"
+
 #include <sched.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     BUFFER_BYTES = 16 * 1024,
@@ -44,10 +32,7 @@ enum {
     ERRANDS = 512,         /* connections for one request that may be open at once */
     ERRANDS_PER_SECOND = 4, /* of each kind */
     WAITING_MAX = 64 * 1024,
-    SUB_BUCKETS = 32, /* of each power of two: latencies to 3 % */
-    BUCKETS = 64 * SUB_BUCKETS,
 };
-static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
 static const uint64_t RETRY_NS = 200 * 1000 * 1000;
 
 enum kind { GET, SSE, WEBSOCKET, LONG_POLL, PUBLISHER, STATUS, HEALTH, PUT, NEWCOMER, NEWREADER };
@@ -58,8 +43,8 @@ static const char *const NAMES[FIGURES] = {"get",      "sse",     "websocket", "
                                            "delivery", "control", "newcomer",  "lateness"};
 
 static struct figures {
-    uint64_t count, unanswered, wrong, max_ns;
-    uint64_t histogram[BUCKETS];
+    struct histogram times;
+    uint64_t unanswered, wrong;
 } figures[FIGURES];
 
 enum state { CLOSED, CONNECTING, OPEN, STREAMING };
@@ -90,46 +75,10 @@ struct queue {
 };
 static struct queue gets_waiting, puts_waiting;
 
-__attribute__((noreturn)) static void fail(const char *what) {
-    fprintf(stderr, "bystanders: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
 /* ---- What is counted ---- */
 
-static int bucket_of(uint64_t ns) {
-    if (ns < SUB_BUCKETS) return ns;
-    int shift = 63 - __builtin_clzll(ns) - 5; /* 2^5 = SUB_BUCKETS */
-    return (shift + 1) * SUB_BUCKETS + (ns >> shift) - SUB_BUCKETS;
-}
-
-static uint64_t bucket_ns(int bucket) {
-    if (bucket < SUB_BUCKETS) return bucket;
-    int shift = bucket / SUB_BUCKETS - 1;
-    uint64_t low = (uint64_t)(SUB_BUCKETS + bucket % SUB_BUCKETS) << shift;
-    return low + ((1ull << shift) >> 1);
-}
-
 static void add(enum figure figure, uint64_t since_ns, uint64_t now) {
-    uint64_t ns = now > since_ns ? now - since_ns : 0;
-    figures[figure].count++;
-    figures[figure].histogram[bucket_of(ns)]++;
-    if (ns > figures[figure].max_ns) figures[figure].max_ns = ns;
-}
-
-static double percentile_ms(const struct figures *figure, double share) {
-    uint64_t seen = 0, wanted = (uint64_t)(share * figure->count);
-    for (int bucket = 0; bucket < BUCKETS; bucket++) {
-        seen += figure->histogram[bucket];
-        if (seen > wanted) return bucket_ns(bucket) / 1e6;
-    }
-    return figure->max_ns / 1e6;
+    record(&figures[figure].times, now > since_ns ? now - since_ns : 0);
 }
 
 /* What has waited so long is as good as unanswered. */
@@ -194,8 +143,9 @@ static void report(void) {
         struct figures *figure = &figures[i];
         printf("\"%s\":{\"count\":%lu,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,"
                "\"unanswered\":%lu,\"wrong\":%lu},",
-               NAMES[i], figure->count, percentile_ms(figure, 0.5), percentile_ms(figure, 0.99),
-               figure->max_ns / 1e6, figure->unanswered, figure->wrong);
+               NAMES[i], figure->times.count, quantile_ns(&figure->times, 0.5) / 1e6,
+               quantile_ns(&figure->times, 0.99) / 1e6, figure->times.max_ns / 1e6,
+               figure->unanswered, figure->wrong);
         memset(figure, 0, sizeof *figure);
     }
     printf("\"cut\":%lu,\"last_error\":\"%s\"}\n", cut, last_error);
@@ -275,23 +225,21 @@ static void ask(struct client *client) {
 /* On loopback connecting does not wait, unless the queue of the listener is full. */
 static void open_client(struct client *client, int index) {
     int is_control = client->kind >= PUBLISHER && client->kind <= PUT, one = 1;
-    struct sockaddr_in to = {.sin_family = AF_INET}, from = to;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons(is_control ? control_port : port);
+    struct sockaddr_in to = loopback(is_control ? control_port : port), from = loopback(0);
     from.sin_addr.s_addr = htonl(0x7f020000 + (index / 250 + 1) * 256 + index % 250 + 1);
     client->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (client->fd < 0) fail("socket");
+    if (client->fd < 0) fail("socket: %m");
     setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(client->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-    if (!is_control && bind(client->fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind");
+    if (!is_control && bind(client->fd, (struct sockaddr *)&from, sizeof from) < 0)
+        fail("bind: %m");
     client->state = CONNECTING;
     client->held = 0;
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u32 = client - clients};
     if (connect(client->fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS) {
         lose(client, now_ns());
         return;
     }
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, client->fd, &event) < 0) fail("epoll_ctl");
+    watch(epoll, client->fd, EPOLLOUT | EPOLLONESHOT, client - clients);
 }
 
 /* ---- What they are told ---- */
@@ -530,7 +478,7 @@ static uint64_t see_to(struct clockwork *next, uint64_t get_ns, uint64_t message
 static void make_clients(void) {
     clients_all = 4 * count + 1 + ERRANDS;
     clients = calloc(clients_all, sizeof *clients);
-    if (!clients) fail("memory");
+    if (!clients) fail("memory: %m");
     for (int i = 0; i < clients_all; i++) {
         clients[i].fd = -1;
         clients[i].kind = i < 4 * count ? (enum kind)(i / count) : PUBLISHER;
@@ -548,30 +496,24 @@ static int take_order(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) {
-        fprintf(stderr, "usage: bystanders PORT CONTROL_PORT COUNT GETS_PER_SECOND "
-                        "MESSAGES_PER_SECOND VALUE TOPIC\n");
-        return 2;
-    }
+    if (argc != 8) fail("usage: see the head of bystanders.c");
     port = atoi(argv[1]), control_port = atoi(argv[2]), count = atoi(argv[3]);
     uint64_t get_ns = SECOND_NS / atoi(argv[4]), message_ns = SECOND_NS / atoi(argv[5]);
     value = argv[6], topic = argv[7];
     struct sched_param priority = {.sched_priority = 1};
     if (sched_setscheduler(0, SCHED_FIFO, &priority) < 0)
         perror("bystanders: no real-time scheduling");
-    epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event orders = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
-    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &orders) < 0) fail("epoll");
+    epoll = new_epoll();
+    watch(epoll, STDIN_FILENO, EPOLLIN, UINT32_MAX);
     make_clients();
     uint64_t start = now_ns();
     struct clockwork next = {start, start + SECOND_NS, start, start};
     for (;;) {
         uint64_t due = see_to(&next, get_ns, message_ns), now = now_ns();
-        uint64_t wait = due > now ? due - now : 0;
-        struct timespec timeout = {.tv_nsec = wait < SECOND_NS ? wait : SECOND_NS - 1};
+        struct timespec timeout = duration(due > now ? due - now : 0);
         struct epoll_event events[EVENTS_MAX];
         int ready = epoll_pwait2(epoll, events, EVENTS_MAX, &timeout, NULL);
-        if (ready < 0 && errno != EINTR) fail("epoll_pwait2");
+        if (ready < 0 && errno != EINTR) fail("epoll_pwait2: %m");
         for (int i = 0; i < ready; i++) {
             if (events[i].data.u32 != UINT32_MAX)
                 on_event(&clients[events[i].data.u32], events[i].events);

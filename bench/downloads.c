@@ -15,22 +15,10 @@
  *
  * Usage: downloads PORT PATH BYTES CONNECTIONS SECONDS. One line of JSON.
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#include "common.h"
 
 enum { CONNECTIONS_MAX = 64, HEAD_BYTES_MAX = 2048, SILENCE_MS_MAX = 10 * 1000 };
-static const long NAP_NS = 1000 * 1000;
-static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
+static const uint64_t NAP_NS = 1000 * 1000;
 
 /* While nothing is left to come, its response head does. */
 static struct download {
@@ -42,39 +30,16 @@ static struct download {
 static char request[1024];
 static uint64_t file_bytes, files, received_bytes;
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...) {
-    va_list arguments;
-    fputs("downloads: ", stderr);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
 static void ask(struct download *download) {
     size_t length = strlen(request);
     download->head_bytes = 0;
-    if (send(download->fd, request, length, MSG_NOSIGNAL) != (ssize_t)length)
-        fail("send: %s", strerror(errno));
+    if (send(download->fd, request, length, MSG_NOSIGNAL) != (ssize_t)length) fail("send: %m");
 }
 
 static void open_all(int epoll, int port, int count) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     for (int i = 0; i < count; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-            fail("connect: %s", strerror(errno));
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) fail("epoll: %s", strerror(errno));
-        downloads[i].fd = fd;
+        downloads[i].fd = connect_to(port);
+        watch(epoll, downloads[i].fd, EPOLLIN, i);
         ask(&downloads[i]);
     }
 }
@@ -84,7 +49,7 @@ static size_t receive(struct download *download, char *buffer, size_t length) {
     int flags = MSG_DONTWAIT | (buffer ? 0 : MSG_TRUNC);
     ssize_t received = recv(download->fd, buffer, length, flags);
     if (received < 0 && errno == EAGAIN) return 0;
-    if (received < 0) fail("recv: %s", strerror(errno));
+    if (received < 0) fail("recv: %m");
     if (received == 0) fail("an end with %lu bytes of the file to come", download->left);
     return received;
 }
@@ -120,25 +85,19 @@ static int take(struct download *download) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) {
-        fprintf(stderr, "usage: downloads PORT PATH BYTES CONNECTIONS SECONDS\n");
-        return 2;
-    }
-    int count = atoi(argv[4]), running = count;
+    if (argc != 6) fail("usage: downloads PORT PATH BYTES CONNECTIONS SECONDS");
+    int count = atoi(argv[4]), running = count, epoll = new_epoll();
     file_bytes = strtoull(argv[3], NULL, 10);
     if (count < 1 || count > CONNECTIONS_MAX) fail("1 to %d connections", CONNECTIONS_MAX);
     if (file_bytes <= HEAD_BYTES_MAX) fail("a file of more than %d bytes", HEAD_BYTES_MAX);
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\n\r\n", argv[2],
              argv[1]);
-    int epoll = epoll_create1(0);
-    if (epoll < 0) fail("epoll: %s", strerror(errno));
     open_all(epoll, atoi(argv[1]), count);
     uint64_t start = now_ns(), end = start + strtoull(argv[5], NULL, 10) * SECOND_NS;
     while (running > 0) {
         struct epoll_event events[CONNECTIONS_MAX];
-        int ready = epoll_wait(epoll, events, CONNECTIONS_MAX, SILENCE_MS_MAX);
+        int ready = await(epoll, events, CONNECTIONS_MAX, SILENCE_MS_MAX);
         if (ready == 0) fail("nothing came for %d s", SILENCE_MS_MAX / 1000);
-        if (ready < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         for (int i = 0; i < ready; i++) {
             struct download *download = &downloads[events[i].data.u32];
             if (!take(download)) continue;
@@ -150,8 +109,7 @@ int main(int argc, char **argv) {
                 running--;
             }
         }
-        struct timespec pause = {.tv_nsec = NAP_NS};
-        nanosleep(&pause, NULL);
+        nap(NAP_NS);
     }
     printf("{\"files\":%lu,\"bytes\":%lu,\"ns\":%lu}\n", files, received_bytes,
            now_ns() - start);

@@ -16,58 +16,22 @@
  *
  * Usage: floor PORT RESPONSE_FILE. Listens on 127.0.0.1; SIGTERM ends it.
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include "common.h"
 
-enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, BACKLOG = 4096, RESPONSE_COPIES = 256 };
+enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, RESPONSE_COPIES = 256 };
 
 static char receive_buffer[RECEIVE_BYTES];
 static char *responses; /* RESPONSE_COPIES copies, end to end: a pipeline is answered in one send */
 static size_t response_bytes;
 
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static void read_response(const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file) fail(path);
-    char *one = malloc(RECEIVE_BYTES);
-    if (!one) fail("malloc");
-    response_bytes = fread(one, 1, RECEIVE_BYTES, file);
-    if (response_bytes == 0 || response_bytes == RECEIVE_BYTES) {
-        fprintf(stderr, "floor: %s: empty or too long\n", path);
-        exit(1);
-    }
-    fclose(file);
+    static char one[RECEIVE_BYTES];
+    response_bytes = read_file(path, one, RECEIVE_BYTES);
+    if (response_bytes == 0) fail("%s: empty", path);
     responses = malloc(RESPONSE_COPIES * response_bytes);
-    if (!responses) fail("malloc");
+    if (!responses) fail("malloc: %m");
     for (size_t i = 0; i < RESPONSE_COPIES; i++)
         memcpy(responses + i * response_bytes, one, response_bytes);
-    free(one);
-}
-
-static int listen_on(const char *port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int one = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (fd < 0) fail("socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* accepted sockets inherit it */
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0) fail("bind");
-    if (listen(fd, BACKLOG) < 0) fail("listen");
-    return fd;
 }
 
 static void accept_all(int epoll, int listener) {
@@ -77,8 +41,7 @@ static void accept_all(int epoll, int listener) {
             if (errno != EAGAIN) perror("floor: accept4");
             return;
         }
-        struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = fd};
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) fail("epoll_ctl");
+        watch(epoll, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, fd);
     }
 }
 
@@ -120,19 +83,13 @@ static void serve(int fd, uint32_t events) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: floor PORT RESPONSE_FILE\n");
-        return 2;
-    }
+    if (argc != 3) fail("usage: floor PORT RESPONSE_FILE");
     read_response(argv[2]);
-    int listener = listen_on(argv[1]);
-    int epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
-    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) < 0) fail("epoll");
+    int listener = listen_on(argv[1]), epoll = new_epoll();
+    watch(epoll, listener, EPOLLIN, listener);
     static struct epoll_event events[EVENTS_MAX];
     for (;;) {
-        int ready = epoll_wait(epoll, events, EVENTS_MAX, -1);
-        if (ready < 0 && errno != EINTR) fail("epoll_wait");
+        int ready = await(epoll, events, EVENTS_MAX, -1);
         for (int i = 0; i < ready; i++) {
             if (events[i].data.fd == listener) accept_all(epoll, listener);
             else serve(events[i].data.fd, events[i].events);

@@ -16,19 +16,9 @@
  * SIGTERM ends it. The messages must be as long as the one that was captured, since a WebSocket
  * frame begins with its length.
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include "common.h"
 
-enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, BACKLOG = 4096, FILES_MAX = 1 << 20 };
+enum { EVENTS_MAX = 512, RECEIVE_BYTES = 64 * 1024, FILES_MAX = 1 << 20 };
 
 static const char PUBLISHED[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -47,33 +37,8 @@ static int readers[FILES_MAX];
 static int reader_count;
 static int position[FILES_MAX];
 
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static void read_bytes(const char *path, struct bytes *bytes) {
-    FILE *file = fopen(path, "rb");
-    if (!file) fail(path);
-    bytes->length = fread(bytes->bytes, 1, sizeof bytes->bytes, file);
-    if (bytes->length == sizeof bytes->bytes) {
-        fprintf(stderr, "floor_push: %s: too long\n", path);
-        exit(1);
-    }
-    fclose(file);
-}
-
-static int listen_on(const char *port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int one = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (fd < 0) fail("socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* accepted sockets inherit it */
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0) fail("bind");
-    if (listen(fd, BACKLOG) < 0) fail("listen");
-    return fd;
+    bytes->length = read_file(path, bytes->bytes, sizeof bytes->bytes);
 }
 
 static void accept_all(int epoll, int listener, int flags) {
@@ -89,8 +54,7 @@ static void accept_all(int epoll, int listener, int flags) {
         }
         position[fd] = -1;
         uint32_t edge = flags & SOCK_NONBLOCK ? (uint32_t)EPOLLET : 0;
-        struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | edge, .data.fd = fd};
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) fail("epoll_ctl");
+        watch(epoll, fd, EPOLLIN | EPOLLRDHUP | edge, fd);
     }
 }
 
@@ -161,26 +125,19 @@ static void serve_publisher(int fd) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) {
-        fprintf(stderr, "usage: floor_push PORT PUBLISH_PORT HEAD_FILE BEFORE_FILE BEHIND_FILE\n");
-        return 2;
-    }
+    if (argc != 6) fail("usage: PORT PUBLISH_PORT HEAD_FILE BEFORE_FILE BEHIND_FILE");
     read_bytes(argv[3], &head);
     read_bytes(argv[4], &before);
     read_bytes(argv[5], &behind);
     int listener = listen_on(argv[1]), publish_listener = listen_on(argv[2]);
-    int epoll = epoll_create1(0), publish_epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
-    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) < 0) fail("epoll");
+    int epoll = new_epoll(), publish_epoll = new_epoll();
+    watch(epoll, listener, EPOLLIN, listener);
     /* Publishers have an epoll of their own inside the first, which tells them from readers. */
-    event.data.fd = publish_epoll;
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, publish_epoll, &event) < 0) fail("epoll");
-    event.data.fd = publish_listener;
-    if (epoll_ctl(publish_epoll, EPOLL_CTL_ADD, publish_listener, &event) < 0) fail("epoll");
-    static struct epoll_event events[EVENTS_MAX];
+    watch(epoll, publish_epoll, EPOLLIN, publish_epoll);
+    watch(publish_epoll, publish_listener, EPOLLIN, publish_listener);
+    static struct epoll_event events[EVENTS_MAX], event;
     for (;;) {
-        int ready = epoll_wait(epoll, events, EVENTS_MAX, -1);
-        if (ready < 0 && errno != EINTR) fail("epoll_wait");
+        int ready = await(epoll, events, EVENTS_MAX, -1);
         for (int i = 0; i < ready; i++) {
             int fd = events[i].data.fd;
             if (fd == listener) {

@@ -5,17 +5,16 @@
  * taken apart where it was received; only one that was cut by the end of a read is kept, on the
  * heap, until its rest comes.
  *
- * One thread reads and one takes orders. An address has about 28,000 ports, and the search for a
- * free one grows long: readers come from addresses in 127.1.0.0/16, a new one every few thousand,
- * and leave the port to the kernel until they connect (IP_BIND_ADDRESS_NO_PORT), which then asks
- * only that the pair of both ends be new.
+ * An address has about 28,000 ports, and the search for a free one grows long: readers come from
+ * addresses in 127.1.0.0/16, a new one every few thousand, and leave the port to the kernel until
+ * they connect (IP_BIND_ADDRESS_NO_PORT), which then asks only that the pair of both ends be new.
  *
  * Every message says "n=NUMBER t=NANOSECONDS": a number that grows by one with each message, and
  * CLOCK_MONOTONIC when it was published. So each reader can tell what is missing, double or out of
  * order, and how long it took. A number that is skipped after a gap event was told, one skipped on
  * a path with mode=latest was conflated; any other was lost in silence, and is what must not be.
  *
- * After a turn with few events the reading thread naps before it asks for more. Real readers are on
+ * After a turn with few events the program naps before it asks for more. Real readers are on
  * other machines: the server would not pay for waking them, and here it must not either.
  *
  * Speaks to the driver by lines. It reads:
@@ -26,27 +25,14 @@
  *   resume        they read again; "resumed"
  *   catch-up S    wait until these have the newest message too, at most S seconds; "got COUNT"
  *   report        one line of JSON
- * A failure is a line "failed REASON" and the end. So is the end of the input, without the line.
+ * A failure is its reason on stderr and the end. So is the end of the input, without a reason.
  *
  * Usage: readers --port PORT --most N [--path PATH]... [--ws] [--stall PERCENT] [--rcvbuf BYTES]
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
+#include "common.h"
+
 #include <getopt.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     READERS_PER_ADDRESS = 4096,
@@ -56,12 +42,10 @@ enum {
     EVENT_BYTES_MAX = 64 * 1024,
     PATHS_MAX = 16,
     MESSAGES_TRACKED = 4096, /* numbers for which count and time of the last reader are kept */
-    SUB_BUCKETS = 32,        /* of each power of two: latencies to 3 % */
-    BUCKETS = 64 * SUB_BUCKETS,
     NO_PROGRESS_SECONDS = 30,
+    LOOK_MS = 5,
 };
-static const long NAP_NS = 200 * 1000;
-static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
+static const uint64_t NAP_NS = 200 * 1000;
 
 enum flag { OPEN = 1, ENDED = 2, STALLABLE = 4, STALLED = 8, GAP = 16, LATEST = 32 };
 
@@ -93,38 +77,22 @@ struct counts {
     uint64_t stalled_messages, stalled_conflated;
 };
 
-/* All of them. Every function below takes it, and none but the driver's orders names it. */
-static struct worker {
-    pthread_mutex_t lock; /* over everything below, except while the thread waits */
+static struct {
     struct reader *readers;
-    int epoll, wake;
-    int target, opened, answered, ended;
-    int stall; /* whether those that can stall should; the thread obeys `order` */
-    enum { NONE, RESUME } order;
+    int epoll, target, opened, answered, ended;
+    int stall; /* whether those that can stall should */
     uint64_t mark_ns;
     struct counts counts;
     struct progress progress[MESSAGES_TRACKED];
-    uint64_t histogram[BUCKETS];
-    char failure[160];
+    struct histogram latencies;
     char buffer[EVENT_BYTES_MAX + RECEIVE_BYTES];
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} all;
 
 static struct {
     int port, most, stall_percent, receive_bytes, websocket, paths;
     const char *path[PATHS_MAX];
     char *request[PATHS_MAX];
 } options;
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
-static void nap(long ns) {
-    struct timespec pause = {.tv_sec = ns / (long)SECOND_NS, .tv_nsec = ns % (long)SECOND_NS};
-    nanosleep(&pause, NULL);
-}
 
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     va_list arguments;
@@ -135,36 +103,11 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     fflush(stdout);
 }
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...) {
-    va_list arguments;
-    printf("failed ");
-    va_start(arguments, format);
-    vprintf(format, arguments);
-    va_end(arguments);
-    putchar('\n');
-    fflush(stdout);
-    exit(1);
-}
-
 /* ---- What is counted ---- */
 
-static int bucket_of(uint64_t ns) {
-    if (ns < SUB_BUCKETS) return ns;
-    int shift = 63 - __builtin_clzll(ns) - 5; /* 2^5 = SUB_BUCKETS */
-    return (shift + 1) * SUB_BUCKETS + (ns >> shift) - SUB_BUCKETS;
-}
-
-/* The middle of a bucket. */
-static uint64_t bucket_ns(int bucket) {
-    if (bucket < SUB_BUCKETS) return bucket;
-    int shift = bucket / SUB_BUCKETS - 1;
-    uint64_t low = (uint64_t)(SUB_BUCKETS + bucket % SUB_BUCKETS) << shift;
-    return low + ((1ull << shift) >> 1);
-}
-
-static void count_delivery(struct worker *worker, uint32_t number, uint64_t latency_ns) {
-    worker->histogram[bucket_of(latency_ns)]++;
-    struct progress *progress = &worker->progress[number % MESSAGES_TRACKED];
+static void count_delivery(uint32_t number, uint64_t latency_ns) {
+    record(&all.latencies, latency_ns);
+    struct progress *progress = &all.progress[number % MESSAGES_TRACKED];
     if (progress->count == 0 || progress->number != number)
         *progress = (struct progress){.number = number, .first_ns = UINT64_MAX};
     progress->count++;
@@ -172,30 +115,30 @@ static void count_delivery(struct worker *worker, uint32_t number, uint64_t late
     if (latency_ns < progress->first_ns) progress->first_ns = latency_ns;
 }
 
-static void take_message(struct worker *worker, struct reader *reader, uint32_t number,
+static void take_message(struct reader *reader, uint32_t number,
                          uint64_t published_ns, uint64_t now) {
     if (reader->next && number < reader->next) {
-        worker->counts.repeated++;
+        all.counts.repeated++;
         return;
     }
     uint32_t skipped = reader->next ? number - reader->next : 0;
-    if (reader->flags & GAP) worker->counts.told += skipped;
-    else if ((reader->flags & (LATEST | STALLABLE)) == LATEST) worker->counts.conflated += skipped;
-    else if (reader->flags & LATEST) worker->counts.stalled_conflated += skipped;
-    else worker->counts.silent += skipped;
+    if (reader->flags & GAP) all.counts.told += skipped;
+    else if ((reader->flags & (LATEST | STALLABLE)) == LATEST) all.counts.conflated += skipped;
+    else if (reader->flags & LATEST) all.counts.stalled_conflated += skipped;
+    else all.counts.silent += skipped;
     reader->flags &= ~GAP;
     reader->next = number + 1;
     reader->messages++;
-    if (published_ns < worker->mark_ns) {
-        worker->counts.initial++;
+    if (published_ns < all.mark_ns) {
+        all.counts.initial++;
         return;
     }
     if (reader->flags & STALLABLE) {
-        worker->counts.stalled_messages++;
+        all.counts.stalled_messages++;
         return;
     }
-    worker->counts.messages++;
-    count_delivery(worker, number, now > published_ns ? now - published_ns : 0);
+    all.counts.messages++;
+    count_delivery(number, now > published_ns ? now - published_ns : 0);
 }
 
 /* Digits at `at`, which must be followed by something else before `end`; 0 if there are none. */
@@ -206,7 +149,7 @@ static const char *digits(const char *at, const char *end, uint64_t *value) {
 }
 
 /* One whole event or text frame: a message, a gap, or something that is only counted. */
-static void take_event(struct worker *worker, struct reader *reader, const char *event,
+static void take_event(struct reader *reader, const char *event,
                        size_t length, uint64_t now) {
     const char *end = event + length, *at = event;
     uint64_t number, published_ns;
@@ -215,22 +158,22 @@ static void take_event(struct worker *worker, struct reader *reader, const char 
         const char *after = digits(at, end, &number);
         if (after && end - after > 3 && memcmp(after, " t=", 3) == 0 &&
             digits(after + 3, end, &published_ns)) {
-            take_message(worker, reader, number, published_ns, now);
+            take_message(reader, number, published_ns, now);
             return;
         }
     }
     const char *gap = options.websocket ? "{\"gap\"" : "event: gap";
     if (memmem(event, length, gap, strlen(gap))) {
-        worker->counts.gaps++;
+        all.counts.gaps++;
         reader->flags |= GAP;
     } else {
-        worker->counts.other++;
+        all.counts.other++;
     }
 }
 
 /* ---- Taking streams apart: each returns how many bytes were whole events ---- */
 
-static size_t take_sse(struct worker *worker, struct reader *reader, const char *bytes,
+static size_t take_sse(struct reader *reader, const char *bytes,
                        size_t length, uint64_t now) {
     size_t at = 0;
     for (;;) {
@@ -240,7 +183,7 @@ static size_t take_sse(struct worker *worker, struct reader *reader, const char 
         const char *blank = memmem(bytes + at, length - at, "\n\n", 2);
         if (!blank) return at;
         size_t end = blank + 2 - bytes;
-        take_event(worker, reader, bytes + at, end - at, now);
+        take_event(reader, bytes + at, end - at, now);
         at = end;
     }
 }
@@ -252,7 +195,7 @@ static void pong(struct reader *reader, const uint8_t *payload, size_t length) {
     send(reader->fd, frame, 6 + length, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static size_t take_websocket(struct worker *worker, struct reader *reader, const char *bytes,
+static size_t take_websocket(struct reader *reader, const char *bytes,
                              size_t length, uint64_t now) {
     size_t at = 0;
     while (length - at >= 2) {
@@ -267,240 +210,181 @@ static size_t take_websocket(struct worker *worker, struct reader *reader, const
         if (payload > length - at - head) break;
         int opcode = frame[0] & 15;
         if (opcode == 1 || opcode == 2)
-            take_event(worker, reader, bytes + at + head, payload, now);
+            take_event(reader, bytes + at + head, payload, now);
         else if (opcode == 9 && payload <= 125)
             pong(reader, frame + head, payload);
         else
-            worker->counts.other++;
+            all.counts.other++;
         at += head + payload;
     }
     return at;
 }
 
-static size_t take_head(struct worker *worker, struct reader *reader, const char *bytes,
+static size_t take_head(struct reader *reader, const char *bytes,
                         size_t length) {
     const char *blank = memmem(bytes, length, "\r\n\r\n", 4);
     if (!blank) return 0;
     const char *wanted = options.websocket ? "HTTP/1.1 101 " : "HTTP/1.1 200 ";
     if (memcmp(bytes, wanted, strlen(wanted)) != 0) {
         const char *line_end = memchr(bytes, '\r', length);
-        snprintf(worker->failure, sizeof worker->failure, "the server answered: %.*s",
-                 (int)(line_end - bytes), bytes);
+        fail("the server answered: %.*s", (int)(line_end - bytes), bytes);
     }
     reader->flags |= OPEN;
-    worker->answered++;
+    all.answered++;
     return blank + 4 - bytes;
 }
 
-static size_t take(struct worker *worker, struct reader *reader, const char *bytes, size_t length,
+static size_t take(struct reader *reader, const char *bytes, size_t length,
                    uint64_t now) {
     size_t taken = 0;
     if (!(reader->flags & OPEN)) {
-        taken = take_head(worker, reader, bytes, length);
+        taken = take_head(reader, bytes, length);
         if (taken == 0) return 0;
     }
-    size_t (*rest)(struct worker *, struct reader *, const char *, size_t, uint64_t) =
+    size_t (*rest)(struct reader *, const char *, size_t, uint64_t) =
         options.websocket ? take_websocket : take_sse;
-    return taken + rest(worker, reader, bytes + taken, length - taken, now);
+    return taken + rest(reader, bytes + taken, length - taken, now);
 }
 
 /* ---- One reader ---- */
 
-static void end_reader(struct worker *worker, struct reader *reader) {
+static void end_reader(struct reader *reader) {
     close(reader->fd);
     free(reader->tail);
     reader->tail = NULL;
     reader->flags |= ENDED;
-    worker->ended++;
+    all.ended++;
 }
 
-static void keep_tail(struct worker *worker, struct reader *reader, const char *bytes,
+static void keep_tail(struct reader *reader, const char *bytes,
                       size_t length) {
     free(reader->tail);
     reader->tail = NULL;
     if (length == 0) return;
-    if (length > EVENT_BYTES_MAX || !(reader->tail = malloc(sizeof(struct tail) + length))) {
-        snprintf(worker->failure, sizeof worker->failure, "an event of %zu bytes", length);
-        return;
-    }
+    if (length > EVENT_BYTES_MAX || !(reader->tail = malloc(sizeof(struct tail) + length)))
+        fail("an event of %zu bytes", length);
     reader->tail->length = length;
     memcpy(reader->tail->bytes, bytes, length);
 }
 
 /* An edge is told once: one that tells of data and of the end is read until the end. */
-static void read_some(struct worker *worker, struct reader *reader, uint32_t events) {
+static void read_some(struct reader *reader, uint32_t events) {
     int has_ended = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     ssize_t received;
     do {
         size_t held = reader->tail ? reader->tail->length : 0;
-        if (held) memcpy(worker->buffer, reader->tail->bytes, held);
-        received = recv(reader->fd, worker->buffer + held, RECEIVE_BYTES, MSG_DONTWAIT);
+        if (held) memcpy(all.buffer, reader->tail->bytes, held);
+        received = recv(reader->fd, all.buffer + held, RECEIVE_BYTES, MSG_DONTWAIT);
         if (received <= 0) {
-            if (received == 0 || errno != EAGAIN) end_reader(worker, reader);
+            if (received == 0 || errno != EAGAIN) end_reader(reader);
             return;
         }
         reader->bytes += received;
-        worker->counts.bytes += received;
-        size_t whole = take(worker, reader, worker->buffer, held + received, now_ns());
+        all.counts.bytes += received;
+        size_t whole = take(reader, all.buffer, held + received, now_ns());
         if (held || whole < (size_t)received)
-            keep_tail(worker, reader, worker->buffer + whole, held + received - whole);
+            keep_tail(reader, all.buffer + whole, held + received - whole);
     } while (received == RECEIVE_BYTES || has_ended);
-    if (worker->stall && reader->flags & STALLABLE) {
-        epoll_ctl(worker->epoll, EPOLL_CTL_DEL, reader->fd, NULL);
+    if (all.stall && reader->flags & STALLABLE) {
+        epoll_ctl(all.epoll, EPOLL_CTL_DEL, reader->fd, NULL);
         reader->flags |= STALLED;
     }
 }
 
-static void watch(struct worker *worker, int index) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u32 = index};
-    if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->readers[index].fd, &event) < 0)
-        snprintf(worker->failure, sizeof worker->failure, "epoll_ctl: %s", strerror(errno));
-}
+static const uint32_t READABLE = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
-/* Why the connection could not be opened, or NULL. On loopback connecting does not wait. */
-static const char *open_reader(struct worker *worker) {
-    int index = worker->opened, one = 1;
-    int address = index / READERS_PER_ADDRESS + 1;
-    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
-    from.sin_addr.s_addr = htonl(0x7f010000 + address);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons(options.port);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0) return "socket";
+/* On loopback connecting does not wait. */
+static void open_reader(void) {
+    int index = all.opened++, fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in from = loopback(0), to = loopback(options.port);
+    from.sin_addr.s_addr = htonl(0x7f010000 + index / READERS_PER_ADDRESS + 1);
+    if (fd < 0) fail("socket: %m");
     if (options.receive_bytes)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options.receive_bytes,
                    sizeof options.receive_bytes);
-    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-    if (bind(fd, (struct sockaddr *)&from, sizeof from) < 0) return "bind";
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) return "connect";
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind: %m");
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) fail("connect: %m");
     const char *request = options.request[index % options.paths];
     size_t length = strlen(request);
-    if (send(fd, request, length, MSG_NOSIGNAL) != (ssize_t)length) return "send";
-    struct reader *reader = &worker->readers[index];
+    if (send(fd, request, length, MSG_NOSIGNAL) != (ssize_t)length) fail("send: %m");
+    struct reader *reader = &all.readers[index];
     reader->fd = fd;
     if (strstr(options.path[index % options.paths], "mode=latest")) reader->flags |= LATEST;
     if (index % 100 < options.stall_percent) reader->flags |= STALLABLE;
-    worker->opened++;
-    watch(worker, index);
-    return NULL;
+    watch(all.epoll, fd, READABLE, index);
 }
 
-/* ---- The thread ---- */
-
-/* Opens what it may now. Returns for how many milliseconds to wait at most; -1 is for ever. */
-static int open_some(struct worker *worker) {
-    for (int i = 0; i < OPENING_MAX && worker->opened < worker->target; i++) {
-        if (worker->opened - worker->answered >= OPENING_MAX) return 100;
-        const char *failed = open_reader(worker);
-        if (failed) {
-            snprintf(worker->failure, sizeof worker->failure, "%s: %s", failed, strerror(errno));
-            worker->target = worker->opened;
-        }
+/* Opens what it may now. Returns whether there are more to open at once. */
+static int open_some(void) {
+    for (int i = 0; i < OPENING_MAX && all.opened < all.target; i++) {
+        if (all.opened - all.answered >= OPENING_MAX) return 0;
+        open_reader();
     }
-    return worker->opened < worker->target ? 0 : -1;
+    return all.opened < all.target;
 }
 
-static void obey(struct worker *worker) {
-    uint64_t woken;
-    if (read(worker->wake, &woken, sizeof woken) < 0 || worker->order != RESUME) return;
-    worker->order = NONE;
-    for (int i = 0; i < worker->opened; i++) {
-        if (!(worker->readers[i].flags & STALLED)) continue;
-        worker->readers[i].flags &= ~STALLED;
-        watch(worker, i);
+/* Reads for at most `wait_ms`; -1 is until there is an order. Returns whether there is one. */
+static int turn(int wait_ms) {
+    static struct epoll_event events[EVENTS_MAX];
+    int is_opening = open_some(), has_order = 0;
+    int ready = await(all.epoll, events, EVENTS_MAX, is_opening ? 0 : wait_ms);
+    for (int i = 0; i < ready; i++) {
+        if (events[i].data.u32 == UINT32_MAX) has_order = 1;
+        else read_some(&all.readers[events[i].data.u32], events[i].events);
     }
-}
-
-static void *run(void *argument) {
-    struct worker *worker = argument;
-    worker->epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
-    if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake, &event) < 0)
-        fail("epoll_ctl: %s", strerror(errno));
-    struct epoll_event events[EVENTS_MAX];
-    for (;;) {
-        pthread_mutex_lock(&worker->lock);
-        int wait_ms = open_some(worker);
-        pthread_mutex_unlock(&worker->lock);
-        int ready = epoll_wait(worker->epoll, events, EVENTS_MAX, wait_ms);
-        pthread_mutex_lock(&worker->lock);
-        for (int i = 0; i < ready; i++) {
-            if (events[i].data.u32 == UINT32_MAX) obey(worker);
-            else read_some(worker, &worker->readers[events[i].data.u32], events[i].events);
-        }
-        pthread_mutex_unlock(&worker->lock);
-        if (ready > 0 && ready < EVENTS_MAX && wait_ms < 0) nap(NAP_NS);
-    }
+    if (ready > 0 && ready < EVENTS_MAX && all.opened == all.target) nap(NAP_NS);
+    return has_order;
 }
 
 /* ---- The driver's orders ---- */
 
-static void lock(void) { pthread_mutex_lock(&all.lock); }
-static void unlock(void) { pthread_mutex_unlock(&all.lock); }
-
-static void check_failures(void) {
-    if (all.failure[0]) fail("%s", all.failure);
-}
-
-static void wake(void) {
-    uint64_t one = 1;
-    if (write(all.wake, &one, sizeof one) < 0) fail("eventfd: %s", strerror(errno));
+/* Reads for a while: looking at all readers is not for every turn. */
+static void read_on(void) {
+    uint64_t until = now_ns() + LOOK_MS * SECOND_NS / 1000;
+    do turn(LOOK_MS);
+    while (now_ns() < until);
 }
 
 static void hold(int count) {
     if (count > options.most) fail("at most %d readers were announced", options.most);
-    lock();
     all.target = count;
-    unlock();
-    wake();
     uint64_t moved = now_ns();
-    for (int before = -1;;) {
-        int answered = __atomic_load_n(&all.answered, __ATOMIC_RELAXED);
-        check_failures();
-        if (answered >= count) break;
-        uint64_t now = now_ns();
-        if (answered != before) moved = now;
-        if (now - moved > NO_PROGRESS_SECONDS * SECOND_NS) fail("only %d readers", answered);
-        before = answered;
-        nap(2 * 1000 * 1000);
+    for (int before = -1; all.answered < count; before = all.answered) {
+        if (all.answered != before) moved = now_ns();
+        if (now_ns() - moved > NO_PROGRESS_SECONDS * SECOND_NS)
+            fail("only %d readers", all.answered);
+        turn(LOOK_MS);
     }
     say("held %d", count);
 }
 
 static void mark(void) {
-    lock();
     all.mark_ns = now_ns();
     all.counts = (struct counts){0};
     memset(all.progress, 0, sizeof all.progress);
-    memset(all.histogram, 0, sizeof all.histogram);
+    all.latencies = (struct histogram){0};
     for (int i = 0; i < all.opened; i++) all.readers[i].messages = 0;
-    unlock();
     say("marked");
 }
 
 /* How many readers that always read there are, and how many of these have message `number`. */
 static void count_progress(uint32_t number, int *have, int *steady) {
     *have = *steady = 0;
-    lock();
     for (int i = 0; i < all.opened; i++) {
         if (all.readers[i].flags & STALLABLE) continue;
         *have += all.readers[i].next > number;
         ++*steady;
     }
-    unlock();
 }
 
 static void await_message(uint32_t number, int seconds) {
     uint64_t give_up = now_ns() + seconds * SECOND_NS;
-    for (;;) {
-        int have, steady;
+    for (int have, steady;; read_on()) {
         count_progress(number, &have, &steady);
-        check_failures();
-        if (have == steady || now_ns() > give_up) {
-            say("got %d", have);
-            return;
-        }
-        nap(5 * 1000 * 1000);
+        if (have < steady && now_ns() <= give_up) continue;
+        say("got %d", have);
+        return;
     }
 }
 
@@ -513,7 +397,6 @@ struct stalled {
  * lack the newest message anybody has. */
 static struct stalled count_stalled(uint32_t newest, int latest) {
     struct stalled found = {.messages_min = UINT32_MAX};
-    lock();
     for (int i = 0; i < all.opened; i++) {
         const struct reader *reader = &all.readers[i];
         int is_latest = (reader->flags & LATEST) != 0;
@@ -524,56 +407,44 @@ static struct stalled count_stalled(uint32_t newest, int latest) {
         if (reader->messages > found.messages_max) found.messages_max = reader->messages;
         if (reader->messages < found.messages_min) found.messages_min = reader->messages;
     }
-    unlock();
     if (found.readers == 0) found.messages_min = 0;
     return found;
 }
 
 static uint32_t newest_message(void) {
     uint32_t next = 1;
-    lock();
     for (int i = 0; i < all.opened; i++)
         if (all.readers[i].next > next) next = all.readers[i].next;
-    unlock();
     return next - 1;
 }
 
 static void catch_up(int seconds) {
     uint64_t give_up = now_ns() + seconds * SECOND_NS;
-    for (;;) {
+    for (;; read_on()) {
         uint32_t newest = newest_message();
         struct stalled others = count_stalled(newest, 0), latest = count_stalled(newest, 1);
         int readers = others.readers + latest.readers, behind = others.behind + latest.behind;
-        check_failures();
-        if (behind == 0 || now_ns() > give_up) {
-            say("got %d", readers - behind);
-            return;
-        }
-        nap(5 * 1000 * 1000);
+        if (behind > 0 && now_ns() <= give_up) continue;
+        say("got %d", readers - behind);
+        return;
     }
 }
 
-static void order(int stall, int order) {
-    lock();
-    all.stall = stall;
-    all.order = order;
-    unlock();
-    wake();
-    say(stall ? "stalled" : "resumed");
+static void resume(void) {
+    all.stall = 0;
+    for (int i = 0; i < all.opened; i++) {
+        if (!(all.readers[i].flags & STALLED)) continue;
+        all.readers[i].flags &= ~STALLED;
+        watch(all.epoll, all.readers[i].fd, READABLE, i);
+    }
+    say("resumed");
 }
 
-static void print_histogram(void) {
+static void print_latencies(void) {
     static const double QUANTILES[] = {0.5, 0.9, 0.99, 0.999, 1};
     static const char *const NAMES[] = {"p50", "p90", "p99", "p999", "max"};
-    uint64_t count = 0;
-    for (int i = 0; i < BUCKETS; i++) count += all.histogram[i];
-    for (int q = 0, i = 0; q < 5; q++) {
-        uint64_t below = 0, wanted = QUANTILES[q] * count;
-        if (wanted == 0) wanted = 1;
-        for (i = 0; count && i < BUCKETS - 1; i++)
-            if ((below += all.histogram[i]) >= wanted) break;
-        printf(",\"%s_ns\":%lu", NAMES[q], count ? bucket_ns(i) : 0);
-    }
+    for (int q = 0; q < 5; q++)
+        printf(",\"%s_ns\":%lu", NAMES[q], quantile_ns(&all.latencies, QUANTILES[q]));
 }
 
 /* [number, readers, nanoseconds until the first, until the last] of every message tracked. */
@@ -601,8 +472,6 @@ static void report(void) {
     uint64_t bytes_min = UINT64_MAX;
     count_progress(newest, &current, &steady);
     struct stalled others = count_stalled(newest, 0), latest = count_stalled(newest, 1);
-    check_failures();
-    lock();
     for (int i = 0; i < all.opened; i++)
         if (all.readers[i].bytes < bytes_min) bytes_min = all.readers[i].bytes;
     const struct counts *sum = &all.counts;
@@ -613,9 +482,8 @@ static void report(void) {
            steady, current, sum->messages, sum->bytes, bytes_min, sum->initial, sum->gaps,
            sum->conflated, sum->told, sum->silent, sum->repeated, sum->other,
            sum->stalled_messages, sum->stalled_conflated);
-    print_histogram();
+    print_latencies();
     print_progress();
-    unlock();
     print_stalled("stalled_all", others);
     print_stalled("stalled_latest", latest);
     say("}");
@@ -624,13 +492,15 @@ static void report(void) {
 static void serve_driver(void) {
     char line[100];
     unsigned number, seconds;
-    while (fgets(line, sizeof line, stdin)) {
+    for (;;) {
+        while (!turn(-1)) continue;
+        if (!fgets(line, sizeof line, stdin)) return;
         if (sscanf(line, "hold %u", &number) == 1) hold(number);
         else if (strcmp(line, "mark\n") == 0) mark();
         else if (sscanf(line, "await %u %u", &number, &seconds) == 2)
             await_message(number, seconds);
-        else if (strcmp(line, "stall\n") == 0) order(1, NONE);
-        else if (strcmp(line, "resume\n") == 0) order(0, RESUME);
+        else if (strcmp(line, "stall\n") == 0) all.stall = 1, say("stalled");
+        else if (strcmp(line, "resume\n") == 0) resume();
         else if (sscanf(line, "catch-up %u", &seconds) == 1) catch_up(seconds);
         else if (strcmp(line, "report\n") == 0) report();
         else fail("not an order: %s", line);
@@ -677,10 +547,9 @@ int main(int argc, char **argv) {
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    all.wake = eventfd(0, EFD_NONBLOCK);
+    all.epoll = new_epoll();
     all.readers = calloc(options.most, sizeof *all.readers);
-    pthread_t thread;
-    if (all.wake < 0 || !all.readers || pthread_create(&thread, NULL, run, &all))
-        fail("the thread could not be started");
+    if (!all.readers) fail("no memory");
+    watch(all.epoll, STDIN_FILENO, EPOLLIN, UINT32_MAX);
     serve_driver();
 }

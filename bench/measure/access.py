@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
-from .load import Subject, alternate, cpu_us
+from .load import Subject, alternate
 from .reading import TOPIC, VALUE, cpu_row
 from .servers import Stentor, expect_body
 
@@ -42,16 +42,8 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 def access(bench: Bench) -> list[table.Row]:
-    """All of it."""
-    signer = make_keys()
-    rows = []
-    for step in (requests, memory, storm):
-        table.progress(f"{step.__name__} ...")
-        try:
-            rows += step(bench, signer)
-        except (MeasurementError, OSError) as error:
-            rows.append(table.not_measured(step.__name__, str(error)))
-    return rows
+    """What it costs that some may read what others may not."""
+    return table.each(table.named(requests, memory, storm), bench, make_keys())
 
 
 Sign = Callable[[bytes], bytes]

@@ -22,7 +22,7 @@ from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
 from .honest import Publisher
 from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
 from .process import TIED, cpu_seconds_of
-from .servers import Stentor
+from .servers import Stentor, ask
 
 BYSTANDERS = 200
 GETS_PER_SECOND = 1_000
@@ -80,7 +80,7 @@ class Bystanders(AbstractContextManager["Bystanders"]):
         self.log = OUT_DIR / "bystanders.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.bystanders),
+                [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.program("bystanders")),
                  str(server.plain_port), str(server.control_port), str(BYSTANDERS),
                  str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
                  BYSTANDERS_TOPIC],
@@ -191,14 +191,7 @@ class Stage:
     server: Stentor
 
     def status(self) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.control_port, timeout=10)
-        try:
-            connection.request("GET", "/-/status")
-            return json.loads(connection.getresponse().read())
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise MeasurementError(f"GET /-/status: {error}") from error
-        finally:
-            connection.close()
+        return json.loads(ask(self.server.control_port, "GET", "/-/status")[2])
 
     def memory_mib(self) -> float:
         """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""

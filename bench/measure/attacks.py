@@ -31,8 +31,10 @@ from .attacker import (
     stream,
     websocket,
 )
+from .bench import MeasurementError
 from .honest import Publisher
 from .secured import KEY_UPDATE_BYTES, Session, credulous, hello
+from .servers import ask
 
 if TYPE_CHECKING:
     from .attack import Stage
@@ -238,7 +240,7 @@ class ResumeStorm(Attack):
 
     def strike(self, attacker: Attacker) -> None:
         while not attacker.over:
-            epoch, number = tag_of(attacker.port, "/q/0").split("-")
+            epoch, number = tag_of(attacker.port, "/q/0").strip('"').split("-")
             cursor = f"{epoch}-{int(number) - 20}"
             come_and_go(attacker, f"/-/events?topic=/q/*&since={cursor}", self.READERS,
                         self.EVERY_SECONDS)
@@ -276,31 +278,20 @@ def come_and_go(attacker: Attacker, target: str, readers: int, seconds: float) -
         attacker.drop(connection, was_cut=False, reset=True)
 
 
-def tag_of(port: int, topic: str) -> str:
-    """The id of a topic's value, asked for on the public listener."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+def tag_of(port: int, path: str) -> str:
+    """The tag of what is answered on the public listener."""
     try:
-        connection.request("GET", topic)
-        answer = connection.getresponse()
-        answer.read()
-        return (answer.headers["ETag"] or '"00000000-0"').strip('"')
-    except (OSError, http.client.HTTPException):
-        return "00000000-0"
-    finally:
-        connection.close()
+        return ask(port, "GET", path)[1]["ETag"] or '"00000000-0"'
+    except MeasurementError:
+        return '"00000000-0"'
 
 
 def is_answered(port: int, path: str, **fields: str) -> bool:
     """Whether a client that was not there before gets a 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10,
-                                            source_address=("127.3.0.1", 0))
     try:
-        connection.request("GET", path, headers=fields)
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
+        return ask(port, "GET", path, source="127.3.0.1", reads=False, **fields)[0] == 200
+    except MeasurementError:
         return False
-    finally:
-        connection.close()
 
 
 # ---- 5 and 6: names and subscriptions ----
@@ -528,7 +519,7 @@ class Lookups(Attack):
         stage.server.put_many((f"/l/{at}", "1") for at in range(1_000))
 
     def strike(self, attacker: Attacker) -> None:
-        tag = lookup_tag(attacker.port, "/-/values?topic=/lookups/fits")
+        tag = tag_of(attacker.port, "/-/values?topic=/lookups/fits")
         names = ",".join(map(str, range(1_000)))
         floods = [
             get("/-/values?topic=/lookups/large") * 20,
@@ -543,17 +534,6 @@ class Lookups(Attack):
             attacker.turn(0.01)
             for connection in list(attacker.connections.values()):
                 attacker.send(connection, floods[connection.number % len(floods)])
-
-
-def lookup_tag(port: int, path: str) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        answer.read()
-        return answer.headers["ETag"] or '""'
-    finally:
-        connection.close()
 
 
 # ---- What every server meets ----

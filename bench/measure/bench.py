@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 BENCH_DIR = Path(__file__).resolve().parent.parent
@@ -62,41 +62,9 @@ class Bench:
             raise MeasurementError("two cores are needed: one for the server, one for the load")
         os.sched_setaffinity(0, {LOAD_CORE})
 
-    @cached_property
-    def floor(self) -> Path:
-        return compile_c("floor.c", OUT_DIR / "floor")
-
-    @cached_property
-    def floor_push(self) -> Path:
-        return compile_c("floor_push.c", OUT_DIR / "floor_push")
-
-    @cached_property
-    def readers(self) -> Path:
-        return compile_c("readers.c", OUT_DIR / "readers", "-pthread")
-
-    @cached_property
-    def pace(self) -> Path:
-        return compile_c("pace.c", OUT_DIR / "pace")
-
-    @cached_property
-    def bystanders(self) -> Path:
-        return compile_c("bystanders.c", OUT_DIR / "bystanders")
-
-    @cached_property
-    def downloads(self) -> Path:
-        return compile_c("downloads.c", OUT_DIR / "downloads")
-
-    @cached_property
-    def publishers(self) -> Path:
-        return compile_c("publishers.c", OUT_DIR / "publishers")
-
-    @cached_property
-    def syncs(self) -> Path:
-        return compile_c("syncs.c", OUT_DIR / "syncs")
-
-    @cached_property
-    def malloc_count(self) -> Path:
-        return compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
+    def program(self, name: str) -> Path:
+        """The program made of `name`.c."""
+        return compile_c(f"{name}.c", OUT_DIR / name)
 
     def describe_host(self) -> str:
         """One line that says where and how, with a warning when the host is not at rest."""
@@ -135,6 +103,7 @@ def install(*packages: str) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+@cache
 def compile_c(source: str, target: Path, *flags: str) -> Path:
     command = ["cc", "-O2", "-Wall", "-Wextra", *flags, "-o", str(target), str(BENCH_DIR / source)]
     subprocess.run(command, check=True)

@@ -17,23 +17,18 @@ from .following import (
     SECONDS,
     TOPICS_MANY,
     delivery_p99_ms,
-    get,
     publish_steadily,
-    wait_until_ready,
 )
 from .process import Server, free_port
-from .servers import Stentor
+from .servers import Stentor, ask
 
 NODES = 3
 
 
 def clustered(bench: Bench) -> list[table.Row]:
-    """All of it."""
-    try:
-        require_tools(["nats-server"])
-        return [*cost(bench), *lag(bench), *start(bench)]
-    except (MeasurementError, OSError) as error:
-        return [table.not_measured("cluster", str(error))]
+    """What an order of three nodes and a broker costs, and how late all have a message."""
+    require_tools(["nats-server"])
+    return table.each(table.named(cost, lag, start), bench)
 
 
 @contextmanager
@@ -55,7 +50,7 @@ def cluster(bench: Bench) -> Iterator[tuple[Server, list[Stentor]]]:
         nodes = [stack.enter_context(Stentor(bench, config=config, cores="0,1", name=f"node{n}"))
                  for n in range(NODES)]
         for node in nodes:
-            wait_until_ready(node)
+            node.wait_until_ready()
         yield broker, nodes
 
 
@@ -122,8 +117,9 @@ def start(bench: Bench) -> list[table.Row]:
             other = f"{config}peers = 'http://127.0.0.1:{node.control_port}'\n"
             with ready(Stentor(bench, config=other, cores="0,1", name="other")) as other_node:
                 by_peer_s = time.monotonic() - begun
+                last = f"/bench/topics/{TOPICS_MANY - 1:07d}"
                 for server in (node, other_node):
-                    if get(server, f"/bench/topics/{TOPICS_MANY - 1:07d}").status != 200:
+                    if ask(server.control_port, "GET", last)[0] != 200:
                         raise MeasurementError(f"{server.name} has not all topics")
     what = f"start of a node with {TOPICS_MANY:,} topics"
     return [
@@ -138,5 +134,5 @@ def start(bench: Bench) -> list[table.Row]:
 def ready(node: Stentor) -> Iterator[Stentor]:
     """One that serves what there is."""
     with node:
-        wait_until_ready(node)
+        node.wait_until_ready()
         yield node

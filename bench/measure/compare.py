@@ -1,6 +1,7 @@
 """Load from `stentor bench compare`: what it reports of each server, round by round."""
 
 import json
+import os
 import shlex
 import statistics
 import subprocess
@@ -16,6 +17,8 @@ from .process import TIED, Server
 Report = dict[str, Any]
 
 WARM_UP_CONNECTIONS = 300
+FIRST = ("chrt", "--fifo", "1") if os.geteuid() == 0 else ()
+"""Runs a command before all others of its core, where that is allowed."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,36 @@ def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options
         for report in of_one:
             check(f"{kind}, {name}", report)
     return Compared(reports, foreign)
+
+
+def steady_gets(bench: Bench, port: int, path: str, per_second: int, seconds: int,
+                connections: int) -> subprocess.Popen[str]:
+    """GETs at a steady rate, whatever the server does: each counts from when it was due.
+
+    They share their core with other load and go first there, where that is allowed: what they would
+    wait for the others is not the server's.
+    """
+    return subprocess.Popen([
+        *TIED, *FIRST, str(bench.stentor), "bench", "get", f"http://127.0.0.1:{port}{path}",
+        "--connections", str(connections), "--rate", str(per_second), "--requests",
+        str(per_second * seconds), "--threads", "1", "--json",
+    ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def latencies(gets: subprocess.Popen[str], seconds: int) -> dict[str, float]:
+    """How long steady GETs took, all of which must have been answered."""
+    try:
+        output, trouble = gets.communicate(timeout=seconds + 30)
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError("steady GETs have no end") from error
+    finally:
+        gets.kill()
+        gets.wait()
+    if gets.returncode != 0:
+        raise MeasurementError(f"stentor bench get: {trouble.strip()}")
+    report = json.loads(output)
+    check("steady GETs", report)
+    return report["requests"]["latency"]
 
 
 def hold_idle(bench: Bench, contestants: Sequence[Contestant], connections: int,

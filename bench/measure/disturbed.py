@@ -30,14 +30,8 @@ EVERY_SECONDS = 0.002
 
 
 def disturbed(bench: Bench) -> list[table.Row]:
-    rows = []
-    for step in (while_it_hangs, beside_a_snapshot):
-        table.progress(f"{step.__name__} ...")
-        try:
-            rows += step(bench)
-        except (MeasurementError, OSError, subprocess.CalledProcessError) as error:
-            rows.append(table.not_measured(step.__name__, str(error)))
-    return rows
+    """GETs and deliveries while a snapshot is written, and the disk hangs."""
+    return table.each(table.named(while_it_hangs, beside_a_snapshot), bench)
 
 
 class Watched:

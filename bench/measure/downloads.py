@@ -1,6 +1,5 @@
 """A file of 100 MB: what it costs to send, and what those who do not read it cost."""
 
-import http.client
 import json
 import resource
 import socket
@@ -9,12 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 
 from . import site, table
 from .bench import Bench, MeasurementError
 from .load import Usage, alternate, foreign_share, interrupts_are_apart
 from .process import TIED, Memory, Server
-from .servers import PATIENT_CONFIG, NginxFiles, Stentor
+from .servers import PATIENT_CONFIG, NginxFiles, Stentor, ask
 
 DOWNLOADERS = 8
 
@@ -67,7 +67,7 @@ class Subject:
         return self.server.name
 
     def load(self, seconds: int) -> Sample:
-        command = [str(self.bench.downloads), str(self.server.port), self.path,
+        command = [str(self.bench.program("downloads")), str(self.server.port), self.path,
                    str(self.file_bytes), str(DOWNLOADERS), str(seconds)]
         before = Usage.now(self.server)
         done = subprocess.run([*TIED, *command], capture_output=True, text=True)
@@ -94,7 +94,7 @@ def large(bench: Bench) -> list[table.Row]:
     content = site.content(path)
     with Stentor(bench, config="", root=site.ROOT) as stentor, NginxFiles(site.ROOT) as nginx:
         for server in (stentor, nginx):
-            if download(server, path) != content:
+            if ask(server.port, "GET", path, timeout=30)[2] != content:
                 raise MeasurementError(f"{server.name}: GET {path} is not the file")
         series = alternate(bench.options, [
             Subject(bench, server, path, len(content)) for server in (stentor, nginx)
@@ -112,17 +112,6 @@ def large(bench: Bench) -> list[table.Row]:
         )
         if figure is not core_ms or interrupts_are_apart()
     ]
-
-
-def download(server: Server, path: str) -> bytes:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().read()
-    except (OSError, http.client.HTTPException) as error:
-        raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
-    finally:
-        connection.close()
 
 
 def slow(bench: Bench) -> list[table.Row]:
@@ -234,13 +223,6 @@ def read_on(downloaders: list[Downloader]) -> None:
                 del goal[downloader]
 
 
-def cpu_ms(sample: Sample) -> float:
-    return sample.cpu_ms
-
-
-def core_ms(sample: Sample) -> float:
-    return sample.core_ms
-
-
-def gb_per_second(sample: Sample) -> float:
-    return sample.gb_per_second
+cpu_ms = attrgetter("cpu_ms")
+core_ms = attrgetter("core_ms")
+gb_per_second = attrgetter("gb_per_second")

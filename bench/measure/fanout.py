@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from . import table
 from .bench import Bench
@@ -220,9 +221,5 @@ def as_lines(topics: list[str], batch: list[bytes]) -> bytes:
     ).encode()
 
 
-def cpu_us(sample: Sample) -> float:
-    return sample.cpu_us
-
-
-def last_ms(sample: Sample) -> float:
-    return sample.last_ms
+cpu_us = attrgetter("cpu_us")
+last_ms = attrgetter("last_ms")

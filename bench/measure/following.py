@@ -1,7 +1,6 @@
 """What followers cost their leader, how far behind they are, and whether readers can go from one
 server to another."""
 
-import http.client
 import json
 import random
 import socket
@@ -32,21 +31,13 @@ TOPICS_MANY = 1_000_000
 LINES = 20_000
 SWITCHES, WANDERERS, WANDERED = 10_000, 25, "/wandered"
 STAY_SECONDS_MAX = 0.02
-START_SECONDS_MAX = 120
 # Histories that reach back as far as a reader that changes servers may have been away.
 CONFIG = "[[topics]]\nmatch = '/bench/**'\nhistory = 1\n[[topics]]\nmatch = '/**'\nhistory = 5000\n"
 
 
 def following(bench: Bench) -> list[table.Row]:
-    """All of it."""
-    rows = []
-    for step in (cost, lag, switches, start):
-        table.progress(f"{step.__name__} ...")
-        try:
-            rows += step(bench)
-        except (MeasurementError, OSError) as error:
-            rows.append(table.not_measured(step.__name__, str(error)))
-    return rows
+    """What followers cost their leader, how far behind they are, changes of the server."""
+    return table.each(table.named(cost, lag, switches, start), bench)
 
 
 def leader_on(bench: Bench, cores: str) -> Stentor:
@@ -58,24 +49,8 @@ def follower_of(bench: Bench, leader: Stentor) -> Iterator[Stentor]:
     """A server that has all that the leader has."""
     config = f"[follow]\nleader = 'http://127.0.0.1:{leader.control_port}'\n"
     with Stentor(bench, config=config, cores="0,1", name="follower") as follower:
-        wait_until_ready(follower)
+        follower.wait_until_ready()
         yield follower
-
-
-def wait_until_ready(server: Stentor) -> None:
-    give_up = time.monotonic() + START_SECONDS_MAX
-    while get(server, "/-/readyz").status != 200:
-        if time.monotonic() > give_up:
-            raise MeasurementError(f"{server.name} is not ready: {server.last_words()}")
-        time.sleep(0.01)
-
-
-def get(server: Stentor, path: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", server.control_port, timeout=30)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    answer.read()
-    return answer
 
 
 def publish_steadily(leader: Stentor, seconds: float) -> int:

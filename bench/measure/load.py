@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -210,26 +211,13 @@ def warn_of_others(foreign_shares: list[float]) -> None:
         table.progress(f"warning: other processes took {foreign:.0%} of the two cores meanwhile")
 
 
-def cpu_us(sample: Sample) -> float:
-    return sample.cpu_us
-
-
-def core_us(sample: Sample) -> float:
-    return sample.core_us
+cpu_us = attrgetter("cpu_us")
+core_us = attrgetter("core_us")
+core_share = attrgetter("core_share")
+per_second = attrgetter("per_second")
+load_us = attrgetter("load_us")
 
 
 def carried_per_second(sample: Sample) -> float:
     """Requests per second of time that the server's core was busy: what it would carry if full."""
     return 1e6 / core_us(sample)
-
-
-def core_share(sample: Sample) -> float:
-    return sample.core_share
-
-
-def per_second(sample: Sample) -> float:
-    return sample.per_second
-
-
-def load_us(sample: Sample) -> float:
-    return sample.load_us

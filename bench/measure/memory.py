@@ -6,7 +6,7 @@ import struct
 import time
 
 from . import table
-from .bench import OUT_DIR, Bench, MeasurementError
+from .bench import OUT_DIR, Bench, MeasurementError, compile_c
 from .reading import TOPIC, VALUE
 from .servers import Stentor, body_of, exchange
 
@@ -20,7 +20,8 @@ def allocations(bench: Bench) -> list[table.Row]:
     """Allocations while 20,000 GETs are answered on connections that are already open."""
     file = OUT_DIR / "malloc_count.bin"
     file.write_bytes(bytes(COUNTER_BYTES))
-    environment = {"LD_PRELOAD": str(bench.malloc_count), "MALLOC_COUNT_FILE": str(file)}
+    library = compile_c("malloc_count.c", OUT_DIR / "malloc_count.so", "-shared", "-fPIC")
+    environment = {"LD_PRELOAD": str(library), "MALLOC_COUNT_FILE": str(file)}
     with (
         open(file, "r+b") as opened,
         mmap.mmap(opened.fileno(), COUNTER_BYTES) as counter,

@@ -146,7 +146,7 @@ class Readers(AbstractContextManager["Readers"]):
                  *options: str, cores: str = str(LOAD_CORE)) -> None:
         self.server = server.name
         self.log = OUT_DIR / f"readers-{server.name}.log"
-        command = ["taskset", "--cpu-list", cores, str(bench.readers),
+        command = ["taskset", "--cpu-list", cores, str(bench.program("readers")),
                    "--port", str(server.port), "--most", str(most), *options]
         for path in paths:
             command += ["--path", path]

@@ -6,7 +6,9 @@ import random
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterable
+from email.message import Message
 from pathlib import Path
 
 from .bench import OUT_DIR, SERVER_CORE, Bench, MeasurementError, require_package
@@ -27,6 +29,7 @@ heartbeat = "0s"
 
 # Whoever stops reading for as long as a measurement takes keeps its connection, at both servers.
 PATIENCE_SECONDS = 600
+READY_SECONDS_MAX = 120
 PATIENT_CONFIG = f"""\
 [limits]
 write_timeout = "{PATIENCE_SECONDS}s"
@@ -135,17 +138,13 @@ class Stentor(Server):
             *(["--root", str(root)] if root else []),
         ], *ports, self.control_port, environment=environment, cores=cores)
 
-    def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=10)
-        try:
-            connection.request("PUT", topic, value, {"Content-Type": content_type})
-            answer = connection.getresponse()
-            if answer.status not in (200, 201):
-                raise MeasurementError(f"PUT {topic}: {answer.status} {answer.read()!r}")
-        except OSError as error:
-            raise MeasurementError(f"PUT {topic}: {error}") from error
-        finally:
-            connection.close()
+    def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> str:
+        """Publishes a value, and returns its id."""
+        status, _, answer = ask(self.control_port, "PUT", topic, value,
+                                **{"Content-Type": content_type})
+        if status not in (200, 201):
+            raise MeasurementError(f"PUT {topic}: {status} {answer!r}")
+        return str(json.loads(answer)["id"])
 
     def put_many(self, values: Iterable[tuple[str, str]]) -> None:
         """Publishes (topic, text) pairs in bulk."""
@@ -154,17 +153,18 @@ class Stentor(Server):
 
     def put_lines(self, lines: bytes) -> None:
         """Publishes NDJSON as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=60)
-        try:
-            connection.request("POST", "/-/publish", lines,
-                               {"Content-Type": "application/x-ndjson"})
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise MeasurementError(f"POST /-/publish: {answer.status} {answer.read()!r}")
-        except OSError as error:
-            raise MeasurementError(f"POST /-/publish: {error}") from error
-        finally:
-            connection.close()
+        status, _, answer = ask(self.control_port, "POST", "/-/publish", lines, timeout=60,
+                                **{"Content-Type": "application/x-ndjson"})
+        if status != 200:
+            raise MeasurementError(f"POST /-/publish: {status} {answer!r}")
+
+    def wait_until_ready(self) -> None:
+        """Returns when it serves all that it has, from its disk or from another server."""
+        give_up = time.monotonic() + READY_SECONDS_MAX
+        while ask(self.control_port, "GET", "/-/readyz")[0] != 200:
+            if time.monotonic() > give_up:
+                raise MeasurementError(f"{self.name} is not ready: {self.last_words()}")
+            time.sleep(0.005)
 
 
 class NginxProcess(Server):
@@ -211,7 +211,7 @@ class Floor(Server):
         port = free_port()
         file = OUT_DIR / "response.bin"
         file.write_bytes(response)
-        super().__init__("floor", [str(bench.floor), str(port), str(file)], port)
+        super().__init__("floor", [str(bench.program("floor")), str(port), str(file)], port)
 
 
 class Nchan(NginxProcess):
@@ -255,8 +255,23 @@ class FloorPush(Server):
         for name, content in (("head", head), ("before", before), ("behind", behind)):
             files.append(OUT_DIR / f"{name}.bin")
             files[-1].write_bytes(content)
-        super().__init__("floor_push", [str(bench.floor_push), str(port), str(self.publish_port),
-                                        *map(str, files)], port, self.publish_port)
+        command = [bench.program("floor_push"), port, self.publish_port, *files]
+        super().__init__("floor_push", list(map(str, command)), port, self.publish_port)
+
+
+def ask(port: int, method: str, path: str, body: bytes = b"", timeout: float = 10,
+        source: str = "", reads: bool = True, **fields: str) -> tuple[int, Message, bytes]:
+    """One request on a connection of its own: status, fields and body of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout,
+                                            source_address=(source, 0))
+    try:
+        connection.request(method, path, body, fields)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read() if reads else b""
+    except (OSError, http.client.HTTPException) as error:
+        raise MeasurementError(f"{method} {path} at port {port}: {error}") from error
+    finally:
+        connection.close()
 
 
 def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:

@@ -61,15 +61,10 @@ class Thread:
 
 
 def store(bench: Bench) -> list[table.Row]:
-    """All of it, each beside the raw disk or a server without a store."""
-    rows = disk_rows(bench)
-    steps = (answers, unhurried, in_bulk, start_and_memory, beside_publishers, overwriting)
-    for step in steps:
-        table.progress(f"{step.__name__} ...")
-        try:
-            rows += step(bench)
-        except MeasurementError as error:
-            rows.append(table.not_measured(step.__name__, str(error)))
+    """What it costs that messages outlive the process, beside the raw disk."""
+    steps = table.named(answers, unhurried, in_bulk, start_and_memory, beside_publishers,
+                        overwriting)
+    rows = disk_rows(bench) + table.each(steps, bench)
     shutil.rmtree(DATA, ignore_errors=True)
     return rows
 
@@ -83,22 +78,14 @@ def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
         shutil.rmtree(data, ignore_errors=True)
     text = config + (f'[store]\npath = "{data}"\n' if stored else "")
     with Stentor(bench, config=text, cores="0,1") as stentor:
-        wait_until_ready(stentor)
+        stentor.wait_until_ready()
         yield stentor
-
-
-def wait_until_ready(stentor: Stentor) -> None:
-    give_up = time.monotonic() + 120
-    while "ready: " not in stentor.log.read_text(errors="replace"):
-        if time.monotonic() > give_up or stentor.process.poll() is not None:
-            raise MeasurementError(f"stentor is not ready: {stentor.last_words()}")
-        time.sleep(0.005)
 
 
 def syncs(bench: Bench, count: int, pause_us: int = 0) -> tuple[float, float]:
     """The 50th and 99th percentile of an fdatasync(2) of so many bytes, in microseconds."""
-    done = subprocess.run([bench.syncs, OUT_DIR / "syncs.bin", str(count), str(SYNC_SECONDS),
-                           str(pause_us)], check=True, stdout=subprocess.PIPE, text=True)
+    command = [bench.program("syncs"), OUT_DIR / "syncs.bin", count, SYNC_SECONDS, pause_us]
+    done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     _, p50, p99 = done.stdout.split()
     return float(p50), float(p99)
 
@@ -130,8 +117,8 @@ def publish_at(bench: Bench, port: int, topics: int, seconds: float, rate: int =
 
 def load_command(bench: Bench, port: int, topics: int, seconds: float, rate: int,
                  publishers: int) -> list[str]:
-    return [str(bench.publishers), str(port), str(publishers), str(topics), str(MESSAGE_BYTES),
-            str(seconds), str(rate)]
+    command = [bench.program("publishers"), port, publishers, topics, MESSAGE_BYTES, seconds, rate]
+    return list(map(str, command))
 
 
 def answer_to_put(stentor: Stentor) -> bytes:

@@ -6,7 +6,6 @@ wave is the server's alone.
 """
 
 import argparse
-import http.client
 import json
 import os
 import shutil
@@ -210,7 +209,7 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
 
     def come_back(within: str) -> Report:
         with server(bench, bench.stentor, workers=workers, cores=cores) as running:
-            last = published_id(running, b"the last they had")
+            last = running.put(TOPIC, b"the last they had")
             for number in range(MISSED):
                 running.put(TOPIC, b"missed %d" % number)
             return surge(bench, running, count, "--as", "sse", "--within", within,
@@ -227,15 +226,6 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
                            f"{Felt.of([at_once]).gets[1] / 1000:.2f} ms", 0, None),
         *Felt.of([steady]).rows(f"{what} in {STEADY_SECONDS} s", None, 1.2, 1.3),
     ]
-
-
-def published_id(running: Stentor, value: bytes) -> str:
-    """Publishes, and says by which id readers know it."""
-    connection = http.client.HTTPConnection("127.0.0.1", running.control_port, timeout=10)
-    connection.request("PUT", TOPIC, value, {"Content-Type": "text/plain"})
-    answer = json.loads(connection.getresponse().read())
-    connection.close()
-    return answer["id"]
 
 
 def build_unbounded() -> Path:

@@ -1,8 +1,12 @@
 """Result rows and the one table they are printed in."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from .bench import MeasurementError
 
 
 @dataclass(frozen=True)
@@ -93,3 +97,19 @@ def align(lines: list[tuple[str, ...]]) -> str:
 def progress(text: str) -> None:
     """What goes on, on stderr: stdout holds the table alone."""
     print(text, file=sys.stderr, flush=True)
+
+
+def each(steps: dict[str, Callable[..., list[Row]]], *arguments: Any) -> list[Row]:
+    """The rows of all steps; one that cannot be made is a row that says so."""
+    rows: list[Row] = []
+    for name, step in steps.items():
+        progress(f"{name} ...")
+        try:
+            rows += step(*arguments)
+        except (MeasurementError, OSError, subprocess.CalledProcessError) as error:
+            rows.append(not_measured(name, str(error)))
+    return rows
+
+
+def named(*steps: Callable[..., list[Row]]) -> dict[str, Callable[..., list[Row]]]:
+    return {step.__name__: step for step in steps}

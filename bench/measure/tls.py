@@ -6,7 +6,6 @@ first. Sessions are not resumed.
 """
 
 import json
-import os
 import statistics
 import subprocess
 import time
@@ -21,7 +20,9 @@ from .compare import (
     Contestant,
     Report,
     compare,
+    latencies,
     process_bytes_each,
+    steady_gets,
 )
 from .process import TIED
 from .reading import TOPIC, VALUE
@@ -36,10 +37,6 @@ STREAM = "/bench/tls"
 GETS_PER_SECOND = 1_000
 STORM_CONNECTIONS = 64
 STORM_LEAD_SECONDS = 0.5
-
-FIRST = ("chrt", "--fifo", "1") if os.geteuid() == 0 else ()
-"""Runs a command before all others of its core, where that is allowed."""
-
 
 def tls(bench: Bench) -> list[table.Row]:
     """Requests, new connections, readers, and a storm of handshakes."""
@@ -140,7 +137,7 @@ def storm(bench: Bench) -> list[table.Row]:
             for scheme in ("https", "http") if nth % 2 == 0 else ("http", "https"):
                 url = f"{scheme}://127.0.0.1:{ports[scheme]}{TOPIC}"
                 found, share = beside(bench, stentor, url)
-                p99[scheme].append(found["requests"]["latency"]["p99_us"])
+                p99[scheme].append(found["p99_us"])
                 busy[scheme].append(share)
     medians = {scheme: statistics.median(found) for scheme, found in p99.items()}
     shares = {scheme: statistics.median(found) for scheme, found in busy.items()}
@@ -152,7 +149,7 @@ def storm(bench: Bench) -> list[table.Row]:
         ratio, table.at_most(1.3))]
 
 
-def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[Report, float]:
+def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[dict[str, float], float]:
     """What those feel who ask at a steady rate while others connect to `url`, and how busy the
     server is with both."""
     seconds = bench.options.seconds
@@ -165,21 +162,16 @@ def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[Report, float]:
     try:
         time.sleep(STORM_LEAD_SECONDS)
         before, began = stentor.cpu_seconds(), time.monotonic()
-        done = subprocess.run([
-            *TIED, *FIRST, str(bench.stentor), "bench", "get",
-            f"http://127.0.0.1:{stentor.plain_port}{TOPIC}", "--connections", "8", "--rate",
-            str(GETS_PER_SECOND), "--duration", f"{seconds}s", "--threads", "1", "--json",
-        ], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        found = latencies(
+            steady_gets(bench, stentor.plain_port, TOPIC, GETS_PER_SECOND, seconds, 8), seconds)
         share = (stentor.cpu_seconds() - before) / (time.monotonic() - began)
-        if done.returncode != 0:
-            raise MeasurementError(f"stentor bench get: {done.stderr.strip()}")
         others.wait(seconds + 30)
     finally:
         others.kill()
         others.wait()
     if not (said := (OUT_DIR / "storm.json").read_text()) or json.loads(said)["errors"]:
         raise MeasurementError(f"the storm had errors: {said and json.loads(said)['errors']}")
-    return json.loads(done.stdout), share
+    return found, share
 
 
 def ratio_row(what: str, found: Compared, figure: Callable[[Report], float], unit: str, one: str,

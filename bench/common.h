@@ -1,0 +1,128 @@
+/* What the programs in C share. None of it is shared with what they measure.
+ *
+ * Errors end the program with a line on stderr; `%m` is the text of `errno`. Latencies are counted
+ * in buckets of less than a hundredth of their value.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUB_BUCKETS_BITS = 7, SUB_BUCKETS = 1 << SUB_BUCKETS_BITS, BUCKETS = 64 * SUB_BUCKETS };
+static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
+
+struct histogram {
+    uint64_t count, max_ns, buckets[BUCKETS];
+};
+
+__attribute__((format(printf, 1, 2), noreturn)) static inline void fail(const char *format, ...) {
+    va_list arguments;
+    fflush(stdout);
+    dprintf(STDERR_FILENO, "%s: ", program_invocation_short_name);
+    va_start(arguments, format);
+    vdprintf(STDERR_FILENO, format, arguments);
+    va_end(arguments);
+    dprintf(STDERR_FILENO, "\n");
+    exit(1);
+}
+
+static inline uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+static inline struct timespec duration(uint64_t ns) {
+    return (struct timespec){.tv_sec = ns / SECOND_NS, .tv_nsec = ns % SECOND_NS};
+}
+
+static inline void nap(uint64_t ns) {
+    struct timespec pause = duration(ns);
+    nanosleep(&pause, NULL);
+}
+
+/* Each power of two has SUB_BUCKETS buckets; below that number each value has its own. */
+static inline void record(struct histogram *histogram, uint64_t ns) {
+    int shift = ns < SUB_BUCKETS ? -1 : 63 - __builtin_clzll(ns) - SUB_BUCKETS_BITS;
+    histogram->buckets[shift < 0 ? ns : shift * SUB_BUCKETS + (ns >> shift)]++;
+    histogram->count++;
+    if (ns > histogram->max_ns) histogram->max_ns = ns;
+}
+
+/* The middle of the bucket in which so great a share of the values has been seen. */
+static inline uint64_t quantile_ns(const struct histogram *histogram, double share) {
+    uint64_t seen = 0, wanted = (uint64_t)(share * histogram->count);
+    for (int bucket = 0; bucket < BUCKETS; bucket++) {
+        seen += histogram->buckets[bucket];
+        if (seen <= wanted) continue;
+        int shift = bucket / SUB_BUCKETS - 1;
+        if (shift < 0) return bucket;
+        return ((2 * (uint64_t)(SUB_BUCKETS + bucket % SUB_BUCKETS) + 1) << shift) / 2;
+    }
+    return histogram->max_ns;
+}
+
+static inline struct sockaddr_in loopback(int port) {
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static inline int connect_to(int port) {
+    struct sockaddr_in address = loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        fail("connect: %m");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    return fd;
+}
+
+static inline int listen_on(const char *port) {
+    struct sockaddr_in address = loopback(atoi(port));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (fd < 0) fail("socket: %m");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    /* Accepted sockets inherit it. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0) fail("bind: %m");
+    if (listen(fd, 4096) < 0) fail("listen: %m");
+    return fd;
+}
+
+static inline int new_epoll(void) {
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll < 0) fail("epoll: %m");
+    return epoll;
+}
+
+/* The events of `fd` come with `index`. */
+static inline void watch(int epoll, int fd, uint32_t events, uint32_t index) {
+    struct epoll_event event = {.events = events, .data.u32 = index};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) fail("epoll_ctl: %m");
+}
+
+/* How many events there are; -1 is to wait for ever. */
+static inline int await(int epoll, struct epoll_event *events, int most, int wait_ms) {
+    int ready = epoll_wait(epoll, events, most, wait_ms);
+    if (ready < 0 && errno != EINTR) fail("epoll_wait: %m");
+    return ready;
+}
+
+/* Reads a whole file of less than `most` bytes; returns its length. */
+static inline size_t read_file(const char *path, char *bytes, size_t most) {
+    FILE *file = fopen(path, "rb");
+    if (!file) fail("%s: %m", path);
+    size_t length = fread(bytes, 1, most, file);
+    if (length == most) fail("%s: too long", path);
+    fclose(file);
+    return length;
+}
