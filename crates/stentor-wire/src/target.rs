@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::ops::Deref;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter};
+use percent_encoding::percent_decode;
 
 /// Text could not be percent-decoded: a `%` without two hexadecimal digits, or not UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,10 +56,18 @@ pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// Percent-decodes a path, once; borrows when there is nothing to decode. A `+` stays a `+`.
 pub fn decode(path: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
-    match memchr(b'%', path) {
-        None => borrow(path),
-        Some(first) => unescape(path, first, |byte| byte),
+    if memchr(b'%', path).is_none() {
+        return str::from_utf8(path).map(Cow::Borrowed).map_err(|_| BadEscape);
     }
+    // The library lets broken escapes pass.
+    let is_escape = |at: usize| {
+        let digits = path.get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !memchr_iter(b'%', path).all(is_escape) {
+        return Err(BadEscape);
+    }
+    percent_decode(path).decode_utf8().map_err(|_| BadEscape)
 }
 
 /// The `name=value` pairs of a query, decoded, in order. Here `+` is a space, a name without `=`
@@ -197,46 +206,11 @@ pub fn check_file(path: &str) -> Result<(), NotAFile> {
 
 /// Decodes one half of a query's pair.
 fn decode_form(text: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
-    match memchr2(b'%', b'+', text) {
-        None => borrow(text),
-        Some(first) => unescape(text, first, |byte| if byte == b'+' { b' ' } else { byte }),
+    if memchr(b'+', text).is_none() {
+        return decode(text);
     }
-}
-
-fn borrow(text: &[u8]) -> Result<Cow<'_, str>, BadEscape> {
-    str::from_utf8(text).map(Cow::Borrowed).map_err(|_| BadEscape)
-}
-
-/// Decodes from `first` on, before which there is nothing to decode. `plain` maps what is not
-/// part of an escape.
-fn unescape(
-    text: &[u8],
-    first: usize,
-    plain: impl Fn(u8) -> u8,
-) -> Result<Cow<'_, str>, BadEscape> {
-    let mut decoded = Vec::with_capacity(text.len());
-    decoded.extend_from_slice(&text[..first]);
-    let mut rest = &text[first..];
-    while let [byte, after @ ..] = rest {
-        let (byte, after) = match (byte, after) {
-            (b'%', [high, low, after @ ..]) => (hex(*high)? << 4 | hex(*low)?, after),
-            (b'%', _) => return Err(BadEscape),
-            _ => (plain(*byte), after),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    String::from_utf8(decoded).map(Cow::Owned).map_err(|_| BadEscape)
-}
-
-/// The value of a hexadecimal digit.
-fn hex(digit: u8) -> Result<u8, BadEscape> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(BadEscape),
-    }
+    let spaced: Vec<u8> = text.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
+    Ok(Cow::Owned(decode(&spaced)?.into_owned()))
 }
 
 /// Why a path names nothing at all.

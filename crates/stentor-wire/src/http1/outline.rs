@@ -6,6 +6,7 @@
 //! picks out. Nothing is escaped here; that is up to the format of the log.
 
 use memchr::{memchr, memchr2, memmem};
+use percent_encoding::percent_decode;
 
 use super::HEAD_BYTES_MAX;
 use crate::trim_ows;
@@ -69,25 +70,10 @@ pub fn without_secrets(text: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// Whether a parameter's name, which may be written with escapes, is that of a secret.
+/// Whether a parameter's name, which may be written with escapes, is that of a secret. A broken
+/// escape stands for itself.
 fn is_secret(name: &[u8]) -> bool {
-    decoded(name).map(|byte| byte.to_ascii_lowercase()).eq(*b"token")
-}
-
-/// The bytes that a text with escapes stands for. One that is broken stands for itself.
-fn decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    std::iter::from_fn(move || {
-        let (&first, mut rest) = text.split_first()?;
-        let mut byte = first;
-        if let [b'%', high, low, behind @ ..] = text
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            (byte, rest) = (high * 16 + low, behind);
-        }
-        text = rest;
-        Some(byte)
-    })
+    percent_decode(name).map(|byte| byte.to_ascii_lowercase()).eq(*b"token")
 }
 
 #[cfg(test)]
