@@ -89,20 +89,20 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, NotAHeader> {
     if bytes[..known] != SIGNATURE_V2[..known] {
         return Err(NotAHeader);
     }
-    let command = match bytes.get(12) {
+    let is_local = match bytes.get(12) {
         None => return Ok(None),
-        Some(0x20) => Command::Local,
-        Some(0x21) => Command::Proxy,
+        Some(0x20) => true,
+        Some(0x21) => false,
         Some(_) => return Err(NotAHeader),
     };
-    let family = match bytes.get(13) {
+    let addresses_bytes = match bytes.get(13) {
         None => return Ok(None),
         // The addresses and the family of a proxy's own connection are to be ignored.
-        Some(_) if command == Command::Local => Family::Unspecified,
-        Some(0x00) => Family::Unspecified,
-        Some(0x11) => Family::Tcp4,
-        Some(0x21) => Family::Tcp6,
-        Some(0x31) => Family::Unix,
+        Some(_) if is_local => 0,
+        Some(0x00) => 0,
+        Some(0x11) => TCP4_BYTES,
+        Some(0x21) => TCP6_BYTES,
+        Some(0x31) => UNIX_BYTES,
         // Datagrams do not arrive here; others do not exist.
         Some(_) => return Err(NotAHeader),
     };
@@ -110,22 +110,23 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, NotAHeader> {
         return Ok(None);
     };
     let len = V2_BYTES_MIN + usize::from(u16::from_be_bytes(length));
-    if len > HEADER_BYTES_MAX || len < V2_BYTES_MIN + family.bytes() {
+    if len > HEADER_BYTES_MAX || len < V2_BYTES_MIN + addresses_bytes {
         return Err(NotAHeader);
     }
     let Some(body) = bytes.get(V2_BYTES_MIN..len) else { return Ok(None) };
-    let (block, extensions) = body.split_at(family.bytes());
-    if family != Family::Unspecified && !are_extensions(extensions) {
+    let (addresses, extensions) = body.split_at(addresses_bytes);
+    if addresses_bytes > 0 && !are_extensions(extensions) {
         return Err(NotAHeader);
     }
-    let client = match family {
-        Family::Tcp4 => block.first_chunk::<4>().map(|&octets| IpAddr::from(octets)),
-        Family::Tcp6 => block.first_chunk::<16>().map(|&octets| IpAddr::from(octets)),
-        Family::Unix | Family::Unspecified => None,
+    let client = match addresses_bytes {
+        TCP4_BYTES => addresses.first_chunk::<4>().map(|&octets| IpAddr::from(octets)),
+        TCP6_BYTES => addresses.first_chunk::<16>().map(|&octets| IpAddr::from(octets)),
+        _ => None,
     };
-    let source = match command {
-        Command::Local => Source::Proxy,
-        Command::Proxy => client.map_or(Source::Unknown, Source::Client),
+    let source = match client {
+        _ if is_local => Source::Proxy,
+        Some(client) => Source::Client(client),
+        None => Source::Unknown,
     };
     Ok(Some(Header { len, source }))
 }
@@ -140,32 +141,6 @@ fn are_extensions(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Command {
-    Local,
-    Proxy,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
-    Unspecified,
-    Tcp4,
-    Tcp6,
-    Unix,
-}
-
-impl Family {
-    /// The bytes of its two addresses and their ports.
-    fn bytes(self) -> usize {
-        match self {
-            Family::Unspecified => 0,
-            Family::Tcp4 => 12,
-            Family::Tcp6 => 36,
-            Family::Unix => 216,
-        }
-    }
-}
-
 /// No header is longer.
 pub const HEADER_BYTES_MAX: usize = 4096;
 
@@ -174,6 +149,11 @@ const V1_BYTES_MAX: usize = 107;
 
 const SIGNATURE_V2: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const V2_BYTES_MIN: usize = 16;
+
+/// The bytes of two addresses and their ports, by their family.
+const TCP4_BYTES: usize = 12;
+const TCP6_BYTES: usize = 36;
+const UNIX_BYTES: usize = 216;
 
 #[cfg(test)]
 mod tests {
