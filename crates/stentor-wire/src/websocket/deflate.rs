@@ -58,32 +58,29 @@ fn offer(member: &[u8]) -> Option<Deflate> {
     if !parts.next()?.eq_ignore_ascii_case(b"permessage-deflate") {
         return None;
     }
-    let mut seen = Seen::default();
+    let mut seen = [false; PARAMETERS.len()];
     let mut agreed = Deflate { server_window_bits: WINDOW_BITS_MAX, server_window_named: false };
     for part in parts {
         let (name, value) = match part.iter().position(|&byte| byte == b'=') {
             Some(equals) => (trim_ows(&part[..equals]), Some(trim_ows(&part[equals + 1..]))),
             None => (part, None),
         };
-        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let (seen, value) = match value.map(unquoted) {
-            None if is(b"server_no_context_takeover") => (&mut seen.server_takeover, None),
-            None if is(b"client_no_context_takeover") => (&mut seen.client_takeover, None),
-            None if is(b"client_max_window_bits") => (&mut seen.client_window, None),
-            Some(value) if is(b"client_max_window_bits") => {
-                window_bits(value)?;
-                (&mut seen.client_window, None)
-            }
-            Some(value) if is(b"server_max_window_bits") => {
-                (&mut seen.server_window, Some(window_bits(value)?))
-            }
-            _ => return None,
-        };
-        if std::mem::replace(seen, true) {
+        let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+        let which = PARAMETERS.iter().position(is)?;
+        if std::mem::replace(&mut seen[which], true) {
             return None;
         }
-        if let Some(bits) = value {
-            agreed = Deflate { server_window_bits: bits, server_window_named: true };
+        let bits = match value.map(unquoted) {
+            Some(value) => Some(window_bits(value)?),
+            None => None,
+        };
+        match (PARAMETERS[which], bits) {
+            ("server_max_window_bits", Some(bits)) => {
+                agreed = Deflate { server_window_bits: bits, server_window_named: true };
+            }
+            ("client_max_window_bits", _) => {}
+            ("server_no_context_takeover" | "client_no_context_takeover", None) => {}
+            _ => return None,
         }
     }
     (agreed.server_window_bits >= WINDOW_BITS_MIN).then_some(agreed)
@@ -124,15 +121,6 @@ pub(super) enum MessageError {
     ManyLastBlocks,
 }
 
-/// The parameters an offer has had so far.
-#[derive(Default)]
-struct Seen {
-    server_takeover: bool,
-    client_takeover: bool,
-    server_window: bool,
-    client_window: bool,
-}
-
 /// 8 to 15, without a leading zero (RFC 7692 section 7.1.2).
 fn window_bits(value: &[u8]) -> Option<u8> {
     match value {
@@ -142,6 +130,14 @@ fn window_bits(value: &[u8]) -> Option<u8> {
         _ => None,
     }
 }
+
+/// The parameters of an offer (RFC 7692 section 7.1).
+const PARAMETERS: [&str; 4] = [
+    "server_no_context_takeover",
+    "client_no_context_takeover",
+    "server_max_window_bits",
+    "client_max_window_bits",
+];
 
 /// What zlib can keep to, and what DEFLATE allows.
 const WINDOW_BITS_MIN: u8 = 9;

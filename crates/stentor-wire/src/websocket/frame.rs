@@ -280,11 +280,6 @@ impl Decoder {
         self.header_bytes == 0 && self.message.is_none()
     }
 
-    /// The bytes it holds on the heap.
-    pub fn bytes(&self) -> usize {
-        self.control.capacity() + self.message.as_ref().map_or(0, |message| message.data.capacity())
-    }
-
     /// Where the masking key begins: behind the length, whose first byte says how long it is.
     fn key_start(&self) -> usize {
         2 + extended_bytes(self.header[1])

@@ -324,7 +324,7 @@ fn a_decoder_that_waits_holds_nothing() {
     for (i, byte) in bytes.iter().enumerate() {
         decoder.next(&mut Inflater::default(), &[*byte], &PLAIN).unwrap();
         if decoder.is_idle() {
-            assert_eq!(decoder.bytes(), 0);
+            assert_eq!(decoder.own_bytes(), size_of::<Decoder>());
             idle_at.push(i + 1);
         }
     }
@@ -336,7 +336,7 @@ fn a_decoder_that_waits_holds_nothing() {
     let start = b"\x82\xff\x00\x00\x00\xff\x00\x00\x00\x00\x00\x00\x00\x00abc";
     decoder.next(&mut Inflater::default(), start, &rules).unwrap();
     assert!(!decoder.is_idle());
-    assert!((3..100).contains(&decoder.bytes()));
+    assert!((3..100).contains(&(decoder.own_bytes() - size_of::<Decoder>())));
 }
 
 #[test]
