@@ -8,6 +8,9 @@
 //! otherwise. XML says so by itself (RFC 7303) if it is called `application/xml`, as `text/xml` was
 //! ASCII for too long to be relied upon; JSON is never anything else (RFC 8259). JavaScript is
 //! `text/javascript` (RFC 9239).
+//!
+//! The table stands here because mime_guess and its successor have had no release for two years and
+//! name no charset, and `nosniff` makes a wrong type worse than none.
 
 use crate::saturating_decimal;
 

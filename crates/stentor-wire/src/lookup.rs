@@ -1,8 +1,10 @@
-//! Look-ups: a list of names in, one line or JSON member per name out.
+//! Look-ups: a list of names in, one line or JSON member per name out; and the writer of JSON
+//! strings, which streams use as well.
 //!
 //! A [`Template`] is compiled once, when the configuration is read; writing a line is then a few
 //! copies. Lines are byte for byte what the template says: nothing is escaped in them, since the
-//! formats that look-ups imitate do not escape either.
+//! formats that look-ups imitate do not escape either. JSON strings are written without serde_json
+//! because its writer looks at one byte at a time, and this one at 32.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -9,6 +9,10 @@
 //! stands for nothing, no parts that do not fit each other. Moments are told as seen from now,
 //! since the next process has another clock.
 //!
+//! No codec on serde, such as postcard, can take its place. Packed state depends on a clock, on
+//! shared bytes and on open files, and serde hands no such context to each part. bincode did, and
+//! is no longer maintained.
+//!
 //! What several things share, and what is no bytes, an open file, goes over beside them, once each:
 //! the bytes have its place ([`Beside`]). All of it can be taken in parts, and be unpacked part by
 //! part while more is packed.
@@ -169,7 +173,8 @@ impl Packer {
         self.bytes[place].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// All that was packed.
+    /// The bytes that were packed since the last [`Packer::send`]. Shared bytes are among them only
+    /// after [`Packer::put_shared`].
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
