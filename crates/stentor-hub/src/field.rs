@@ -44,9 +44,9 @@ impl ContentType {
         if !printable(text) {
             return Err("The content type may hold printable ASCII only.");
         }
-        let essence = text.split(';').next().unwrap_or_default().trim_end_matches(' ');
-        match essence.split_once('/') {
-            Some((kind, subtype)) if token(kind) && token(subtype) => {
+        let is_token = |text: &str| stentor_wire::is_token(text.as_bytes());
+        match negotiate::essence(text).split_once('/') {
+            Some((kind, subtype)) if is_token(kind) && is_token(subtype) => {
                 Ok(ContentType(Kind::Other(text.into())))
             }
             _ => Err("The content type must look like type/subtype, for example text/plain."),
@@ -60,6 +60,12 @@ impl ContentType {
             Kind::Common(index) => COMMON[usize::from(*index)],
             Kind::Other(text) => text,
         }
+    }
+
+    /// Without its parameters.
+    #[must_use]
+    pub fn essence(&self) -> &str {
+        negotiate::essence(self.as_str())
     }
 
     /// Whether compressing such content is worth trying.
@@ -96,7 +102,7 @@ impl fmt::Debug for ContentType {
 /// Whether a content type promises JSON: `application/json`, `text/json` or a `+json` suffix
 /// (RFC 6839), with or without parameters.
 pub(crate) fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim_end_matches(' ');
+    let essence = negotiate::essence(content_type);
     let bytes = essence.as_bytes();
     essence.eq_ignore_ascii_case("application/json")
         || essence.eq_ignore_ascii_case("text/json")
@@ -191,14 +197,6 @@ pub(crate) fn asks_first(cache_control: &str) -> bool {
 
 fn printable(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-}
-
-/// RFC 9110, 5.6.2.
-fn token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// Longest content type, event name or Cache-Control value, in bytes.

@@ -102,7 +102,7 @@ fn is_tchar(byte: u8) -> bool {
 }
 
 /// Whether all of `bytes` is one token: at least one byte, and only `tchar`s.
-fn is_token(bytes: &[u8]) -> bool {
+pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_tchar(byte))
 }
 

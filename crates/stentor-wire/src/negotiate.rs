@@ -177,7 +177,7 @@ pub fn media_type<'t>(accept: Option<&[u8]>, offered: &[&'t str]) -> Option<&'t 
     let mut best = None;
     let mut best_weight = 0;
     for &media_type in offered {
-        let weight = media_weight(accept, essence(media_type));
+        let weight = media_weight(accept, essence(media_type).as_bytes());
         if weight > best_weight {
             best = Some(media_type);
             best_weight = weight;
@@ -212,7 +212,7 @@ pub fn prefer_wait_s(value: &[u8]) -> Option<u64> {
 
 /// Whether content of this type is likely to become smaller by compression.
 pub fn compressible(content_type: &str) -> bool {
-    let essence = essence(content_type);
+    let essence = essence(content_type).as_bytes();
     let starts = |prefix: &[u8]| {
         essence.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
@@ -285,9 +285,10 @@ fn media_weight(accept: &[u8], essence: &[u8]) -> u16 {
     best_weight
 }
 
-/// A media type without its parameters.
-fn essence(media_type: &str) -> &[u8] {
-    split_parameters(media_type.as_bytes()).0
+/// A media type without its parameters. It has no space before it.
+pub fn essence(media_type: &str) -> &str {
+    let end = memchr(b';', media_type.as_bytes()).unwrap_or(media_type.len());
+    media_type[..end].trim_end_matches([' ', '\t'])
 }
 
 /// A member of a list of entity tags, as a client sent it.

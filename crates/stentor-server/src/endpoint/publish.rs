@@ -339,10 +339,9 @@ fn content_type_of(
 /// Whether clients say this of their own accord: `curl -d` and `urllib` that any body is a form,
 /// `fetch` that any string is plain text.
 fn is_unasked(said: &ContentType) -> bool {
-    let essence = said.as_str().split(';').next().unwrap_or_default().trim_ascii_end();
     ["application/x-www-form-urlencoded", "text/plain"]
         .iter()
-        .any(|unasked| essence.eq_ignore_ascii_case(unasked))
+        .any(|unasked| said.essence().eq_ignore_ascii_case(unasked))
 }
 
 fn field<T>(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::condition::{self, Validators, Verdict};
 use stentor_wire::http1::Request;
-use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, tag_matches};
+use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, essence, tag_matches};
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, TopicName};
 
@@ -98,7 +98,7 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
 /// that count as those that it may run: there are many that hold HTML or XML. A list of types is
 /// one of those, for browsers go by its last.
 fn is_inert(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim_end_matches(' ');
+    let essence = essence(content_type);
     INERT.iter().any(|inert| essence.eq_ignore_ascii_case(inert)) && !content_type.contains(',')
 }
 
