@@ -73,12 +73,10 @@ impl Id {
             *byte = b"0123456789abcdef"[nibble as usize];
         }
         bytes[EPOCH_DIGITS] = b'-';
-        let len = EPOCH_DIGITS + 1 + self.seq.checked_ilog10().unwrap_or(0) as usize + 1;
-        let mut left = self.seq;
-        for byte in bytes[EPOCH_DIGITS + 1..len].iter_mut().rev() {
-            *byte = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
+        let mut buffer = itoa::Buffer::new();
+        let seq = buffer.format(self.seq).as_bytes();
+        let len = EPOCH_DIGITS + 1 + seq.len();
+        bytes[EPOCH_DIGITS + 1..len].copy_from_slice(seq);
         IdText { bytes, len }
     }
 }
