@@ -11,7 +11,7 @@ use memchr::memchr;
 use serde::Deserialize;
 
 use crate::saturating_decimal;
-use crate::target::{BadEscape, pairs};
+use crate::target::{BadEscape, pairs, shortened, unknown_parameter};
 
 /// What a query asks for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -61,9 +61,9 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
             }
             reading.query.topics.push(value.into_owned());
         } else if name != "token" && !reading.parameter(&name, &value)? {
-            return Err(format!(
-                "There is no parameter '{}'; there are topic, since, mode, wait and token.",
-                shortened(&name)
+            return Err(unknown_parameter(
+                &name,
+                &["topic", "since", "last_event_id", "mode", "wait"],
             ));
         }
     }
@@ -174,18 +174,8 @@ impl Reading {
     }
 }
 
-/// What a client wrote, fit to be shown in a sentence: escaped, and not too long.
-fn shortened(text: &str) -> String {
-    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
-    let dots = if end < text.len() { "..." } else { "" };
-    format!("{}{dots}", text[..end].escape_debug())
-}
-
 /// What stands for a cursor that cannot be read: no id looks like it.
 const NO_CURSOR: &str = "?";
-
-/// The most bytes of what a client wrote that an error repeats.
-const SHOWN_BYTES_MAX: usize = 160;
 
 #[cfg(test)]
 mod tests;

@@ -84,6 +84,37 @@ pub fn pairs(
     })
 }
 
+/// The parameters of a query, as [`pairs`] returns them, if their names are among `names`. The
+/// parameter `token` belongs to access control and is left out.
+///
+/// # Errors
+///
+/// One plain sentence, for the client: a parameter that is broken or unknown.
+pub fn parameters<'q>(
+    query: &'q [u8],
+    names: &[&str],
+) -> impl Iterator<Item = Result<(Cow<'q, str>, Cow<'q, str>), String>> {
+    let known = |pair: Result<(Cow<'q, str>, Cow<'q, str>), BadEscape>| match pair {
+        Ok((name, _)) if name == "token" => None,
+        Ok((name, _)) if !names.contains(&&*name) => Some(Err(unknown_parameter(&name, names))),
+        pair => Some(pair.map_err(|error| format!("The query is broken. {error}"))),
+    };
+    pairs(query).filter_map(known)
+}
+
+/// The sentence that refuses a parameter that is not among `names`.
+pub(crate) fn unknown_parameter(name: &str, names: &[&str]) -> String {
+    let (name, names) = (shortened(name), names.join(", "));
+    format!("There is no parameter '{name}'; there are {names} and token.")
+}
+
+/// Escapes and shortens a client's text for a sentence that repeats it.
+pub(crate) fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    let dots = if end < text.len() { "..." } else { "" };
+    format!("{}{dots}", text[..end].escape_debug())
+}
+
 /// The name of a topic: text that was checked. Whoever is given one need not check it again.
 ///
 /// A name is 1 to 512 bytes, the leading slash included, of segments that are not empty, "." or
@@ -222,6 +253,9 @@ pub const TOPIC_BYTES_MAX: usize = 512;
 /// `NAME_MAX` of Linux.
 const PATH_BYTES_MAX: usize = 4096;
 const SEGMENT_BYTES_MAX: usize = 255;
+
+/// The most bytes of what a client wrote that an error repeats.
+const SHOWN_BYTES_MAX: usize = 160;
 
 #[cfg(test)]
 mod tests;

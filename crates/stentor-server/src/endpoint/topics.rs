@@ -61,23 +61,17 @@ struct Asked {
 impl Asked {
     fn parse(query: &[u8]) -> Result<Asked, String> {
         let mut asked = Asked { prefix: String::new(), after: None, limit: 1_000 };
-        for pair in target::pairs(query) {
-            let (key, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+        for pair in target::parameters(query, &["prefix", "after", "limit"]) {
+            let (key, value) = pair?;
             match &*key {
                 "prefix" => asked.prefix = value.into_owned(),
                 "after" => asked.after = Some(value.into_owned()),
-                "limit" => {
+                _ => {
                     asked.limit = value
                         .parse()
                         .ok()
                         .filter(|limit| (1..=TOPICS_PAGE_MAX).contains(limit))
                         .ok_or_else(|| format!("limit is a number from 1 to {TOPICS_PAGE_MAX}."))?;
-                }
-                other => {
-                    let other = other.escape_debug();
-                    return Err(format!(
-                        "There is no parameter '{other}'; there are prefix, after and limit."
-                    ));
                 }
             }
         }

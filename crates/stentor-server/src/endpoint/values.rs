@@ -77,22 +77,15 @@ impl<'q> Wanted<'q> {
     fn by_query(&mut self, query: &'q [u8]) -> Result<(), String> {
         let mut prefix = None;
         let mut list = None;
-        for pair in target::pairs(query) {
-            let (key, value) = pair.map_err(|error| format!("The query is broken. {error}"))?;
+        for pair in target::parameters(query, &["topic", "prefix", "names"]) {
+            let (key, value) = pair?;
             match &*key {
                 "topic" => {
                     self.topics.extend_from_slice(value.as_bytes());
                     self.add(value)?;
                 }
-                "token" => {}
                 "prefix" => prefix = Some(value),
-                "names" => list = Some(value),
-                other => {
-                    return Err(format!(
-                        "There is no parameter '{}'; there are topic, or prefix and names.",
-                        other.escape_debug()
-                    ));
-                }
+                _ => list = Some(value),
             }
         }
         match (prefix, list) {

@@ -51,14 +51,24 @@ fn broken_queries_of_many_topics() {
         ("topic=/a&topic=/b&topic=/c", "At most 2 topics may be asked for at once."),
         (
             "topics=/a",
-            "There is no parameter 'topics'; there are topic, since, mode, wait and token.",
+            "There is no parameter 'topics'; there are topic, since, last_event_id, mode, \
+             wait and token.",
         ),
         (
             "Topic=/a",
-            "There is no parameter 'Topic'; there are topic, since, mode, wait and token.",
+            "There is no parameter 'Topic'; there are topic, since, last_event_id, mode, \
+             wait and token.",
         ),
-        ("%0a", "There is no parameter '\\n'; there are topic, since, mode, wait and token."),
-        ("=", "There is no parameter ''; there are topic, since, mode, wait and token."),
+        (
+            "%0a",
+            "There is no parameter '\\n'; there are topic, since, last_event_id, mode, \
+             wait and token.",
+        ),
+        (
+            "=",
+            "There is no parameter ''; there are topic, since, last_event_id, mode, \
+             wait and token.",
+        ),
         ("mode=newest", "The parameter mode must be all or latest."),
         ("mode", "The parameter mode must be all or latest."),
         ("wait=", "The parameter wait must be a whole number of seconds."),
