@@ -17,7 +17,8 @@ use crate::target::{BadEscape, decode};
 /// A line with `{name}` and `{value}` holes, compiled once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
-    pieces: Vec<Piece>,
+    /// The kind of each piece, and the bytes of a literal.
+    pieces: Vec<(PieceKind, Vec<u8>)>,
 }
 
 impl Template {
@@ -41,18 +42,19 @@ impl Template {
                 return Err(format!("'{brace}' stands alone; write '{brace}{brace}' to mean it."));
             };
             if !literal.is_empty() {
-                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                pieces.push((PieceKind::Literal, std::mem::take(&mut literal)));
             }
-            pieces.push(match hole {
-                "name" => Piece::Name,
-                "value" => Piece::Value,
+            let kind = match hole {
+                "name" => PieceKind::Name,
+                "value" => PieceKind::Value,
                 _ => return Err(format!("'{{{hole}}}' is unknown; use {{name}} or {{value}}.")),
-            });
+            };
+            pieces.push((kind, Vec::new()));
             rest = after;
         }
         literal.extend_from_slice(rest.as_bytes());
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
+            pieces.push((PieceKind::Literal, literal));
         }
         Ok(Template { pieces })
     }
@@ -68,10 +70,10 @@ impl Template {
         name: &'a str,
         value: &'a [u8],
     ) -> impl Iterator<Item = (PieceKind, &'a [u8])> {
-        self.pieces.iter().map(move |piece| match piece {
-            Piece::Literal(literal) => (PieceKind::Literal, &literal[..]),
-            Piece::Name => (PieceKind::Name, name.as_bytes()),
-            Piece::Value => (PieceKind::Value, value),
+        self.pieces.iter().map(move |(kind, literal)| match kind {
+            PieceKind::Literal => (*kind, &literal[..]),
+            PieceKind::Name => (*kind, name.as_bytes()),
+            PieceKind::Value => (*kind, value),
         })
     }
 
@@ -90,25 +92,25 @@ impl Template {
 
     /// Whether there is a `{name}`.
     pub fn has_name(&self) -> bool {
-        self.pieces.contains(&Piece::Name)
+        self.pieces.iter().any(|(kind, _)| *kind == PieceKind::Name)
     }
 
     /// Whether there is a `{value}`.
     pub fn has_value(&self) -> bool {
-        self.pieces.contains(&Piece::Value)
+        self.pieces.iter().any(|(kind, _)| *kind == PieceKind::Value)
     }
 }
 
 /// As it would be written, holes and literal braces included.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pieces.iter().try_for_each(|piece| match piece {
-            Piece::Literal(literal) => {
+        self.pieces.iter().try_for_each(|(kind, literal)| match kind {
+            PieceKind::Literal => {
                 let text = String::from_utf8_lossy(literal);
                 f.write_str(&text.replace('{', "{{").replace('}', "}}"))
             }
-            Piece::Name => f.write_str("{name}"),
-            Piece::Value => f.write_str("{value}"),
+            PieceKind::Name => f.write_str("{name}"),
+            PieceKind::Value => f.write_str("{value}"),
         })
     }
 }
@@ -148,13 +150,6 @@ impl AddAssign for LineShares {
         self.names += more.names;
         self.template += more.template;
     }
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Piece {
-    Literal(Vec<u8>),
-    Name,
-    Value,
 }
 
 /// The names of a comma-separated list, percent-decoded one by one, so that "%2C" is a comma

@@ -443,15 +443,21 @@ impl<T: Packed> Packed for Option<T> {
     }
 }
 
-impl<T: Packed> Packed for Box<T> {
-    fn pack(&self, out: &mut Packer) {
-        T::pack(self, out);
-    }
+macro_rules! pointers {
+    ($($pointer:ident)*) => {$(
+        impl<T: Packed> Packed for $pointer<T> {
+            fn pack(&self, out: &mut Packer) {
+                T::pack(self, out);
+            }
 
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Box<T>> {
-        T::unpack(input).map(Box::new)
-    }
+            fn unpack(input: &mut Unpacker<'_>) -> Unpacked<$pointer<T>> {
+                T::unpack(input).map($pointer::new)
+            }
+        }
+    )*};
 }
+
+pointers! { Box Arc }
 
 /// As an IPv6 address, which stands for an IPv4 address as well.
 impl Packed for IpAddr {
@@ -486,16 +492,6 @@ impl<T: Packed> Packed for Vec<T> {
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Vec<T>> {
         let length = length(input)?;
         T::unpack_list(length, input)
-    }
-}
-
-impl<T: Packed> Packed for Arc<T> {
-    fn pack(&self, out: &mut Packer) {
-        T::pack(self, out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Arc<T>> {
-        T::unpack(input).map(Arc::new)
     }
 }
 

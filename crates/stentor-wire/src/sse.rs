@@ -94,7 +94,7 @@ pub struct TooLong;
 /// Reads an event stream: bytes in, items out, however the bytes were split.
 ///
 /// Drain contract: [`push`](Decoder::push), then [`next`](Decoder::next) until it returns `None`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     /// The most bytes of one event: its id, its name, its data and the line being read.
     bytes_max: usize,
@@ -119,18 +119,7 @@ impl Decoder {
     /// A decoder for the beginning of a stream, which keeps at most `bytes_max` bytes of an event
     /// besides what is pushed at once.
     pub fn new(bytes_max: usize) -> Decoder {
-        Decoder {
-            bytes_max,
-            input: Vec::new(),
-            line_start: 0,
-            scanned: 0,
-            after_cr: false,
-            at_start: true,
-            last_id: String::new(),
-            name: String::new(),
-            data: Vec::new(),
-            failed: false,
-        }
+        Decoder { bytes_max, at_start: true, ..Decoder::default() }
     }
 
     /// Takes the next bytes of the stream.

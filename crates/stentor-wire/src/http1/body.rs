@@ -10,7 +10,6 @@
 //! framing over content.
 
 use super::BodyLength;
-use crate::pack::{Packed, Packer, Unpacked, Unpacker};
 use crate::status::{Refusal, Status};
 use crate::{is_tchar, packed};
 
@@ -19,7 +18,9 @@ use crate::{is_tchar, packed};
 /// Drain contract: call [`Body::next`] with what is left of the input until it says
 /// [`Step::More`] or [`Step::End`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Body(Framing);
+pub struct Body {
+    framing: Framing,
+}
 
 /// What [`Body::next`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,18 +48,19 @@ pub enum Step<'a> {
 impl Body {
     /// A body that is about to arrive. With [`BodyLength::None`] it has already ended.
     pub fn new(length: BodyLength) -> Body {
-        Body(match length {
+        let framing = match length {
             BodyLength::None => Framing::Length(0),
             BodyLength::Length(length) => Framing::Length(length),
             BodyLength::Chunked => Framing::Chunked(Chunked::default()),
-        })
+        };
+        Body { framing }
     }
 
     /// Takes what it can from `input`.
     ///
     /// After a refusal the place in the stream is lost: answer, close, and do not call again.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Refusal> {
-        match &mut self.0 {
+        match &mut self.framing {
             Framing::Length(0) => Ok(Step::End { used: 0 }),
             Framing::Length(_) if input.is_empty() => Ok(Step::More { used: 0 }),
             Framing::Length(left) => {
@@ -113,17 +115,7 @@ enum Part {
     Done,
 }
 
-impl Packed for Body {
-    fn pack(&self, out: &mut Packer) {
-        let Body(framing) = self;
-        framing.pack(out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Body> {
-        Framing::unpack(input).map(Body)
-    }
-}
-
+packed!(struct Body { framing });
 packed!(enum Framing { 0 => Length(left), 1 => Chunked(chunked) });
 packed!(struct Chunked { size, excess, line_bytes, part } if is_within_bounds);
 packed!(enum Part {

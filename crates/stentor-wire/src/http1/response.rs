@@ -17,7 +17,7 @@ use crate::{is_token, trim_ows};
 ///
 /// Field values are as sent, without the whitespace around them. The first line counts if there
 /// are several of a field.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ResponseHead<'a> {
     /// Bytes up to the body, the final empty line included.
     pub len: usize,
@@ -39,9 +39,10 @@ pub struct ResponseHead<'a> {
 }
 
 /// How the body of a response is framed (RFC 9112 section 6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum ResponseBody {
     /// There is none, whatever the fields say: the status is 1xx, 204 or 304.
+    #[default]
     None,
     /// Content-Length, in bytes.
     Length(u64),
@@ -81,7 +82,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ResponseHead<'_>>, Malformed> {
         Ok(httparse::Status::Partial) => return Err(HEAD_BYTES),
         Err(error) => return Err(syntax(error)),
     };
-    let mut reading = Reading::new(len, response.code.unwrap_or_default());
+    let status = response.code.unwrap_or_default();
+    let head = ResponseHead { len, status, ..ResponseHead::default() };
+    let mut reading = Reading { head, ..Reading::default() };
     for field in response.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
     }
@@ -89,6 +92,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ResponseHead<'_>>, Malformed> {
 }
 
 /// A head whose fields are being read, and what must be known of all of them to finish it.
+#[derive(Default)]
 struct Reading<'a> {
     head: ResponseHead<'a>,
     connection: Connection,
@@ -97,29 +101,15 @@ struct Reading<'a> {
 }
 
 /// The last transfer coding so far.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Coding {
+    #[default]
     None,
     Chunked,
     Other,
 }
 
 impl<'a> Reading<'a> {
-    fn new(len: usize, status: u16) -> Reading<'a> {
-        let head = ResponseHead {
-            len,
-            status,
-            body: ResponseBody::None,
-            keep_alive: false,
-            etag: None,
-            last_modified: None,
-            content_type: None,
-            websocket_accept: None,
-        };
-        let connection = Connection::default();
-        Reading { head, connection, length: None, coding: Coding::None }
-    }
-
     /// Takes one field. The name's length picks the few it can be.
     fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Malformed> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);

@@ -16,9 +16,10 @@ use crate::websocket::deflate::{MessageError, inflate};
 
 /// What a frame is (RFC 6455 section 5.2).
 #[repr(u8)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Opcode {
     /// A further fragment of a message.
+    #[default]
     Continuation = 0,
     /// Text, or its first fragment.
     Text = 1,
@@ -152,7 +153,7 @@ pub struct Violation {
 ///
 /// The caller calls [`next`](Decoder::next) with the rest of the input until that returns nothing.
 /// The decoder has then used all of the input.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Decoder {
     /// The frame's header without its masking key, as far as it is there.
     header: [u8; KEY_START_MAX],
@@ -190,24 +191,10 @@ packed!(enum Opcode {
 packed!(struct Decoder { header, header_bytes, opcode, key, left, message, control } if is_sound);
 packed!(struct Message { is_text, is_deflated, fragments, data, checked });
 
-impl Default for Decoder {
-    fn default() -> Decoder {
-        Decoder::new()
-    }
-}
-
 impl Decoder {
     /// A decoder at the beginning of a frame.
-    pub const fn new() -> Decoder {
-        Decoder {
-            header: [0; KEY_START_MAX],
-            header_bytes: 0,
-            opcode: Opcode::Continuation,
-            key: [0; KEY_BYTES],
-            left: 0,
-            message: None,
-            control: Vec::new(),
-        }
+    pub fn new() -> Decoder {
+        Decoder::default()
     }
 
     /// Whether a decoder can reach this state. Code below indexes and appends without further
