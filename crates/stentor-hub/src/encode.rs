@@ -84,21 +84,24 @@ pub(crate) fn gunzip(
     let mut rest = packed;
     while members == 0 || !rest.is_empty() {
         if !rest.starts_with(&GZIP_MAGIC) {
-            let garbage = members > 0;
-            return Err(if garbage { GzipError::TrailingGarbage } else { GzipError::NotGzip });
+            return Err(GzipError::Malformed(if members > 0 {
+                TRAILING_GARBAGE
+            } else {
+                NOT_GZIP
+            }));
         }
         if members == MEMBERS_MAX {
-            return Err(GzipError::TooManyMembers);
+            return Err(GzipError::Malformed(TOO_MANY_MEMBERS));
         }
         let start = data.len();
-        let deflated = skip_header(rest).ok_or(GzipError::Damaged)?;
+        let deflated = skip_header(rest).ok_or(DAMAGED)?;
         let used =
             inflater.stream(deflated, &mut data, bytes_max).map_err(|error| match error {
                 InflateError::TooLong => GzipError::TooLarge { max: bytes_max },
-                InflateError::Broken => GzipError::Damaged,
+                InflateError::Broken => DAMAGED,
             })?;
         let behind = &deflated[used..];
-        rest = behind.strip_prefix(&trailer(&data[start..])).ok_or(GzipError::Damaged)?;
+        rest = behind.strip_prefix(&trailer(&data[start..])).ok_or(DAMAGED)?;
         members += 1;
     }
     Ok(Unpacked { data, members })
@@ -143,14 +146,8 @@ fn checksum(data: &[u8]) -> u32 {
 /// Why a body sent with `Content-Encoding: gzip` is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GzipError {
-    /// It does not begin as gzip does.
-    NotGzip,
-    /// It ends too early, or its checksum does not hold.
-    Damaged,
-    /// Bytes follow that are not gzip.
-    TrailingGarbage,
-    /// It is cut into more members than anybody needs for so few bytes.
-    TooManyMembers,
+    /// The body is malformed. The sentence says why.
+    Malformed(&'static str),
     /// It unpacks to more than `max` bytes.
     TooLarge {
         /// The bound, in bytes.
@@ -161,16 +158,7 @@ pub enum GzipError {
 impl fmt::Display for GzipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GzipError::NotGzip => {
-                f.write_str("The body is not gzip, which Content-Encoding says it is.")
-            }
-            GzipError::Damaged => f.write_str("The gzip body is damaged or cut short."),
-            GzipError::TrailingGarbage => {
-                f.write_str("Bytes that are not gzip follow the gzip body.")
-            }
-            GzipError::TooManyMembers => {
-                write!(f, "The gzip body is made of more than {MEMBERS_MAX} members.")
-            }
+            GzipError::Malformed(reason) => f.write_str(reason),
             GzipError::TooLarge { max } => {
                 write!(f, "The gzip body unpacks to more than {max} bytes.")
             }
@@ -212,6 +200,11 @@ const GZIP_MARGIN: usize = 64;
 
 /// Members in one body. Each makes the inflater begin anew, and an empty one takes 20 bytes.
 const MEMBERS_MAX: usize = 1024;
+
+const NOT_GZIP: &str = "The body is not gzip, which Content-Encoding says it is.";
+const DAMAGED: GzipError = GzipError::Malformed("The gzip body is damaged or cut short.");
+const TRAILING_GARBAGE: &str = "Bytes that are not gzip follow the gzip body.";
+const TOO_MANY_MEMBERS: &str = "The gzip body is made of more than 1024 members.";
 
 /// What an encoder keeps of its buffer, in bytes: most messages are smaller.
 const PACKED_BYTES_KEPT: usize = 256 * 1024;
@@ -296,16 +289,16 @@ mod tests {
             let unpacked = super::gunzip(&mut inflater, &packed, 100).map(|it| it.data);
             match flags & FLAGS_RESERVED {
                 0 => assert_eq!(unpacked.unwrap(), b"some data", "{flags:08b}"),
-                _ => assert_eq!(unpacked, Err(GzipError::Damaged), "{flags:08b}"),
+                _ => assert_eq!(unpacked, Err(DAMAGED), "{flags:08b}"),
             }
             for cut in 3..packed.len() {
                 let cut_short = super::gunzip(&mut inflater, &packed[..cut], 100);
-                assert!(matches!(cut_short, Err(GzipError::Damaged)), "{flags:08b} at {cut}");
+                assert!(matches!(cut_short, Err(DAMAGED)), "{flags:08b} at {cut}");
             }
             if flags & FLAG_CHECKSUM != 0 {
                 packed[4] ^= 1;
                 let changed = super::gunzip(&mut inflater, &packed, 100);
-                assert!(matches!(changed, Err(GzipError::Damaged)), "{flags:08b}");
+                assert!(matches!(changed, Err(DAMAGED)), "{flags:08b}");
             }
         }
     }
@@ -347,29 +340,36 @@ mod tests {
         assert_eq!((&unpacked.data[..], unpacked.members), (&b"first second"[..], 2));
         let empty = gzip(b"");
         assert!(unpack(&empty.repeat(MEMBERS_MAX), 100).is_ok());
-        assert_eq!(unpack(&empty.repeat(MEMBERS_MAX + 1), 100), Err(GzipError::TooManyMembers));
+        assert_eq!(
+            unpack(&empty.repeat(MEMBERS_MAX + 1), 100),
+            Err(GzipError::Malformed(TOO_MANY_MEMBERS))
+        );
     }
 
     #[test]
     fn what_is_not_gzip_is_told_apart() {
         let good = gzip(b"hello, hello, hello");
-        assert_eq!(unpack(b"", 100), Err(GzipError::NotGzip));
-        assert_eq!(unpack(b"hello", 100), Err(GzipError::NotGzip));
+        assert_eq!(unpack(b"", 100), Err(GzipError::Malformed(NOT_GZIP)));
+        assert_eq!(unpack(b"hello", 100), Err(GzipError::Malformed(NOT_GZIP)));
         for cut in 0..good.len() {
             let error = unpack(&good[..cut], 100).unwrap_err();
-            assert!(matches!(error, GzipError::NotGzip | GzipError::Damaged), "{cut}: {error:?}");
+            assert!(matches!(error, GzipError::Malformed(NOT_GZIP) | DAMAGED), "{cut}: {error:?}");
         }
         for tail in [&b"\0"[..], b"x", b"\x1f", b"\x1f\x8b", b"PUT / HTTP/1.1"] {
             let bytes = [&good[..], tail].concat();
-            assert_eq!(unpack(&bytes, 100), Err(GzipError::TrailingGarbage), "{tail:?}");
+            assert_eq!(
+                unpack(&bytes, 100),
+                Err(GzipError::Malformed(TRAILING_GARBAGE)),
+                "{tail:?}"
+            );
         }
         let mut wrong_sum = good.clone();
         let at = wrong_sum.len() - 8;
         wrong_sum[at] ^= 1;
-        assert_eq!(unpack(&wrong_sum, 100), Err(GzipError::Damaged));
+        assert_eq!(unpack(&wrong_sum, 100), Err(DAMAGED));
         let mut wrong_len = good;
         let at = wrong_len.len() - 1;
         wrong_len[at] ^= 1;
-        assert_eq!(unpack(&wrong_len, 100), Err(GzipError::Damaged));
+        assert_eq!(unpack(&wrong_len, 100), Err(DAMAGED));
     }
 }
