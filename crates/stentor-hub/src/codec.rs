@@ -3,7 +3,8 @@
 //! One entry after the other makes the same hub again, so all that readers can see of a message is
 //! here, and nothing that follows from the entries before: a Cache-Control that the rule gave, what
 //! was compressed here. Each entry has one spelling. Whatever else is refused, for what is read is
-//! a file or comes from another machine; no length is believed before its bytes are there.
+//! a file or comes from another machine; no length is believed before its bytes are there. That is
+//! why postcard does not write entries: it accepts several spellings of a number.
 //!
 //! | part | form |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! | put, delete | the name; the tags of the condition, if it has one |
 //! | delete | the number of the topic's last value, if it was applied before |
 //! | put | a byte of flags; the type; what the flags say; the data |
-//! | rules | their count; of each the pattern, history, bytes, Cache-Control or nothing, keeping |
+//! | rules | their count; of each the pattern, history, bytes, Cache-Control, flags, keeping |
 //!
 //! A varint has seven bits in each byte, the lowest first, and a high bit that says "and more".
 //! Texts and data have their length before them, as a varint.
@@ -81,13 +82,9 @@ pub fn encode_rules(generation: u64, rules: &[Rule], out: &mut Vec<u8>) {
 /// One sentence, if this is no entry from its first to its last byte.
 pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
     let mut reader = Reader(bytes);
-    if reader.byte()? != VERSION {
-        return Err("The entry is of a version that is not known.");
-    }
-    let head = reader.byte()?;
+    let (head, number, unix_s) = reader.start()?;
     let (kind, when) = (head & 3, head >> WHEN_SHIFT & 3);
     let shares_second = head & SAME_SECOND != 0;
-    let number = if head >> PLACE_SHIFT & 3 == 0 { 0 } else { reader.varint()? };
     let mut place = match head >> PLACE_SHIFT & 3 {
         0 => Place::Next,
         1 => Place::At(number),
@@ -97,7 +94,6 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
     if head & UNUSED != 0 || shares_second && place.past().is_none() {
         return Err(MALFORMED);
     }
-    let unix_s = reader.varint()?;
     if kind == RULES {
         if when != 0 || shares_second {
             return Err(MALFORMED);
@@ -135,18 +131,8 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
 /// One sentence, if this is no entry; not all that is none is found.
 pub fn entry_topic(bytes: &[u8]) -> Result<Option<&str>, &'static str> {
     let mut reader = Reader(bytes);
-    if reader.byte()? != VERSION {
-        return Err("The entry is of a version that is not known.");
-    }
-    let head = reader.byte()?;
-    if head & 3 == RULES {
-        return Ok(None);
-    }
-    if head >> PLACE_SHIFT & 3 != 0 {
-        reader.varint()?;
-    }
-    reader.varint()?;
-    reader.text().map(Some)
+    let (head, ..) = reader.start()?;
+    if head & 3 == RULES { Ok(None) } else { reader.text().map(Some) }
 }
 
 fn put_start(out: &mut Vec<u8>, kind: u8, place: Place, unix_s: u64) {
@@ -209,6 +195,17 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Reads the start of an entry, as [`put_start`] writes it. Returns its second byte, its number
+    /// and its time.
+    fn start(&mut self) -> Result<(u8, u64, u64), &'static str> {
+        if self.byte()? != VERSION {
+            return Err("The entry is of a version that is not known.");
+        }
+        let head = self.byte()?;
+        let number = if head >> PLACE_SHIFT & 3 == 0 { 0 } else { self.varint()? };
+        Ok((head, number, self.varint()?))
+    }
+
     pub(crate) fn byte(&mut self) -> Result<u8, &'static str> {
         let (byte, rest) = self.0.split_first().ok_or(TRUNCATED)?;
         self.0 = rest;
