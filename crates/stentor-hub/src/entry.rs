@@ -111,7 +111,7 @@ pub enum Place {
 pub struct Past {
     /// Its number.
     pub number: u64,
-    /// See [`Message::shares_second`].
+    /// The value before may be of the same second: see [`Hub::dates_tell`](crate::Hub::dates_tell).
     pub shares_second: bool,
     /// Of a deletion, the number of the topic's last value; else 0.
     pub last_seq: u64,
@@ -168,7 +168,8 @@ pub enum Applied {
     Deleted(Event),
     /// The rules were replaced: their generation.
     Rules(u64),
-    /// Nothing: its place was passed already, or its topic had it.
+    /// No reader sees anything new: its place was passed already, or its topic had it. If its topic
+    /// had it, its number is in use from now on.
     Known,
 }
 

@@ -42,13 +42,6 @@ impl Event {
     pub fn seq(&self) -> u64 {
         self.message.seq()
     }
-
-    /// Whether both are of the same topic, by comparing pointers. A topic that was deleted and
-    /// came back is another one; its deletion is still of the one before.
-    #[must_use]
-    pub fn is_same_topic(&self, other: &Event) -> bool {
-        Arc::ptr_eq(&self.topic, &other.topic)
-    }
 }
 
 impl fmt::Debug for Event {

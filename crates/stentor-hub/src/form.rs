@@ -19,7 +19,7 @@ use crate::field;
 /// A message of at most this many bytes is deflated, where it is first needed: within a
 /// millisecond, once. A larger one would hold up a worker's other connections, and elsewhere it
 /// would be ready only after its readers had been sent the plain one. In bytes.
-pub const DEFLATE_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const DEFLATE_BYTES_MAX: usize = 32 * 1024;
 
 /// What a stream is sent of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,8 +61,8 @@ impl Event {
         self.form(form, || Some(self.render(form)))
     }
 
-    /// The same of a deflated form, which is there if it is smaller than the plain one, and the
-    /// message at most [`DEFLATE_BYTES_MAX`] long; if not, send the plain one.
+    /// The same of a deflated form. It exists if it is smaller than the plain one and the message
+    /// has at most 32 KiB. If it does not exist, send the plain one.
     #[must_use]
     pub fn deflated(&self, deflater: &mut Deflater, form: StreamForm) -> Option<&[u8]> {
         let message = &self.message;

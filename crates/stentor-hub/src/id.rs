@@ -1,16 +1,16 @@
 //! Names for moments in the one order: `EPOCH-SEQ`.
 //!
-//! SEQ counts every message of this server and every deletion, whatever the topic; EPOCH names the
-//! life of that count. Together they are the ETag, the `since` of a query and the id of a streamed
-//! event: one cursor for every way of reading, so a client may change its way without losing its
-//! place. The text of an id is made on the stack, since a conditional request needs it on the hot
-//! path.
+//! SEQ grows with every message of this server and every deletion, whatever the topic. Where a
+//! broker or another server gives the numbers, it may leave some out. EPOCH names the life of that
+//! count. Together they are the ETag, the `since` of a query and the id of a streamed event: one
+//! cursor for every way of reading, so a client may change its way without losing its place. The
+//! text of an id is made on the stack, since a conditional request needs it on the hot path.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The life of a sequence: it changes only if history was lost, so that a cursor of before is
-/// never mistaken for one of after. Written as eight lower-case hexadecimal digits.
+/// The name of a sequence's life: it changes only if history was lost, so that a cursor of before
+/// is never mistaken for one of after. Written as eight lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Epoch(u32);
 
@@ -57,9 +57,9 @@ impl fmt::Display for Epoch {
 /// The place of one message in the order of all messages. Displayed as `EPOCH-SEQ`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Id {
-    /// The life of the sequence that `seq` belongs to.
+    /// Names the life of the sequence that `seq` belongs to.
     pub epoch: Epoch,
-    /// Counts messages and deletions server-wide; the first is 1.
+    /// Grows with every message and deletion of the server; 0 is before the first.
     pub seq: u64,
 }
 

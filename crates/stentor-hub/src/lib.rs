@@ -53,7 +53,7 @@ pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusa
 pub use event::{Event, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
-pub use form::{DEFLATE_BYTES_MAX, StreamForm};
+pub use form::StreamForm;
 pub use hub::snapshot::{Restore, Restored, Snapshot, Unwritable};
 pub use hub::{
     Adopted, Counts, Hub, Limits, Missed, NotAdopted, Page, Share, Shortage, Stored, TopicInfo,
@@ -61,7 +61,7 @@ pub use hub::{
 pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
-pub use message::{COMPRESS_BYTES_MIN, Draft, Embed, Form, Message, OwnFields};
+pub use message::{Draft, Form, Message, OwnFields};
 pub use pattern::{Pattern, PatternRef};
 pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

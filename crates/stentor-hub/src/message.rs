@@ -30,7 +30,7 @@ use crate::rules::{Keep, Rule, Terms};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
 /// is next to nothing to win. In bytes.
-pub const COMPRESS_BYTES_MIN: usize = 256;
+pub(crate) const COMPRESS_BYTES_MIN: usize = 256;
 
 /// A message before it has its place in the order.
 #[derive(Debug, Default)]
@@ -275,7 +275,7 @@ const _: () = assert!(matches!(OwnFields::PARTS[TAG_AT + 1], HeadPart::LastModif
 
 /// How a message's data goes into a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Embed {
+pub(crate) enum Embed {
     /// As it is: the content type says JSON and the data is exactly one JSON value.
     Json,
     /// As a JSON string: it is UTF-8.
@@ -437,20 +437,17 @@ impl Message {
     /// The encodings that [`Message::form`] has by now.
     #[must_use]
     pub fn available(&self) -> Encodings {
-        let mut available = Encodings::EMPTY;
-        available.insert(Encoding::Identity);
-        if let Some(coded) = self.coded() {
-            for encoding in COMPRESSED {
-                if coded[slot(encoding)].body.get().is_some() {
-                    available.insert(encoding);
-                }
-            }
-        }
-        available
+        let coded = self.coded();
+        let is_there = |encoding: &Encoding| match (encoding, coded) {
+            (Encoding::Identity, _) => true,
+            (encoding, Some(coded)) => coded[slot(*encoding)].body.get().is_some(),
+            (_, None) => false,
+        };
+        Encoding::ALL.into_iter().filter(is_there).collect()
     }
 
     /// Whether compressing is worth trying: by its content type, and at least
-    /// [`COMPRESS_BYTES_MIN`] bytes.
+    /// 256 bytes.
     #[must_use]
     pub fn compressible(&self) -> bool {
         self.flags & COMPRESSIBLE != 0
@@ -460,7 +457,7 @@ impl Message {
     /// `Last-Modified` then does not tell the two apart (RFC 9110, 8.8.2.2), and must not be
     /// compared. Ask [`Hub::dates_tell`](crate::Hub::dates_tell), which knows more.
     #[must_use]
-    pub fn shares_second(&self) -> bool {
+    pub(crate) fn shares_second(&self) -> bool {
         self.flags & SHARES_SECOND != 0
     }
 
@@ -489,13 +486,7 @@ impl Message {
     #[must_use]
     pub fn asked(&self) -> Encodings {
         let asked = self.asked.load(Ordering::Relaxed);
-        let mut encodings = Encodings::EMPTY;
-        for encoding in COMPRESSED {
-            if asked & bit(encoding) != 0 {
-                encodings.insert(encoding);
-            }
-        }
-        encodings
+        COMPRESSED.into_iter().filter(|encoding| asked & bit(*encoding) != 0).collect()
     }
 
     /// Makes the form in that encoding, if the message is compressible and still its topic's
@@ -578,7 +569,7 @@ impl Message {
     /// How the data goes into a JSON document. Found out once, in time linear in the data and
     /// without recursion, so deep nesting does no harm.
     #[must_use]
-    pub fn embed(&self) -> Embed {
+    pub(crate) fn embed(&self) -> Embed {
         match self.embed.load(Ordering::Relaxed) {
             0 => {
                 let embed = self.classify();
@@ -592,7 +583,8 @@ impl Message {
     }
 
     /// Appends the data as a JSON value: as it is, as a string, or bytes as `{"base64":"…"}`
-    /// (standard alphabet, padded), as [`Message::embed`] says.
+    /// (standard alphabet, padded). It is JSON if the content type says so and it parses, and text
+    /// if it is UTF-8.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self.embed() {
             Embed::Json => out.extend_from_slice(&self.data),
@@ -676,7 +668,7 @@ impl Message {
     /// Whether the answer may depend on Accept-Encoding: it must say so in every form, even
     /// before the others exist (RFC 9110, 12.5.5).
     #[must_use]
-    pub fn varies(&self) -> bool {
+    pub(crate) fn varies(&self) -> bool {
         self.compressible() || self.coded().is_some()
     }
 

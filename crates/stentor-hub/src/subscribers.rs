@@ -244,30 +244,4 @@ mod tests {
         hub.delete(name("/a"), Precondition::None, 0).unwrap();
         assert_eq!((readers_of(&hub, "/a"), hub.seq()), (1, 4));
     }
-
-    #[test]
-    fn events_know_their_topic() {
-        let hub = hub();
-        let notes = Arc::new(Kept::default());
-        let id = hub.add_subscriber(notes.clone());
-        hub.subscribe(id, &filter("/**"), readers(1));
-        for topic in ["/a", "/b", "/a"] {
-            readers_of(&hub, topic);
-        }
-        hub.delete(name("/a"), Precondition::None, 0).unwrap();
-        readers_of(&hub, "/a");
-        let events = notes.0.lock().unwrap();
-        let same = |a: usize, b: usize| events[a].is_same_topic(&events[b]);
-        assert!(same(0, 2) && same(0, 3) && !same(0, 1));
-        assert!(!same(0, 4), "a topic that came back is another one");
-    }
-
-    #[derive(Default)]
-    struct Kept(Mutex<Vec<Event>>);
-
-    impl Subscriber for Kept {
-        fn notify(&self, event: &Event) {
-            self.0.lock().unwrap().push(event.clone());
-        }
-    }
 }

@@ -167,7 +167,7 @@ fn what_does_not_shrink_or_is_small_is_not() {
     let noise: Vec<u8> = noise.take(1_000).collect();
     for draft in [
         draft("text/plain", &noise),
-        text(&"a".repeat(crate::COMPRESS_BYTES_MIN - 1)),
+        text(&"a".repeat(crate::message::COMPRESS_BYTES_MIN - 1)),
         draft("image/png", &[0; 1_000]),
     ] {
         let event = event("/a", draft);
