@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use crate::entry::Place;
 use crate::event::Event;
@@ -19,6 +19,7 @@ use crate::filter::Filter;
 use crate::form_bytes::FormBytes;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
+use crate::lock::{lock, read, write};
 use crate::message::Message;
 use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
@@ -56,7 +57,7 @@ pub struct Hub {
     tombstones: RwLock<Tombstones>,
     changes: Mutex<Changes>,
     /// Numbers that were given to messages which are no more, in their order.
-    rolled_back: RwLock<Vec<RangeInclusive<u64>>>,
+    rolled_back: ArcSwap<Vec<RangeInclusive<u64>>>,
     /// Up to this number dates of values say nothing: see [`Hub::doubt_dates`].
     doubted_seq: AtomicU64,
     /// [`Sequence::seq`], for those who do not wait for the lock.
@@ -70,7 +71,7 @@ pub struct Hub {
 
 /// What the sequencing point guards.
 struct Sequence {
-    /// The number of the latest message or deletion; 0 before the first.
+    /// The number of the latest message or deletion; that of SEQ 0 before the first.
     seq: u64,
     /// Messages ever published.
     published: u64,
@@ -108,7 +109,7 @@ impl Hub {
             names: RwLock::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
             changes: Mutex::new(Changes::after(life.base)),
-            rolled_back: RwLock::default(),
+            rolled_back: ArcSwap::default(),
             doubted_seq: AtomicU64::new(0),
             seq: AtomicU64::new(life.base),
             topics: AtomicUsize::new(0),
@@ -150,7 +151,7 @@ impl Hub {
             return;
         }
         sequence.seq = sequence.seq.max(seq);
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let names = read(&self.names);
         let mut unstored: Vec<Arc<Topic>> =
             names.iter().map(|ByName(topic)| Arc::clone(topic)).collect();
         drop(names);
@@ -191,7 +192,7 @@ impl Hub {
     pub fn continue_after(&self, seq: u64, rolled_back: Vec<RangeInclusive<u64>>) {
         self.doubt_dates(rolled_back.last().map_or(0, |range| *range.end()), 0);
         let mut sequence = self.sequence();
-        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
+        self.rolled_back.store(Arc::new(rolled_back));
         if sequence.seq == 0 {
             *self.changes() = Changes::after(seq);
         }
@@ -203,7 +204,7 @@ impl Hub {
     /// [`Hub::was_rolled_back`].
     #[must_use]
     pub fn rolled_back(&self) -> Vec<RangeInclusive<u64>> {
-        let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
+        let ranges = self.rolled_back.load();
         let seq = |number: &u64| self.id(*number).seq;
         ranges.iter().map(|range| seq(range.start())..=seq(range.end())).collect()
     }
@@ -212,7 +213,7 @@ impl Hub {
     /// that it would be kept: a reader whose cursor it is has seen what is no more.
     #[must_use]
     pub fn was_rolled_back(&self, seq: u64) -> bool {
-        let ranges = self.rolled_back.read().unwrap_or_else(PoisonError::into_inner);
+        let ranges = self.rolled_back.load();
         let next = ranges.partition_point(|range| *range.end() < seq);
         ranges.get(next).is_some_and(|range| range.contains(&seq))
     }
@@ -235,7 +236,7 @@ impl Hub {
         !value.shares_second() && !doubted.contains(&value.seq())
     }
 
-    /// The life of this hub's sequence.
+    /// The EPOCH of the life of this hub's sequence: see [`Hub::life`].
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.life().epoch
@@ -295,19 +296,8 @@ impl Hub {
     #[must_use]
     pub fn topics(&self, prefix: &str, after: Option<&str>, limit: usize) -> Vec<TopicInfo> {
         interleave::point();
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let found: Vec<Arc<Topic>> = names
-            .range::<str, _>((start, Bound::Unbounded))
-            .map(|ByName(topic)| Arc::clone(topic))
-            .take_while(|topic| topic.name().starts_with(prefix))
-            .take(limit)
-            .collect();
-        // Whoever creates a topic waits for this lock: it is not held while the page is made.
-        drop(names);
+        // A publish that creates a topic waits for the lock, so the page is made without it.
+        let found = self.names_after(prefix, after, limit);
         interleave::point();
         found.iter().filter_map(|topic| TopicInfo::of(topic)).collect()
     }
@@ -315,10 +305,10 @@ impl Hub {
     /// All messages that are kept and all deletions that are remembered, in their order.
     #[must_use]
     pub fn kept(&self) -> Vec<Event> {
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
         let mut kept: Vec<Event> = tombstones.deletions().cloned().collect();
         drop(tombstones);
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let names = read(&self.names);
         for ByName(topic) in names.iter() {
             let (_, _, messages) = topic.export();
             kept.extend(messages.into_iter().map(|message| Event::new(Arc::clone(topic), message)));
@@ -341,7 +331,7 @@ impl Hub {
         }
     }
 
-    /// The number of the latest message or deletion; 0 before the first. Takes no lock.
+    /// The number of the latest message or deletion; that of SEQ 0 before the first. Takes no lock.
     ///
     /// Everything up to it is in the table and the histories, and whatever is newer has yet to be
     /// told to the subscribers. (A newer message may be in the table a moment before.)
@@ -381,38 +371,48 @@ impl Hub {
 
     /// Calls `f` with all topics, a slice at a time, in the order of their names.
     fn for_each_slice(&self, mut f: impl FnMut(&[Arc<Topic>])) {
-        let mut slice = self.names_after(None, SWEEP_TOPICS);
+        let mut slice = self.names_after("", None, SWEEP_TOPICS);
         while let Some(last) = slice.last() {
             f(&slice);
-            slice = self.names_after(Some(last.name()), SWEEP_TOPICS);
+            slice = self.names_after("", Some(last.name()), SWEEP_TOPICS);
         }
     }
 
-    /// The topics of the next slice, in the order of their names.
-    fn names_after(&self, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let rest = names.range::<str, _>((start, Bound::Unbounded));
-        rest.take(count).map(|ByName(topic)| Arc::clone(topic)).collect()
+    /// The topics of the next slice whose names begin with `prefix`, in the order of their names.
+    fn names_after(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
+        names_from(&read(&self.names), prefix, after).take(count).cloned().collect()
     }
 
-    // A poisoned lock is taken as it is: nothing under these locks panics short of the allocator,
-    // and a server that answers every publish with a panic from then on would help nobody.
     fn sequence(&self) -> MutexGuard<'_, Sequence> {
-        self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sequence)
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changes)
     }
 
     fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<ByName>> {
-        self.names.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.names)
     }
 
     fn tombstones_mut(&self) -> RwLockWriteGuard<'_, Tombstones> {
-        self.tombstones.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.tombstones)
     }
+}
+
+/// The topics whose names begin with `prefix` and come after `after`, in the order of their names.
+#[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
+fn names_from<'a>(
+    names: &'a BTreeSet<ByName>,
+    prefix: &'a str,
+    after: Option<&str>,
+) -> impl Iterator<Item = &'a Arc<Topic>> {
+    let start = match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        _ => Bound::Included(prefix),
+    };
+    let rest = names.range::<str, _>((start, Bound::Unbounded)).map(|ByName(topic)| topic);
+    rest.take_while(move |topic| topic.name().starts_with(prefix))
 }
 
 /// What a hub refuses to exceed.
@@ -474,7 +474,7 @@ pub struct Counts {
     pub messages_kept: usize,
     /// Their data in bytes, uncompressed.
     pub bytes_kept: usize,
-    /// Messages ever published. The latest SEQ is that and the deletions.
+    /// Messages ever published.
     pub published_total: u64,
 }
 

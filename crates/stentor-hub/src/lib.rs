@@ -2,8 +2,8 @@
 //!
 //! A [`Hub`] maps names to topics. Publishing turns a [`Draft`] into a [`Message`]: immutable,
 //! numbered, shared behind an `Arc`, and rendered once per form however many readers it has.
-//! Reading takes no lock; every publish passes one sequencing point, so that all readers of any
-//! set of topics see messages in the same order.
+//! Reading a value takes no lock, and reading history takes short ones. Every publish passes one
+//! sequencing point, so that all readers of any set of topics see messages in the same order.
 //!
 //! What is not here: sockets, files, threads and the clock. `now` is a parameter, and the slow
 //! part (compression) is a method that the caller runs on a thread of its choice.
@@ -20,8 +20,9 @@
 //! | `topic`, `tombstones` | one topic: its value and its history; deletions remembered |
 //! | `entry` | [`Op`], [`Entry`], [`Place`]: changes on their way into the order |
 //! | `codec` | entries as bytes |
-//! | `hub` | the table, the index of names, the sequencing point; what a reader missed; snapshots |
+//! | `hub` | the table, the names, the sequencing point; history; following; snapshots; memory |
 //! | `interleave` | where tests let others come in between |
+//! | `lock` | locks that a panic does not poison |
 
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ mod form_bytes;
 mod hub;
 mod id;
 mod interleave;
+mod lock;
 mod message;
 mod pack;
 mod pattern;

@@ -9,13 +9,14 @@
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 
 use crate::event::{Event, Mode, Span};
 use crate::hub::Missed;
 use crate::interleave;
+use crate::lock::lock;
 use crate::message::Message;
 use crate::rules::Terms;
 
@@ -108,7 +109,7 @@ impl Topic {
         Arc::clone(&self.kept().terms)
     }
 
-    /// Messages kept, the value included.
+    /// Messages kept, the value included, of a topic that has one.
     pub(crate) fn history(&self) -> usize {
         1 + self.kept().earlier.as_ref().map_or(0, |earlier| earlier.messages.len())
     }
@@ -309,8 +310,7 @@ impl Topic {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         interleave::inside();
-        // Nothing panics while it holds this lock, and the list is whole between any two steps.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

@@ -1,9 +1,10 @@
 //! What must hold of the hub whenever nobody is in the sequencing point, for tests.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::Hub;
 use crate::event::{Event, Mode, Span};
+use crate::lock::read;
 use crate::topic::{ByName, stored_bytes_of};
 use std::sync::atomic::Ordering;
 
@@ -12,8 +13,8 @@ impl Hub {
     /// tombstones, the latest changes, and what is counted of them. Publishers wait meanwhile.
     pub fn check(&self) {
         let sequence = self.sequence();
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
+        let names = read(&self.names);
         let table = self.table.pin();
         tombstones.check();
         assert_eq!(self.seq.load(Ordering::Acquire), sequence.seq);

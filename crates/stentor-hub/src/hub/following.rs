@@ -22,6 +22,7 @@ use crate::entry::{Applied, Entry, Op, Past, Place};
 use crate::hub::changes::Changes;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
+use crate::lock::{lock, read};
 use crate::topic::{ByName, Evicted, Topic};
 
 /// What was different in a hub that was adopted.
@@ -143,14 +144,14 @@ impl Hub {
             let (number, last_seq) = (number(past.number)?, number(past.last_seq)?);
             past = Past { number, last_seq, ..past };
         }
-        self.apply(entry, Place::Was(past)).map_err(|_| "the entry was refused")
+        Ok(self.apply(entry, Place::Was(past)).expect("a redo is never refused"))
     }
 
     /// Whether a topic has a value, or was deleted, by a number greater than this one.
     #[must_use]
     pub fn has_changed_after(&self, topic: &str, number: u64) -> bool {
         let value = self.value(topic).map(|value| value.seq());
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
         value.or_else(|| tombstones.deletion_seq(topic)).is_some_and(|seq| seq > number)
     }
 
@@ -173,7 +174,7 @@ impl Hub {
         let numbers =
             ranges.filter_map(|range| Some(number(range.start())?..=number(range.end())?));
         let numbers = numbers.collect();
-        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = numbers;
+        self.rolled_back.store(Arc::new(numbers));
     }
 
     /// Becomes like a hub that [`Hub::stage`] has made of this one, and that was filled since: in
@@ -201,7 +202,7 @@ impl Hub {
         interleave::point();
 
         let of_staged = staged.sequence.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let _sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let _sweep = lock(&self.sweep);
         let mut sequence = self.sequence();
         let mut tombstones = self.tombstones_mut();
         let mut names = self.names_mut();
@@ -210,8 +211,13 @@ impl Hub {
         let (mut dropped, mut named) = (Vec::new(), Vec::with_capacity(created));
         for difference in differences {
             interleave::inside();
-            adopted.count(&difference);
-            dropped.push(self.settle(difference, &mut sequence, &mut names, &mut named));
+            dropped.push(self.settle(
+                difference,
+                &mut sequence,
+                &mut names,
+                &mut named,
+                &mut adopted,
+            ));
         }
         // What is new has its rules from there.
         if has_other_rules {
@@ -225,8 +231,7 @@ impl Hub {
         *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Who walks the names meanwhile may have looked for a topic in the wrong place.
         tombstones.set_undone(of_staged.seq);
-        let rolled_back = staged.rolled_back.into_inner().unwrap_or_else(PoisonError::into_inner);
-        *self.rolled_back.write().unwrap_or_else(PoisonError::into_inner) = rolled_back;
+        self.rolled_back.store(staged.rolled_back.into_inner());
         if is_new_life {
             self.begin_life(life, is_first);
         }
@@ -257,13 +262,13 @@ impl Hub {
             return Err(NotAdopted::Behind);
         }
         let there = staged.table.pin();
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let names = read(&self.names);
         let is_taken_back = names.iter().any(|ByName(topic)| {
             let other = there.get(topic.name());
             other.is_some_and(|ByName(other)| !topic.is_continued_by(other))
         });
         drop(names);
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
         // What was deleted and came back has lost all that was before.
         let is_undone = tombstones.deletions().any(|deletion| {
             let topic = there.get(deletion.topic());
@@ -276,7 +281,7 @@ impl Hub {
     fn differences(&self, staged: &Hub, is_new_life: bool) -> Vec<Difference> {
         let (here, there) = (self.table.pin(), staged.table.pin());
         let all = |hub: &Hub| -> Vec<Arc<Topic>> {
-            let names = hub.names.read().unwrap_or_else(PoisonError::into_inner);
+            let names = read(&hub.names);
             names.iter().map(|ByName(topic)| Arc::clone(topic)).collect()
         };
         let gone = all(self).into_iter().filter(|topic| !there.contains(topic.name()));
@@ -293,7 +298,8 @@ impl Hub {
         differences
     }
 
-    /// Does it, but for listing what is new, which goes to `named`. Returns what is no longer kept.
+    /// Applies one difference and counts it. A new topic goes to `named` and is listed later.
+    /// Returns the messages that are no longer kept.
     #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
     fn settle(
         &self,
@@ -301,10 +307,12 @@ impl Hub {
         sequence: &mut Sequence,
         names: &mut BTreeSet<ByName>,
         named: &mut Vec<ByName>,
+        adopted: &mut Adopted,
     ) -> Evicted {
         let table = self.table.pin();
         match difference {
             Difference::Created(topic) => {
+                adopted.created += 1;
                 sequence.add_topic(topic.sums());
                 table.insert(ByName(Arc::clone(&topic)));
                 named.push(ByName(topic));
@@ -312,12 +320,14 @@ impl Hub {
                 Evicted::new()
             }
             Difference::Changed { topic, like } => {
+                adopted.changed += 1;
                 sequence.subtract_topic(topic.sums());
                 let evicted = topic.become_like(&like);
                 sequence.add_topic(topic.sums());
                 evicted
             }
             Difference::Removed(topic) => {
+                adopted.removed += 1;
                 // Out of the index before the table, so that whatever is listed has a value.
                 names.remove(topic.name());
                 table.remove(topic.name());
@@ -335,16 +345,6 @@ impl Hub {
         }
         lives.push(life);
         self.lives.store(Arc::new(lives));
-    }
-}
-
-impl Adopted {
-    fn count(&mut self, difference: &Difference) {
-        match difference {
-            Difference::Created(_) => self.created += 1,
-            Difference::Changed { .. } => self.changed += 1,
-            Difference::Removed(_) => self.removed += 1,
-        }
     }
 }
 

@@ -11,13 +11,13 @@
 //! byte that says what it is: `B` the beginning, `R` terms, `U` topics that were not stored, `D` a
 //! deletion, `T` a topic, `E` the end. Terms are written with an index when something first refers
 //! to them by it. The first are the rules that were in force. Numbers and texts are as in
-//! `codec.rs`.
+//! `codec.rs`, which also says why no library for codecs writes them.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use stentor_wire::target::TopicName;
 
@@ -27,6 +27,7 @@ use crate::codec::{MALFORMED, Reader, TRUNCATED, put_bytes, put_parts, put_rule,
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::id::{Epoch, Life};
+use crate::lock::read;
 use crate::message::{Message, PublishedAt};
 use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
@@ -42,12 +43,11 @@ pub struct Snapshot {
     /// The last topic that was written.
     after: Option<Arc<Topic>>,
     topics: u64,
-    /// Terms that were written and their places, by their addresses. They are held, so that no
-    /// others can come to the same address.
-    terms: HashMap<usize, (u64, Arc<Terms>)>,
-    /// The same by what they say: a follower may have the same ones twice, from a snapshot and from
-    /// the change of rules behind it.
+    /// Terms that were written, with their places. A follower may have the same ones twice, from a
+    /// snapshot and from the change of rules behind it.
     places: HashMap<Arc<Terms>, u64>,
+    /// The terms that were looked up last: most messages have those of the message before.
+    latest: Option<(Arc<Terms>, u64)>,
     /// How many terms were written.
     written: u64,
     /// A section under construction.
@@ -78,8 +78,8 @@ impl Snapshot {
             adopted: sequence.adopted,
             after: None,
             topics: 0,
-            terms: HashMap::new(),
             places: HashMap::new(),
+            latest: None,
             written: 0,
             section: Vec::new(),
             stored_by: None,
@@ -88,7 +88,7 @@ impl Snapshot {
         };
         let (seq, published) = (sequence.seq, sequence.published);
         let rules = sequence.rules.all().to_vec();
-        let tombstones = hub.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&hub.tombstones);
         let deletions: Vec<Event> = tombstones.deletions().cloned().collect();
         let (floor, undone) = tombstones.marks();
         let unstored: Vec<Unstored> = tombstones.unstored().cloned().collect();
@@ -153,7 +153,7 @@ impl Snapshot {
     /// There is no snapshot of this hub, or not this one.
     pub fn write_slice(&mut self, hub: &Hub, out: &mut Vec<u8>) -> Result<bool, Unwritable> {
         let begin = out.len();
-        let slice = hub.names_after(self.after.as_deref().map(Topic::name), SLICE_TOPICS);
+        let slice = hub.names_after("", self.after.as_deref().map(Topic::name), SLICE_TOPICS);
         let is_last = slice.is_empty();
         for topic in slice {
             if self.is_meant(topic.name()) {
@@ -219,21 +219,20 @@ impl Snapshot {
 
     /// The index of terms, which are written if they were not yet.
     fn index_of(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
-        let address = Arc::as_ptr(terms) as usize;
-        if let Some((index, _)) = self.terms.get(&address) {
+        if let Some((latest, index)) = &self.latest
+            && Arc::ptr_eq(latest, terms)
+        {
             return *index;
         }
-        if let Some(&index) = self.places.get(terms) {
-            self.terms.insert(address, (index, Arc::clone(terms)));
-            return index;
-        }
-        self.put_terms(terms, out)
+        let known = self.places.get(terms).copied();
+        let index = known.unwrap_or_else(|| self.put_terms(terms, out));
+        self.latest = Some((Arc::clone(terms), index));
+        index
     }
 
     fn put_terms(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
-        let (index, address) = (self.written, Arc::as_ptr(terms) as usize);
+        let index = self.written;
         self.written += 1;
-        self.terms.insert(address, (index, Arc::clone(terms)));
         self.places.insert(Arc::clone(terms), index);
         put_varint(&mut self.section, index);
         put_varint(&mut self.section, terms.generation);

@@ -10,12 +10,13 @@
 //! order. A value can always be replaced by one that takes no more memory.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 
 use super::{Hub, Sequence};
 use crate::entry::Refusal;
 use crate::form_bytes::FormBytes;
+use crate::lock::lock;
 use crate::message::Draft;
 use crate::topic::{Evicted, Sums, Topic, stored_bytes_of};
 
@@ -109,7 +110,7 @@ impl Storage {
 
     fn request_trim(&self, wanted: usize) {
         if self.trim_wanted.fetch_max(wanted.max(1), Ordering::AcqRel) == 0 {
-            let trimmer = self.trimmer.lock().unwrap_or_else(PoisonError::into_inner);
+            let trimmer = lock(&self.trimmer);
             trimmer.as_ref().inspect(|trimmer| trimmer.unpark());
         }
     }
@@ -144,7 +145,7 @@ impl Hub {
 
     /// Makes this thread the one that is unparked when [`Hub::is_trim_due`].
     pub fn trim_on_this_thread(&self) {
-        let mut trimmer = self.storage.trimmer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trimmer = lock(&self.storage.trimmer);
         *trimmer = Some(thread::current());
     }
 

@@ -218,7 +218,7 @@ fn see(hub: &Hub) -> String {
             list(&page, &events);
         }
     }
-    for topic in hub.names_after(None, usize::MAX) {
+    for topic in hub.names_after("", None, usize::MAX) {
         let (terms, lost_seq, messages) = topic.export();
         let terms_of = messages.iter().map(|message| message.terms()).collect::<Vec<_>>();
         writeln!(seen, "{terms:?} {lost_seq} {terms_of:?}").unwrap();
