@@ -10,7 +10,7 @@
 //! the one before.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use stentor_wire::target::TopicName;
 
@@ -19,9 +19,9 @@ use crate::entry::{Applied, Entry, Op, Place, Precondition, Published, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::interleave;
+use crate::lock::lock;
 use crate::message::{Draft, Message, PublishedAt};
 use crate::rules::{Rule, Rules, Terms};
-use crate::subscribers::Notified;
 use crate::topic::{ByName, Evicted, Topic, stored_bytes_of};
 
 impl Hub {
@@ -180,10 +180,7 @@ impl Hub {
             Place::At(_) | Place::Was(_) => {}
         }
 
-        let (terms, outdated) = match known {
-            Some(topic) => sequence.hold_to_rules(topic),
-            None => (Arc::clone(sequence.rules.terms(name)), Evicted::new()),
-        };
+        let (terms, outdated) = sequence.terms_of(name, known);
         let at = before.as_ref().map(|before| before.published_at());
         let at = sequence.published_at(at, unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));
@@ -204,11 +201,9 @@ impl Hub {
         }
         sequence.subtract(&evicted);
         let over_limit = self.enforce_limit(&mut sequence, topic, stored);
-        let notified = self.announce(&mut sequence, topic, &message);
-        drop(sequence);
-        notified.wake();
+        let readers = self.announce(sequence, topic, &message);
         drop((outdated, before, over_limit));
-        let (id, created, readers) = (message.id(), known.is_none(), notified.readers);
+        let (id, created) = (message.id(), known.is_none());
         Ok(Applied::Put(Published { id, created, message, replaced, readers }))
     }
 
@@ -229,16 +224,10 @@ impl Hub {
         }
         // A topic from a snapshot may be gone already, or be the one that came back.
         let known = known.filter(|_| value.as_ref().is_some_and(|value| value.seq() < seq));
-        let (topic, terms, outdated) = match known {
-            Some(topic) => {
-                let (terms, outdated) = sequence.hold_to_rules(topic);
-                (Arc::clone(topic), terms, outdated)
-            }
-            None => {
-                let terms = Arc::clone(sequence.rules.terms(name));
-                let topic = Arc::new(Topic::deleted(name, Arc::clone(&terms), seq));
-                (topic, terms, Evicted::new())
-            }
+        let (terms, outdated) = sequence.terms_of(name, known);
+        let topic = match known {
+            Some(topic) => Arc::clone(topic),
+            None => Arc::new(Topic::deleted(name, Arc::clone(&terms), seq)),
         };
         let before = value.as_ref().filter(|_| known.is_some());
         let at = sequence.published_at(before.map(|value| value.published_at()), unix_s, place);
@@ -260,9 +249,7 @@ impl Hub {
             evicted = topic.clear();
         }
         drop(tombstones);
-        let notified = self.announce(&mut sequence, &topic, &deletion.message);
-        drop(sequence);
-        notified.wake();
+        self.announce(sequence, &topic, &deletion.message);
         drop((outdated, evicted));
         Ok(Applied::Deleted(deletion))
     }
@@ -270,7 +257,7 @@ impl Hub {
     pub(super) fn replace_rules(&self, rules: Vec<Rule>, place: Place) -> Applied {
         // Every topic goes through every change of rules: what is trimmed by one, and not by the
         // next, must be trimmed however slowly the sweep goes.
-        let _sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let _sweep = lock(&self.sweep);
         let mut sequence = self.sequence();
         let Some(generation) = place.number(sequence.rules.generation()) else {
             return Applied::Known;
@@ -316,19 +303,23 @@ impl Hub {
     }
 
     /// The last step in the sequencing point: the number is in use, and the subscribers are told.
+    /// They wake once the lock is free. Returns how many readers wanted the message.
     ///
     /// In this order: who reads the number and finds the message in history has not been told of
     /// a newer one before, so a reader that begins there loses none.
     fn announce(
         &self,
-        sequence: &mut Sequence,
+        mut sequence: MutexGuard<'_, Sequence>,
         topic: &Arc<Topic>,
         message: &Arc<Message>,
-    ) -> Notified {
+    ) -> u64 {
         interleave::inside();
-        self.advance(sequence, topic, message.seq());
+        self.advance(&mut sequence, topic, message.seq());
         interleave::inside();
-        sequence.subscribers.notify(topic, message)
+        let notified = sequence.subscribers.notify(topic, message);
+        drop(sequence);
+        notified.wake();
+        notified.readers
     }
 
     /// The number is in use.
@@ -362,6 +353,15 @@ impl Sequence {
         let evicted = topic.set_terms(&terms);
         self.subtract(&evicted);
         (terms, evicted)
+    }
+
+    /// Returns the terms of a topic, and the messages that it no longer keeps. A topic in the table
+    /// is held to the rules in force.
+    fn terms_of(&mut self, name: &str, known: Option<&Arc<Topic>>) -> (Arc<Terms>, Evicted) {
+        match known {
+            Some(topic) => self.hold_to_rules(topic),
+            None => (Arc::clone(self.rules.terms(name)), Evicted::new()),
+        }
     }
 
     /// The time of a message as its readers see it, behind a value of the time `before`.
