@@ -3,7 +3,8 @@
 //! Workers look at the hub several times for one purpose, and publishers run meanwhile. Each such
 //! place calls one of the functions here, which do nothing. With the feature `interleave`, which is
 //! for tests, they call what the test has given for its thread, and a race that a machine loses
-//! once a month is lost for certain.
+//! once a month is lost for certain. The hooks do what shuttle and loom cannot: these see only the
+//! atomics and locks that are their own, and not into papaya and arc-swap.
 
 #[cfg(any(test, feature = "interleave"))]
 pub(crate) use hooks::{inside, point};
@@ -125,10 +126,11 @@ mod tests {
         let (filter, mut steps) = (Filter::parse(filter).unwrap(), Vec::new());
         let share = Share { steps: usize::MAX, bytes };
         while span.since < span.upto {
-            let found = out.len();
-            let missed = hub.missed_lately(&[&filter], span, share, out).unwrap();
+            let mut found = Vec::new();
+            let missed = hub.missed_lately(&[&filter], span, share, &mut found).unwrap();
             assert!(missed.upto > span.since, "each step advances");
-            steps.push((found, missed.lost_seq));
+            steps.push((out.len(), missed.lost_seq));
+            out.append(&mut found);
             span.since = missed.upto;
         }
         steps

@@ -5,13 +5,13 @@
 //! here stops publishers. Instead every way in which something can slip away in between leaves a
 //! mark that says at least "gap": a topic's `lost_seq`, a tombstone, or the tombstones' own.
 
-use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::Hub;
+use super::{Hub, names_from};
 use crate::event::{Event, Span};
 use crate::filter::Filter;
 use crate::interleave;
+use crate::lock::read;
 use crate::pattern::Pattern;
 use crate::topic::{ByName, Change, Topic};
 
@@ -66,7 +66,7 @@ impl Hub {
             return topic.missed(span, bytes_max, out);
         }
         interleave::point();
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
         let lost_seq = match (tombstones.tombstone(topic), table.get(topic)) {
             (Some(tombstone), _) => tombstone.missed(span, out),
             // It came back before the tombstones were locked; now it can neither come nor go.
@@ -81,8 +81,10 @@ impl Hub {
     /// latest changes. `None` if those that are remembered do not reach back to `span.since`.
     ///
     /// The cost follows what has changed since then, not the topics there are. A loss is reported
-    /// as by [`Hub::missed`], and all that is lost of a topic is older than what was appended of
-    /// it. Publishers wait while a few hundred changes are looked at.
+    /// as by [`Hub::missed`], and all that is lost of a topic is older than what `out` has of it.
+    /// `out` may have what was found before `span`. If some of that was evicted meanwhile, nothing
+    /// more is found: [`Missed::upto`] is `span.since`, and the loss is for another scan to report.
+    /// Publishers wait while a few hundred changes are looked at.
     pub fn missed_lately(
         &self,
         filters: &[&Filter],
@@ -119,11 +121,11 @@ impl Hub {
                     Change::Replaced => {}
                 }
             }
-            if lost_seq > 0 && out[begin..].iter().any(|event| event.message.is_dropped()) {
+            if lost_seq > 0 && out.iter().any(|event| event.message.is_dropped()) {
                 // A message was evicted during this scan. It may be newer than an appended one,
                 // and the caller reports the loss before all that was appended.
                 out.truncate(before);
-                if before > begin {
+                if before > 0 {
                     return Some(missed);
                 }
                 bytes_left = share.bytes;
@@ -168,7 +170,7 @@ impl Hub {
             return Change::Replaced;
         }
         interleave::point();
-        let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+        let tombstones = read(&self.tombstones);
         let tombstone = tombstones.tombstone(topic.name());
         if let Some(deletion) = tombstone.and_then(|tombstone| tombstone.deletion_at(seq)) {
             return Change::Kept(deletion);
@@ -219,7 +221,7 @@ impl Hub {
         }
         if next.is_none() {
             interleave::point();
-            let tombstones = self.tombstones.read().unwrap_or_else(PoisonError::into_inner);
+            let tombstones = read(&self.tombstones);
             missed.lost_seq = missed.lost_seq.max(tombstones.missed(pattern, span, out));
         }
         Page { next, missed }
@@ -233,18 +235,10 @@ impl Hub {
         after: Option<&str>,
         names_max: usize,
     ) -> (Vec<Arc<Topic>>, Option<String>) {
-        let prefix = pattern.prefix();
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let names = read(&self.names);
         let mut found = Vec::new();
         let mut last = None;
-        let in_prefix = names
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|ByName(topic)| topic.name().starts_with(prefix));
-        for (index, ByName(topic)) in in_prefix.enumerate() {
+        for (index, topic) in names_from(&names, pattern.prefix(), after).enumerate() {
             if index == names_max {
                 return (found, last.map(|topic: &Arc<Topic>| topic.name().into()));
             }

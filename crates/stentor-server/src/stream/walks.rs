@@ -276,21 +276,15 @@ impl Walk {
         let filters: Vec<&Filter> = self.filters.iter().collect();
         let share = Share { steps: STEPS_AT_ONCE, bytes: BYTES_AT_ONCE };
         let span = Span { since, ..self.span };
-        let before = self.found.len();
         let missed = hub.missed_lately(&filters, span, share, &mut self.found)?;
-        if missed.lost_seq > 0
-            && self.found[..before].iter().any(|event| event.message.is_dropped())
-        {
-            // What was lost meanwhile may be newer than what was found of its topic: the gap is
-            // told behind that, by another walk.
-            self.found.truncate(before);
-            self.bound_seq = since;
-            self.is_over = true;
-            return Some(STEPS_AT_ONCE);
-        }
         self.lost_seq = self.lost_seq.max(missed.lost_seq);
         self.way = Way::Changes { since: missed.upto };
         self.is_over = missed.upto >= self.span.upto;
+        if missed.upto == since {
+            // Something that was found is lost by now: another walk tells of the gap behind it.
+            self.bound_seq = since;
+            self.is_over = true;
+        }
         Some(STEPS_AT_ONCE.min((missed.upto - since) as usize))
     }
 
