@@ -255,45 +255,13 @@ static void learn(struct client *client, uint32_t number, uint64_t now) {
 }
 
 /* The newcomer to a stream knows what is there when it comes; only later news is a delivery. */
-static void take_message(struct client *client, const char *bytes, size_t length, uint64_t now) {
+static void take_message(void *reader, const char *bytes, size_t length) {
+    struct client *client = reader;
     const char *at = memmem(bytes, length, "number=", 7);
     if (!at) return;
     uint32_t number = strtoul(at + 7, NULL, 10);
     if (client->last == 0) client->last = number;
-    else learn(client, number, now);
-}
-
-static size_t take_sse(struct client *client, uint64_t now) {
-    size_t at = 0;
-    for (;;) {
-        char *blank = memmem(client->buffer + at, client->held - at, "\n\n", 2);
-        if (!blank) return at;
-        size_t end = blank + 2 - client->buffer;
-        take_message(client, client->buffer + at, end - at, now);
-        at = end;
-    }
-}
-
-static size_t take_websocket(struct client *client, uint64_t now) {
-    size_t at = 0;
-    while (client->held - at >= 2) {
-        uint8_t *frame = (uint8_t *)client->buffer + at;
-        size_t head = 2, payload = frame[1] & 127;
-        if (payload == 126) {
-            if (client->held - at < 4) break;
-            head = 4;
-            payload = frame[2] << 8 | frame[3];
-        }
-        if (client->held - at < head + payload) break;
-        if ((frame[0] & 15) == 1) take_message(client, (char *)frame + head, payload, now);
-        if ((frame[0] & 15) == 9) { /* a ping; zero is a mask too, and changes nothing */
-            uint8_t pong[6 + 125] = {0x8a, 0x80 | payload};
-            memcpy(pong + 6, frame + head, payload);
-            send(client->fd, pong, 6 + payload, MSG_NOSIGNAL);
-        }
-        at += head + payload;
-    }
-    return at;
+    else learn(client, number, now_ns());
 }
 
 /* The length of the first answer in the buffer and of its head, or 0 if it is not whole. */
@@ -344,7 +312,7 @@ static size_t take_answer(struct client *client, uint64_t now) {
             break;
         }
         note_tag(client, head);
-        if (status == 200) take_message(client, client->buffer + head, length - head, now);
+        if (status == 200) take_message(client, client->buffer + head, length - head);
         break;
     case PUBLISHER:
         if (puts_waiting.length > 0) add(CONTROLS, pop(&puts_waiting), now);
@@ -359,10 +327,10 @@ static size_t take_answer(struct client *client, uint64_t now) {
 
 static void take(struct client *client, uint64_t now) {
     for (;;) {
-        size_t (*step)(struct client *, uint64_t) = take_answer;
-        if (client->state == STREAMING)
-            step = client->kind == WEBSOCKET ? take_websocket : take_sse;
-        size_t taken = step(client, now);
+        size_t taken = client->state != STREAMING ? take_answer(client, now)
+            : client->kind == WEBSOCKET
+                ? take_websocket(client->fd, client->buffer, client->held, take_message, client)
+                : take_sse(client->buffer, client->held, take_message, client);
         if (taken == 0 || client->fd < 0) return;
         memmove(client->buffer, client->buffer + taken, client->held -= taken);
         if (client->kind == LONG_POLL) ask(client);

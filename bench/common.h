@@ -117,6 +117,47 @@ static inline int await(int epoll, struct epoll_event *events, int most, int wai
     return ready;
 }
 
+/* What is done with an event or a frame. */
+typedef void taker(void *reader, const char *event, size_t length);
+
+/* Each of these returns how many bytes were whole events. Ends of chunks stand before an event if a
+ * server chunks its stream; their sizes are taken for one more line of it. */
+static inline size_t take_sse(const char *bytes, size_t length, taker *take, void *reader) {
+    for (size_t at = 0;;) {
+        while (at < length && (bytes[at] == '\r' || bytes[at] == '\n')) at++;
+        const char *blank = memmem(bytes + at, length - at, "\n\n", 2);
+        if (!blank) return at;
+        take(reader, bytes + at, blank + 2 - bytes - at);
+        at = blank + 2 - bytes;
+    }
+}
+
+/* Answers pings on `fd`: zero is a mask too, and leaves the payload as it is. */
+static inline size_t take_websocket(int fd, const char *bytes, size_t length, taker *take,
+                                    void *reader) {
+    size_t at = 0;
+    while (length - at >= 2) {
+        const uint8_t *frame = (const uint8_t *)bytes + at;
+        size_t head = 2, payload = frame[1] & 127;
+        if (payload > 125) {
+            size_t wide = payload == 126 ? 2 : 8;
+            head += wide;
+            if (length - at < head) break;
+            for (payload = 0; wide > 0; wide--) payload = payload << 8 | frame[head - wide];
+        }
+        if (payload > length - at - head) break;
+        int opcode = frame[0] & 15;
+        if (opcode == 1 || opcode == 2) take(reader, bytes + at + head, payload);
+        if (opcode == 9 && payload <= 125) {
+            uint8_t pong[6 + 125] = {0x8a, 0x80 | payload};
+            memcpy(pong + 6, frame + head, payload);
+            send(fd, pong, 6 + payload, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+        at += head + payload;
+    }
+    return at;
+}
+
 /* Reads a whole file of less than `most` bytes; returns its length. */
 static inline size_t read_file(const char *path, char *bytes, size_t most) {
     FILE *file = fopen(path, "rb");

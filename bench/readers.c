@@ -81,7 +81,7 @@ static struct {
     struct reader *readers;
     int epoll, target, opened, answered, ended;
     int stall; /* whether those that can stall should */
-    uint64_t mark_ns;
+    uint64_t now_ns, mark_ns; /* when the last bytes were received; what is counted since */
     struct counts counts;
     struct progress progress[MESSAGES_TRACKED];
     struct histogram latencies;
@@ -115,8 +115,7 @@ static void count_delivery(uint32_t number, uint64_t latency_ns) {
     if (latency_ns < progress->first_ns) progress->first_ns = latency_ns;
 }
 
-static void take_message(struct reader *reader, uint32_t number,
-                         uint64_t published_ns, uint64_t now) {
+static void take_message(struct reader *reader, uint32_t number, uint64_t published_ns) {
     if (reader->next && number < reader->next) {
         all.counts.repeated++;
         return;
@@ -138,7 +137,7 @@ static void take_message(struct reader *reader, uint32_t number,
         return;
     }
     all.counts.messages++;
-    count_delivery(number, now > published_ns ? now - published_ns : 0);
+    count_delivery(number, all.now_ns > published_ns ? all.now_ns - published_ns : 0);
 }
 
 /* Digits at `at`, which must be followed by something else before `end`; 0 if there are none. */
@@ -149,8 +148,8 @@ static const char *digits(const char *at, const char *end, uint64_t *value) {
 }
 
 /* One whole event or text frame: a message, a gap, or something that is only counted. */
-static void take_event(struct reader *reader, const char *event,
-                       size_t length, uint64_t now) {
+static void take_event(void *of, const char *event, size_t length) {
+    struct reader *reader = of;
     const char *end = event + length, *at = event;
     uint64_t number, published_ns;
     while ((at = memmem(at, end - at, "n=", 2))) {
@@ -158,7 +157,7 @@ static void take_event(struct reader *reader, const char *event,
         const char *after = digits(at, end, &number);
         if (after && end - after > 3 && memcmp(after, " t=", 3) == 0 &&
             digits(after + 3, end, &published_ns)) {
-            take_message(reader, number, published_ns, now);
+            take_message(reader, number, published_ns);
             return;
         }
     }
@@ -169,55 +168,6 @@ static void take_event(struct reader *reader, const char *event,
     } else {
         all.counts.other++;
     }
-}
-
-/* ---- Taking streams apart: each returns how many bytes were whole events ---- */
-
-static size_t take_sse(struct reader *reader, const char *bytes,
-                       size_t length, uint64_t now) {
-    size_t at = 0;
-    for (;;) {
-        /* Ends of chunks, where a server chunks its stream. Their sizes precede an event and are
-         * taken for one more line of it. */
-        while (at < length && (bytes[at] == '\r' || bytes[at] == '\n')) at++;
-        const char *blank = memmem(bytes + at, length - at, "\n\n", 2);
-        if (!blank) return at;
-        size_t end = blank + 2 - bytes;
-        take_event(reader, bytes + at, end - at, now);
-        at = end;
-    }
-}
-
-/* Zero is a mask too, and leaves the payload as it is. */
-static void pong(struct reader *reader, const uint8_t *payload, size_t length) {
-    uint8_t frame[6 + 125] = {0x8a, 0x80 | length};
-    memcpy(frame + 6, payload, length);
-    send(reader->fd, frame, 6 + length, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-static size_t take_websocket(struct reader *reader, const char *bytes,
-                             size_t length, uint64_t now) {
-    size_t at = 0;
-    while (length - at >= 2) {
-        const uint8_t *frame = (const uint8_t *)bytes + at;
-        size_t head = 2, payload = frame[1] & 127;
-        if (payload > 125) {
-            size_t wide = payload == 126 ? 2 : 8;
-            head += wide;
-            if (length - at < head) break;
-            for (payload = 0; wide > 0; wide--) payload = payload << 8 | frame[head - wide];
-        }
-        if (payload > length - at - head) break;
-        int opcode = frame[0] & 15;
-        if (opcode == 1 || opcode == 2)
-            take_event(reader, bytes + at + head, payload, now);
-        else if (opcode == 9 && payload <= 125)
-            pong(reader, frame + head, payload);
-        else
-            all.counts.other++;
-        at += head + payload;
-    }
-    return at;
 }
 
 static size_t take_head(struct reader *reader, const char *bytes,
@@ -234,16 +184,16 @@ static size_t take_head(struct reader *reader, const char *bytes,
     return blank + 4 - bytes;
 }
 
-static size_t take(struct reader *reader, const char *bytes, size_t length,
-                   uint64_t now) {
+static size_t take(struct reader *reader, const char *bytes, size_t length) {
     size_t taken = 0;
     if (!(reader->flags & OPEN)) {
         taken = take_head(reader, bytes, length);
         if (taken == 0) return 0;
     }
-    size_t (*rest)(struct reader *, const char *, size_t, uint64_t) =
-        options.websocket ? take_websocket : take_sse;
-    return taken + rest(reader, bytes + taken, length - taken, now);
+    bytes += taken, length -= taken;
+    if (options.websocket)
+        return taken + take_websocket(reader->fd, bytes, length, take_event, reader);
+    return taken + take_sse(bytes, length, take_event, reader);
 }
 
 /* ---- One reader ---- */
@@ -281,7 +231,8 @@ static void read_some(struct reader *reader, uint32_t events) {
         }
         reader->bytes += received;
         all.counts.bytes += received;
-        size_t whole = take(reader, all.buffer, held + received, now_ns());
+        all.now_ns = now_ns();
+        size_t whole = take(reader, all.buffer, held + received);
         if (held || whole < (size_t)received)
             keep_tail(reader, all.buffer + whole, held + received - whole);
     } while (received == RECEIVE_BYTES || has_ended);

@@ -181,6 +181,14 @@ class Attacker:
             step += 1
             self.rest(self.began + step / per_second - time.monotonic())
 
+    def keep(self, count: int, first: bytes, seconds: float = 0.01) -> Iterator[Connection]:
+        """Keeps so many connections, and names each of them in turn, until all is over."""
+        while not self.over:
+            while len(self.connections) < count and self.open(first):
+                pass
+            self.turn(seconds)
+            yield from list(self.connections.values())
+
     def hold(self, count: int, first: Callable[[int], bytes], reads: bool = True) -> None:
         """Opens `count` connections, and opens another for each that was cut, until all is over."""
         while not self.over:

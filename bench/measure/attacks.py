@@ -171,13 +171,8 @@ class Inflate(Attack):
     def strike(self, attacker: Attacker) -> None:
         first = websocket("/-/events", commands=True, deflate=True)
         bomb = frame(b"\x03\x00" * 32_000, deflated=True)
-        while not attacker.over:
-            while len(attacker.connections) < self.SOCKETS:
-                if not attacker.open(first):
-                    break
-            attacker.turn(0.01)
-            for connection in list(attacker.connections.values()):
-                attacker.send(connection, bomb)
+        for connection in attacker.keep(self.SOCKETS, first):
+            attacker.send(connection, bomb)
 
 
 # ---- 3: descriptors ----
@@ -358,14 +353,9 @@ class Churn(Attack):
         pair = (frame(f'{{"subscribe":{topic}}}'.encode())
                 + frame(f'{{"unsubscribe":{topic}}}'.encode()))
         first = websocket("/-/events", commands=True)
-        while not attacker.over:
-            while len(attacker.connections) < 20:
-                if not attacker.open(first):
-                    break
-            attacker.turn(0.001)
-            for connection in list(attacker.connections.values()):
-                if connection.head:
-                    attacker.send(connection, pair * 20)
+        for connection in attacker.keep(20, first, 0.001):
+            if connection.head:
+                attacker.send(connection, pair * 20)
 
 
 # ---- 8: patterns ----
@@ -496,16 +486,11 @@ class Commands(Attack):
         first = websocket("/-/events", commands=True, deflate=True)
         many = subscribe([f"/commands/{at}" for at in range(999)])
         flood = (frame(b'{"subscribe":["/c/1000"]}') + frame(b'{"unsubscribe":["/c/1000"]}')) * 20
-        while not attacker.over:
-            while len(attacker.connections) < self.SOCKETS:
-                if not attacker.open(first):
-                    break
-            attacker.turn(0.01)
-            for connection in list(attacker.connections.values()):
-                if connection.head and not connection.tag:
-                    connection.tag = attacker.send(connection, many)
-                elif connection.head:
-                    attacker.send(connection, flood)
+        for connection in attacker.keep(self.SOCKETS, first):
+            if connection.head and not connection.tag:
+                connection.tag = attacker.send(connection, many)
+            elif connection.head:
+                attacker.send(connection, flood)
 
 
 class Lookups(Attack):
@@ -527,13 +512,8 @@ class Lookups(Attack):
             get(f"/-/values?prefix=/l/&names={names}"),
         ]
         first = get(BYSTANDERS_VALUE)
-        while not attacker.over:
-            while len(attacker.connections) < self.SOCKETS:
-                if not attacker.open(first):
-                    break
-            attacker.turn(0.01)
-            for connection in list(attacker.connections.values()):
-                attacker.send(connection, floods[connection.number % len(floods)])
+        for connection in attacker.keep(self.SOCKETS, first):
+            attacker.send(connection, floods[connection.number % len(floods)])
 
 
 # ---- What every server meets ----

@@ -2,19 +2,27 @@
 
 import re
 import shutil
-import socket
 import statistics
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
-from .servers import Stentor, exchange
-from .store import DATA, LINES, load_command, read_answers, server
+from .servers import Stentor
+from .store import (
+    DATA,
+    EVERY_SECONDS,
+    LINES,
+    Watched,
+    connect,
+    load_command,
+    read_answers,
+    server,
+    under_way,
+)
 
 TOPIC = "/live/value"
 LIVE = '[[topics]]\nmatch = "/live/**"\nkeep = "memory"\n'
@@ -26,7 +34,6 @@ HANG_SECONDS = 10
 IMAGE_BYTES = 1 << 30
 PUBLISHERS = 100
 RATE = 2_000
-EVERY_SECONDS = 0.002
 
 
 def disturbed(bench: Bench) -> list[table.Row]:
@@ -34,33 +41,16 @@ def disturbed(bench: Bench) -> list[table.Row]:
     return table.each(table.named(while_it_hangs, beside_a_snapshot), bench)
 
 
-class Watched:
-    """How long GETs and deliveries take, by what is going on meanwhile."""
+class WatchedStream(Watched):
+    """Also how long deliveries take."""
 
     def __init__(self, stentor: Stentor) -> None:
-        self.stentor, self.is_over, self.phase = stentor, threading.Event(), "before"
-        self.gets: dict[str, list[float]] = {}
         self.deliveries: dict[str, list[float]] = {}
-        self.threads = [threading.Thread(target=target, daemon=True)
-                        for target in (self.ask, self.publish, self.hear)]
+        stentor.put(TOPIC, b"0")
+        super().__init__(stentor, TOPIC)
 
-    def __enter__(self) -> "Watched":
-        self.stentor.put(TOPIC, b"0")
-        for each in self.threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over.set()
-        for each in self.threads:
-            each.join(10)
-
-    def ask(self) -> None:
-        with connect(self.stentor.port) as connection:
-            while not self.is_over.wait(EVERY_SECONDS):
-                phase, since = self.phase, time.monotonic()
-                exchange(connection, TOPIC)
-                self.gets.setdefault(phase, []).append((time.monotonic() - since) * 1e3)
+    def works(self) -> list[Callable[[], None]]:
+        return [*super().works(), self.publish, self.hear]
 
     def publish(self) -> None:
         """Each message is the time when it was sent."""
@@ -101,12 +91,6 @@ class Watched:
         return rows
 
 
-def connect(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), 60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
 @contextmanager
 def own_disk() -> Iterator[Path]:
     """A file system in a file, which can be made to hang. Takes root, and loop devices."""
@@ -131,7 +115,7 @@ def run(*command: str) -> None:
 
 def while_it_hangs(bench: Bench) -> list[table.Row]:
     with own_disk() as disk, server(bench, True, VALUES, data=disk / "data") as stentor:
-        with Watched(stentor) as watched:
+        with WatchedStream(stentor) as watched:
             publishers = subprocess.Popen(
                 load_command(bench, stentor.control_port, 1_000, 600, RATE, PUBLISHERS),
                 stdout=subprocess.PIPE, text=True)
@@ -167,7 +151,7 @@ def beside_a_snapshot(bench: Bench) -> list[table.Row]:
         time.sleep(2)
         while under_way():
             time.sleep(0.1)
-        with Watched(stentor) as watched:
+        with WatchedStream(stentor) as watched:
             time.sleep(1)
             watched.gets.clear()
             watched.deliveries.clear()
@@ -199,14 +183,3 @@ def overwrite_until_it_begins(stentor: Stentor, data: str) -> int:
             if now := under_way():
                 return now
     raise MeasurementError("no second snapshot has begun")
-
-
-def under_way() -> int:
-    """The length of a snapshot that is being written, or 0."""
-    sizes = [0]
-    for file in DATA.glob("snapshot-*.tmp"):
-        try:
-            sizes.append(max(1, file.stat().st_size))
-        except FileNotFoundError:
-            continue
-    return max(sizes)

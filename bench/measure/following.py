@@ -16,9 +16,8 @@ from .process import TIED
 from .publish import (
     MESSAGE_BYTES,
     TOPICS,
-    check_answer,
     message,
-    read_to_end,
+    send_lines,
     topic,
 )
 from .push import Publisher, put
@@ -56,24 +55,17 @@ def follower_of(bench: Bench, leader: Stentor) -> Iterator[Stentor]:
 def publish_steadily(leader: Stentor, seconds: float) -> int:
     """So many messages a second on one connection, a few every two milliseconds. Returns how many
     there were."""
-    chunks = []
-    for begin in range(0, TOPICS, AT_ONCE):
-        lines = "".join(json.dumps({"topic": topic(n), "data": message(n)}) + "\n"
-                        for n in range(begin, begin + AT_ONCE))
-        chunks.append(b"%x\r\n%b\r\n" % (len(lines), lines.encode()))
-    with socket.create_connection(("127.0.0.1", leader.control_port), 30) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sendall(
-            b"POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-            b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
+    batches = ["".join(json.dumps({"topic": topic(n), "data": message(n)}) + "\n"
+                       for n in range(begin, begin + AT_ONCE)).encode()
+               for begin in range(0, TOPICS, AT_ONCE)]
+
+    def at_its_time() -> Iterator[bytes]:
         begun = time.monotonic()
-        batches = int(seconds * RATE / AT_ONCE)
-        for batch in range(batches):
-            time.sleep(max(0.0, begun + batch * AT_ONCE / RATE - time.monotonic()))
-            connection.sendall(chunks[batch % len(chunks)])
-        connection.sendall(b"0\r\n\r\n")
-        check_answer(read_to_end(connection), batches * AT_ONCE)
-    return batches * AT_ONCE
+        for number in range(int(seconds * RATE / AT_ONCE)):
+            time.sleep(max(0.0, begun + number * AT_ONCE / RATE - time.monotonic()))
+            yield batches[number % len(batches)]
+
+    return send_lines(leader, AT_ONCE, at_its_time()) * AT_ONCE
 
 
 def cost(bench: Bench) -> list[table.Row]:

@@ -5,6 +5,7 @@ import re
 import socket
 import statistics
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from . import table
@@ -53,25 +54,35 @@ def stream(stentor: Stentor, seconds: float) -> Published:
         json.dumps({"topic": topic(n), "data": message(n)}, separators=(",", ":")) + "\n"
         for n in range(TOPICS)
     ).encode()
-    chunk = b"%x\r\n%b\r\n" % (len(lines), lines)
-    batches = 0
     cpu, start = stentor.cpu_seconds(), time.monotonic()
+
+    def until_time_is_up() -> Iterator[bytes]:
+        while time.monotonic() - start < seconds:
+            yield lines
+
+    batches = send_lines(stentor, TOPICS, until_time_is_up())
+    wall, cpu = time.monotonic() - start, stentor.cpu_seconds() - cpu
+    return Published(batches * TOPICS, wall, cpu)
+
+
+def send_lines(stentor: Stentor, each: int, batches: Iterable[bytes]) -> int:
+    """Streams batches of so many lines on one connection; returns how many batches there were."""
+    count = 0
     try:
         with socket.create_connection(("127.0.0.1", stentor.control_port), 10) as connection:
             connection.settimeout(ANSWER_SECONDS_MAX)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sendall(
                 b"POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
                 b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
-            while time.monotonic() - start < seconds:
-                connection.sendall(chunk)
-                batches += 1
+            for lines in batches:
+                connection.sendall(b"%x\r\n%b\r\n" % (len(lines), lines))
+                count += 1
             connection.sendall(b"0\r\n\r\n")
-            answer = read_to_end(connection)
+            check_answer(read_to_end(connection), count * each)
     except OSError as error:
-        raise MeasurementError(f"POST /-/publish after {batches:,} batches: {error}") from error
-    wall, cpu = time.monotonic() - start, stentor.cpu_seconds() - cpu
-    check_answer(answer, batches * TOPICS)
-    return Published(batches * TOPICS, wall, cpu)
+        raise MeasurementError(f"POST /-/publish after {count:,} batches: {error}") from error
+    return count
 
 
 def read_to_end(connection: socket.socket) -> bytes:

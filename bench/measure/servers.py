@@ -153,10 +153,7 @@ class Stentor(Server):
 
     def put_lines(self, lines: bytes) -> None:
         """Publishes NDJSON as it is."""
-        status, _, answer = ask(self.control_port, "POST", "/-/publish", lines, timeout=60,
-                                **{"Content-Type": "application/x-ndjson"})
-        if status != 200:
-            raise MeasurementError(f"POST /-/publish: {status} {answer!r}")
+        publish_lines(self.control_port, lines)
 
     def wait_until_ready(self) -> None:
         """Returns when it serves all that it has, from its disk or from another server."""
@@ -272,6 +269,13 @@ def ask(port: int, method: str, path: str, body: bytes = b"", timeout: float = 1
         raise MeasurementError(f"{method} {path} at port {port}: {error}") from error
     finally:
         connection.close()
+
+
+def publish_lines(port: int, lines: bytes) -> None:
+    status, _, answer = ask(port, "POST", "/-/publish", lines, timeout=60,
+                            **{"Content-Type": "application/x-ndjson"})
+    if status != 200:
+        raise MeasurementError(f"POST /-/publish: {status} {answer!r}")
 
 
 def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:

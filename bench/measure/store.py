@@ -1,5 +1,6 @@
 """What it costs that messages outlive the process: beside the raw disk, and without a store."""
 
+import os
 import re
 import shutil
 import socket
@@ -7,10 +8,11 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
@@ -35,6 +37,7 @@ LOG_BYTES = 1 << 30
 SNAPSHOTS = 2
 OVERWRITING_SECONDS = 300
 LINES = 20_000
+EVERY_SECONDS = 0.002
 VALUES_ONLY = '[[topics]]\nmatch = "/bench/**"\nhistory = 1\n'
 
 
@@ -336,7 +339,7 @@ def overwriting(bench: Bench) -> list[table.Row]:
         lines = [b"".join(b'{"topic":"/bench/topics/%07d","data":"%s"}\n' % (n, data)
                           for n in range(first, first + LINES))
                  for first in range(0, TOPICS_MANY, LINES)]
-        with Watched(stentor) as watched:
+        with WatchedDisk(stentor, TOPIC) as watched:
             given, begin = 0, time.monotonic()
             while watched.snapshots < SNAPSHOTS and time.monotonic() - begin < OVERWRITING_SECONDS:
                 for chunk in lines:
@@ -347,7 +350,8 @@ def overwriting(bench: Bench) -> list[table.Row]:
         raise MeasurementError(f"{watched.snapshots} snapshots after {given:,} messages")
     bound = 4 * watched.live + LOG_BYTES + 2 * SEGMENT_BYTES
     written = (log_bytes + watched.snapshot_bytes) / (given * (MESSAGE_BYTES + NAME_BYTES))
-    quiet, busy = (statistics.quantiles(watched.times[key], n=100)[98] for key in (False, True))
+    quiet, busy = (statistics.quantiles(watched.gets[phase], n=100)[98]
+                   for phase in ("before", "writing"))
     mib = 1 << 20
     what = f"{TOPICS_MANY:,} topics overwritten {given / TOPICS_MANY:.0f} times"
     return [
@@ -363,16 +367,18 @@ def overwriting(bench: Bench) -> list[table.Row]:
 
 
 class Watched:
-    """What is on the disk meanwhile, and how long GETs take, with a snapshot under way or none."""
+    """How long GETs take, by what is going on meanwhile."""
 
-    def __init__(self, stentor: Stentor) -> None:
-        self.stentor, self.is_over = stentor, threading.Event()
-        self.most, self.live, self.snapshots, self.snapshot_bytes = 0, 0, 0, 0
-        self.is_writing = False
-        self.times: dict[bool, list[float]] = {False: [], True: []}
-        self.threads = [threading.Thread(target=target) for target in (self.look, self.ask)]
+    def __init__(self, stentor: Stentor, topic: str) -> None:
+        self.stentor, self.topic, self.phase = stentor, topic, "before"
+        self.is_over = threading.Event()
+        self.gets: dict[str, list[float]] = {}
+        self.threads = [threading.Thread(target=work, daemon=True) for work in self.works()]
 
-    def __enter__(self) -> "Watched":
+    def works(self) -> list[Callable[[], None]]:
+        return [self.ask]
+
+    def __enter__(self) -> Self:
         for each in self.threads:
             each.start()
         return self
@@ -380,31 +386,53 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self.is_over.set()
         for each in self.threads:
-            each.join()
-
-    def look(self) -> None:
-        under_way = 0
-        while not self.is_over.wait(0.02):
-            sizes = {}
-            for file in DATA.iterdir():
-                try:
-                    sizes[file.name] = file.stat()
-                except FileNotFoundError:
-                    continue
-            self.most = max(self.most, sum(stat.st_blocks * 512 for stat in sizes.values()))
-            unnamed = [stat.st_size for name, stat in sizes.items()
-                       if name.startswith("snapshot-") and name.endswith(".tmp")]
-            self.is_writing = bool(unnamed)
-            if under_way and not unnamed:
-                self.snapshots += 1
-                self.live = max(self.live, under_way)
-                self.snapshot_bytes += under_way
-            under_way = max(unnamed, default=0)
+            each.join(10)
 
     def ask(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.stentor.port), 10) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while not self.is_over.wait(0.002):
-                since, writing = time.monotonic(), self.is_writing
-                exchange(connection, TOPIC)
-                self.times[writing].append((time.monotonic() - since) * 1e3)
+        with connect(self.stentor.port) as connection:
+            while not self.is_over.wait(EVERY_SECONDS):
+                phase, since = self.phase, time.monotonic()
+                exchange(connection, self.topic)
+                self.gets.setdefault(phase, []).append((time.monotonic() - since) * 1e3)
+
+
+class WatchedDisk(Watched):
+    """Also what is on the disk meanwhile. A phase is a snapshot under way, or none."""
+
+    def __init__(self, stentor: Stentor, topic: str) -> None:
+        self.most, self.live, self.snapshots, self.snapshot_bytes = 0, 0, 0, 0
+        super().__init__(stentor, topic)
+
+    def works(self) -> list[Callable[[], None]]:
+        return [*super().works(), self.look]
+
+    def look(self) -> None:
+        writing = 0
+        while not self.is_over.wait(0.02):
+            blocks = sum(file.st_blocks for file in stats("*"))
+            self.most = max(self.most, blocks * 512)
+            now = under_way()
+            self.phase = "writing" if now else "before"
+            if writing and not now:
+                self.snapshots += 1
+                self.live = max(self.live, writing)
+                self.snapshot_bytes += writing
+            writing = now
+
+
+def connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), 60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def under_way() -> int:
+    """The length of a snapshot that is being written, or 0."""
+    return max((max(1, file.st_size) for file in stats("snapshot-*.tmp")), default=0)
+
+
+def stats(names: str) -> Iterator[os.stat_result]:
+    """Of the files of the store that are still there."""
+    for file in DATA.glob(names):
+        with suppress(FileNotFoundError):
+            yield file.stat()
