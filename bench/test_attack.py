@@ -193,7 +193,8 @@ def phase(**p99: float) -> attack.Phase:
 class JudgementTest(unittest.TestCase):
     def missed(self, kind: type[attacks.Attack] = attacks.Inflate, **changes: object) -> set[str]:
         outcome = attack.Outcome(
-            "test", phase(), phase(), phase(), seconds=30, sent_per_second=1e6, opened=1,
+            attack="test", quiet=phase(), during=phase(), after=phase(), seconds=30,
+            sent_per_second=1e6, opened=1,
             connections=1, cut=0, memory_empty_mib=2, memory_before_mib=10, memory_peak_mib=20,
             memory_after_mib=10, settled_seconds=2, messages_kept=10_000,
             server_cpu_quiet=0.1, server_cpu=0.5, tcp_memory_mib=1, files_asked=3, files_failed=0,

@@ -213,39 +213,42 @@ class Stage:
                 return
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Quiet:
     """What was measured before the attack."""
 
-    phase: Phase
+    quiet: Phase
     memory_empty_mib: float
     """Before anything was published."""
 
-    server_cpu: float
+    server_cpu_quiet: float
 
 
-@dataclass
-class Outcome:
+@dataclass(kw_only=True)
+class Peaks:
+    """The most of what was seen while an attack went on."""
+
+    memory_peak_mib: float
+    tcp_memory_mib: float
+    connections: int
+
+
+@dataclass(kw_only=True)
+class Outcome(Quiet, Peaks):
     """All figures of one attack."""
 
     attack: str
-    quiet: Phase
     during: Phase
     after: Phase
     seconds: float
     sent_per_second: float
     opened: int
-    connections: int
     cut: int
-    memory_empty_mib: float
     memory_before_mib: float
-    memory_peak_mib: float
     memory_after_mib: float
     settled_seconds: float
     messages_kept: int
-    server_cpu_quiet: float
     server_cpu: float
-    tcp_memory_mib: float
     files_asked: int
     files_failed: int
     probes_asked: int
@@ -337,35 +340,28 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
             time.sleep(QUIET_SECONDS)
             phases.append(bystanders.report())
         cpu = (server.cpu_seconds() - used) / (QUIET_SECONDS * QUIET_TIMES)
-        quiet = Quiet(quietest(phases), memory_empty, cpu)
+        quiet = Quiet(quiet=quietest(phases), memory_empty_mib=memory_empty, server_cpu_quiet=cpu)
         return strike(stack, stage, attack, bystanders, company, quiet, seconds)
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """The most of what was seen while an attack went on."""
-
-    memory_mib: float
-    tcp_memory_mib: float
-    connections: int
 
 
 def watch(stage: Stage, tally: SynchronizedArray, seconds: float) -> Peaks:
     """Looks on for so long."""
     end = time.monotonic() + seconds
+    before = tcp_memory_mib()
     memory, tcp_memory, connections = [], [], []
     while time.monotonic() < end:
         time.sleep(SAMPLE_SECONDS)
         memory.append(stage.memory_mib())
         tcp_memory.append(tcp_memory_mib())
         connections.append(tally[OPEN])
-    return Peaks(max(memory), max(tcp_memory), max(connections))
+    return Peaks(memory_peak_mib=max(memory), tcp_memory_mib=max(tcp_memory) - before,
+                 connections=max(connections))
 
 
 def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
            company: list[Forked], quiet: Quiet, seconds: float) -> Outcome:
     """The attack itself, and the minute after."""
-    before, tcp_before = stage.memory_mib(), tcp_memory_mib()
+    before = stage.memory_mib()
     tally = multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
     attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
         Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
@@ -387,21 +383,17 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
     settled, after_memory = settle(stage, bound)
     elapsed = usage.wall - used.wall
     outcome = Outcome(
-        attack.name(), quiet.phase, during, bystanders.report(),
+        **vars(quiet), **vars(peaks), attack=attack.name(), during=during,
+        after=bystanders.report(),
         seconds=elapsed,
         sent_per_second=tally[SENT] / elapsed,
         opened=tally[OPENED],
-        connections=peaks.connections,
         cut=tally[CUT],
-        memory_empty_mib=quiet.memory_empty_mib,
         memory_before_mib=before,
-        memory_peak_mib=peaks.memory_mib,
         memory_after_mib=after_memory,
         settled_seconds=settled,
         messages_kept=kept,
-        server_cpu_quiet=quiet.server_cpu,
         server_cpu=(usage.server - used.server) / elapsed,
-        tcp_memory_mib=peaks.tcp_memory_mib - tcp_before,
         files_asked=files_asked,
         files_failed=files_failed,
         probes_asked=probes_asked,

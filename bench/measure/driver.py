@@ -11,6 +11,9 @@ from . import table
 from .bench import Bench, MeasurementError, Options
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def parser_of(name: str, about: str, **more: object) -> argparse.ArgumentParser:
     """A parser with the option that all have."""
     parser = argparse.ArgumentParser(prog=f"bench/{name}", description=about, **more)
@@ -20,10 +23,11 @@ def parser_of(name: str, about: str, **more: object) -> argparse.ArgumentParser:
 
 
 def run(name: str, options: Options, tools: Iterable[str], work: Callable[[Bench], int],
-        takes_core: bool = True) -> int:
-    """Does the work, and returns the exit status."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(143))
+        takes_core: bool = True,
+        on_signal: Callable[..., None] = signal.default_int_handler) -> int:
+    """Does the work, and returns the exit status. Signals end it as Ctrl-C does."""
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
     try:
         bench = Bench.prepare(options, tools)
         if takes_core:

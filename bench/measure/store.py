@@ -85,6 +85,14 @@ def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
         yield stentor
 
 
+def in_turn(bench: Bench) -> Iterator[tuple[bool, Stentor]]:
+    """Servers without a store and with one, in rounds."""
+    for _ in range(bench.options.rounds):
+        for stored in (False, True):
+            with server(bench, stored) as stentor:
+                yield stored, stentor
+
+
 def syncs(bench: Bench, count: int, pause_us: int = 0) -> tuple[float, float]:
     """The 50th and 99th percentile of an fdatasync(2) of so many bytes, in microseconds."""
     command = [bench.program("syncs"), OUT_DIR / "syncs.bin", count, SYNC_SECONDS, pause_us]
@@ -160,18 +168,18 @@ def answers(bench: Bench) -> list[table.Row]:
     thread takes."""
     runs: dict[bool, list[Answers]] = {True: [], False: []}
     cpu_us, log_bytes, disks, floors = [], [], [], []
-    for _ in range(bench.options.rounds):
-        for stored in (False, True):
-            with server(bench, stored) as stentor:
-                answer = answer_to_put(stentor)
-                publish(bench, stentor, TOPICS, 0.5)
-                before = thread(stentor, "store")
-                run = publish(bench, stentor, TOPICS, bench.options.seconds)
-                runs[stored].append(run)
-                if stored:
-                    after = thread(stentor, "store")
-                    cpu_us.append((after.cpu_us - before.cpu_us) / run.count)
-                    log_bytes.append((after.written_bytes - before.written_bytes) / run.count)
+    for stored, stentor in in_turn(bench):
+        answer = answer_to_put(stentor)
+        publish(bench, stentor, TOPICS, 0.5)
+        before = thread(stentor, "store")
+        run = publish(bench, stentor, TOPICS, bench.options.seconds)
+        runs[stored].append(run)
+        if not stored:
+            continue
+        after = thread(stentor, "store")
+        cpu_us.append((after.cpu_us - before.cpu_us) / run.count)
+        log_bytes.append((after.written_bytes - before.written_bytes) / run.count)
+        stentor.stop()
         with Floor(bench, answer) as floor:
             floors.append(publish_at(bench, floor.port, TOPICS, bench.options.seconds).per_second)
         disks.append(syncs(bench, SYNC_BYTES[1]))
@@ -206,13 +214,13 @@ def unhurried(bench: Bench) -> list[table.Row]:
     """
     runs: dict[bool, list[Answers]] = {True: [], False: []}
     disks = []
-    for _ in range(bench.options.rounds):
-        for stored in (False, True):
-            with server(bench, stored) as stentor:
-                publish(bench, stentor, TOPICS, 0.5, STEADY_PER_SECOND)
-                runs[stored].append(publish(bench, stentor, TOPICS, bench.options.seconds,
-                                            STEADY_PER_SECOND))
-        disks.append(syncs(bench, SYNC_BYTES[0], PAUSE_US))
+    for stored, stentor in in_turn(bench):
+        publish(bench, stentor, TOPICS, 0.5, STEADY_PER_SECOND)
+        runs[stored].append(
+            publish(bench, stentor, TOPICS, bench.options.seconds, STEADY_PER_SECOND))
+        if stored:
+            stentor.stop()
+            disks.append(syncs(bench, SYNC_BYTES[0], PAUSE_US))
     of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
     p50, p99 = (statistics.median(column) for column in zip(*disks))
     what = f"{PUBLISHERS:,} publishers, {STEADY_PER_SECOND:,} publishes/s by all"
@@ -230,16 +238,13 @@ def in_bulk(bench: Bench) -> list[table.Row]:
     """Lines on one connection, with a store and without one in turn."""
     rates: dict[bool, list[float]] = {True: [], False: []}
     cpu_us = []
-    for _ in range(bench.options.rounds):
-        for stored in (False, True):
-            with server(bench, stored) as stentor:
-                stream(stentor, 0.5)
-                before = thread(stentor, "store").cpu_us
-                run = stream(stentor, bench.options.seconds)
-                rates[stored].append(run.messages / run.wall_seconds)
-                if stored:
-                    used = thread(stentor, "store").cpu_us - before
-                    cpu_us.append(used / run.messages)
+    for stored, stentor in in_turn(bench):
+        stream(stentor, 0.5)
+        before = thread(stentor, "store").cpu_us
+        run = stream(stentor, bench.options.seconds)
+        rates[stored].append(run.messages / run.wall_seconds)
+        if stored:
+            cpu_us.append((thread(stentor, "store").cpu_us - before) / run.messages)
     own, bare = statistics.median(rates[True]), statistics.median(rates[False])
     return [
         table.Row("in bulk on one connection: messages/s, synced", f"{own:,.0f}",
@@ -293,21 +298,17 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
                                     (f"{PIPELINE_DEPTH} pipelined GETs", "pipelined.lua",
                                      (str(PIPELINE_DEPTH),))):
         rates: dict[bool, list[float]] = {True: [], False: []}
-        for _ in range(bench.options.rounds):
-            for stored in (False, True):
-                with server(bench, stored) as stentor:
-                    stentor.put(TOPIC, VALUE)
-                    expect_body(stentor, TOPIC, VALUE)
-                    with publishing(bench, stentor, STEADY_PER_SECOND):
-                        subject = Subject("stentor", stentor, TOPIC, script=script,
-                                          arguments=arguments)
-                        before = thread(stentor, "worker-0").cpu_us
-                        done = subprocess.run(subject.command(bench.options.seconds),
-                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                              text=True)
-                        requests, _ = subject.read_report(done.stdout)
-                        after = thread(stentor, "worker-0").cpu_us
-                rates[stored].append((after - before) / requests)
+        for stored, stentor in in_turn(bench):
+            stentor.put(TOPIC, VALUE)
+            expect_body(stentor, TOPIC, VALUE)
+            with publishing(bench, stentor, STEADY_PER_SECOND):
+                subject = Subject("stentor", stentor, TOPIC, script=script, arguments=arguments)
+                before = thread(stentor, "worker-0").cpu_us
+                done = subprocess.run(subject.command(bench.options.seconds),
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                requests, _ = subject.read_report(done.stdout)
+                after = thread(stentor, "worker-0").cpu_us
+            rates[stored].append((after - before) / requests)
         own, bare = statistics.median(rates[True]), statistics.median(rates[False])
         rows.append(table.ratio_row(
             f"{what} beside {STEADY_PER_SECOND:,} publishes/s: the worker's CPU each",
@@ -367,7 +368,7 @@ def overwriting(bench: Bench) -> list[table.Row]:
 
 
 class Watched:
-    """How long GETs take, by what is going on meanwhile."""
+    """Measures how long GETs take, in each phase of what goes on beside them."""
 
     def __init__(self, stentor: Stentor, topic: str) -> None:
         self.stentor, self.topic, self.phase = stentor, topic, "before"
@@ -432,7 +433,7 @@ def under_way() -> int:
 
 
 def stats(names: str) -> Iterator[os.stat_result]:
-    """Of the files of the store that are still there."""
+    """What the kernel says of each file of the store that is still there."""
     for file in DATA.glob(names):
         with suppress(FileNotFoundError):
             yield file.stat()
