@@ -45,8 +45,8 @@ pub struct Epoll {
     epoll: OwnedFd,
     listeners: Vec<(Listener, Role)>,
     accepting: Accepting,
-    /// Listeners of this role are out of the epoll set until further notice.
-    resting: Option<Role>,
+    /// Listeners of these roles are out of the epoll set until further notice.
+    resting: &'static [Role],
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
     owned: Owned,
@@ -120,7 +120,7 @@ impl Epoll {
             epoll,
             listeners,
             accepting: Accepting::PausedUntil(0),
-            resting: None,
+            resting: &[],
             waker,
             owned: Owned::default(),
             connections_max: usize::MAX,
@@ -278,7 +278,7 @@ impl Epoll {
     /// How long to wait for an event; `None`: for as long as it takes.
     fn timeout_ms(&self, deadline_ms: Option<u64>) -> Option<u64> {
         let retry_ms = match self.accepting {
-            Accepting::Yes if self.resting.is_none() => None,
+            Accepting::Yes if self.resting.is_empty() => None,
             Accepting::Full if self.has_room() => Some(self.now_ms),
             // Nobody comes in, and those who wait are to be counted.
             Accepting::Yes | Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
@@ -411,7 +411,7 @@ impl Epoll {
 
     /// Finds out who waits, if anybody may and it is time to.
     fn look_at_queues(&mut self) {
-        if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_none() {
+        if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_empty() {
             self.queue.empty();
         } else if self.queue.is_to_be_looked_at(self.turn_us) {
             let waiting = queue::waiting(self.listeners.iter().map(|(listener, _)| listener));
@@ -545,7 +545,7 @@ impl Epoll {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         for (index, (listener, role)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() && self.resting != Some(listener_of(*role)) {
+            if !listener.is_left() && !self.resting.contains(&listener_of(*role)) {
                 // If the kernel has no memory for this either, the next retry will.
                 let _ = epoll::add(&self.epoll, listener, data, flags);
             }
@@ -723,8 +723,8 @@ impl Backend for Epoll {
         self.accepting = Accepting::Closing(self.now_ms);
     }
 
-    fn rest(&mut self, role: Option<Role>) {
-        self.resting = role;
+    fn rest(&mut self, roles: &'static [Role]) {
+        self.resting = roles;
         // They may have been reported in this turn.
         self.arrivals.clear();
         if self.accepting == Accepting::Yes {

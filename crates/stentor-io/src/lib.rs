@@ -308,8 +308,9 @@ pub trait Backend {
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
 
-    /// Lets whoever comes by the listeners of this role wait. `None`: nobody any more.
-    fn rest(&mut self, role: Option<Role>);
+    /// New connections of these listeners wait in the kernel's queue, and those of all others are
+    /// accepted.
+    fn rest(&mut self, roles: &'static [Role]);
 
     /// The connections that wait to be accepted. The backend counts them now and then, and
     /// subtracts those that it has accepted since.
@@ -353,8 +354,8 @@ macro_rules! left_to_the_backend_below {
             self.io.has_begun_connections()
         }
 
-        fn rest(&mut self, role: Option<$crate::Role>) {
-            self.io.rest(role);
+        fn rest(&mut self, roles: &'static [$crate::Role]) {
+            self.io.rest(roles);
         }
 
         fn accept_queue(&self) -> $crate::AcceptQueue {

@@ -131,7 +131,7 @@ pub struct Sim {
     sockets: Vec<Option<usize>>,
     refusing: bool,
     queue: AcceptQueue,
-    resting: Option<Role>,
+    resting: &'static [Role],
     connections_max: usize,
     /// The server knows that it holds that many.
     ceiling_told: bool,
@@ -153,7 +153,7 @@ impl Sim {
             sockets: Vec::new(),
             refusing: false,
             queue: AcceptQueue::default(),
-            resting: None,
+            resting: &[],
             connections_max: usize::MAX,
             ceiling_told: false,
             on_send: || (),
@@ -289,7 +289,7 @@ impl Sim {
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told && pipe.shows_all();
         if !pipe.accepted {
             let may_come = self.has_room() || !self.ceiling_told;
-            return !pipe.reset && may_come && self.resting != Some(listener_of(pipe.role));
+            return !pipe.reset && may_come && !self.resting.contains(&listener_of(pipe.role));
         }
         !pipe.closed
             && (readable || shows_more || writable || broken || finished && !pipe.end_delivered)
@@ -559,8 +559,8 @@ impl Backend for Sim {
         self.refusing = true;
     }
 
-    fn rest(&mut self, role: Option<Role>) {
-        self.resting = role;
+    fn rest(&mut self, roles: &'static [Role]) {
+        self.resting = roles;
     }
 
     fn accept_queue(&self) -> AcceptQueue {

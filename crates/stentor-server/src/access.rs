@@ -30,7 +30,7 @@ use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
 
-/// Connections of the public listeners: they read.
+/// Connections of the public listeners: they read, and publish with a token.
 pub(crate) const PUBLIC: Role = 0;
 /// Connections of the control listeners: they publish, and read too.
 pub(crate) const CONTROL: Role = 1;
@@ -40,6 +40,9 @@ pub(crate) const MONITOR: Role = 2;
 /// Connections of the redirect listeners: they are told to come by TLS, and nothing else.
 pub(crate) const REDIRECT: Role = 3;
 
+/// The roles by which anyone may come. The public workers serve them.
+pub(crate) const PUBLIC_ROLES: &[Role] = &[PUBLIC, REDIRECT];
+
 /// A kind of listener, and what it grants to whoever comes in by it.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -47,8 +50,6 @@ pub(crate) struct Listener {
     pub(crate) role: Role,
     /// What operators call it.
     pub(crate) name: &'static str,
-    /// Anyone may come, and the public workers serve them.
-    pub(crate) is_public: bool,
     /// All that is read there is to be found by TLS.
     pub(crate) redirects: bool,
     /// Values, streams and files are read.
@@ -74,7 +75,6 @@ pub(crate) static LISTENERS: [Listener; 4] = [
     Listener {
         role: PUBLIC,
         name: "public",
-        is_public: true,
         redirects: false,
         reads: true,
         reads_private: false,
@@ -88,7 +88,6 @@ pub(crate) static LISTENERS: [Listener; 4] = [
     Listener {
         role: CONTROL,
         name: "control",
-        is_public: false,
         redirects: false,
         reads: true,
         reads_private: true,
@@ -102,7 +101,6 @@ pub(crate) static LISTENERS: [Listener; 4] = [
     Listener {
         role: MONITOR,
         name: "monitor",
-        is_public: false,
         redirects: false,
         reads: false,
         reads_private: false,
@@ -117,7 +115,6 @@ pub(crate) static LISTENERS: [Listener; 4] = [
     Listener {
         role: REDIRECT,
         name: "redirect",
-        is_public: true,
         redirects: true,
         reads: false,
         reads_private: false,

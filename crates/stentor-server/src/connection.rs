@@ -187,11 +187,10 @@ impl Connection {
     /// What the connection is doing, for the counters.
     pub(crate) fn activity(&self) -> Activity {
         match self.work.as_deref() {
-            Some(work) if work.waits() && self.reads_feeds() => Activity::Behind,
-            Some(work) if work.waits() => Activity::Writing,
-            Some(_) if matches!(self.phase, Phase::Streaming | Phase::Pending) => Activity::Waiting,
-            Some(_) => Activity::Reading,
-            None => Activity::Waiting,
+            Some(_) if self.is_blocked() && self.reads_feeds() => Activity::Behind,
+            Some(_) if self.is_blocked() => Activity::Writing,
+            Some(_) if self.phase == Phase::Open => Activity::Reading,
+            _ => Activity::Waiting,
         }
     }
 
@@ -376,8 +375,14 @@ impl Connection {
     /// Whether so much came in behind what waits for something else that no more is read before.
     fn holds_too_much(&self) -> bool {
         let Some(work) = self.work.as_deref() else { return false };
-        let is_full = work.incoming.as_deref().is_some_and(|incoming| incoming.sink.is_full());
-        work.input.len() >= http1::HEAD_BYTES_MAX && (is_full || self.phase == Phase::Pending)
+        let may_hold = self.is_sink_full() || self.phase == Phase::Pending;
+        work.input.len() >= http1::HEAD_BYTES_MAX && may_hold
+    }
+
+    /// Whether a body is not read on before some of it is committed.
+    fn is_sink_full(&self) -> bool {
+        let incoming = self.work.as_deref().and_then(|work| work.incoming.as_deref());
+        incoming.is_some_and(|incoming| incoming.sink.is_full())
     }
 
     /// What was received and not used.
@@ -385,7 +390,7 @@ impl Connection {
         self.work.as_mut().map(|work| std::mem::take(&mut work.input)).unwrap_or_default()
     }
 
-    /// Leaves the rest for when its turn in a line has come.
+    /// Leaves the rest for when its turn in a line has come: in this one, unless it has one.
     fn wait_in(&mut self, line: Kind) {
         self.work().line.get_or_insert(line);
     }
@@ -577,6 +582,10 @@ impl Connection {
         mut incoming: Box<Incoming>,
         input: &[u8],
     ) -> Progress {
+        if incoming.sink.inflates() && !cx.budget.has_room(Kind::Requests) {
+            self.work().incoming = Some(incoming);
+            return Progress::NotNow(Kind::Requests);
+        }
         match incoming.body.next(input) {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
@@ -633,7 +642,15 @@ impl Connection {
                 (x.bearer, x.token) = (bearer, token);
                 route::answer(&mut x, &request)
             }
-            Sink::Publish(upload) => upload.finish(&mut self.exchange(cx, peer, persistence)),
+            Sink::Publish(upload) => {
+                let inflates = upload.gzip;
+                let cost_before = cx.cost;
+                let answer = upload.finish(&mut self.exchange(cx, peer, persistence));
+                if inflates {
+                    cx.budget.spend(Kind::Requests, cx.cost - cost_before);
+                }
+                answer
+            }
             Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, peer, persistence)),
         }
     }

@@ -17,6 +17,7 @@ use crate::addresses::{Counted, NamedClients};
 use crate::answers::{Answers, RefusedAnswer};
 use crate::budget::{Budget, Kind};
 use crate::config::Settings;
+use crate::endpoint::values::formats;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::OpenFiles;
 use crate::guard::Pressure;
@@ -54,6 +55,8 @@ pub(crate) struct Context {
     pub(crate) stats: Arc<Stats>,
     /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
     routes: Vec<Arc<Route>>,
+    /// A number for the format of each of them.
+    formats: Vec<u64>,
     pub(crate) out: Output,
     /// What the visit to a connection has answered.
     pub(crate) answers: Answers,
@@ -102,8 +105,6 @@ pub(crate) struct Context {
     pub(crate) rng: Rng,
     /// What the current connection has cost in this turn.
     pub(crate) cost: usize,
-    /// Counts the settings this worker has gone by.
-    generation: u64,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
     /// Nothing is begun that was not asked for yet, for another process may go on from here.
@@ -162,6 +163,7 @@ impl Context {
             rng: Rng::new(seed),
             shared,
             routes: stats.routes.renew(&settings.lookups),
+            formats: formats(&settings.lookups),
             settings,
             stats,
             out: Output::new(),
@@ -173,7 +175,6 @@ impl Context {
             now_ms: 0,
             unix_s: 0,
             cost: 0,
-            generation: 0,
             draining: false,
             stands_still: false,
             queue_age_ms: 0,
@@ -205,9 +206,6 @@ impl Context {
         let Some(address) = address.filter(|_| listener(role).counts_addresses) else {
             return Some(Counted::default());
         };
-        if role == REDIRECT && self.pressure == Pressure::Critical {
-            return None;
-        }
         match self.connections_max_of(address) {
             Some(most) => self.shared.addresses.enter(address, most),
             None => Some(Counted::default()),
@@ -377,7 +375,7 @@ impl Context {
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
             files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
-            inflater: _, generation: _, draining: _, stands_still: _, denials: _,
+            inflater: _, formats: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
         } = self;
@@ -418,8 +416,8 @@ impl Context {
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
         self.routes = self.stats.routes.renew(&settings.lookups);
+        self.formats = formats(&settings.lookups);
         self.settings = settings;
-        self.generation += 1;
         self.open_roots();
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
@@ -614,7 +612,7 @@ impl Context {
             pressure: self.pressure,
             now_ms: self.now_ms,
             unix_s: self.unix_s,
-            generation: self.generation,
+            formats: &self.formats,
         }
     }
 

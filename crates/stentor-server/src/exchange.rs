@@ -38,7 +38,8 @@ use stentor_wire::status::{Refusal, Status};
 pub(crate) enum Answer {
     /// It has been answered, and the next request begins where it ended.
     Now,
-    /// It has been answered without waiting for its body: the connection ends.
+    /// It has been answered, by a refusal or a redirect, without waiting for its body: the
+    /// connection ends.
     Refused,
     /// It is answered when its body is complete.
     AfterBody(Sink),
@@ -136,8 +137,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) pressure: Pressure,
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
-    /// Changes whenever the settings may have.
-    pub(crate) generation: u64,
+    /// A number for the format of each look-up route, as in `routes`.
+    pub(crate) formats: &'a [u64],
 }
 
 impl Exchange<'_> {

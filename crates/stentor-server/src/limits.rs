@@ -1,7 +1,8 @@
-//! Every limit the server keeps that is not a setting, with its name and its reason.
+//! Limits of workers and connections that are no settings, each with its name and its reason.
 //!
 //! Limits an operator may change are in [`crate::config::Limits`]; those of the syntax (head,
-//! fields, chunk overhead) are in `stentor_wire::http1`.
+//! fields, chunk overhead) are in `stentor_wire::http1`. A limit that only one module knows stands
+//! at the bottom of its file.
 
 /// Bytes of answers gathered before they are sent: the burst of a pipelining client leaves in
 /// few system calls, and no more than this is ever made before it is known that the peer reads.
@@ -18,8 +19,8 @@ pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
 /// The longest message that a page writes to the guestbook.
 pub(crate) const GUESTBOOK_BYTES_MAX: u64 = 300;
 
-/// What one connection may cost a worker before the others have their turn, in bytes of bodies
-/// taken in, made or sent; a request counts too.
+/// What one connection may cost a worker before the others have their turn, in the units of
+/// `budget.rs`, about a nanosecond each: a byte of a body counts as one, and a request counts too.
 pub(crate) const TURN_COST_MAX: usize = 256 * 1024;
 
 /// When the connections of a turn have cost so much together, each of those that follow has a
@@ -45,6 +46,10 @@ pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 /// What looking at one name costs of that: some fifty nanoseconds, where copying does four bytes a
 /// nanosecond and more.
 pub(crate) const NAME_COST: usize = 64;
+
+/// What a byte costs that may have to be inflated: blocks of a dozen bytes each bring tables of
+/// their own (RFC 1951 section 3.2.7), and 64 KiB of such take five milliseconds.
+pub(crate) const INFLATE_COST: usize = 64;
 
 /// When readers have freed so much, it is given back to the kernel, some time after.
 pub(crate) const RELEASE_BYTES_MIN: usize = 8 * 1024 * 1024;

@@ -194,7 +194,7 @@ impl Output {
         count
     }
 
-    /// Throws away what was gathered for a connection that is gone.
+    /// Empties it: all was sent, or the connection is gone. Keeps no more memory than is usual.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(GATHER_BYTES * 2);

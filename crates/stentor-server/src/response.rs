@@ -129,7 +129,8 @@ pub(crate) enum Part<'a> {
     Stored { file: &'a Arc<File>, from: u64, length: u64 },
 }
 
-/// Writes one answer. Every endpoint ends with exactly one call of one of its methods.
+/// Writes one answer: a method that writes the whole of it, or one that writes the head (`file`,
+/// `partial`, `content_head`) and then those that write parts of the body.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Output,
@@ -270,6 +271,7 @@ impl Reply<'_> {
     /// The head after which the connection speaks another protocol (RFC 9110 section 15.2.2).
     pub(crate) fn switch(&mut self, fields: &[u8]) {
         self.answers.begin(Status::SWITCHING_PROTOCOLS);
+        self.count(Status::SWITCHING_PROTOCOLS);
         let out = self.out.bytes();
         let from = out.len();
         out.extend_from_slice(Status::SWITCHING_PROTOCOLS.line());
@@ -304,7 +306,7 @@ impl Reply<'_> {
         self.answers.begin(status);
         let (out, heads) = (self.out.bytes(), &self.stats.heads);
         heads.add(HeadPart::Status, status.line().len());
-        for part in [HeadPart::Server, HeadPart::Date, HeadPart::Cors, HeadPart::Vary] {
+        for part in PREAMBLE_PARTS {
             heads.add(part, usize::from(self.preamble.shares.0[part as usize]));
         }
         if status == Status::OK {
@@ -339,7 +341,12 @@ impl Reply<'_> {
             out.extend_from_slice(&self.preamble.secured);
         }
         heads.add_lines(&out[more..]);
+        self.count(status);
+    }
+
+    fn count(&self, status: Status) {
         let answers = match status.0 {
+            101 => &self.stats.answers_101,
             301 | 307 => &self.stats.answers_301,
             304 => &self.stats.answers_304,
             200..=299 => &self.stats.answers_2xx,
@@ -349,6 +356,10 @@ impl Reply<'_> {
         answers.add(1);
     }
 }
+
+/// What the fields of a [`Preamble`] may be.
+const PREAMBLE_PARTS: [HeadPart; 5] =
+    [HeadPart::Server, HeadPart::Date, HeadPart::Other, HeadPart::Cors, HeadPart::Vary];
 
 /// Writes `n` in decimal without going through a formatter: it is in every answer.
 pub(crate) fn decimal(out: &mut Vec<u8>, n: u64) {
@@ -401,6 +412,12 @@ mod tests {
         cx.configure(Arc::new(Settings { server_header: false, ..(*cx.settings).clone() }));
         let mut expected = HeadTotals::default();
         let tag = "If-None-Match: \"0badcafe-1\"\r\n";
+        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        // While it hears nothing of its leader, a follower says so in every head.
+        let mut stale = Preamble::all();
+        stale.iter_mut().for_each(|preamble| preamble.renew(1, &cx.settings, Some(9)));
+        let mut answered = 0;
         for (role, start, fields) in [
             (PUBLIC, "GET /small", ""),
             (PUBLIC, "GET /small", "Origin: http://a\r\n"),
@@ -413,15 +430,21 @@ mod tests {
             (PUBLIC, "GET /-/values?topic=/small", ""),
             (PUBLIC, "OPTIONS /small", ""),
             (PUBLIC, "GET /small", "Accept: text/event-stream\r\n"),
+            (PUBLIC, "GET /small", upgrade),
             (CONTROL, "GET /-/status", ""),
         ] {
-            for persistence in [(true, false), (true, true), (false, false)] {
+            for (i, persistence) in
+                [(true, false), (true, true), (false, false), (true, false)].into_iter().enumerate()
+            {
                 let request = format!("{start} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
                 let mut slots = FieldSlots::new();
                 let request = parse(request.as_bytes(), &mut slots).unwrap().request;
                 let (keep_alive, http10) = persistence;
                 let persistence = Persistence { keep_alive, http10 };
                 let mut x = cx.exchange(role, &request, persistence, Ticket::of_nobody());
+                if i == 3 {
+                    x.reply.preamble = &stale[usize::from(role)];
+                }
                 drop(route::answer(&mut x, &request));
                 let answer = cx.out.bytes().clone();
                 cx.out.clear();
@@ -433,6 +456,10 @@ mod tests {
                 let totals = Totals::sum([&*cx.stats]);
                 assert_eq!(totals.heads, expected, "{start}");
                 assert_eq!(totals.bytes_heads, expected.sum());
+                // Every head counts in one class.
+                let classes = [totals.answers_101, totals.answers_2xx, totals.answers_304];
+                answered += 1;
+                assert_eq!(classes.iter().sum::<u64>() + totals.answers_4xx, answered, "{start}");
             }
         }
     }

@@ -511,6 +511,7 @@ impl Stats {
             &self.readers_websocket,
             &self.readers_long_poll,
             &self.readers_behind,
+            &self.readers_by_token,
             &self.readers_bytes,
             &self.pinned_bytes,
             &self.filters_bytes,
@@ -631,7 +632,9 @@ stats! {
     workers_lost,
     /// Requests read to the end of their head.
     requests,
-    /// Answers with a status of 2xx, 304 excepted below.
+    /// Answers that switch to another protocol (101).
+    answers_101,
+    /// Answers with a status of 2xx.
     answers_2xx,
     /// Answers that lead elsewhere (301; or 307, where another server is followed).
     answers_301,
@@ -704,12 +707,29 @@ stats! {
 /// What a connection is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activity {
-    /// For its next request, if it is open at all.
+    /// Nothing is under way: the record is free, or waits for a request, an event or its turn.
     Waiting,
     /// A request has begun and is not complete.
     Reading,
     /// An answer waits for the peer to read.
     Writing,
-    /// Messages of a stream do.
+    /// Messages of a stream wait for the peer to read.
     Behind,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_of_a_worker_that_ended_are_zero() {
+        let stats = Stats::default();
+        for counter in [&stats.readers_by_token, &stats.readers_sse, &stats.requests] {
+            counter.set(3);
+        }
+        stats.close(true);
+        let totals = Totals::sum([&stats]);
+        let gauges = (totals.readers_by_token, totals.readers_sse);
+        assert_eq!((gauges, totals.requests, totals.workers_lost), ((0, 0), 3, 1));
+    }
 }

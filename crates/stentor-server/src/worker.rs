@@ -203,6 +203,12 @@ impl Worker {
         self.current.map(|(peer, ..)| peer)
     }
 
+    /// How many readers wait in line for what they have missed.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn replays_waiting(&self) -> usize {
+        self.cx.budget.waiting(Kind::Replays)
+    }
+
     /// Whether a fan-out is under way.
     #[cfg(test)]
     pub(crate) fn is_sweeping(&self) -> bool {

@@ -15,7 +15,7 @@ use memchr::memchr2;
 use crate::target::{BadEscape, decode};
 
 /// A line with `{name}` and `{value}` holes, compiled once.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Template {
     /// The kind of each piece, and the bytes of a literal.
     pieces: Vec<(PieceKind, Vec<u8>)>,

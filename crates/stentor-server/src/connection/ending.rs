@@ -14,6 +14,8 @@ impl Connection {
             (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
                 "The request head took too long to arrive."
             }
+            // The client would send, and what it sent is not committed yet.
+            (Phase::Open, Wait::Body) if self.is_sink_full() => return,
             (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
             (Phase::Streaming, wait) if wait != Wait::Room => {
                 return self.expire_stream(cx, io, peer);

@@ -8,7 +8,7 @@ use super::reader::{Extra, Joining, Subscription};
 use super::{Connection, Phase, Progress, Wait};
 use crate::budget::Kind;
 use crate::context::Context;
-use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX};
+use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
 use crate::stream::Start;
 use crate::stream::feeds::FeedId;
 use crate::transport::{TOO_MANY_TOPICS, Transport};
@@ -206,7 +206,3 @@ impl Connection {
 
 /// What a byte of a command costs that is taken apart.
 const DATA_COST: usize = 8;
-
-/// What a byte costs that may have to be inflated: blocks of a dozen bytes each bring tables of
-/// their own (RFC 1951 section 3.2.7), and 64 KiB of such take five milliseconds.
-const INFLATE_COST: usize = 64;

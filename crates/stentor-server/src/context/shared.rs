@@ -84,28 +84,22 @@ impl Shared {
         of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
     }
 
-    /// Whether a request can be answered yet: while the store is being read, or what a leader has,
-    /// only those that ask how the server is.
+    /// Whether a request can be answered yet. While the store is being read, or the values of a
+    /// leader or of a cluster are loaded, only a probe is.
     ///
     /// # Errors
     /// The reason, as the client reads it.
     pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
-        match &self.store {
-            Some(store) if !store.reading.is_over() && !route::is_probe(request) => {
-                Err("The store is being read: try again in a while.")
-            }
-            _ => match &self.follow {
-                Some(follow) if !follow.has_all() && !route::is_probe(request) => {
-                    Err("Nothing was had of the leader yet: try again in a while.")
-                }
-                _ => match &self.cluster {
-                    Some(cluster) if !cluster.has_all() && !route::is_probe(request) => {
-                        Err("Nothing was had of the cluster yet: try again in a while.")
-                    }
-                    _ => Ok(()),
-                },
-            },
-        }
+        let reason = if self.store.as_ref().is_some_and(|store| !store.reading.is_over()) {
+            "The store is being read: try again in a while."
+        } else if self.follow.as_ref().is_some_and(|follow| !follow.has_all()) {
+            "Nothing was had of the leader yet: try again in a while."
+        } else if self.cluster.as_ref().is_some_and(|cluster| !cluster.has_all()) {
+            "Nothing was had of the cluster yet: try again in a while."
+        } else {
+            return Ok(());
+        };
+        if route::is_probe(request) { Ok(()) } else { Err(reason) }
     }
 
     /// Commits a change. Returns `None` if the outcome comes later; then it is sent to `back`.

@@ -131,6 +131,7 @@ fn answers(page: &mut Page, report: &Report) {
     let c = &report.counters;
     page.counter("requests_total", "Requests received.", c.requests);
     let codes = [
+        ("{code=\"101\"}", c.answers_101),
         ("{code=\"2xx\"}", c.answers_2xx),
         ("{code=\"301\"}", c.answers_301),
         ("{code=\"304\"}", c.answers_304),

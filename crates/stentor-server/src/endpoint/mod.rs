@@ -74,6 +74,11 @@ impl Sink {
         matches!(self, Sink::Bulk(bulk) if bulk.is_full())
     }
 
+    /// Whether it inflates the body once that is complete.
+    pub(crate) fn inflates(&self) -> bool {
+        matches!(self, Sink::Publish(upload) if upload.gzip)
+    }
+
     /// What taking so many bytes costs a turn: publishing them one by one is more than copying.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         if self.is_bulk() { bytes * 4 } else { bytes }

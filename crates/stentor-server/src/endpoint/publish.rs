@@ -1,4 +1,4 @@
-//! `PUT`, `POST` and `DELETE /topic`: publishing on the control listener.
+//! `PUT`, `POST` and `DELETE /topic`: publishing, on the control listener or with a token.
 
 use crate::access::{Act, Author, Denied};
 use crate::answers::RequestKind;
@@ -7,7 +7,7 @@ use crate::context::Scratch;
 use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
-use crate::limits::GATHER_BYTES;
+use crate::limits::{GATHER_BYTES, INFLATE_COST};
 use crate::order::{CommitError, Outcome};
 use crate::response::decimal;
 use crate::route;
@@ -53,7 +53,7 @@ pub(crate) struct Upload {
     event: Option<EventName>,
     cache_control: Option<CacheControl>,
     /// The publisher compressed it.
-    gzip: bool,
+    pub(crate) gzip: bool,
     condition: Precondition,
     /// By what right it is published.
     author: Author,
@@ -246,7 +246,13 @@ impl Upload {
         }
         let bytes_max = x.settings.limits.message_bytes_max;
         let draft = match self.gzip {
-            true => Draft::from_gzip(x.inflater, self.data, bytes_max),
+            true => {
+                let cost_in = self.data.len() * INFLATE_COST;
+                let draft = Draft::from_gzip(x.inflater, self.data, bytes_max);
+                let bytes = draft.as_ref().map_or(bytes_max, |draft| draft.data().len());
+                *x.reply.cost += cost_in.max(bytes);
+                draft
+            }
             false => Ok(Draft::new(self.data)),
         };
         let mut draft = match draft {

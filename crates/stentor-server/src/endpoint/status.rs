@@ -172,7 +172,7 @@ impl Report {
         c.bytes_streams.saturating_sub(c.bytes_streams_data + c.bytes_streams_deflated)
     }
 
-    /// Connections that wait for their next request.
+    /// Connections that are neither read from nor written to now: idle ones, streams, long-polls.
     fn waiting(&self) -> u64 {
         let busy = self.counters.connections_reading + self.counters.connections_writing;
         self.connections_open.saturating_sub(busy)
@@ -186,7 +186,7 @@ impl Report {
              Reading: {} Writing: {} Waiting: {}\n",
             self.connections_open,
             c.accepted,
-            c.accepted,
+            c.accepted.saturating_sub(c.connections_refused + c.proxy_headers_refused),
             c.requests,
             c.connections_reading,
             c.connections_writing,

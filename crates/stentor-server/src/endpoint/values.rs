@@ -15,6 +15,7 @@ use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use crate::panics::may_panic;
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use stentor_hub::Message;
 use stentor_wire::http1::Request;
@@ -217,7 +218,7 @@ fn look_up(
     let Plan { format, route, .. } = *plan;
     x.routes[route].count(wanted.names.len());
     if let Some(tags) = request.if_none_match {
-        let mut fingerprint = Fingerprint::new(x.generation);
+        let mut fingerprint = Fingerprint::new(x.formats[route]);
         let topics = wanted.topics();
         x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
         count(x, wanted.names.len());
@@ -230,7 +231,7 @@ fn look_up(
         }
     }
     // Values may have changed meanwhile: the tag is of those that are sent.
-    let mut fingerprint = Fingerprint::new(x.generation);
+    let mut fingerprint = Fingerprint::new(x.formats[route]);
     let body = &mut x.scratch.body;
     let renders = !x.reply.shape.head_only;
     let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
@@ -284,13 +285,24 @@ fn count(x: &mut Exchange<'_>, names: usize) {
     *x.reply.cost += names * NAME_COST;
 }
 
+/// A number for the format of each route: `/-/values` first, then the configured ones. Tags contain
+/// it, and outlive a process, so it depends on the format alone.
+pub(crate) fn formats(lookups: &[Lookup]) -> Vec<u64> {
+    let format = |line: Option<&Template>, content_type: &str| {
+        let mut hasher = DefaultHasher::new();
+        (line, content_type).hash(&mut hasher);
+        hasher.finish()
+    };
+    let routes = lookups.iter().map(|route| format(route.line.as_ref(), &route.content_type));
+    [format(None, JSON)].into_iter().chain(routes).collect()
+}
+
 /// A number that stands for the ids of all values in their order: the entity tag of the whole.
 struct Fingerprint(u64);
 
 impl Fingerprint {
-    fn new(generation: u64) -> Fingerprint {
-        // Other settings may mean another format.
-        Fingerprint(0xcbf2_9ce4_8422_2325 ^ generation)
+    fn new(format: u64) -> Fingerprint {
+        Fingerprint(0xcbf2_9ce4_8422_2325 ^ format)
     }
 
     fn add(&mut self, message: Option<&Message>) {
@@ -446,6 +458,28 @@ mod tests {
         let (answer, ..) = ask(&mut cx, &again);
         assert!(answer.starts_with("HTTP/1.1 200 ") && tag(&answer) != tag(&whole));
         assert!(answer.contains("{\"/small\":\"2\",\"/fits\":\"\\\"\\\""));
+    }
+
+    /// Epochs and sequences survive an upgrade and a restart with a store, and the nodes of a
+    /// cluster share them, so only the tag tells one format from another.
+    #[test]
+    fn another_format_has_another_tag_in_each_process() {
+        let (world, mut cx) = setting();
+        let (old, ..) = ask(&mut cx, &get("/list=small"));
+        let again = format!("{}\r\nIf-None-Match: {}", get("/list=small"), tag(&old));
+        let mut same = world.context(patient());
+        same.configure(Arc::clone(&same.settings));
+        assert!(ask(&mut same, &again).0.starts_with("HTTP/1.1 304 "));
+        for (line, content_type) in [("v {name} {value}", "text/javascript"), ("", "text/plain")] {
+            let mut settings = patient();
+            let route = &mut settings.lookups[0];
+            route.content_type = content_type.to_owned();
+            if !line.is_empty() {
+                route.line = Some(Template::parse(line).unwrap());
+            }
+            let (new, ..) = ask(&mut world.context(settings), &again);
+            assert!(new.starts_with("HTTP/1.1 200 ") && tag(&new) != tag(&old), "{new}");
+        }
     }
 
     #[test]

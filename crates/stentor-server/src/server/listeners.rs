@@ -3,7 +3,7 @@
 use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
-use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT, listener};
+use crate::access::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 use crate::config::{ControlAddress, Settings};
 use crate::turns::Turns;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ impl Addresses {
     ) -> Result<Vec<(Listener, Role)>, BindError> {
         let is_public = matches!(post, Post::Public(_));
         let places = self.0.iter().filter(|(place, role)| {
-            listener(listener_of(*role)).is_public == is_public
+            PUBLIC_ROLES.contains(&listener_of(*role)) == is_public
                 && matches!(place, Place::Unix(_)) == on_files
         });
         let listeners = places.filter_map(|(place, role)| {

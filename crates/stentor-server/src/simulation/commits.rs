@@ -3,6 +3,7 @@
 use super::late::Late;
 use super::net::Client;
 use super::{CONTROL, Parts, World, kind, patient};
+use crate::limits::BULK_SILENCE_MS;
 use crate::mailbox::Order;
 use std::sync::Arc;
 use stentor_io::{Faults, Rng};
@@ -107,6 +108,22 @@ fn behind_too_many_lines_no_more_are_taken() {
     send(&mut world, client, &lines(20_000));
     let waiting = late.waiting();
     assert!((4_096..8_192).contains(&waiting), "{waiting} lines wait");
+    world.settle();
+    assert!(read(&mut world, client).contains("{\"published\":20000,\"failed\":0,"));
+}
+
+/// A disk that hangs is no fault of the publisher's, who is to get the report.
+#[test]
+fn a_publisher_that_may_not_send_is_not_slow() {
+    let (mut world, late) = world(0, kind());
+    let client = world.sim.connect(CONTROL);
+    send(&mut world, client, &lines(20_000));
+    for _ in 0..5 {
+        world.sim.sleep(BULK_SILENCE_MS + 1_000);
+        turns(&mut world);
+    }
+    assert_eq!(read(&mut world, client), "");
+    assert!(late.waiting() > 0 && world.totals().timeouts == 0);
     world.settle();
     assert!(read(&mut world, client).contains("{\"published\":20000,\"failed\":0,"));
 }

@@ -50,6 +50,7 @@ impl World {
             return false;
         }
         let followers = self.worker.followers();
+        let replays_waiting = self.worker.replays_waiting();
         let (before, routes) = (self.totals(), self.routes());
         let stats = Arc::clone(&self.shared.workers[index]);
         stats.forget();
@@ -77,7 +78,7 @@ impl World {
         assert_eq!(before.fan_outs.buckets, after.fan_outs.buckets);
         let by_kind = |totals: &Totals| totals.requests_by_kind.map(|times| times.buckets);
         assert_eq!(by_kind(&before), by_kind(&after));
-        let nobody_missed_anything = before.readers_behind == after.readers_behind;
+        let nobody_missed_anything = self.worker.replays_waiting() == replays_waiting;
         let again = super::handover::packed(&mut self.worker, &self.sim).unwrap();
         if nobody_missed_anything && published == self.shared.hub.seq() {
             assert!(behind_counters(&packed) == behind_counters(&again), "it is not the same");

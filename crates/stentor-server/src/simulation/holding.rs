@@ -5,6 +5,8 @@ use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
 use crate::limits::{HELD_MS_MAX, LINE_COST_PER_TURN, TURN_COST_MAX};
+use flate2::write::GzEncoder;
+use std::io::Write;
 use stentor_hub::{ContentType, Draft, Pattern, Rule};
 use stentor_io::{Faults, Rng};
 
@@ -319,6 +321,32 @@ fn whoever_asks_for_little_goes_past_the_lines() {
     }
     assert_eq!(world.totals().waiting_requests, 0);
     assert!(world.totals().cost_requests > 60 * LINE_COST_PER_TURN as u64);
+}
+
+/// A small body may become a large message, and inflating it keeps the worker busy.
+#[test]
+fn what_is_to_be_inflated_waits_for_its_turn() {
+    let mut world = World::new(1, kind(), Settings::default());
+    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&vec![b'x'; 2 * LINE_COST_PER_TURN]).unwrap();
+    let body = gzip.finish().unwrap();
+    let head = format!(
+        "PUT /large HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let publishers: Vec<Client> = (0..9).map(|_| world.sim.connect(CONTROL)).collect();
+    for &client in &publishers {
+        world.sim.write(client, &[head.as_bytes(), &body].concat());
+    }
+    let mut waiting_most = 0;
+    for _ in 0..40 {
+        world.turn();
+        waiting_most = world.totals().waiting_requests.max(waiting_most);
+    }
+    assert!(waiting_most > 0, "nobody waited");
+    world.settle();
+    assert!(publishers.iter().all(|&one| world.sim.read(one).starts_with(b"HTTP/1.1 200 ")));
+    assert!(world.totals().cost_requests >= 18 * LINE_COST_PER_TURN as u64);
 }
 
 #[test]

@@ -457,8 +457,8 @@ impl Backend for Net {
         self.with(|io| io.has_begun_connections())
     }
 
-    fn rest(&mut self, role: Option<Role>) {
-        self.wire.sim.rest(role);
+    fn rest(&mut self, roles: &'static [Role]) {
+        self.wire.sim.rest(roles);
     }
 
     fn accept_queue(&self) -> AcceptQueue {

@@ -4,6 +4,7 @@
 //! into a share can be counted.
 
 use super::*;
+use crate::access::REDIRECT;
 use crate::config::Settings;
 use crate::guard::Pressure;
 use crate::mailbox::Order;
@@ -201,6 +202,13 @@ fn while_memory_is_very_short_nobody_is_let_in_but_operators() {
     press(&mut world, Pressure::Critical);
     let (outside, answer) = world.ask(PUBLIC, get);
     assert_eq!(answer, "");
+    // It is not blamed for the server's memory.
+    let from = Some("192.0.2.1".parse().unwrap());
+    let redirected = world.sim.connect_from(REDIRECT, from);
+    world.sim.write(redirected, get);
+    world.settle();
+    let refused = world.totals().connections_refused;
+    assert!(world.sim.read(redirected).is_empty() && refused == 0);
     let (_, answer) = world.ask(CONTROL, b"GET /-/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     world.sim.write(inside, get);
@@ -209,6 +217,35 @@ fn while_memory_is_very_short_nobody_is_let_in_but_operators() {
     press(&mut world, Pressure::High);
     world.settle();
     assert!(!world.sim.read(outside).is_empty());
+    assert!(world.sim.read(redirected).starts_with(b"HTTP/1.1 301 "));
+}
+
+/// After a mass reconnect readers wait for the server, and no socket is full.
+#[test]
+fn readers_that_wait_for_their_turn_are_not_behind() {
+    let mut world = world(patient());
+    let seq = world.shared.hub.seq();
+    let before = world.totals();
+    let stream = format!(
+        "GET /-/events?topic=/*&since=0badcafe-{seq} HTTP/1.1\r\nHost: h\r\n\
+         Accept: text/event-stream\r\n\r\n"
+    );
+    for n in 0..20 {
+        world.publish(&format!("/{n}"), vec![b'x'; 100_000], ContentType::TEXT);
+    }
+    for _ in 0..9 {
+        let client = world.sim.connect(PUBLIC);
+        world.sim.write(client, stream.as_bytes());
+    }
+    let mut waiting_most = 0;
+    for _ in 0..100 {
+        world.turn();
+        let totals = world.totals();
+        waiting_most = totals.waiting_replays.max(waiting_most);
+        let busy = (totals.readers_behind, totals.connections_writing);
+        assert_eq!(busy, (before.readers_behind, before.connections_writing));
+    }
+    assert!(waiting_most > 1, "{waiting_most} waited");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! memory is short for other reasons (`guard.rs`).
 
 use super::Worker;
-use crate::access::PUBLIC;
+use crate::access::PUBLIC_ROLES;
 use crate::guard::Pressure;
 use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS, SHORTENED_PER_TURN};
 use crate::memory::{Holder, Pins, whom_to_cut};
@@ -64,7 +64,7 @@ impl Worker {
     /// Memory is so short from now on.
     pub(super) fn press<B: Backend>(&mut self, io: &mut B, pressure: Pressure) {
         self.cx.pressure = pressure;
-        io.rest((pressure == Pressure::Critical).then_some(PUBLIC));
+        io.rest(if pressure == Pressure::Critical { PUBLIC_ROLES } else { &[] });
         self.shortened = (pressure != Pressure::None).then_some(0);
         // What is held is looked at again.
         self.spared_until_ms = 0;
