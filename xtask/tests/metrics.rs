@@ -3,6 +3,8 @@
 //! `docs/operating.md` has a row for every metric that the server writes, and a row for every rule
 //! in `packaging/alerts.yaml`, with its expression. `packaging/alerts.test.yaml` has a case for
 //! every rule; `e2e/alerts.rs` runs it, where there is a `promtool`.
+//!
+//! `STENTOR_WRITE=1 cargo test -p xtask --test metrics` writes the rows of metrics that lack one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -37,9 +39,18 @@ fn every_metric_is_explained() {
     let written = written();
     assert!(written.len() > 80, "only {} metrics", written.len());
     let page = read("docs/operating.md");
-    let (_, section) = page.split_once("\n## What each figure means\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+    let (before, section) = page.split_once("\n## What each figure means\n").unwrap();
+    let (section, after) = section.split_once("\n## ").unwrap();
     let explained = names(section);
+    if std::env::var_os("STENTOR_WRITE").is_some() {
+        let missing = metrics().into_iter().filter(|metric| !explained.contains(&metric.name));
+        let rows: String = missing.map(|metric| row(&metric)).collect();
+        let (table, rest) = section.split_once("\n\nThe text form").unwrap();
+        let page = format!(
+            "{before}\n## What each figure means\n{table}\n{rows}\nThe text form{rest}\n## {after}"
+        );
+        return std::fs::write(source::root().join("docs/operating.md"), page).unwrap();
+    }
     expect_none("metrics without a row", difference(&written, &explained));
     expect_none("rows without a metric", difference(&explained, &written));
 }
@@ -95,16 +106,51 @@ fn rows() -> Vec<Rule> {
     rows.collect()
 }
 
-/// Names of the metrics that the server writes, as `endpoint/metrics.rs` has them.
+/// A row of `metrics.rs`: a metric that the server writes.
+struct Metric {
+    name: String,
+    help: String,
+    /// Where `/-/status` has it, if a worker counts it.
+    counters: Vec<String>,
+}
+
+/// All of them.
+fn metrics() -> Vec<Metric> {
+    let source = read("crates/stentor-server/src/metrics.rs");
+    let (_, table) = source.split_once("\nmetrics! {").unwrap();
+    let (table, _) = table.split_once("\n}\n").unwrap();
+    let mut help = Vec::new();
+    let mut all: Vec<Metric> = Vec::new();
+    for line in table.lines().map(str::trim).filter(|line| !line.starts_with("// ")) {
+        let words: Vec<&str> = line.split([' ', '[', ']', ',', ';']).collect();
+        if let Some(text) = line.strip_prefix("/// ") {
+            help.push(text);
+        } else if let [kind, name, ..] = words[..]
+            && ["Counter", "Gauge", "LastingGauge", "Histogram"].contains(&kind)
+        {
+            let prefix = if name.starts_with("process_") { "" } else { "stentor_" };
+            let help = std::mem::take(&mut help).join(" ");
+            all.push(Metric { name: format!("{prefix}{name}"), help, counters: Vec::new() });
+        }
+        // A counter stands behind the labels, or alone.
+        let sample = line.rsplit(['}', '[']).next().unwrap().trim_start();
+        let counter: &str = sample.split([' ', ',', ']']).next().unwrap();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if line.contains(['[', '{']) && !counter.is_empty() && counter.chars().all(is_name) {
+            all.last_mut().unwrap().counters.push(format!("`counters.{counter}`"));
+        }
+    }
+    all
+}
+
+/// The row that explains one in `docs/operating.md`, to begin with.
+fn row(Metric { name, help, counters }: &Metric) -> String {
+    format!("| `{name}` | {} | {} |\n", counters.join(", "), help.trim_end_matches('.'))
+}
+
+/// Their names.
 fn written() -> BTreeSet<String> {
-    let source = read("crates/stentor-server/src/endpoint/metrics.rs");
-    let calls = source.split("page.").skip(1).filter_map(|call| {
-        let (method, arguments) = call.split_once('(')?;
-        let name = arguments.trim_start().strip_prefix('"')?.split('"').next()?;
-        let prefix = if method == "standard" { "process_" } else { "stentor_" };
-        Some(format!("{prefix}{name}"))
-    });
-    calls.collect()
+    metrics().into_iter().map(|metric| metric.name).collect()
 }
 
 /// Names of metrics in a text. The series of a histogram count as the histogram.

@@ -32,6 +32,7 @@ mod limits;
 mod line_writer;
 mod mailbox;
 mod memory;
+mod metrics;
 mod operations;
 mod order;
 mod output;

@@ -148,7 +148,7 @@ impl Reply<'_> {
         let Some(form) = message.form(encoding) else { return };
         self.begin(Status::OK);
         self.out.bytes().extend_from_slice(form.head);
-        self.stats.heads.add_own(form.fields);
+        self.stats.heads.count_own(form.fields);
         if !self.shape.head_only {
             *self.cost += form.body.len();
             self.out.body(message, encoding, form.body);
@@ -162,14 +162,14 @@ impl Reply<'_> {
         self.begin(Status::NOT_MODIFIED);
         let (lines, fields) = form.unchanged();
         lines.iter().for_each(|lines| self.out.bytes().extend_from_slice(lines));
-        self.stats.heads.add_own(fields);
+        self.stats.heads.count_own(fields);
     }
 
     /// The head of a whole file.
     pub(crate) fn file(&mut self, head: &FileHead) {
         self.begin(Status::OK);
         self.out.bytes().extend_from_slice(head.whole());
-        self.stats.heads.add_shares(head.shares());
+        self.stats.heads.count_shares(head.shares());
     }
 
     /// The head of some of a file: fields that are ready, the last with the empty line.
@@ -177,7 +177,7 @@ impl Reply<'_> {
         self.begin(Status::PARTIAL_CONTENT);
         for fields in fields {
             self.out.bytes().extend_from_slice(fields);
-            self.stats.heads.add_lines(fields);
+            self.stats.heads.count_lines(fields);
         }
     }
 
@@ -244,7 +244,7 @@ impl Reply<'_> {
         out.extend_from_slice(b"\r\nContent-Length: ");
         decimal(out, content_length as u64);
         out.extend_from_slice(b"\r\n\r\n");
-        self.stats.heads.add_lines(&out[from..]);
+        self.stats.heads.count_lines(&out[from..]);
     }
 
     /// A document that is different every time it is asked for.
@@ -259,7 +259,7 @@ impl Reply<'_> {
         let from = out.len();
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.heads.add_lines(&out[from..]);
+        self.stats.heads.count_lines(&out[from..]);
     }
 
     /// The head of an answer that goes on until the connection ends.
@@ -278,7 +278,7 @@ impl Reply<'_> {
         out.extend_from_slice(&self.preamble.fields);
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.heads.add_lines(&out[from..]);
+        self.stats.heads.count_lines(&out[from..]);
     }
 
     /// A refusal: the status and one line that says what was wrong.
@@ -305,9 +305,9 @@ impl Reply<'_> {
     fn begin(&mut self, status: Status) {
         self.answers.begin(status);
         let (out, heads) = (self.out.bytes(), &self.stats.heads);
-        heads.add(HeadPart::Status, status.line().len());
+        heads.count(HeadPart::Status, status.line().len());
         for part in PREAMBLE_PARTS {
-            heads.add(part, usize::from(self.preamble.shares.0[part as usize]));
+            heads.count(part, usize::from(self.preamble.shares.0[part as usize]));
         }
         if status == Status::OK {
             out.extend_from_slice(&self.preamble.ok);
@@ -340,7 +340,7 @@ impl Reply<'_> {
         if self.shape.is_secured {
             out.extend_from_slice(&self.preamble.secured);
         }
-        heads.add_lines(&out[more..]);
+        heads.count_lines(&out[more..]);
         self.count(status);
     }
 
@@ -373,7 +373,8 @@ mod tests {
     use crate::order::Ticket;
     use crate::route;
     use crate::simulation::{World, kind, patient};
-    use crate::stats::{HeadTotals, Totals};
+    use crate::stats::{Heads, Totals};
+    use stentor_io::Counter;
     use stentor_wire::http1::{FieldSlots, parse};
 
     #[test]
@@ -410,7 +411,7 @@ mod tests {
         let cors = Cors { origins: vec!["http://a".to_owned()] };
         let mut cx = world.context(Settings { cors, ..patient() });
         cx.configure(Arc::new(Settings { server_header: false, ..(*cx.settings).clone() }));
-        let mut expected = HeadTotals::default();
+        let expected = Heads::<Counter>::default();
         let tag = "If-None-Match: \"0badcafe-1\"\r\n";
         let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -449,13 +450,12 @@ mod tests {
                 let answer = cx.out.bytes().clone();
                 cx.out.clear();
                 let end = memchr::memmem::find(&answer, b"\r\n\r\n").unwrap() + 4;
-                let shares = HeadShares::of(&answer[..end]).0;
-                for (total, bytes) in expected.0.iter_mut().zip(shares) {
-                    *total += u64::from(bytes);
-                }
+                expected.count_shares(&HeadShares::of(&answer[..end]));
                 let totals = Totals::sum([&*cx.stats]);
-                assert_eq!(totals.heads, expected, "{start}");
-                assert_eq!(totals.bytes_heads, expected.sum());
+                let mut heads = Heads::default();
+                heads.add(&expected);
+                assert_eq!(totals.heads, heads, "{start}");
+                assert_eq!(totals.bytes_heads, heads.sum());
                 // Every head counts in one class.
                 let classes = [totals.answers_101, totals.answers_2xx, totals.answers_304];
                 answered += 1;

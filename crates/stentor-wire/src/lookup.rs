@@ -116,7 +116,7 @@ impl fmt::Display for Template {
 }
 
 /// What a piece of a line is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PieceKind {
     /// As the template says.
     Literal,

@@ -146,7 +146,9 @@ mod tests {
         let totals = crate::stats::Totals::sum([&stats]);
         let names: Vec<&str> = Refused::ALL.into_iter().map(Refused::name).collect();
         assert_eq!(totals.refused_tokens.named().map(|(name, _)| name).collect::<Vec<_>>(), names);
-        assert!((1..).zip(totals.refused_tokens.named()).all(|(times, (_, count))| times == count));
+        assert!(
+            (1..).zip(totals.refused_tokens.named()).all(|(times, (_, &count))| times == count)
+        );
     }
 
     /// Who holds a token is asked for a line of the log, and for nothing else.

@@ -8,7 +8,7 @@ use crate::follow::FollowReport;
 use crate::guard::Pressure;
 use crate::operations::{self, Reloaded, Upgraded};
 use crate::replication::{Follower, named};
-use crate::stats::{HeadTotals, RouteTotals, Routes, Times, Totals};
+use crate::stats::{Heads, RouteTotals, Routes, Times, Totals};
 use crate::store::StoreState;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(crate) struct Report {
     pub(crate) memory_per_connection_bytes: Option<u64>,
     pub(crate) counters: Totals,
     /// Bytes of response heads by what they are.
-    pub(crate) heads: HeadTotals,
+    pub(crate) heads: Heads<u64>,
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
     /// What came of upgrades.
@@ -291,7 +291,7 @@ impl Report {
     fn write_shares(&self, text: &mut String) {
         let c = &self.counters;
         let all = self.heads.sum().max(1) as f64;
-        let share = |(name, bytes): (&str, u64)| {
+        let share = |(name, &bytes): (&str, &u64)| {
             let percent = bytes as f64 * 100.0 / all;
             (bytes > 0).then(|| format!("{name} {percent:.1} %"))
         };
