@@ -30,6 +30,7 @@ mod inspection;
 mod keys;
 mod limits;
 mod line_writer;
+mod log_throttle;
 mod mailbox;
 mod memory;
 mod metrics;

@@ -46,9 +46,11 @@ impl<T: Default> Slab<T> {
         self.arrays.iter().all(Vec::is_empty)
     }
 
-    /// How many records it grows by.
-    pub(crate) fn chunk(&self) -> usize {
-        CHUNK
+    /// Makes room for all records below `end`.
+    pub(crate) fn reserve(&mut self, end: usize) {
+        for index in (0..end).step_by(CHUNK) {
+            self.grow(index);
+        }
     }
 
     /// The indices that may hold a record.

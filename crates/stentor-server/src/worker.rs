@@ -18,8 +18,9 @@ use crate::connection::{Connection, Origin};
 use crate::context::{Context, Shared};
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
-    LINE_COST_PER_TURN, LINE_VISITS_PER_TURN, PAUSE_LOG_MS,
+    LINE_COST_PER_TURN, LINE_VISITS_PER_TURN,
 };
+use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::panics::may_panic;
@@ -41,18 +42,18 @@ pub(crate) struct Worker {
     drain: Drain,
     /// The connection that is being seen to, and what it did before: all that a panic can spoil.
     current: Option<(Peer, Activity, Usage)>,
-    /// When running out of files or memory was last logged.
-    pause_logged_ms: Option<u64>,
+    /// The line that says that files or memory have run out.
+    pauses: LogThrottle,
     /// Nobody was found who holds too much: until then nobody is looked for, as long as all
     /// together own no more than so many bytes.
     spared_until_ms: u64,
     spared_bytes: usize,
     /// Memory is short: those that ask nothing are given less time, from this number on.
     shortened: Option<usize>,
-    /// When it was last logged that an address has as many connections as it may.
-    refusal_logged_ms: Option<u64>,
-    /// When a connection at an address for proxies was last logged that came from none.
-    stranger_logged_ms: Option<u64>,
+    /// The line that says that an address has as many connections as it may.
+    refusals: LogThrottle,
+    /// The line about a connection at an address for proxies that came from none.
+    strangers: LogThrottle,
     /// How many connections it may hold.
     places: usize,
     /// All places are taken: when to look whether newcomers wait, and to evict for them.
@@ -99,12 +100,12 @@ impl Worker {
             wheel: Wheel::new(),
             drain: Drain::No,
             current: None,
-            pause_logged_ms: None,
+            pauses: LogThrottle::default(),
             spared_until_ms: 0,
             spared_bytes: 0,
             shortened: None,
-            refusal_logged_ms: None,
-            stranger_logged_ms: None,
+            refusals: LogThrottle::default(),
+            strangers: LogThrottle::default(),
             places: usize::MAX,
             evicts_at_ms: None,
             uncounted: None,
@@ -379,7 +380,7 @@ impl Worker {
     fn refuse_connection(&mut self, address: Option<IpAddr>) {
         self.cx.stats.connections_refused.add(1);
         if let Some(address) = address
-            && is_due(&mut self.refusal_logged_ms, self.cx.now_ms)
+            && self.refusals.is_due(self.cx.now_ms)
         {
             tracing::warn!(
                 "{address} has as many connections as one address may: more are refused; if that \
@@ -507,7 +508,7 @@ impl<B: Backend> Handler<B> for Worker {
         if why == Pause::Ceiling {
             self.evicts_at_ms.get_or_insert(self.cx.now_ms);
         }
-        if is_due(&mut self.pause_logged_ms, self.cx.now_ms) {
+        if self.pauses.is_due(self.cx.now_ms) {
             let (open, why) = match why {
                 Pause::Exhausted => (self.open, "out of files or memory"),
                 Pause::Ceiling => (self.open, "full"),
@@ -522,11 +523,3 @@ impl<B: Backend> Handler<B> for Worker {
 
 /// What it costs to see that a connection in a line has still to wait.
 const LINE_VISIT_COST: usize = 256;
-/// Whether something is to be logged that was last logged then; takes note that it is now.
-fn is_due(logged_ms: &mut Option<u64>, now_ms: u64) -> bool {
-    let is_due = logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS);
-    if is_due {
-        *logged_ms = Some(now_ms);
-    }
-    is_due
-}

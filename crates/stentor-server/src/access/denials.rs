@@ -7,7 +7,7 @@
 //! visit to the connection is over is it at hand who that is, so a line waits until then.
 
 use super::{Denied, Why};
-use crate::limits::PAUSE_LOG_MS;
+use crate::log_throttle::LogThrottle;
 use crate::stats::Stats;
 use std::borrow::Cow;
 use stentor_access::Keys;
@@ -17,8 +17,7 @@ use stentor_wire::status::Status;
 /// What a worker has refused since it last said so.
 #[derive(Debug, Default)]
 pub(crate) struct Denials {
-    logged_ms: Option<u64>,
-    since: u64,
+    throttle: LogThrottle,
     /// What is to be logged once the visit is over.
     line: Option<String>,
 }
@@ -34,7 +33,7 @@ impl Denials {
         now_ms: u64,
     ) {
         counter(stats, why).add(1);
-        if why == Why::NotCovered && self.is_due(now_ms) {
+        if why == Why::NotCovered && self.throttle.is_due(now_ms) {
             let holder = holder().unwrap_or_else(|| "somebody".to_owned());
             self.line =
                 Some(format!("refused: the token of {holder} does not allow what it was sent for"));
@@ -43,7 +42,7 @@ impl Denials {
 
     /// A token is not good: says so in the owner's words.
     pub(crate) fn bad(&mut self, keys: &Keys, token: &str, (now_ms, unix_s): (u64, u64)) {
-        if self.is_due(now_ms) {
+        if self.throttle.is_due(now_ms) {
             let why = keys.why(token, unix_s).unwrap_or_default();
             self.line = Some(format!("a token is refused: {why}"));
         }
@@ -58,28 +57,14 @@ impl Denials {
     /// logged, with the client's name if it has proved who it is.
     pub(crate) fn tell(&mut self, status: Option<Status>, client: Option<&str>, now_ms: u64) {
         if let (None, Some(Status(status)), Some(_)) = (&self.line, status, client)
-            && self.is_due(now_ms)
+            && self.throttle.is_due(now_ms)
         {
             self.line = Some(format!("a request is refused with {status}"));
         }
         let Some(line) = self.line.take() else { return };
         let by = client.map(|client| format!(", sent by {client}")).unwrap_or_default();
-        let since = self.take();
+        let since = self.throttle.take();
         tracing::warn!("{line}{by} ({since} refused since the last such line)");
-    }
-
-    /// Whether a line is due. Counts what it is to speak of.
-    fn is_due(&mut self, now_ms: u64) -> bool {
-        self.since += 1;
-        let is_due = self.logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS);
-        if is_due {
-            self.logged_ms = Some(now_ms);
-        }
-        is_due
-    }
-
-    fn take(&mut self) -> u64 {
-        std::mem::take(&mut self.since)
     }
 }
 
@@ -117,6 +102,7 @@ impl Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::PAUSE_LOG_MS;
     use stentor_access::Refused;
     use stentor_wire::status::{Refusal, Status};
 
@@ -173,26 +159,15 @@ mod tests {
         let (stats, mut denials) = (Stats::default(), Denials::default());
         denials.tell(Some(Status::FORBIDDEN), None, 0);
         denials.tell(None, Some("CN=ann"), 0);
-        assert_eq!((denials.since, denials.logged_ms), (0, None));
+        assert_eq!(denials.throttle.state(), (0, None));
         denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), 0);
-        assert_eq!((denials.since, denials.logged_ms), (0, Some(0)));
+        assert_eq!(denials.throttle.state(), (0, Some(0)));
         denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), 1);
-        assert_eq!((denials.since, denials.logged_ms), (1, Some(0)));
+        assert_eq!(denials.throttle.state(), (1, Some(0)));
         denials.note(&stats, Why::NotCovered, || Some("bob".to_owned()), PAUSE_LOG_MS);
         let line = "refused: the token of bob does not allow what it was sent for";
         assert_eq!(denials.line.as_deref(), Some(line));
         denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), PAUSE_LOG_MS);
-        assert_eq!((denials.since, denials.has_line()), (0, false));
-    }
-
-    #[test]
-    fn a_line_is_due_at_most_so_often() {
-        let mut denials = Denials::default();
-        assert!(denials.is_due(0) && denials.take() == 1);
-        for now_ms in [1, 2, PAUSE_LOG_MS - 1] {
-            assert!(!denials.is_due(now_ms));
-        }
-        assert!(denials.is_due(PAUSE_LOG_MS));
-        assert_eq!(denials.take(), 4);
+        assert_eq!((denials.throttle.state().0, denials.has_line()), (0, false));
     }
 }

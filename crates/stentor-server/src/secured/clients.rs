@@ -4,7 +4,8 @@
 //! the log of those who are not; and to whom its certificate was given, for the log of what it is
 //! refused.
 
-use crate::limits::{CLIENT_BYTES_MAX, PAUSE_LOG_MS};
+use crate::limits::CLIENT_BYTES_MAX;
+use crate::log_throttle::LogThrottle;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use stentor_io::Peer;
@@ -15,9 +16,8 @@ use stentor_tls::HandshakeError;
 pub(super) struct Clients {
     known: HashMap<Peer, Client, foldhash::fast::RandomState>,
     names_bytes: usize,
-    /// When it was last logged that some were not let in, and how many were since.
-    logged_ms: Option<u64>,
-    since: u64,
+    /// The line that says that some were not let in.
+    throttle: LogThrottle,
 }
 
 #[derive(Debug)]
@@ -45,12 +45,10 @@ impl Clients {
 
     /// It is not let in, since it has not shown a certificate that is good.
     pub(super) fn refuse(&mut self, peer: Peer, error: &HandshakeError, now_ms: u64) {
-        self.since += 1;
-        if self.logged_ms.is_some_and(|logged_ms| now_ms < logged_ms + PAUSE_LOG_MS) {
+        if !self.throttle.is_due(now_ms) {
             return;
         }
-        self.logged_ms = Some(now_ms);
-        let since = std::mem::take(&mut self.since);
+        let since = self.throttle.take();
         let address = match self.known.get(&peer) {
             Some(Client::Comes(Some(address))) => address.to_canonical().to_string(),
             _ => "an address that is not known".to_owned(),

@@ -24,6 +24,19 @@
 //! | 6 | only if there are any: of these connections, clients that a proxy has named |
 //!
 //! Files that are being sent go over beside these, as files.
+//!
+//! A worker is not packed while it drains, while a publisher waits for a commit, and before it has
+//! carried out its orders. The rest goes over otherwise, or not at all:
+//!
+//! - messages in the log that history has lost: who has not seen them is told of a gap;
+//! - walks over names begin anew, and a gap that one had found may be told again;
+//! - bodies that are being sent go over as bytes, once for each worker, beside the message;
+//! - feeds end behind what is on its way, so that followers come back; snapshots are cut;
+//! - handshakes of TLS that are under way: their connections are closed (`secured/handover.rs`);
+//! - connections that come over are counted by their addresses a little later;
+//! - messages being compressed, and files kept in memory, are made again when asked for;
+//! - tokens that were verified are verified again when they come again: whom they let in stays;
+//! - when something was last logged, and when memory was last given back, is forgotten.
 
 use super::{Drain, Worker};
 use crate::budget::Kind;
@@ -40,23 +53,6 @@ use std::sync::Arc;
 use stentor_access::Grant;
 use stentor_io::{Backend, File, Peer};
 use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
-
-/// What cannot be handed over yet, and what becomes of it.
-#[allow(dead_code, reason = "it is for readers of the source")]
-pub(crate) const NOT_YET: &[&str] = &[
-    DRAINS,
-    COMMITS,
-    HAS_ORDERS,
-    "Messages in the log that history has lost: whoever has not seen them is told of a gap.",
-    "Walks over names begin anew, and a gap that one had found may be told again.",
-    "Bodies that are being sent go over as bytes, once for each worker, beside the message.",
-    "Feeds end behind what is on its way, so that followers come back; snapshots are cut.",
-    "Handshakes of TLS that are under way: their connections are closed (secured/handover.rs).",
-    "Connections that come over are counted by their addresses a little later.",
-    "Messages being compressed, and files kept in memory, are made again when asked for.",
-    "Tokens that were verified are verified again when they come again: whom they let in stays.",
-    "When something was last logged, and when memory was last given back, is forgotten.",
-];
 
 const COMMITS: &str =
     "A publisher waits for a commit, which the next process would not be told of: it comes first.";
@@ -93,8 +89,8 @@ impl Worker {
 
     /// Packs everything that another worker needs to go on with the connections, and gives it to
     /// `send` part by part: that one unpacks the first while this one packs the next. To be called
-    /// when [`Worker::can_be_packed`] has said yes, with what it returned. What does not go over is
-    /// in [`NOT_YET`].
+    /// when [`Worker::can_be_packed`] has said yes, with what it returned. The module says
+    /// what does not go over.
     ///
     /// # Errors
     ///
@@ -115,11 +111,11 @@ impl Worker {
             // Nothing is going on.
             current: _,
             // Begins anew.
-            pause_logged_ms: _,
+            pauses: _,
             spared_until_ms: _,
             spared_bytes: _,
-            refusal_logged_ms: _,
-            stranger_logged_ms: _,
+            refusals: _,
+            strangers: _,
             evicts_at_ms: _,
             places: _,
             uncounted: _,
@@ -164,9 +160,7 @@ impl Worker {
 
     /// Connections with numbers up to this one are going to be unpacked: has room for them.
     pub(crate) fn make_room(&mut self, end: u32) {
-        for index in (0..end).step_by(self.connections.chunk()) {
-            self.connections.grow(index as usize);
-        }
+        self.connections.reserve(end as usize);
     }
 
     /// Takes a connection in that another worker had.

@@ -1,6 +1,6 @@
 //! Connections at the addresses for proxies: each begins with a header that says whose it is.
 
-use super::{Worker, is_due};
+use super::Worker;
 use crate::put_off;
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ impl Worker {
     pub(super) fn refuse_stranger(&mut self, address: Option<IpAddr>) {
         self.cx.stats.proxy_headers_refused.add(1);
         if let Some(address) = address
-            && is_due(&mut self.stranger_logged_ms, self.cx.now_ms)
+            && self.strangers.is_due(self.cx.now_ms)
         {
             tracing::warn!(
                 "connection refused: {address} connects to an address for proxies (proxy:) and is \
