@@ -21,7 +21,7 @@ mod reader;
 mod websocket;
 mod work;
 
-use crate::access::{Act, listener};
+use crate::access::Act;
 use crate::addresses::Counted;
 use crate::budget::Kind;
 use crate::context::Context;
@@ -692,17 +692,7 @@ impl Connection {
         peer: Peer,
         persistence: Persistence,
     ) -> Exchange<'a> {
-        let listener = listener(self.role());
-        let shape = Shape {
-            listener,
-            head_only: false,
-            persistence,
-            origin: None,
-            takes_cookies: cx.settings.access.cookie.is_some(),
-            is_private: false,
-            is_sandboxed: false,
-            is_secured: self.is_secured(),
-        };
+        let shape = Shape::new(self.role, persistence, &cx.settings);
         cx.exchange_of(shape, self.ticket(peer))
     }
 
@@ -724,11 +714,20 @@ impl Connection {
 
     /// The same, when it is known whether the answer may have a body.
     fn refuse_request(&mut self, cx: &mut Context, peer: Peer, refusal: &Refusal, head_only: bool) {
-        let persistence = Persistence { keep_alive: false, http10: false };
-        let mut x = self.exchange(cx, peer, persistence);
-        x.reply.shape.head_only = head_only;
-        x.refuse(refusal);
+        self.last_exchange(cx, peer, head_only).refuse(refusal);
+    }
+
+    /// What is needed for an answer behind which the connection ends.
+    fn last_exchange<'a>(
+        &mut self,
+        cx: &'a mut Context,
+        peer: Peer,
+        head_only: bool,
+    ) -> Exchange<'a> {
         self.phase = Phase::Refusing;
+        let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
+        x.reply.shape.head_only = head_only;
+        x
     }
 
     /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stentor_access::{Keys, Refused};
 use stentor_hub::{Event, Subscriber};
-use stentor_io::{Backend, Counter, LAYERED, Peer, Rng, Role, listener_of};
+use stentor_io::{Backend, Counter, Peer, Rng, Role};
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
@@ -563,20 +563,9 @@ impl Context {
         persistence: Persistence,
         ticket: Ticket,
     ) -> Exchange<'a> {
-        let listener = listener(listener_of(role));
-        let origin = listener.listed_origin(request, &self.settings.cors);
-        let head_only = request.method == Method::Head;
-        let takes_cookies = self.settings.access.cookie.is_some();
-        let shape = Shape {
-            listener,
-            head_only,
-            persistence,
-            origin,
-            takes_cookies,
-            is_private: false,
-            is_sandboxed: false,
-            is_secured: role & LAYERED != 0,
-        };
+        let mut shape = Shape::new(role, persistence, &self.settings);
+        shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
+        shape.head_only = request.method == Method::Head;
         self.exchange_of(shape, ticket)
     }
 

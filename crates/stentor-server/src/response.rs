@@ -1,6 +1,6 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
-use crate::access::{LISTENERS, Listener, PUBLIC};
+use crate::access::{LISTENERS, Listener, PUBLIC, listener};
 use crate::answers::Answers;
 use crate::config::{Cors, Settings};
 use crate::exchange::Persistence;
@@ -12,7 +12,7 @@ use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_hub::Message;
-use stentor_io::File;
+use stentor_io::{File, LAYERED, Role, listener_of};
 use stentor_wire::http1::{HeadPart, HeadShares};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::status::Status;
@@ -116,6 +116,22 @@ pub(crate) struct Shape<'a> {
     pub(crate) is_sandboxed: bool,
     /// It goes by TLS.
     pub(crate) is_secured: bool,
+}
+
+impl Shape<'_> {
+    /// That of an answer to a request of which nothing matters but how it came.
+    pub(crate) fn new(role: Role, persistence: Persistence, settings: &Settings) -> Self {
+        Shape {
+            listener: listener(listener_of(role)),
+            head_only: false,
+            persistence,
+            origin: None,
+            takes_cookies: settings.access.cookie.is_some(),
+            is_private: false,
+            is_sandboxed: false,
+            is_secured: role & LAYERED != 0,
+        }
+    }
 }
 
 /// Some bytes of a file's answer.
@@ -242,7 +258,7 @@ impl Reply<'_> {
         out.extend_from_slice(b"Content-Type: ");
         out.extend_from_slice(content_type.as_bytes());
         out.extend_from_slice(b"\r\nContent-Length: ");
-        decimal(out, content_length as u64);
+        out.extend_from_slice(itoa::Buffer::new().format(content_length).as_bytes());
         out.extend_from_slice(b"\r\n\r\n");
         self.stats.heads.count_lines(&out[from..]);
     }
@@ -360,11 +376,6 @@ impl Reply<'_> {
 /// What the fields of a [`Preamble`] may be.
 const PREAMBLE_PARTS: [HeadPart; 5] =
     [HeadPart::Server, HeadPart::Date, HeadPart::Other, HeadPart::Cors, HeadPart::Vary];
-
-/// Writes `n` in decimal without going through a formatter: it is in every answer.
-pub(crate) fn decimal(out: &mut Vec<u8>, n: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@
 
 use super::{Connection, Origin, Phase, Wait};
 use crate::context::Context;
-use crate::exchange::Persistence;
 use crate::put_off::TOO_MANY;
 use std::net::IpAddr;
 use stentor_io::Peer;
@@ -58,11 +57,8 @@ impl Connection {
             }
         };
         cx.stats.requests.add(1);
-        let persistence = Persistence { keep_alive: false, http10: false };
-        let mut x = self.exchange(cx, peer, persistence);
-        x.reply.shape.head_only = request.method == Method::Head;
-        x.put_off(request, reason);
-        self.phase = Phase::Refusing;
+        let head_only = request.method == Method::Head;
+        self.last_exchange(cx, peer, head_only).put_off(request, reason);
         true
     }
 

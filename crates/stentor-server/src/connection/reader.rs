@@ -485,16 +485,11 @@ impl Connection {
         let Reader { cursor, feed, mode, is_partial, .. } = self.reader;
         let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
         let is_seen = |event: &&Event| sight.covers(event.topic());
-        let (first_seq, heard_seq) = match feed {
-            MANY => {
-                let mut due = self.due_to_many(&cx.feeds);
-                (due.find(is_seen).map(Event::seq), cx.feeds.logged_seq())
-            }
-            feed => {
-                let mut due = cx.feeds.due(feed, cursor);
-                (due.find(is_seen).map(Event::seq), cx.feeds.latest_seq(feed))
-            }
+        let (first_seq, last_seq) = match feed {
+            MANY => (self.due_to_many(&cx.feeds).find(is_seen), cx.feeds.logged_seq()),
+            feed => (cx.feeds.due(feed, cursor).find(is_seen), cx.feeds.latest_seq(feed)),
         };
+        let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
             cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
@@ -503,14 +498,13 @@ impl Connection {
             if is_partial {
                 // What there is is not for it: it need not be looked at again.
                 cx.cost += LOGGED_COST;
-                self.reader.cursor = cursor.max(heard_seq);
+                self.reader.cursor = cursor.max(last_seq);
             }
             return Ok(false);
         };
         if cx.out.len() > 0 && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let last_seq = if feed == MANY { cx.feeds.logged_seq() } else { cx.feeds.latest_seq(feed) };
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
         let Context { batches, feeds, deflater, settings, passes, .. } = cx;

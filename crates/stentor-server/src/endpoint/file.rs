@@ -5,6 +5,7 @@
 //! server's affair, and a client that goes on with an interrupted download must not depend on it.
 
 use super::listing;
+use super::publish::RETRY_SOON;
 use crate::access::Denied;
 use crate::access::names::{INDEX, unpacked};
 use crate::config::Mount;
@@ -526,5 +527,3 @@ fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRang
     }
     x.reply.part(Part::Bytes(end.as_bytes()));
 }
-
-const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";

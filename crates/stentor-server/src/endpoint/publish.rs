@@ -9,7 +9,6 @@ use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{GATHER_BYTES, INFLATE_COST};
 use crate::order::{CommitError, Outcome};
-use crate::response::decimal;
 use crate::route;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
@@ -307,7 +306,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             for part in ["{\"id\":\"", id.as_str(), "\",\"readers\":"] {
                 body.extend_from_slice(part.as_bytes());
             }
-            decimal(body, readers);
+            body.extend_from_slice(itoa::Buffer::new().format(readers).as_bytes());
             body.extend_from_slice(b"}\n");
             x.reply.content(status, "application/json", etag, body);
             body.clear();
@@ -390,7 +389,7 @@ fn change(
 }
 
 /// A broker that is away is back soon, as a rule, and an eviction takes a moment.
-const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";
+pub(super) const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";
 
 /// Room comes when topics are deleted.
 const RETRY_LATER: &[u8] = b"Retry-After: 10\r\n";
