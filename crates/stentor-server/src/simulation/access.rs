@@ -171,15 +171,19 @@ struct Stage {
     put_to: BTreeSet<&'static str>,
     readers: Vec<Reader>,
     hand_overs: HandOvers,
+    /// Workers panic, which breaks a connection without a word.
+    panics: bool,
 }
 
 /// One seed from the beginning to the end.
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
+    stage.world.panic_at_random(stage.panics);
     for _ in 0..40 + stage.rng.below(300) {
         stage.act();
         stage.turn();
     }
+    stage.world.panic_at_random(false);
     stage.come_to_rest();
     stage.check_rest();
     for reader in std::mem::take(&mut stage.readers) {
@@ -214,6 +218,7 @@ impl Stage {
             put_to: BTreeSet::new(),
             readers: Vec::new(),
             hand_overs: HandOvers::new(seed),
+            panics: seed % 2 == 1,
         };
         stage.tell_keys();
         for topic in TOPICS {
@@ -479,6 +484,9 @@ impl Stage {
         };
         let shown = TOPICS.iter().find(is_hidden);
         assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
+        if self.panics && is_cut {
+            return false;
+        }
         if !reader.is_open {
             self.judge_answer(index, ended, is_cut)
         } else if ended {

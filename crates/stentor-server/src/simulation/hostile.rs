@@ -14,6 +14,7 @@
 //! - what was published reaches the bystander within a few turns, which chance has no part in, once
 //!   the server has heard all that its socket says, and no fan-out is under way any more;
 //! - what readers own in all stays below its bound;
+//! - a panic of the worker costs one of them its connection, and the others a turn;
 //! - when all have gone nothing is left.
 
 use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
@@ -50,6 +51,7 @@ pub(super) fn run(seed: u64) {
     let turns = READS_FROM + 50 + rng.below(400);
     let mut before = world.totals();
     let mut hand_overs = HandOvers::new(seed);
+    world.panic_at_random(seed % 2 == 1);
     for turn in 0..turns {
         for attacker in &mut attackers {
             attacker.play(&mut world.sim, &mut rng);
@@ -59,7 +61,11 @@ pub(super) fn run(seed: u64) {
         let is_sweeping = world.worker.is_sweeping();
         bystanders.play(&mut world.sim, &mut rng, turn, (connections, is_sweeping));
         hand_overs.play(&mut world);
+        let panics = world.panics;
         world.turn();
+        if world.panics > panics {
+            bystanders.outlive_a_panic(&mut world.sim, turn);
+        }
         let after = world.totals();
         let done = work(&after) - work(&before);
         assert!(done <= WORK_MAX, "a turn's work is {done}: {before:?}\n{after:?}");
@@ -67,6 +73,7 @@ pub(super) fn run(seed: u64) {
         assert!(owned <= OWNED_MAX, "readers own {owned} bytes");
         before = after;
     }
+    world.panic_at_random(false);
     for attacker in &attackers {
         attacker.leave(&mut world.sim);
     }
@@ -318,9 +325,7 @@ impl Bystanders {
         if self.publisher.due.is_none() && self.has_read && rng.percent(30) {
             self.published += 1;
             self.has_read = false;
-            let text = self.published.to_string();
-            let head = format!("PUT {HOT} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", text.len());
-            self.publisher.ask(sim, turn, format!("{head}\r\n\r\n{text}").into_bytes());
+            self.publish(sim, turn);
         }
         if self.publisher.hear(sim, "who publishes", turn, connections).is_some() {
             self.delivery = Due::new(turn);
@@ -328,15 +333,45 @@ impl Bystanders {
         self.hear(sim, turn, connections, is_sweeping);
     }
 
+    fn publish(&mut self, sim: &mut Net, turn: usize) {
+        let text = self.published.to_string();
+        let head = format!("PUT {HOT} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", text.len());
+        self.publisher.ask(sim, turn, format!("{head}\r\n\r\n{text}").into_bytes());
+    }
+
+    /// The worker has panicked: who was hit by it comes again, and asks again.
+    fn outlive_a_panic(&mut self, sim: &mut Net, turn: usize) {
+        self.waits_until = turn + 1;
+        if sim.was_reset(self.asker.connection) {
+            self.asker = Asker::new(sim.connect_apart(PUBLIC));
+        }
+        if sim.was_reset(self.publisher.connection) {
+            let asked = self.publisher.due.is_some();
+            self.publisher = Asker::new(sim.connect_apart(CONTROL));
+            if asked {
+                self.publish(sim, turn);
+            }
+        }
+        if self.reader.is_some_and(|reader| sim.was_reset(reader)) {
+            self.begin_to_read(sim, turn);
+        }
+    }
+
+    fn begin_to_read(&mut self, sim: &mut Net, turn: usize) {
+        let reader = sim.connect_apart(PUBLIC);
+        let events = "Accept: text/event-stream";
+        let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\n{events}\r\n\r\n");
+        sim.write(reader, request.as_bytes());
+        self.reader = Some(reader);
+        self.begins = Some(Due::new(turn));
+        self.has_read = false;
+        self.read.clear();
+    }
+
     /// The reader reads.
     fn hear(&mut self, sim: &mut Net, turn: usize, connections: usize, is_sweeping: bool) {
         if turn == READS_FROM {
-            let reader = sim.connect_apart(PUBLIC);
-            let events = "Accept: text/event-stream";
-            let request = format!("GET {HOT} HTTP/1.1\r\nHost: h\r\n{events}\r\n\r\n");
-            sim.write(reader, request.as_bytes());
-            self.reader = Some(reader);
-            self.begins = Some(Due::new(turn));
+            self.begin_to_read(sim, turn);
         }
         let Some(reader) = self.reader else { return };
         assert!(!sim.ended(reader), "a bystander's stream was cut");

@@ -122,8 +122,9 @@ pub(crate) struct World {
     chance: Rng,
     /// What commits the changes of publishers, if not the worker itself.
     late: Option<Arc<Late>>,
-    /// The percentage of turns in which a worker may panic.
+    /// The percentage of turns in which a worker may panic, and how often one did.
     panics_percent: Option<u8>,
+    pub(crate) panics: usize,
 }
 
 /// What a world is made of.
@@ -245,7 +246,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None,
+            panics_percent: None, panics: 0,
         };
         if world.shared.store.is_some() {
             return world;
@@ -335,6 +336,7 @@ impl World {
             if !planned::is_planned(&*payload) {
                 resume_unwind(payload);
             }
+            self.panics += 1;
             self.sim.recover(&mut self.worker);
             self.worker.read_mailbox(&mut self.sim);
             true
