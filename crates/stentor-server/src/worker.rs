@@ -347,6 +347,7 @@ impl Worker {
     /// or took events in, the log of what was published may lack something and is not used.
     pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
         self.cx.recover(self.current.is_none(), io.now_us());
+        self.cx.stats.worker_panics.add(1);
         let Some((peer, before, usage)) = self.current.take() else { return };
         let Some(connection) = self.connections.at(peer.index()) else { return };
         if !connection.is_free() {
