@@ -770,8 +770,8 @@ impl Connection {
             return Flow::Pause;
         }
         match self.phase {
-            Phase::Closing => return self.end(cx, io, peer),
-            Phase::Refusing => {
+            Phase::Closing if !self.lingers(cx) => return self.end(cx, io, peer),
+            Phase::Closing | Phase::Refusing => {
                 self.phase = Phase::Lingering;
                 self.work = None;
                 io.finish(peer);

@@ -107,6 +107,13 @@ impl Connection {
         self.origin != Origin::Unix && cx.settings.limits.close == Close::Reset
     }
 
+    /// Whether the peer may say something behind its last request that the server has to read: by
+    /// TLS it may ask for other keys, or say that it ends. To close on what is unread would be a
+    /// reset, which overtakes the answer.
+    pub(super) fn lingers(&self, cx: &Context) -> bool {
+        self.is_secured() && !self.is_reset_at_end(cx)
+    }
+
     /// Ends a connection whose last answer has left, as the settings say. A reset throws away what
     /// the peer has not acknowledged, so that comes first; a peer that is too far away for it, or
     /// too slow, is not reset.

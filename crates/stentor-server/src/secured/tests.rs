@@ -114,6 +114,31 @@ fn tls_is_not_answered_in_the_clear() {
     world.check_nothing_is_left();
 }
 
+/// Behind its last request a client may ask for other keys, or say that it ends.
+#[test]
+fn what_comes_behind_the_last_request_costs_no_answer() {
+    for refreshes in [true, false] {
+        let mut world = world();
+        let mut raw = Raw::connect(&mut world);
+        let request = raw.say(b"GET /small HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        world.sim.write(raw.client, &request);
+        world.settle();
+        // Closed by now, the server would answer this with a reset, which overtakes the answer.
+        assert_eq!(world.open_sockets(), 1);
+        match refreshes {
+            true => raw.connection.refresh_traffic_keys().unwrap(),
+            false => raw.connection.send_close_notify(),
+        }
+        let behind = raw.records();
+        world.sim.write(raw.client, &behind);
+        assert!(raw.hear(&mut world).unwrap().ends_with(SMALL));
+        assert!(world.sim.ended(raw.client) && !world.sim.was_reset(raw.client));
+        world.sim.finish_client(raw.client);
+        world.settle();
+        world.check_nothing_is_left();
+    }
+}
+
 #[test]
 fn what_is_not_authentic_is_told_and_never_taken() {
     for place in [5, 20, 40] {

@@ -2,7 +2,10 @@
 
 use super::client::{Script, Scripted};
 use super::handover::HandOvers;
-use super::{CONTROL, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, patient, store, streams};
+use super::{
+    CONTROL, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient, store,
+    streams,
+};
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -50,7 +53,7 @@ fn run(seed: u64) {
         .collect();
     let mut hand_overs = HandOvers::new(seed);
     let mut idle_turns = 0;
-    let panics = seed % 4 == 3;
+    let panics = seed % 4 == 3 && may_panic_at_all();
     world.panic_at_random(panics);
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
