@@ -620,7 +620,7 @@ fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
 }
 
 /// The name or address of a host, and its port, which may be empty (RFC 3986 section 3.2).
-fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b':', host) {
         Some(at) if !host[at..].contains(&b']') => (&host[..at], &host[at + 1..]),
         _ => (host, b""),

@@ -13,6 +13,7 @@ mod client;
 mod copying;
 mod ending;
 mod eviction;
+mod exchange;
 mod expelled;
 mod handover;
 mod memory;
@@ -26,17 +27,14 @@ use crate::addresses::Counted;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
-use crate::exchange::{Answer, Exchange, Persistence};
+use crate::exchange::{Answer, Persistence};
 use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
-use crate::order::Ticket;
-use crate::response::Shape;
 use crate::route;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
-use stentor_wire::status::Refusal;
 use work::{Incoming, Work};
 
 pub(crate) use copying::Copying;
@@ -343,6 +341,11 @@ impl Connection {
         self.work.as_ref().is_some_and(|work| !work.input.iter().all(blank))
     }
 
+    /// Its deadline is set anew once what is being done is done.
+    fn rearm(&mut self) {
+        self.wait = Wait::Request;
+    }
+
     fn work(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
@@ -487,7 +490,7 @@ impl Connection {
                     self.work().scanned = 0;
                 }
                 // The deadline of a head is that head's alone.
-                self.wait = Wait::Request;
+                self.rearm();
                 self.request(cx, peer, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
@@ -683,51 +686,6 @@ impl Connection {
         if let Some(opening) = opening {
             self.begin_reading(cx, peer, *opening);
         }
-    }
-
-    /// What is needed to answer a request of which nothing matters any more but how it came.
-    fn exchange<'a>(
-        &self,
-        cx: &'a mut Context,
-        peer: Peer,
-        persistence: Persistence,
-    ) -> Exchange<'a> {
-        let shape = Shape::new(self.role, persistence, &cx.settings);
-        cx.exchange_of(shape, self.ticket(peer))
-    }
-
-    /// By what the changes of the request under way are told apart from those of others.
-    fn ticket(&self, peer: Peer) -> Ticket {
-        Ticket { peer, stamp: self.reader.stamp, line: 0 }
-    }
-
-    /// The same of a request that begins.
-    fn next_ticket(&mut self, peer: Peer) -> Ticket {
-        self.reader.stamp = self.reader.stamp.wrapping_add(1);
-        self.ticket(peer)
-    }
-
-    /// Answers with a refusal, after which nothing of the connection's input means anything.
-    fn refuse(&mut self, cx: &mut Context, peer: Peer, refusal: &Refusal) {
-        self.refuse_request(cx, peer, refusal, false);
-    }
-
-    /// The same, when it is known whether the answer may have a body.
-    fn refuse_request(&mut self, cx: &mut Context, peer: Peer, refusal: &Refusal, head_only: bool) {
-        self.last_exchange(cx, peer, head_only).refuse(refusal);
-    }
-
-    /// What is needed for an answer behind which the connection ends.
-    fn last_exchange<'a>(
-        &mut self,
-        cx: &'a mut Context,
-        peer: Peer,
-        head_only: bool,
-    ) -> Exchange<'a> {
-        self.phase = Phase::Refusing;
-        let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
-        x.reply.shape.head_only = head_only;
-        x
     }
 
     /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.

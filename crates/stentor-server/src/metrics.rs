@@ -18,7 +18,8 @@ macro_rules! metrics {
     (|$report:ident, $c:ident| $(
         $(#[doc = $help:literal])+
         $kind:ident $name:ident [$(
-            $({$key:ident = $label:literal})? $($field:ident $(/ $unit:literal)?)? $(=> $shown:expr)?
+            $({$key:ident = $label:literal})?
+            $($field:ident $(/ $unit:literal)?)? $(=> $shown:expr)?
         ),+];
     )+) => {
         /// The counters of one worker, on cache lines of their own.
@@ -48,7 +49,8 @@ macro_rules! metrics {
                 all.extend(self.heads.named().map(|(part, n)| (format!("heads.{part}"), n)));
                 let tokens = self.refused_tokens.named();
                 all.extend(tokens.map(|(why, n)| (format!("refused_tokens.{why}"), n)));
-                all.extend(self.tls_failed.named().map(|(why, n)| (format!("tls_failed.{why}"), n)));
+                let failed = self.tls_failed.named();
+                all.extend(failed.map(|(why, n)| (format!("tls_failed.{why}"), n)));
                 all
             }
 

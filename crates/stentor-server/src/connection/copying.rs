@@ -74,7 +74,7 @@ impl Connection {
         if self.wait == Wait::Heartbeat && cx.shared.stale_s().is_none() {
             cx.replication.sign_of_life(peer, cx.out.bytes());
         }
-        self.wait = Wait::Request;
+        self.rearm();
         self.deliver_copy(cx, io, peer);
     }
 
@@ -108,7 +108,7 @@ impl Connection {
                     cx.budget.spend(Kind::Replays, cost);
                     if cx.out.len() > before {
                         // The next sign of life is due as long after this.
-                        self.wait = Wait::Request;
+                        self.rearm();
                     }
                     cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
                 }

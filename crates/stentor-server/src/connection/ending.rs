@@ -21,7 +21,7 @@ impl Connection {
                 return self.expire_stream(cx, io, peer);
             }
             (Phase::Pending, Wait::Pending | Wait::Farewell | Wait::Expiry) => {
-                self.wait = Wait::Request;
+                self.rearm();
                 return self.go_on_pending(cx, io, peer);
             }
             (Phase::Copying, Wait::Heartbeat | Wait::Expiry) => {

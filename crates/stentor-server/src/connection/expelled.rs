@@ -5,7 +5,7 @@
 //! deadline is seen to. Once rules or keys have changed every reader is looked at again, some in
 //! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
-use super::{Connection, Wait};
+use super::Connection;
 use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy, listener};
 use crate::budget::Kind;
 use crate::context::Context;
@@ -93,7 +93,7 @@ impl Connection {
         cx.passes.give(peer, &grant);
         self.reader.has_pass = true;
         // Its end is another.
-        self.wait = Wait::Request;
+        self.rearm();
         frame(cx.out.bytes(), Opcode::Text, false, RENEWED);
         Ok(())
     }

@@ -179,7 +179,7 @@ impl Connection {
             }
             (Wait::Ping, _) if !self.reader.owes_pong => {
                 // The next one is due as long after this one.
-                self.wait = Wait::Request;
+                self.rearm();
                 self.reader.owes_pong = true;
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
@@ -194,7 +194,7 @@ impl Connection {
             (Wait::Farewell, _) => self.say_farewell(cx, peer),
             (Wait::Expiry, _) => {
                 // The clock may have been set back.
-                self.wait = Wait::Request;
+                self.rearm();
                 self.end_if_expelled(cx, peer);
             }
             _ => {

@@ -42,7 +42,7 @@ impl Connection {
             self.extra().decoder = None;
             // The next one has a time of its own. A ping within a message buys that one none.
             if self.wait == Wait::Frame {
-                self.wait = Wait::Request;
+                self.rearm();
             }
         }
         match result {

@@ -7,6 +7,7 @@
 //! `Host` comes from the client, and goes into `Location`. The parser lets through one name or
 //! address with at most a port, so nothing in it can end the name or the line.
 
+use crate::access::split_port;
 use crate::exchange::{Answer, Exchange};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::status::Status;
@@ -28,7 +29,7 @@ fn answer(x: &mut Exchange<'_>, request: &Request<'_>) {
                       that was sent here.";
         return x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, b"Allow: GET, HEAD\r\n", reason);
     }
-    let name = request.host.map(name_of).unwrap_or_default();
+    let name = request.host.map_or(&b""[..], |host| split_port(host).0);
     if name.is_empty() || !name.iter().all(|b| is_of_a_name(*b)) {
         let reason = "Say in Host which server is meant: this port leads to the same one by https.";
         return x.reply.refuse(Status::BAD_REQUEST, reason);
@@ -47,14 +48,6 @@ fn answer(x: &mut Exchange<'_>, request: &Request<'_>) {
     fields.extend_from_slice(b"\r\nCache-Control: max-age=3600\r\n");
     let body = b"This is to be found by https.\n";
     x.reply.content(Status::MOVED_PERMANENTLY, "text/plain; charset=utf-8", &fields, body);
-}
-
-/// The name or address of a host, without its port.
-fn name_of(host: &[u8]) -> &[u8] {
-    match memchr::memrchr(b':', host) {
-        Some(at) if !host[at..].contains(&b']') => &host[..at],
-        _ => host,
-    }
 }
 
 /// What names, IPv4 and IPv6 addresses consist of. The parser allows more, percent-encoded too.
