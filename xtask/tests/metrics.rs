@@ -10,9 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use xtask::source::{expect_none, read};
+use xtask::source::{expect_none, read, root};
 
-#[allow(dead_code, reason = "the other test programs need the rest of it")]
 #[test]
 fn every_alert_is_explained_as_it_is_written() {
     let rules = rules();
@@ -49,7 +48,7 @@ fn every_metric_is_explained() {
         let page = format!(
             "{before}\n## What each figure means\n{table}\n{rows}\nThe text form{rest}\n## {after}"
         );
-        return std::fs::write(source::root().join("docs/operating.md"), page).unwrap();
+        return std::fs::write(root().join("docs/operating.md"), page).unwrap();
     }
     expect_none("metrics without a row", difference(&written, &explained));
     expect_none("rows without a metric", difference(&explained, &written));
