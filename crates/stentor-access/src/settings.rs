@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use stentor_wire::target::host_and_port;
+use stentor_wire::target::Server;
 
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
 use crate::jwt::Issuers;
@@ -101,18 +101,12 @@ impl FromStr for JwksUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<JwksUrl, String> {
-        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let (scheme, rest) = text.split_once("://").unwrap_or_default();
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let host = host_and_port(authority).map_or("", |(host, _)| host);
-        // Names of users and passwords would be shown wherever the address is.
-        let good = visible && !host.is_empty() && !authority.contains('@') && !rest.contains('#');
-        match scheme {
-            "https" if good => Ok(JwksUrl(text.to_owned())),
-            "http" if good && matches!(host, "127.0.0.1" | "[::1]" | "localhost") => {
+        let server = Server::parse(text).filter(|server| !server.rest.contains('#'));
+        match server.map(|server| (server.scheme, server.host)) {
+            Some(("https", _) | ("http", "127.0.0.1" | "[::1]" | "localhost")) => {
                 Ok(JwksUrl(text.to_owned()))
             }
-            "http" if good => Err(format!(
+            Some(("http", _)) => Err(format!(
                 "'{text}' could be read and changed on its way, and with it who may publish: \
                  write https://, or http:// with 127.0.0.1, [::1] or localhost"
             )),

@@ -24,10 +24,58 @@ impl fmt::Display for BadEscape {
 
 impl std::error::Error for BadEscape {}
 
+/// The server in a URL, and what follows it: `SCHEME://HOST[:PORT]REST` (RFC 3986 section 3).
+///
+/// The parser of the crate `http` would not do: it takes `a:b` for a host with a port, `[a]` for an
+/// address, and a name before the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Server<'t> {
+    /// As it was written. It is empty if there is none.
+    pub scheme: &'t str,
+    /// A name, an IPv4 address, or an IPv6 address in brackets.
+    pub host: &'t str,
+    /// From 1 to 65535, unless it is left out.
+    pub port: Option<u16>,
+    /// The path, the query and the fragment. It is empty or begins with one of `/?#`.
+    pub rest: &'t str,
+}
+
+impl<'t> Server<'t> {
+    /// Reads a URL. `None`: it has no host, a port that is none, a user, or a byte that belongs
+    /// into none.
+    #[must_use]
+    pub fn parse(url: &'t str) -> Option<Server<'t>> {
+        let (scheme, rest) = match url.split_once("://") {
+            // Behind one of these it is a part of the path.
+            Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => (scheme, rest),
+            _ => ("", url),
+        };
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (host, port) = host_and_port(authority)?;
+        let is_outside = |byte: u8| !byte.is_ascii_graphic() || b"@\\\"<>".contains(&byte);
+        let is_good = !host.bytes().any(is_outside) && rest.bytes().all(|b| b.is_ascii_graphic());
+        is_good.then_some(Server { scheme, host, port, rest })
+    }
+
+    /// Reads the URL of a server alone: nothing follows it but a slash.
+    #[must_use]
+    pub fn alone(url: &'t str) -> Option<Server<'t>> {
+        Server::parse(url).filter(|server| matches!(server.rest, "" | "/"))
+    }
+}
+
+impl fmt::Display for Server<'_> {
+    /// The server's URL, without what follows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
 /// Splits `HOST[:PORT]` of a URL (RFC 3986 section 3.2). The host is a name, an IPv4 address, or an
 /// IPv6 address in brackets, which stay. The result is `None` for anything else, and for a port
-/// that is not a number from 1 to 65535. The caller checks which bytes a name may have.
-pub fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
+/// that is not a number from 1 to 65535.
+fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let end = match authority.strip_prefix('[') {
         Some(literal) => literal.find(']')? + 2,
         None => authority.find(':').unwrap_or(authority.len()),

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use stentor_server::config::ControlAddress;
-use stentor_wire::target::host_and_port;
-
+use stentor_wire::target::Server;
 use ureq::config::ConfigBuilder;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
 use ureq::http::{Request, Response};
@@ -43,26 +42,17 @@ impl BaseUrl {
             // A name that control goes by, as it does on every socket file.
             return Ok(BaseUrl { base: "http://localhost".to_owned(), socket: Some(path) });
         }
-        let mut scheme = "http";
-        let bare = match text.split_once("://") {
-            None => text,
-            Some(("http", bare)) => bare,
-            Some(("https", bare)) => {
-                scheme = "https";
-                bare
-            }
-            Some((other, _)) => {
-                return Err(format!("'{other}' is not supported, only http and https"));
-            }
-        };
-        let host = bare.strip_suffix('/').unwrap_or(bare);
-        let outside = |b: u8| !b.is_ascii_graphic() || matches!(b, b'/' | b'?' | b'#' | b'@');
-        if host_and_port(host).is_none() || host.bytes().any(outside) {
-            return Err(format!(
+        let server = Server::alone(text).ok_or_else(|| {
+            format!(
                 "'{text}' is not a server: write http://HOST:PORT, https://HOST:PORT, or unix:PATH"
-            ));
-        }
-        Ok(BaseUrl { base: format!("{scheme}://{host}"), socket: None })
+            )
+        })?;
+        let scheme = match server.scheme {
+            "" => "http",
+            scheme @ ("http" | "https") => scheme,
+            other => return Err(format!("'{other}' is not supported, only http and https")),
+        };
+        Ok(BaseUrl { base: Server { scheme, ..server }.to_string(), socket: None })
     }
 
     /// Whether it is asked by TLS.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use stentor_wire::target::host_and_port;
+use stentor_wire::target::Server;
 use toml::Value;
 
 use super::Settings;
@@ -127,17 +127,13 @@ impl FromStr for BrokerUrl {
                         cluster.token_file"
                 .to_owned());
         }
-        let parse = || {
-            let (scheme, rest) = text.split_once("://")?;
-            let is_tls = ["nats", "tls"].iter().position(|known| *known == scheme)? == 1;
-            let rest = rest.strip_suffix('/').unwrap_or(rest);
-            let (host, port) = host_and_port(rest)?;
-            let is_outside = |b: u8| !b.is_ascii_graphic() || b"/?#\\\"<>".contains(&b);
-            let is_good = !host.bytes().any(is_outside);
-            let port = port.unwrap_or(4222);
-            is_good.then(|| BrokerUrl { is_tls, host: host.to_owned(), port })
-        };
-        parse().ok_or_else(|| {
+        let server = Server::alone(text).filter(|at| matches!(at.scheme, "nats" | "tls"));
+        let broker = server.map(|Server { scheme, host, port, .. }| BrokerUrl {
+            is_tls: scheme == "tls",
+            host: host.to_owned(),
+            port: port.unwrap_or(4222),
+        });
+        broker.ok_or_else(|| {
             format!(
                 "'{}' is not a server of NATS: write nats://HOST:PORT or tls://HOST:PORT",
                 text.escape_debug()

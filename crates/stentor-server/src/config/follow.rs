@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use stentor_hub::Pattern;
-use stentor_wire::target::host_and_port;
+use stentor_wire::target::Server;
 use toml::Value;
 
 use super::Settings;
@@ -77,17 +77,13 @@ impl FromStr for ServerUrl {
                         https://HOST:PORT"
                 .to_owned());
         }
-        let (scheme, rest) = text.split_once("://").unwrap_or_default();
-        let host = rest.strip_suffix('/').unwrap_or(rest);
-        let outside = |b: u8| !b.is_ascii_graphic() || b"/?#@\\\"<>".contains(&b);
-        let is_host = host_and_port(host).is_some() && !host.bytes().any(outside);
-        if !matches!(scheme, "http" | "https") || !is_host {
-            return Err(format!(
+        let server = Server::alone(text).filter(|at| matches!(at.scheme, "http" | "https"));
+        server.map(|server| ServerUrl(server.to_string())).ok_or_else(|| {
+            format!(
                 "'{}' is not a server: write http://HOST:PORT or https://HOST:PORT",
                 text.escape_debug()
-            ));
-        }
-        Ok(ServerUrl(format!("{scheme}://{host}")))
+            )
+        })
     }
 }
 
