@@ -6,7 +6,7 @@
 
 use rustix::cmsg_space;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
@@ -17,6 +17,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zeroize::Zeroize;
 
@@ -98,27 +99,27 @@ impl Channel {
         Ok((Channel::new(ours), child))
     }
 
-    /// The end that this process was started with, if it was. To be asked for once, before any
-    /// other thread is there.
+    /// The end that this process was started with, if it was. To be asked for before any other
+    /// thread is there, and before a file is opened: every other file is closed.
     ///
     /// # Errors
-    /// The environment speaks of what is no such channel.
+    /// The environment speaks of what is no such channel; or it was asked for before.
     pub fn inherited() -> io::Result<Option<Channel>> {
         let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let number = value.to_str().and_then(|value| value.parse::<i32>().ok());
         let number = number.filter(|&number| number > 2).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: whoever started the process gave it this file, nothing in it has opened another
-        // at that number, and it is taken once.
-        let fd = unsafe { OwnedFd::from_raw_fd(number) };
-        // Whatever this process starts has no business with it.
-        fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
-        // What whoever started the first process had open by mistake is where a connection was.
-        close_files(3, number - 1);
-        close_files(number + 1, i32::MAX);
-        match sockopt::socket_type(&fd)? {
-            SocketType::SEQPACKET => Ok(Some(Channel::new(fd))),
-            _ => Err(io::ErrorKind::InvalidInput.into()),
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        first_time(&IS_TAKEN)?;
+        // SAFETY: the process before gave this file to this one, which has opened none yet. It is
+        // taken over once.
+        let fd = unsafe { started_with(number, SocketType::SEQPACKET)? };
+        // A file that the first process's parent left open may have the number of a connection.
+        // SAFETY: this process has opened no other file yet, so it owns none of these.
+        unsafe {
+            close_files(3, number - 1);
+            close_files(number + 1, i32::MAX);
         }
+        Ok(Some(Channel::new(fd)))
     }
 
     /// To the listener of this name, which must be of that process.
@@ -358,11 +359,44 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Closes the files with numbers from `first` to `last`. None of them may be anybody's here.
-pub(crate) fn close_files(first: i32, last: i32) {
+/// Succeeds at the first call with this flag.
+///
+/// # Errors
+/// It was called before.
+pub(crate) fn first_time(is_taken: &AtomicBool) -> io::Result<()> {
+    match is_taken.swap(true, Ordering::Relaxed) {
+        false => Ok(()),
+        true => Err(io::Error::other("it was taken over before")),
+    }
+}
+
+/// Takes over a socket that this process was started with, and keeps it from its children.
+///
+/// # Safety
+/// Nothing in this process owns a file of that number, and the socket is taken over once.
+///
+/// # Errors
+/// There is no file of that number, or it is no such socket.
+pub(crate) unsafe fn started_with(number: RawFd, kind: SocketType) -> io::Result<OwnedFd> {
+    // SAFETY: the number is used for one system call, which refuses it if there is no such file.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    if sockopt::socket_type(borrowed)? != kind {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
+    // SAFETY: the file is open, and nothing else owns it, as the caller promises.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Closes the files with numbers from `first` to `last`.
+///
+/// # Safety
+/// Nothing in this process owns one of them.
+pub(crate) unsafe fn close_files(first: i32, last: i32) {
     if first <= last {
-        // SAFETY: a system call with three integers; the caller says that nobody owns the files.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        let (first, last) = (libc::c_long::from(first), libc::c_long::from(last));
+        // SAFETY: the call takes three numbers; nothing owns the files, as the caller promises.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_long) };
     }
 }
 

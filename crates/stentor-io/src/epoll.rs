@@ -36,6 +36,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +84,8 @@ pub struct Epoll {
     turn_us: u64,
     now_ms: u64,
     unix_s: u64,
+    /// Its descriptors are of the thread's own file table, so it is neither `Send` nor `Sync`.
+    _of_thread: PhantomData<*const ()>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +145,7 @@ impl Epoll {
             turn_us: 0,
             now_ms: 0,
             unix_s: 0,
+            _of_thread: PhantomData,
         };
         this.read_clocks();
         Ok(this)

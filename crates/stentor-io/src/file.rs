@@ -21,7 +21,8 @@
 //!
 //! A descriptor belongs to the file table of the thread that opened it (`own_file_table`). A
 //! [`Directory`] that was opened before the tables parted is in all of them, and each thread may
-//! use its own copy; a [`File`] must stay with its thread, even to be dropped.
+//! use its own copy. A [`File`] must stay with its thread, even to be dropped. The compiler does
+//! not see to that: a worker, which may hold files, is made before its thread, and moved there.
 
 mod beneath;
 

@@ -79,9 +79,11 @@ pub use sim::{Client, Faults, Rng, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
-pub use steer::{allowed_cores, narrow_card};
+pub use steer::narrow_card;
 pub use stoppable::{StoppableProcess, Stopped};
-pub use thread::{lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns};
+pub use thread::{
+    allowed_cores, lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns,
+};
 pub use user::{User, show_to_user};
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};

@@ -3,6 +3,9 @@
 //! A [`Peer`] is a number, and safe code can make any. So a backend keeps one bit for each
 //! descriptor that it accepted or dialled and has not closed, and touches no other: whatever
 //! number a handler comes with, no file of another part of the process is read, written or closed.
+//!
+//! A number means a file only within one file table. So a backend stays on its thread, which may
+//! have a table of its own: [`Epoll`](crate::Epoll) is not `Send`.
 
 use crate::Peer;
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};

@@ -10,18 +10,20 @@
 //! upgrade leaves two processes. If the first process is killed, the server ends too: then the
 //! ports and the store are free for the server that its supervisor starts next.
 
-use crate::channel::{Channel, ChannelListener, parent_process};
+use crate::channel::{Channel, ChannelListener, first_time, parent_process, started_with};
 use crate::intermediate::exit_code;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::SocketType;
 use rustix::process::{
     Pid, Signal, WaitOptions, geteuid, getpid, kill_process, set_child_subreaper,
     set_parent_process_death_signal, wait,
 };
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,18 +54,19 @@ impl Line {
         Ok(fd.into_raw_fd())
     }
 
-    /// Takes what [`Line::pass_on`] gave. To be asked for once, before anything else is opened.
+    /// Takes what [`Line::pass_on`] gave. To be asked for before a file is opened.
     ///
     /// # Errors
-    /// There is no such file.
+    /// There is no such socket; or one was taken before.
     pub fn passed_on(number: i32) -> io::Result<Line> {
         if number <= 2 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: whoever was this process before gave it this file, nothing in it has opened
-        // another at that number, and it is taken once.
-        let fd = unsafe { OwnedFd::from_raw_fd(number) };
-        fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        first_time(&IS_TAKEN)?;
+        // SAFETY: `pass_on` gave up this file, and nothing has opened another at its number. It is
+        // taken over once.
+        let fd = unsafe { started_with(number, SocketType::SEQPACKET)? };
         Ok(Line(ChannelListener::of(fd)))
     }
 
@@ -242,6 +245,7 @@ mod tests {
         let line = Line::new().unwrap();
         let name = line.0.name().to_vec();
         let line = Line::passed_on(line.pass_on().unwrap()).unwrap();
+        assert!(Line::passed_on(3).is_err(), "it is taken over once");
         assert_eq!(line.heard(), None);
         let own = std::process::id();
         for _ in 0..2 {

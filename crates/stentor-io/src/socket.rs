@@ -1,6 +1,7 @@
 //! Sockets before anything is connected. Listening ones: one of each address per worker, and none
 //! lost when they close. Dialling ones: from as many addresses as a client needs ports.
 
+use crate::channel::{first_time, started_with};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto,
@@ -8,10 +9,11 @@ use rustix::net::{
 };
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::{fmt, io};
 
 use crate::{Retransmission, TurnAway};
@@ -51,24 +53,31 @@ pub enum SocketName {
 }
 
 impl Inherited {
-    /// All that this process was started with (sd_listen_fds(3)). To be asked for once, before
-    /// anything else is opened.
+    /// All that this process was started with (sd_listen_fds(3)). To be asked for before anything
+    /// else is opened.
     ///
     /// # Errors
-    /// The environment speaks of what is not there, or of what is no listening socket.
+    /// The environment speaks of what is not there, or of what is no listening socket; or they were
+    /// asked for before.
     pub fn all() -> io::Result<Vec<Inherited>> {
-        // SAFETY: whoever started the process gave it these files, nothing in it has opened others
-        // at their numbers, and they are taken once.
-        let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-        sd_notify::listen_fds()?.map(|fd| Inherited::new(owned(fd))).collect()
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        first_time(&IS_TAKEN)?;
+        // SAFETY: the supervisor gave these files to the process, which has opened none at their
+        // numbers. They are taken over once.
+        let owned = |fd| unsafe { started_with(fd, SocketType::STREAM) };
+        let inherited = |fd| match owned(fd) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(unlike()),
+            owned => Inherited::new(owned?),
+        };
+        sd_notify::listen_fds()?.map(inherited).collect()
     }
 
     /// Takes a socket over.
     ///
     /// # Errors
-    /// It is no stream socket that listens at an address or a socket file.
+    /// It does not listen at an address or a socket file.
     fn new(fd: OwnedFd) -> io::Result<Inherited> {
-        if !sockopt::socket_acceptconn(&fd)? || sockopt::socket_type(&fd)? != SocketType::STREAM {
+        if !sockopt::socket_acceptconn(&fd)? {
             return Err(unlike());
         }
         let name = socket_name(&fd)?;
@@ -91,7 +100,7 @@ impl Inherited {
             rustix::io::ioctl_fionbio(&fd, true)?;
             if let SocketName::Tcp(_) = self.name {
                 sockopt::set_tcp_nodelay(&fd, true)?;
-                set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT_BYTES);
+                set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES);
             }
             Ok(fd)
         };
@@ -213,7 +222,7 @@ impl Reservation {
             sockopt::set_socket_reuseport(&fd, true)?;
             // Inherited by every accepted socket, which saves a system call for each.
             sockopt::set_tcp_nodelay(&fd, true)?;
-            set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT_BYTES);
+            set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES);
             defer_accept(&fd, 1);
             bind(&fd, &self.address)?;
             listen(&fd, BACKLOG)?;
@@ -272,8 +281,8 @@ impl Listener {
                 // To SYNs the listener is at home on a device where none arrives, so that the
                 // kernel refuses them as if there were none. The final packet of a handshake finds
                 // its own entry, and with it the listener.
-                let nowhere = libc::c_int::MAX;
-                set_option(&self.fd, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &nowhere);
+                let nowhere = libc::c_int::MAX as u32;
+                set_option(&self.fd, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, nowhere);
             }
         }
         // Those it still keeps to itself would die with the listener.
@@ -347,16 +356,17 @@ impl Listener {
     /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.
     fn drop_new(&self) {
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
-        let program = [
-            code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 13),
-            code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x12),
-            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, 0x02),
-            code(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
-            code(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-        ];
-        let filter =
-            libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-        set_option(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter);
+        let _ = attach_filter(
+            &self.fd,
+            libc::SO_ATTACH_FILTER,
+            &[
+                code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 13),
+                code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x12),
+                code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, 0x02),
+                code(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+                code(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+            ],
+        );
     }
 }
 
@@ -391,7 +401,7 @@ pub(crate) fn dial(dial: &Dial) -> rustix::io::Result<OwnedFd> {
     }
     if let Some(from) = dial.from {
         // Else a port is taken for good by `bind`; so only the pair of both ends must be new.
-        set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1_i32);
+        set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
         bind(&fd, &SocketAddr::new(from, 0))?;
     }
     match net::connect(&fd, &dial.to) {
@@ -442,26 +452,25 @@ fn tcp_socket(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
 
 /// Lets the kernel keep a connection to itself until its first bytes are there, or so long: HTTP
 /// clients speak first, and so one wake-up brings both.
-fn defer_accept(fd: &OwnedFd, seconds: libc::c_int) {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds);
+fn defer_accept(fd: &OwnedFd, seconds: u32) {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
 }
 
 /// Keeps the backlog of a stream's reader out of the kernel. The limit on unsent bytes means that
 /// a reader who has stopped reading gets, when it wakes up, one message that had been handed over
 /// before and then the newest; the small buffer bounds what is sent and not acknowledged.
 pub(crate) fn limit_unsent(fd: BorrowedFd<'_>) {
-    let (unsent, buffer): (libc::c_int, libc::c_int) = (STREAM_UNSENT_BYTES, STREAM_BUFFER_BYTES);
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent);
-    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, STREAM_UNSENT_BYTES);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, STREAM_BUFFER_BYTES);
 }
 
 /// Has TCP try again soon, and give up in time. Without the second the first would be the end of a
 /// connection within a minute: the kernel counts its attempts.
 pub(crate) fn limit_retransmission(fd: BorrowedFd<'_>, retransmission: Retransmission) {
     let Retransmission { pause_ms_max, give_up_ms } = retransmission;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &give_up_ms);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, give_up_ms);
     if pause_ms_max > 0 {
-        set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, &pause_ms_max);
+        set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, pause_ms_max);
     }
 }
 
@@ -470,7 +479,7 @@ pub(crate) fn limit_retransmission(fd: BorrowedFd<'_>, retransmission: Retransmi
 pub(crate) fn trust_reader(fd: BorrowedFd<'_>) {
     let info = tcp_info(fd);
     if info.is_some_and(|info| info[TCP_INFO_WORDS - 1] >= TRUSTED_BYTES) {
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &u32::MAX);
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32::MAX);
     }
 }
 
@@ -516,12 +525,28 @@ pub(crate) fn code(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 }
 
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
-fn set_option<T>(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) {
-    let _ = set_option_of(fd, level, name, value);
+fn set_option(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: u32) {
+    // SAFETY: a number points to nothing.
+    let _ = unsafe { set_option_of(fd, level, name, &value) };
+}
+
+/// Attaches a program of the packet filter to a socket, by one of the options that take one.
+pub(crate) fn attach_filter(
+    fd: impl AsFd,
+    name: libc::c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: it points to `len` instructions, which are borrowed during the call.
+    unsafe { set_option_of(fd, libc::SOL_SOCKET, name, &filter) }
 }
 
 /// Sets a socket option.
-pub(crate) fn set_option_of<T>(
+///
+/// # Safety
+/// If the kernel follows pointers in `value`, what they point to is valid for reads.
+unsafe fn set_option_of<T>(
     fd: impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -545,7 +570,7 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
 /// A socket takes no more while so many bytes are unsent: what a client does not read waits in
 /// values and files that all share, and not in the kernel, once for each client. Large enough that
 /// a fast reader never waits for the worker.
-const UNSENT_BYTES: libc::c_int = 128 * 1024;
+const UNSENT_BYTES: u32 = 128 * 1024;
 
 /// A peer that has acknowledged so many bytes reads: whoever only wants the kernel to hold memory
 /// for it has to take that much first.
@@ -558,10 +583,10 @@ const TCP_INFO_WORDS: usize = 16;
 const TCPI_UNACKED: usize = 24;
 
 /// A stream's socket takes no more while so many bytes are unsent.
-const STREAM_UNSENT_BYTES: libc::c_int = 1;
+const STREAM_UNSENT_BYTES: u32 = 1;
 /// What a stream's socket holds at most, unacknowledged bytes included; the kernel doubles it for
 /// its own overhead. At a round trip of 100 ms it lets about 640 KiB/s through.
-const STREAM_BUFFER_BYTES: libc::c_int = 64 * 1024;
+const STREAM_BUFFER_BYTES: u32 = 64 * 1024;
 
 /// Asked for; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;

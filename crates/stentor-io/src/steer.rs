@@ -10,20 +10,10 @@
 //! That is good only where packets come in on all these cores. With a card of one queue one worker
 //! would get everything, and the others nothing.
 
-use crate::socket::{Listener, code, set_option_of};
-use rustix::thread::CpuSet;
+use crate::socket::{Listener, attach_filter, code};
 use std::fs;
 use std::io;
 use std::path::Path;
-
-/// The cores that this process may use, in the order in which [`crate::pin_to_core`] counts them.
-///
-/// # Errors
-/// The kernel refused.
-pub fn allowed_cores() -> io::Result<Vec<usize>> {
-    let allowed = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
-}
 
 impl Listener {
     /// From now on a connection whose first packet comes in on one of these cores is brought to
@@ -33,9 +23,7 @@ impl Listener {
     /// The kernel refused; or these are more cores than such a program has room for.
     pub fn steer(&self, cores: &[usize]) -> io::Result<()> {
         let program = program(cores).ok_or(io::ErrorKind::InvalidInput)?;
-        let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
-        set_option_of(self, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &filter)
+        attach_filter(self, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 }
 
@@ -107,7 +95,7 @@ const CORES_MAX: usize = 2_000;
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
-    use crate::{pin_to_core, reserve};
+    use crate::{allowed_cores, pin_to_core, reserve};
     use std::io::Write;
     use std::net::TcpStream;
     use std::os::fd::AsFd;

@@ -121,9 +121,12 @@ fn help(process: &OwnedFd, commands: &PipeReader) -> ! {
 /// end of the file from it.
 fn close_all_but(one: i32, other: i32) {
     let (low, high) = (one.min(other), one.max(other));
-    close_files(0, low - 1);
-    close_files(low + 1, high - 1);
-    close_files(high + 1, i32::MAX);
+    // SAFETY: the helper uses no other file until it ends, and it ends without destructors.
+    unsafe {
+        close_files(0, low - 1);
+        close_files(low + 1, high - 1);
+        close_files(high + 1, i32::MAX);
+    }
 }
 
 /// The process is about to be stopped.
@@ -192,7 +195,8 @@ mod tests {
         forget(process.stop().unwrap());
         sleeper.await_stopped(true);
         let pipe = process.commands.as_raw_fd();
-        close_files(pipe, pipe);
+        // SAFETY: its owner is never dropped.
+        unsafe { close_files(pipe, pipe) };
         sleeper.await_stopped(false);
         waitpid(Some(process.helper), WaitOptions::empty()).unwrap();
     }

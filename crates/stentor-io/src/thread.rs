@@ -12,8 +12,9 @@ use std::io;
 /// table.
 pub fn own_file_table() -> io::Result<()> {
     // SAFETY: `CLONE_FILES` only makes a private copy of this thread's file table. File
-    // descriptors that other threads hold as `OwnedFd` stay valid in their tables, and none made
-    // in this thread from now on is handed to another.
+    // descriptors that other threads hold as `OwnedFd` stay valid in their tables. Those that this
+    // thread opens from now on stay in it: `Epoll`, which holds its sockets, is not `Send`, and a
+    // `File` is not passed on.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES)? };
     Ok(())
 }
@@ -23,15 +24,22 @@ pub fn own_file_table() -> io::Result<()> {
 /// # Errors
 /// The kernel refused.
 pub fn pin_to_core(worker: usize) -> io::Result<()> {
-    let allowed = rustix::thread::sched_getaffinity(None)?;
-    let count = allowed.count() as usize;
-    let core = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).nth(worker % count.max(1));
-    if let Some(core) = core {
+    let cores = allowed_cores()?;
+    if let Some(&core) = cores.get(worker % cores.len().max(1)) {
         let mut one = CpuSet::new();
         one.set(core);
         rustix::thread::sched_setaffinity(None, &one)?;
     }
     Ok(())
+}
+
+/// The cores that this thread may use, in the order in which [`pin_to_core`] counts them.
+///
+/// # Errors
+/// The kernel refused.
+pub fn allowed_cores() -> io::Result<Vec<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
 }
 
 /// Lets other threads go before the calling one: by ten steps of niceness, which leave it about a

@@ -596,7 +596,8 @@ mod tests {
         let next = thread::spawn(move || {
             crate::own_file_table().unwrap();
             // Whatever this process was started with: the next process would not have it.
-            crate::channel::close_files(3, i32::MAX);
+            // SAFETY: this thread, whose table it is, has opened none yet.
+            unsafe { crate::channel::close_files(3, i32::MAX) };
             let channel = ChannelListener::new().unwrap();
             named.send(channel.name().to_vec()).unwrap();
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
@@ -730,7 +731,8 @@ mod tests {
         let run = || {
             crate::own_file_table().unwrap();
             // The table is a copy, and other tests have descriptors open.
-            crate::channel::close_files(3, i32::MAX);
+            // SAFETY: this thread, whose table it is, has opened none yet.
+            unsafe { crate::channel::close_files(3, i32::MAX) };
             let mut io = epoll();
             io.keep_numbers(KEPT).unwrap();
             assert!(io.keep_numbers(u32::MAX).is_err());
