@@ -8,8 +8,8 @@
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
 use crate::{
-    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, Pause, Peer, Retransmission,
-    Role, Sent, TurnAway, listener_of,
+    AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, PROXIED, Pause, Peer,
+    Retransmission, Role, Sent, TurnAway, listener_of,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -349,7 +349,20 @@ impl Sim {
             let pipe = self.pipe_of(socket);
             let asked: Vec<u8> = pipe.upstream.drain(..).collect();
             pipe.downstream.extend(refused.farewell(&asked));
-            self.close(socket);
+            return self.close(socket);
+        }
+        // As with the kernel: a new connection is read at once, and without `ready` unless a layer
+        // or a proxy's header comes first. Its first bytes may be there by then.
+        let reads = role & (LAYERED | PROXIED) == 0 || handler.ready(self, socket, false);
+        let pipe = &mut self.pipes[index];
+        if !reads || pipe.closed {
+            return;
+        }
+        if pipe.reset {
+            pipe.end_delivered = true;
+            handler.ended(self, socket);
+        } else if self.rng.percent(50) {
+            self.deliver(handler, index, socket);
         }
     }
 

@@ -464,11 +464,17 @@ fn the_simulator_sends_files_as_the_kernel_does() {
         let mut received = Vec::new();
         fs::write(scratch.join("short"), &content).unwrap();
         let mut handler = Download::new(open(&scratch, name), 5, content.len() - 5);
+        let cut = || {
+            let file = fs::OpenOptions::new().write(true).open(scratch.join("short"));
+            file.unwrap().set_len(200_000).unwrap();
+        };
+        if truncate && wide {
+            cut();
+        }
         while sim.turn(&mut handler) {
             received.extend(sim.read(client));
-            if truncate && (wide || received.len() > 50_000) {
-                let file = fs::OpenOptions::new().write(true).open(scratch.join("short"));
-                file.unwrap().set_len(200_000).unwrap();
+            if truncate && received.len() > 50_000 {
+                cut();
             }
             if handler.outcome.is_some() {
                 break;
