@@ -4,33 +4,21 @@
 //! Whoever goes on cuts off and removes what these bytes say is of no use. So they are believed
 //! only if they are possible, and if the files are there that they speak of, as long as they say.
 
-use crate::head::{self, Cut, LOST_MAX};
+use crate::head::{self, Cut, LOST_MAX, Layout};
 use crate::recovery::{Recovered, Tail};
 use std::ops::RangeInclusive;
 use stentor_io::Disk;
-
-/// What one who closes a store knows of it. The names are those of [`Recovered`].
-pub(crate) struct Closed {
-    pub(crate) epoch: u32,
-    pub(crate) last: u64,
-    pub(crate) lost: Vec<RangeInclusive<u64>>,
-    pub(crate) highest: u64,
-    pub(crate) stale_bytes: u64,
-    pub(crate) base: (u64, u64),
-    pub(crate) closed: Vec<Cut>,
-    pub(crate) cut: Cut,
-}
 
 impl<D: Disk> Recovered<D> {
     /// What [`Store::close`](crate::Store::close) found, as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Cut { number, end } = self.cut;
+        let Layout { highest, stale_bytes, base, closed, cut } = &self.layout;
         let mut numbers = vec![FORMAT, u64::from(self.epoch.unwrap_or_default()), self.last];
-        numbers.extend([self.highest, self.stale_bytes, self.base.0, self.base.1, number, end]);
+        numbers.extend([highest, stale_bytes, &base.number, &base.end, &cut.number, &cut.end]);
         numbers.push(self.lost.len() as u64);
         numbers.extend(self.lost.iter().flat_map(|range| [*range.start(), *range.end()]));
-        numbers.extend(self.closed.iter().flat_map(|cut| [cut.number, cut.end]));
+        numbers.extend(closed.iter().flat_map(|cut| [cut.number, cut.end]));
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
@@ -51,27 +39,25 @@ impl<D: Disk> Recovered<D> {
         }
         let lost = usize::try_from(lost).map_err(|_| UNKNOWN)?;
         let (lost, closed) = pairs.split_at_checked(lost).ok_or(UNKNOWN)?;
-        let closed = Closed {
-            epoch: u32::try_from(epoch).map_err(|_| UNKNOWN)?,
-            last,
-            lost: lost.iter().map(|&[first, last]| first..=last).collect(),
-            highest,
-            stale_bytes,
-            base: (base, base_bytes),
-            closed: closed.iter().map(|&[number, end]| Cut { number, end }).collect(),
-            cut: Cut { number, end },
-        };
+        let closed = closed.iter().map(|&[number, end]| Cut { number, end }).collect();
+        let (base, cut) = (Cut { number: base, end: base_bytes }, Cut { number, end });
+        let layout = Layout { highest, stale_bytes, base, closed, cut };
+        let epoch = u32::try_from(epoch).map_err(|_| UNKNOWN)?;
+        let lost = lost.iter().map(|&[first, last]| first..=last).collect();
         let files = disk.list().map_err(|_| "The disk does not say what is on it.")?;
-        if closed.is_possible() && closed.fits(&files) {
-            Ok(Recovered::of_closed(disk, closed))
-        } else {
-            Err(MISFIT)
-        }
+        let closed = Recovered::of_closed(disk, epoch, last, lost, layout);
+        let is_it = closed.is_possible() && closed.layout.fits(&files);
+        is_it.then_some(closed).ok_or("This is not how the store on the disk was closed.")
     }
 
     /// What a start finds of a store that was closed in order.
-    pub(crate) fn of_closed(disk: D, closed: Closed) -> Recovered<D> {
-        let Closed { epoch, last, lost, highest, stale_bytes, base, closed, cut } = closed;
+    pub(crate) fn of_closed(
+        disk: D,
+        epoch: u32,
+        last: u64,
+        lost: Vec<RangeInclusive<u64>>,
+        layout: Layout,
+    ) -> Recovered<D> {
         Recovered {
             disk,
             epoch: Some(epoch),
@@ -83,12 +69,8 @@ impl<D: Disk> Recovered<D> {
             torn: None,
             was_closed: true,
             damages: Vec::new(),
-            highest,
-            stale_bytes,
             is_view: false,
-            base,
-            closed,
-            cut,
+            layout,
             tail: Tail::default(),
         }
     }
@@ -98,14 +80,12 @@ impl<D: Disk> Recovered<D> {
     pub fn disk(&self) -> &D {
         &self.disk
     }
-}
 
-impl Closed {
     /// Whether a store can have been closed like this.
     fn is_possible(&self) -> bool {
-        let Closed { epoch: _, last, lost, highest, stale_bytes, base, closed, cut } = self;
-        let segments = || closed.iter().chain([cut]);
-        let sizes = segments().map(|cut| cut.end).chain([*stale_bytes, base.1]);
+        let Recovered { last, lost, layout, .. } = self;
+        let Layout { highest, stale_bytes, base, closed, cut } = layout;
+        let sizes = layout.segments().map(|cut| cut.end).chain([*stale_bytes, base.end]);
         let mut lost_before = 0;
         let are_apart = lost.iter().all(|range| {
             let before = std::mem::replace(&mut lost_before, *range.end());
@@ -114,13 +94,15 @@ impl Closed {
         are_apart
             && lost.len() <= LOST_MAX
             && lost_before.max(*last).max(*highest) < NUMBER_MAX
-            && segments().is_sorted_by(|a, b| a.number < b.number)
+            && layout.segments().is_sorted_by(|a, b| a.number < b.number)
             && cut.number <= *highest
-            && base.0 <= *highest
-            && closed.iter().all(|cut| cut.number >= base.0.max(1))
+            && base.number <= *highest
+            && closed.iter().all(|cut| cut.number >= base.number.max(1))
             && sizes.max().is_none_or(|bytes| bytes < NUMBER_MAX)
     }
+}
 
+impl Layout {
     /// Whether these files, with their sizes, may be those of the store.
     fn fits(&self, files: &[(String, u64)]) -> bool {
         let size = |word: &str, number: u64| {
@@ -129,9 +111,9 @@ impl Closed {
         };
         let is_there =
             |cut: &Cut| size(head::LOG, cut.number).is_some_and(|bytes| bytes >= cut.end);
-        let (base, base_bytes) = self.base;
-        let has_base = base == 0 || size(head::SNAPSHOT, base) == Some(base_bytes);
-        has_base && self.closed.iter().chain([&self.cut]).all(is_there)
+        let Cut { number, end } = self.base;
+        let has_base = number == 0 || size(head::SNAPSHOT, number) == Some(end);
+        has_base && self.segments().all(is_there)
     }
 }
 
@@ -141,5 +123,3 @@ const NUMBER_MAX: u64 = 1 << 60;
 const FORMAT: u64 = 1;
 
 const UNKNOWN: &str = "These bytes do not say how a store was closed.";
-
-const MISFIT: &str = "This is not how the store on the disk was closed.";

@@ -53,6 +53,28 @@ pub(crate) struct Cut {
     pub(crate) end: u64,
 }
 
+/// The files of a store, as a start finds them, a store keeps them, and the next process is told.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Layout {
+    /// The greatest number of a file.
+    pub(crate) highest: u64,
+    /// Bytes of files that no longer count.
+    pub(crate) stale_bytes: u64,
+    /// The snapshot, which ends with its file; its number is 0 if there is none.
+    pub(crate) base: Cut,
+    /// Segments behind the snapshot that have ended.
+    pub(crate) closed: Vec<Cut>,
+    /// Where the newest segment would end if it ended now: what is known to be on the disk.
+    pub(crate) cut: Cut,
+}
+
+impl Layout {
+    /// The segments, from the oldest to the newest.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Cut> {
+        self.closed.iter().chain([&self.cut])
+    }
+}
+
 /// Why bytes are not the head of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoHead {

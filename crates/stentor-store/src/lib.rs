@@ -64,7 +64,6 @@ mod damage;
 mod frame;
 mod handover;
 mod head;
-mod planted;
 mod recovery;
 mod repair;
 mod sim;

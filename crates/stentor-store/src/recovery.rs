@@ -18,8 +18,7 @@
 
 use crate::damage::{Damage, Damages, OpenError};
 use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
-use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, NoHead, SNAPSHOT, What};
-use crate::planted::{self, Bug};
+use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, Layout, NoHead, SNAPSHOT, What};
 use crate::source::Source;
 use crate::store::View;
 use std::ops::RangeInclusive;
@@ -113,14 +112,8 @@ pub struct Recovered<D: Disk> {
     pub was_closed: bool,
     /// What does not verify, if that was borne.
     pub(crate) damages: Vec<Damage>,
-    pub(crate) highest: u64,
-    pub(crate) stale_bytes: u64,
     pub(crate) is_view: bool,
-    /// The number of the snapshot, and the length of its file.
-    pub(crate) base: (u64, u64),
-    /// Segments that ended, and the end of what is vouched for.
-    pub(crate) closed: Vec<Cut>,
-    pub(crate) cut: Cut,
+    pub(crate) layout: Layout,
     pub(crate) tail: Tail,
 }
 
@@ -156,9 +149,9 @@ impl<D: Disk> Recovery<D> {
     pub fn of(disk: D, view: &View) -> Result<Recovery<D>, OpenError> {
         let mut recovery = Recovery::empty(disk, Damages::Refused);
         recovery.is_view = true;
-        if view.base > 0 {
-            let bytes = view.base_bytes;
-            recovery.snapshot = Some(recovery.part(SNAPSHOT, view.base, bytes, Some(bytes))?);
+        let Cut { number, end: bytes } = view.base;
+        if number > 0 {
+            recovery.snapshot = Some(recovery.part(SNAPSHOT, number, bytes, Some(bytes))?);
         }
         for &Cut { number, end } in &view.segments {
             let part = recovery.part(LOG, number, end, Some(end))?;
@@ -344,7 +337,7 @@ impl<D: Disk> Recovery<D> {
         let mut lost = newest_head.map_or_else(Vec::new, |head| head.lost.clone());
         let last_lost = lost.last().map_or(0, |range| *range.end());
         let mut last = seq.max(last_lost).max(closed.unwrap_or(0));
-        if closed.is_none() && reserved > last && !planted::has(Bug::NumbersUsedAgain) {
+        if closed.is_none() && reserved > last {
             head::add_lost(&mut lost, last + 1..=reserved);
             last = reserved;
         }
@@ -366,7 +359,15 @@ impl<D: Disk> Recovery<D> {
         Ok(Recovered {
             epoch: self.epoch(),
             begins_life: self.begins_life(),
-            base: self.snapshot.as_ref().map_or((0, 0), |part| (part.number, part.bytes)),
+            layout: Layout {
+                highest: self.highest,
+                stale_bytes: self.stale_bytes,
+                base: self
+                    .snapshot
+                    .map_or_else(Cut::default, |part| Cut { number: part.number, end: part.bytes }),
+                closed: ended,
+                cut,
+            },
             disk: self.disk,
             stored: seq,
             last,
@@ -378,11 +379,7 @@ impl<D: Disk> Recovery<D> {
                 Damages::Refused => Vec::new(),
                 Damages::Borne(damages) => damages,
             },
-            highest: self.highest,
-            stale_bytes: self.stale_bytes,
             is_view: self.is_view,
-            closed: ended,
-            cut,
             tail,
         })
     }

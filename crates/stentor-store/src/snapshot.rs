@@ -12,7 +12,6 @@
 use crate::damage::OpenError;
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, UNNAMED, What};
-use crate::planted::{self, Bug};
 use crate::recovery::{Piece, Recovered, Recovery};
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError, DiskErrorKind};
@@ -48,7 +47,7 @@ impl Snapshot {
 
     pub(crate) fn name(&self, disk: &impl Disk) -> Result<(), DiskError> {
         disk.rename(&unnamed(self.number), &head::name(SNAPSHOT, self.number))?;
-        if planted::has(Bug::NoDirectorySync) { Ok(()) } else { disk.sync_dir() }
+        disk.sync_dir()
     }
 
     /// Removes the file under either name: it may have either after [`Snapshot::name`] failed. No
@@ -186,7 +185,7 @@ impl<D: Disk> SnapshotWriter<D> {
 
     fn sync(&mut self) -> Result<(), DiskError> {
         self.synced = self.offset;
-        if planted::has(Bug::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(&self.file) }
+        self.disk.sync(&self.file)
     }
 }
 

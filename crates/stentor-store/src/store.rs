@@ -25,9 +25,7 @@
 //! numbers: one above [`Store::reserved`] must not be given out yet.
 
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
-use crate::handover::Closed;
-use crate::head::{self, Cut, Head, LOG, SNAPSHOT, SPARE, UNNAMED, What};
-use crate::planted::{self, Bug};
+use crate::head::{self, Cut, Head, LOG, Layout, SNAPSHOT, SPARE, UNNAMED, What};
 use crate::recovery::Recovered;
 use crate::snapshot::{Snapshot, SnapshotWriter};
 use std::fmt;
@@ -82,20 +80,12 @@ pub struct Store<D: Disk> {
     claimed: u64,
     granted: u64,
     lost: Vec<RangeInclusive<u64>>,
-    /// The greatest number of a file.
-    newest: u64,
+    layout: Layout,
     /// How many files waited to become segments.
     spares_made: u64,
-    spares: Vec<(String, u64)>,
+    /// Those that wait, each as long as a segment.
+    spares: Vec<String>,
     no_spare: Option<DiskError>,
-    /// The number of the snapshot, and its length.
-    base: u64,
-    base_bytes: u64,
-    /// Segments behind the snapshot that have ended.
-    closed: Vec<Cut>,
-    /// Where the newest segment would end if it ended now: what is known to be on the disk.
-    cut: Cut,
-    stale_bytes: u64,
     is_pinned: bool,
     /// A snapshot got its name in this life, so files below its number may go. That a start finds
     /// one is not enough: its name may not be on the disk.
@@ -158,8 +148,7 @@ impl std::error::Error for PushError {}
 /// [`Recovery::of`]: crate::Recovery::of
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
-    pub(crate) base: u64,
-    pub(crate) base_bytes: u64,
+    pub(crate) base: Cut,
     pub(crate) segments: Vec<Cut>,
 }
 
@@ -174,7 +163,7 @@ impl<D: Disk> Store<D> {
     /// If what was read is another store's, by [`Store::pin`].
     pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
         let epoch = recovered.epoch.filter(|_| !recovered.begins_life);
-        let Recovered { disk, last, lost, highest, base, closed, cut, tail, .. } = recovered;
+        let Recovered { disk, last, lost, layout, tail, .. } = recovered;
         assert!(!recovered.is_view, "a store has one who writes to it");
         let mut store = Store {
             disk,
@@ -185,33 +174,20 @@ impl<D: Disk> Store<D> {
             frame_at: tail.frames.len(),
             synced_seq: if tail.frames.is_empty() { last } else { tail.after },
             buffer: tail.frames,
+            layout,
             is_witnessed: false,
             seq: last,
             written_seq: last,
             claimed: last,
             granted: last,
             lost,
-            newest: highest,
             spares_made: 0,
             spares: Vec::new(),
             no_spare: None,
-            base: base.0,
-            base_bytes: base.1,
-            closed,
-            cut,
-            stale_bytes: recovered.stale_bytes,
             is_pinned: false,
             bytes_written: 0,
             has_stale: false,
         };
-        if planted::has(Bug::TailNotWrittenAgain) && store.frame_at > 0 {
-            store.cut.end += store.frame_at as u64;
-            store.buffer.clear();
-            store.frame_at = 0;
-        }
-        if planted::has(Bug::TailNotCutOff) {
-            store.cut.end += store.frame_at as u64;
-        }
         for (name, _) in store.disk.list().unwrap_or_default() {
             if head::number(SPARE, &name).is_some() || head::is_unnamed(&name) {
                 // If it stays, it is in nobody's way.
@@ -363,17 +339,8 @@ impl<D: Disk> Store<D> {
         if let Err(error) = self.sync().and_then(|()| self.put_end()) {
             return Err(Box::new(Unclosed { store: self, error }));
         }
-        let closed = Closed {
-            epoch: self.epoch,
-            last: self.seq,
-            lost: self.lost,
-            highest: self.newest,
-            stale_bytes: self.stale_bytes,
-            base: (self.base, self.base_bytes),
-            closed: self.closed,
-            cut: self.cut,
-        };
-        Ok(Recovered::of_closed(self.disk, closed))
+        let Store { disk, epoch, seq, lost, layout, .. } = self;
+        Ok(Recovered::of_closed(disk, epoch, seq, lost, layout))
     }
 
     /// Tries again what failed: begins a new segment with all that is not known to be on the disk,
@@ -392,8 +359,8 @@ impl<D: Disk> Store<D> {
     /// Bytes of the log behind the last snapshot, with what has yet to be removed.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
-        let closed: u64 = self.closed.iter().map(|cut| cut.end).sum();
-        closed + self.log.as_ref().map_or(0, |log| log.end) + self.stale_bytes
+        let closed: u64 = self.layout.closed.iter().map(|cut| cut.end).sum();
+        closed + self.log.as_ref().map_or(0, |log| log.end) + self.layout.stale_bytes
     }
 
     /// Bytes that were written to the log since the store began.
@@ -405,7 +372,7 @@ impl<D: Disk> Store<D> {
     /// Bytes of that snapshot.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        self.base_bytes
+        self.layout.base.end
     }
 
     /// Whether the log has become so long that a snapshot is due. Segments that have ended count as
@@ -413,9 +380,10 @@ impl<D: Disk> Store<D> {
     #[must_use]
     pub fn snapshot_is_due(&self) -> bool {
         let taken = |cut: &Cut| cut.end.max(self.settings.segment_bytes);
-        let closed: u64 = self.closed.iter().map(taken).sum();
+        let closed: u64 = self.layout.closed.iter().map(taken).sum();
         let open = self.log.as_ref().map_or(0, |log| log.end);
-        closed + open + self.stale_bytes > self.settings.log_bytes_min.max(2 * self.base_bytes)
+        closed + open + self.layout.stale_bytes
+            > self.settings.log_bytes_min.max(2 * self.layout.base.end)
     }
 
     /// Begins a snapshot: what is pushed from now on belongs behind it, and it must show all that
@@ -425,17 +393,17 @@ impl<D: Disk> Store<D> {
     /// There is no snapshot then, and nothing has changed unless [`Store::refusal`] says so.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotWriter<D>, DiskError> {
         // It costs a segment, too: none is begun that would fill the disk.
-        if self.disk.free_bytes()? < self.base_bytes {
+        if self.disk.free_bytes()? < self.layout.base.end {
             return Err(DiskError {
                 kind: DiskErrorKind::Full,
                 tried: "write",
                 path: "a snapshot".to_owned(),
-                reason: format!("there is no room for {} bytes", self.base_bytes),
+                reason: format!("there is no room for {} bytes", self.layout.base.end),
             });
         }
         self.sync()?;
         self.begin_segment()?;
-        let head = self.head(What::Snapshot, self.cut.number);
+        let head = self.head(What::Snapshot, self.layout.cut.number);
         SnapshotWriter::begin(&self.disk, head)
     }
 
@@ -447,12 +415,12 @@ impl<D: Disk> Store<D> {
     /// one ended: what is cut off or removed here is never looked at again.
     fn tidy(&mut self) {
         let Ok(files) = self.disk.list() else { return };
-        self.stale_bytes = 0;
+        self.layout.stale_bytes = 0;
         for (name, bytes) in files {
             let number = head::number(LOG, &name);
-            let is_stale = match number.filter(|number| *number >= self.base) {
-                Some(number) if number == self.newest => false,
-                Some(number) => match self.closed.iter().find(|cut| cut.number == number) {
+            let is_stale = match number.filter(|number| *number >= self.layout.base.number) {
+                Some(number) if number == self.layout.highest => false,
+                Some(number) => match self.layout.closed.iter().find(|cut| cut.number == number) {
                     Some(cut) => {
                         if bytes > cut.end
                             && let Ok(file) = self.disk.open(&name)
@@ -465,10 +433,10 @@ impl<D: Disk> Store<D> {
                 },
                 None => {
                     let snapshot = head::number(SNAPSHOT, &name);
-                    number.or(snapshot).is_some_and(|number| number < self.base)
+                    number.or(snapshot).is_some_and(|number| number < self.layout.base.number)
                 }
             };
-            self.stale_bytes += if is_stale { bytes } else { 0 };
+            self.layout.stale_bytes += if is_stale { bytes } else { 0 };
         }
     }
 
@@ -478,13 +446,12 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// The snapshot is given up; all is as it was.
     pub fn adopt(&mut self, snapshot: Snapshot) -> Result<(), DiskError> {
-        let synced = if planted::has(Bug::SnapshotAheadOfLog) { Ok(()) } else { self.sync() };
-        if let Err(error) = synced.and_then(|()| snapshot.name(&self.disk)) {
+        if let Err(error) = self.sync().and_then(|()| snapshot.name(&self.disk)) {
             snapshot.give_up(&self.disk);
             return Err(error);
         }
-        (self.base, self.base_bytes) = (snapshot.number, snapshot.bytes);
-        self.closed.retain(|cut| cut.number >= snapshot.number);
+        self.layout.base = Cut { number: snapshot.number, end: snapshot.bytes };
+        self.layout.closed.retain(|cut| cut.number >= snapshot.number);
         self.has_stale = true;
         if !self.is_pinned {
             self.remove_stale();
@@ -497,9 +464,9 @@ impl<D: Disk> Store<D> {
     pub fn pin(&mut self) -> Option<View> {
         self.log.as_ref()?;
         self.is_pinned = true;
-        let segments = self.closed.iter().copied().chain([self.cut]);
-        let segments = segments.filter(|cut| cut.number >= self.base.max(1)).collect();
-        Some(View { base: self.base, base_bytes: self.base_bytes, segments })
+        let base = self.layout.base;
+        let segments = self.layout.segments().filter(|cut| cut.number >= base.number.max(1));
+        Some(View { base, segments: segments.copied().collect() })
     }
 
     /// Nobody reads what was pinned any more.
@@ -544,10 +511,7 @@ impl<D: Disk> Store<D> {
         // There is always room for an end.
         let room = frame.len() + if is_end { 0 } else { FRAME_BYTES };
         if log.bytes - log.end < room as u64 {
-            match planted::has(Bug::OldLogNotSynced) {
-                true => self.is_on_disk(),
-                false => self.sync_log()?,
-            }
+            self.sync_log()?;
             return self.begin_segment().or_else(|error| self.failed(error));
         }
         let spot = Spot { number: log.number, offset: log.end };
@@ -570,12 +534,7 @@ impl<D: Disk> Store<D> {
         if log.synced == log.end {
             return Ok(());
         }
-        if !planted::has(Bug::NoSync)
-            && let Err(error) = self.disk.sync(&log.file)
-        {
-            if planted::has(Bug::GoesOnAfterFailedSync) {
-                return Err(error);
-            }
+        if let Err(error) = self.disk.sync(&log.file) {
             return self.failed(error);
         }
         self.is_on_disk();
@@ -586,7 +545,7 @@ impl<D: Disk> Store<D> {
     fn is_on_disk(&mut self) {
         if let Some(log) = &mut self.log {
             log.synced = log.end;
-            self.cut = Cut { number: log.number, end: log.end };
+            self.layout.cut = Cut { number: log.number, end: log.end };
         }
         self.buffer.drain(..self.frame_at);
         // One long entry is not to hold its memory for ever.
@@ -603,19 +562,18 @@ impl<D: Disk> Store<D> {
     fn begin_segment(&mut self) -> Result<(), DiskError> {
         // The same as before, if that failed: should its name have come to the disk, this one takes
         // its place there.
-        let number = self.newest + 1;
+        let number = self.layout.highest + 1;
         let mut head = self.head(What::Segment, number);
         let begin = head.encode().len() as u64;
         let bytes = begin + (self.buffer.len() + FRAME_BYTES) as u64;
-        let spare = self.spares.iter().position(|(_, length)| *length >= bytes);
-        let (unnamed, file) = match spare.map(|index| self.spares.swap_remove(index)) {
-            Some((name, length)) => {
-                head.bytes = length;
+        head.bytes = bytes.max(self.settings.segment_bytes);
+        let has_length = head.bytes == self.settings.segment_bytes;
+        let (unnamed, file) = match self.spares.pop_if(|_| has_length) {
+            Some(name) => {
                 let file = self.disk.open(&name);
                 (name, file)
             }
             None => {
-                head.bytes = bytes.max(self.settings.segment_bytes);
                 let name = head::name(LOG, number) + UNNAMED;
                 let file = self.disk.create(&name, head.bytes);
                 (name, file)
@@ -632,10 +590,10 @@ impl<D: Disk> Store<D> {
             }
         };
         let end = begin + self.buffer.len() as u64;
-        if self.cut.number >= self.base.max(1) {
-            self.closed.push(self.cut);
+        if self.layout.cut.number >= self.layout.base.number.max(1) {
+            self.layout.closed.push(self.layout.cut);
         }
-        self.newest = number;
+        self.layout.highest = number;
         self.log = Some(Log { file, number, bytes: head.bytes, end, synced: end });
         self.failure = None;
         self.bytes_written += end;
@@ -667,21 +625,15 @@ impl<D: Disk> Store<D> {
         if !self.buffer.is_empty() {
             self.disk.write_at(&file, begin, &self.buffer)?;
         }
-        if !planted::has(Bug::NoSync) {
-            self.disk.sync(&file)?;
-        }
+        self.disk.sync(&file)?;
         // From here on it may have its name, and the one before has ended.
         let named = self.disk.rename(unnamed, &head::name(LOG, head.number));
-        let named = named.and_then(|()| match planted::has(Bug::NoDirectorySync) {
-            true => Ok(()),
-            false => self.disk.sync_dir(),
-        });
-        named.or_else(|error| self.failed(error))?;
+        named.and_then(|()| self.disk.sync_dir()).or_else(|error| self.failed(error))?;
         Ok(file)
     }
 
     fn head(&self, what: What, number: u64) -> Head {
-        let before = if what == What::Segment { self.cut } else { Cut::default() };
+        let before = if what == What::Segment { self.layout.cut } else { Cut::default() };
         Head {
             what,
             epoch: self.epoch,
@@ -706,7 +658,7 @@ impl<D: Disk> Store<D> {
         if self.spares.is_empty() {
             let name = self.spare_name();
             match self.disk.create(&name, self.settings.segment_bytes) {
-                Ok(_) => self.spares.push((name, self.settings.segment_bytes)),
+                Ok(_) => self.spares.push(name),
                 Err(error) => {
                     self.no_spare = Some(error);
                     return;
@@ -731,16 +683,17 @@ impl<D: Disk> Store<D> {
         let Ok(files) = self.disk.list() else { return };
         let mut recycled = Vec::new();
         for (name, bytes) in files {
-            let is_old = |number: Option<u64>| number.is_some_and(|number| number < self.base);
+            let is_old =
+                |number: Option<u64>| number.is_some_and(|number| number < self.layout.base.number);
             let is_segment = is_old(head::number(LOG, &name));
             // A new spare may have the name of a file that was listed.
-            let is_known = self.spares.iter().chain(&recycled).any(|(spare, _)| *spare == name);
+            let is_known = self.spares.iter().chain(&recycled).any(|spare| *spare == name);
             let is_lost_spare = head::number(SPARE, &name).is_some() && !is_known;
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
             if may_be_spare && self.spares.len() + recycled.len() < self.spares_max() {
                 let spare = self.spare_name();
                 if self.disk.rename(&name, &spare).is_ok() {
-                    recycled.push((spare, bytes));
+                    recycled.push(spare);
                 }
             } else if is_segment
                 || is_lost_spare
@@ -749,7 +702,7 @@ impl<D: Disk> Store<D> {
                 let _ = self.disk.remove(&name);
             }
         }
-        (self.stale_bytes, self.has_stale) = (0, false);
+        (self.layout.stale_bytes, self.has_stale) = (0, false);
         // A file may be written over only once its old name is gone for sure. After a failed sync
         // no later one can vouch for that, so the next call removes the file.
         if self.disk.sync_dir().is_ok() {

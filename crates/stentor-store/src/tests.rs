@@ -1,6 +1,5 @@
 //! What a store promises, held against a disk that does its worst.
 
-mod canaries;
 mod contract;
 mod crashes;
 mod damage;
