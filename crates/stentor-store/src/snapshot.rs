@@ -10,9 +10,10 @@
 //! after what it holds will be given out again.
 
 use crate::damage::OpenError;
-use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::frame::{self, FRAME_BYTES, Kind};
 use crate::head::{self, Cut, Head, LOG, SNAPSHOT, UNNAMED, What};
 use crate::recovery::{Piece, Recovered, Recovery};
+use crate::stream::{SnapshotEncoder, pieces};
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError, DiskErrorKind};
 
@@ -21,11 +22,10 @@ pub struct SnapshotWriter<D: Disk> {
     disk: D,
     file: D::File,
     number: u64,
-    offset: u64,
+    encoder: SnapshotEncoder,
     synced: u64,
-    /// The frame that is being put together.
+    /// What is to be written next, or a frame of entries that is being put together.
     frame: Vec<u8>,
-    pieces: u64,
     /// The number of the last entry.
     seq: u64,
 }
@@ -61,16 +61,10 @@ impl Snapshot {
 impl<D: Disk> SnapshotWriter<D> {
     pub(crate) fn begin(disk: &D, head: Head) -> Result<SnapshotWriter<D>, DiskError> {
         let file = disk.create(&unnamed(head.number), 0)?;
-        let mut writer = SnapshotWriter {
-            disk: disk.clone(),
-            file,
-            number: head.number,
-            offset: 0,
-            synced: 0,
-            frame: head.encode(),
-            pieces: 0,
-            seq: 0,
-        };
+        let mut frame = Vec::new();
+        let encoder = SnapshotEncoder::of(&head, &mut frame);
+        let (disk, number) = (disk.clone(), head.number);
+        let mut writer = SnapshotWriter { disk, file, number, encoder, synced: 0, frame, seq: 0 };
         match writer.write() {
             Ok(()) => Ok(writer),
             Err(error) => {
@@ -96,14 +90,10 @@ impl<D: Disk> SnapshotWriter<D> {
 
     fn pieces(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), DiskError> {
         self.put_entries()?;
-        let kinds = std::iter::once(kind).chain(std::iter::repeat(Kind::Rest));
-        for (kind, piece) in kinds.zip(bytes.chunks(PIECE_BYTES_MAX)) {
-            frame::begin(kind, &mut self.frame);
-            frame::put_record(self.pieces, &mut self.frame, |out| out.extend_from_slice(piece));
-            self.pieces += 1;
-            self.put(0)?;
-        }
-        Ok(())
+        pieces(kind, bytes).try_for_each(|(kind, piece)| {
+            self.encoder.piece(kind, piece, &mut self.frame);
+            self.write()
+        })
     }
 
     /// Adds an entry, behind all of the payload: for a whole store, which has no log.
@@ -128,8 +118,8 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Says that a piece of the payload was lost.
     pub(crate) fn hole(&mut self) -> Result<(), DiskError> {
         self.put_entries()?;
-        frame::begin(Kind::Hole, &mut self.frame);
-        self.put(0)
+        self.encoder.empty(Kind::Hole, 0, &mut self.frame);
+        self.write()
     }
 
     /// Ends it; all of it is on the disk.
@@ -144,7 +134,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// The same, of a whole store: numbers up to `last` were given out.
     pub(crate) fn end_at(mut self, last: u64) -> Result<Snapshot, DiskError> {
         match self.write_end(last) {
-            Ok(()) => Ok(Snapshot { number: self.number, bytes: self.offset }),
+            Ok(()) => Ok(Snapshot { number: self.number, bytes: self.encoder.offset }),
             Err(error) => {
                 self.give_up();
                 Err(error)
@@ -154,8 +144,8 @@ impl<D: Disk> SnapshotWriter<D> {
 
     fn write_end(&mut self, last: u64) -> Result<(), DiskError> {
         self.put_entries()?;
-        frame::begin(Kind::End, &mut self.frame);
-        self.put(last)?;
+        self.encoder.empty(Kind::End, last, &mut self.frame);
+        self.write()?;
         self.sync()
     }
 
@@ -166,25 +156,22 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 
     fn put_entries(&mut self) -> Result<(), DiskError> {
-        if self.frame.is_empty() { Ok(()) } else { self.put(0) }
-    }
-
-    fn put(&mut self, reserved: u64) -> Result<(), DiskError> {
-        let spot = Spot { number: self.number, offset: self.offset };
-        frame::seal(&mut self.frame, spot, 0, reserved);
-        self.write()?;
-        if self.offset - self.synced >= SYNC_BYTES { self.sync() } else { Ok(()) }
+        if self.frame.is_empty() {
+            return Ok(());
+        }
+        self.encoder.seal(&mut self.frame, 0);
+        self.write()
     }
 
     fn write(&mut self) -> Result<(), DiskError> {
-        self.disk.write_at(&self.file, self.offset, &self.frame)?;
-        self.offset += self.frame.len() as u64;
+        let offset = self.encoder.offset - self.frame.len() as u64;
+        self.disk.write_at(&self.file, offset, &self.frame)?;
         self.frame.clear();
-        Ok(())
+        if self.encoder.offset - self.synced >= SYNC_BYTES { self.sync() } else { Ok(()) }
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
-        self.synced = self.offset;
+        self.synced = self.encoder.offset;
         self.disk.sync(&self.file)
     }
 }

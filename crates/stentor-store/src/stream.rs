@@ -19,7 +19,10 @@ use std::ops::RangeInclusive;
 /// A snapshot that is being sent.
 #[derive(Debug)]
 pub struct SnapshotEncoder {
-    offset: u64,
+    /// The number of the file.
+    number: u64,
+    /// How long it is so far.
+    pub(crate) offset: u64,
     pieces: u64,
     /// The number of the last entry.
     seq: u64,
@@ -35,20 +38,37 @@ impl SnapshotEncoder {
         lost: Vec<RangeInclusive<u64>>,
         out: &mut Vec<u8>,
     ) -> SnapshotEncoder {
-        let head = Head { last: seq, lost, ..whole(WHOLE_NUMBER, epoch) }.encode();
-        out.extend_from_slice(&head);
-        SnapshotEncoder { offset: head.len() as u64, pieces: 0, seq }
+        let head = Head { last: seq, lost, ..whole(WHOLE_NUMBER, epoch) };
+        SnapshotEncoder::of(&head, out)
+    }
+
+    /// Begins a snapshot with this head.
+    pub(crate) fn of(head: &Head, out: &mut Vec<u8>) -> SnapshotEncoder {
+        let bytes = head.encode();
+        out.extend_from_slice(&bytes);
+        let (number, seq) = (head.number, head.last);
+        SnapshotEncoder { number, offset: bytes.len() as u64, pieces: 0, seq }
     }
 
     /// Adds a piece of the payload.
     pub fn payload(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        let kinds = std::iter::once(Kind::Payload).chain(std::iter::repeat(Kind::Rest));
-        for (kind, piece) in kinds.zip(bytes.chunks(PIECE_BYTES_MAX)) {
-            let at = begin(kind, out);
-            frame::put_record(self.pieces, out, |out| out.extend_from_slice(piece));
-            self.pieces += 1;
-            self.seal(&mut out[at..], 0);
+        for (kind, piece) in pieces(Kind::Payload, bytes) {
+            self.piece(kind, piece, out);
         }
+    }
+
+    /// Adds a frame of the payload.
+    pub(crate) fn piece(&mut self, kind: Kind, piece: &[u8], out: &mut Vec<u8>) {
+        let at = begin(kind, out);
+        frame::put_record(self.pieces, out, |out| out.extend_from_slice(piece));
+        self.pieces += 1;
+        self.seal(&mut out[at..], 0);
+    }
+
+    /// Adds a frame without records.
+    pub(crate) fn empty(&mut self, kind: Kind, reserved: u64, out: &mut Vec<u8>) {
+        let at = begin(kind, out);
+        self.seal(&mut out[at..], reserved);
     }
 
     /// Adds entries behind all of the payload, in one frame. Those come in the order of their
@@ -71,13 +91,12 @@ impl SnapshotEncoder {
 
     /// Ends it: numbers up to `last` were given out.
     pub fn end(mut self, last: u64, out: &mut Vec<u8>) {
-        let at = begin(Kind::End, out);
-        let last = last.max(self.seq);
-        self.seal(&mut out[at..], last);
+        self.empty(Kind::End, last.max(self.seq), out);
     }
 
-    fn seal(&mut self, frame: &mut [u8], reserved: u64) {
-        frame::seal(frame, Spot { number: WHOLE_NUMBER, offset: self.offset }, 0, reserved);
+    /// Ends a frame.
+    pub(crate) fn seal(&mut self, frame: &mut [u8], reserved: u64) {
+        frame::seal(frame, Spot { number: self.number, offset: self.offset }, 0, reserved);
         self.offset += frame.len() as u64;
     }
 }
@@ -284,6 +303,12 @@ fn whole_frame(
         return Err(DAMAGED);
     }
     Ok(Some((head.kind, head.reserved, body)))
+}
+
+/// What is too long for one frame in several.
+pub(crate) fn pieces(kind: Kind, bytes: &[u8]) -> impl Iterator<Item = (Kind, &[u8])> {
+    let kinds = std::iter::once(kind).chain(std::iter::repeat(Kind::Rest));
+    kinds.zip(bytes.chunks(PIECE_BYTES_MAX))
 }
 
 fn begin(kind: Kind, out: &mut Vec<u8>) -> usize {
