@@ -18,7 +18,7 @@
 use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use crate::keys::{Failed, Opener, SECRET_BYTES_MAX};
 use crate::session::Session;
@@ -33,7 +33,7 @@ pub struct Contexts {
 
 pub(crate) struct Entry {
     suite: Suite,
-    secret: [u8; SECRET_BYTES_MAX],
+    secret: Zeroizing<[u8; SECRET_BYTES_MAX]>,
     opener: Opener,
 }
 
@@ -82,7 +82,8 @@ impl Contexts {
             }
             None => {
                 let opener = Opener::new(suite, secret)?;
-                let mut entry = Box::new(Entry { suite, secret: [0; SECRET_BYTES_MAX], opener });
+                let unset = Zeroizing::new([0; SECRET_BYTES_MAX]);
+                let mut entry = Box::new(Entry { suite, secret: unset, opener });
                 entry.secret[..secret.len()].copy_from_slice(secret);
                 entry
             }
@@ -142,12 +143,6 @@ impl Found {
 impl Entry {
     fn secret(&self) -> &[u8] {
         &self.secret[..self.suite.secret_bytes()]
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.secret.zeroize();
     }
 }
 

@@ -80,8 +80,6 @@ pub struct Established {
 /// What was agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Negotiated {
-    /// The version.
-    pub version: Version,
     /// How records are sealed.
     pub suite: Suite,
     /// The protocol within (ALPN, RFC 7301), if the client asked for any.
@@ -252,7 +250,6 @@ impl Handshake {
             return Err(HandshakeError::new(HandshakeFault::ClientCertificate, what));
         }
         let negotiated = Negotiated {
-            version: suite.version(),
             suite,
             alpn,
             server_name: self.taken.server_name.take(),
@@ -326,7 +323,7 @@ fn begin_session(
 /// Whether the key and the nonce are those of the secret.
 fn is_of(suite: Suite, secret: &Secret, key: &[u8], iv: &[u8]) -> bool {
     let derived = Keys::derive(suite, secret);
-    derived.key() == key && derived.iv == iv
+    derived.key() == key && *derived.iv == *iv
 }
 
 impl fmt::Debug for Handshake {

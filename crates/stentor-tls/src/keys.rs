@@ -6,25 +6,24 @@
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
-use zeroize::{Zeroize, zeroize_stack};
+use zeroize::{Zeroizing, zeroize_stack};
 
 use crate::suite::{HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
 
 /// A key and its initial nonce.
 pub(crate) struct Keys {
-    key: [u8; KEY_BYTES_MAX],
+    key: Zeroizing<[u8; KEY_BYTES_MAX]>,
     key_bytes: usize,
-    pub(crate) iv: [u8; IV_BYTES],
+    pub(crate) iv: Zeroizing<[u8; IV_BYTES]>,
 }
 
 impl Keys {
     /// The keys of a traffic secret (RFC 8446 section 7.3).
     pub(crate) fn derive(suite: Suite, secret: &[u8]) -> Keys {
-        let mut keys =
-            Keys { key: [0; KEY_BYTES_MAX], key_bytes: suite.key_bytes(), iv: [0; IV_BYTES] };
-        let (hash, key_bytes) = (suite.hash(), keys.key_bytes);
+        let (hash, key_bytes) = (suite.hash(), suite.key_bytes());
+        let mut keys = Keys { key: Zeroizing::default(), key_bytes, iv: Zeroizing::default() };
         expand_label(hash, secret, b"key", &mut keys.key[..key_bytes]);
-        expand_label(hash, secret, b"iv", &mut keys.iv);
+        expand_label(hash, secret, b"iv", &mut *keys.iv);
         keys
     }
 
@@ -33,21 +32,13 @@ impl Keys {
     }
 }
 
-impl Drop for Keys {
-    fn drop(&mut self) {
-        self.key.zeroize();
-        self.iv.zeroize();
-    }
-}
-
 /// Puts the secret that follows this one into its place (RFC 8446 section 7.2).
 pub(crate) fn advance_secret(suite: Suite, secret: &mut [u8]) {
     wiping_stack(|| {
-        let mut next = [0; SECRET_BYTES_MAX];
+        let mut next = Zeroizing::new([0; SECRET_BYTES_MAX]);
         let next = &mut next[..secret.len()];
         expand_label(suite.hash(), secret, b"traffic upd", next);
         secret.copy_from_slice(next);
-        next.zeroize();
     });
 }
 
@@ -197,7 +188,7 @@ fn open_by(
 /// All that is derived of the secret of what comes. The library overwrites its part with zeros.
 pub(crate) struct Opener {
     context: LessSafeKey,
-    iv: [u8; IV_BYTES],
+    iv: Zeroizing<[u8; IV_BYTES]>,
 }
 
 impl Opener {
@@ -206,7 +197,7 @@ impl Opener {
         OPENERS.set(OPENERS.get() + 1);
         wiping_stack(|| {
             let keys = Keys::derive(suite, secret);
-            Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv })
+            Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv.clone() })
         })
     }
 
@@ -221,36 +212,40 @@ impl Opener {
     }
 }
 
-impl Drop for Opener {
-    fn drop(&mut self) {
-        self.iv.zeroize();
-    }
-}
-
-/// In tests each key is watched: it must not seal with a nonce twice.
-#[cfg(test)]
-fn watch(key: &[u8], nonce: &[u8; IV_BYTES]) {
-    let is_first = SEALED.with_borrow_mut(|sealed| sealed.insert((key.to_vec(), *nonce)));
-    assert!(is_first, "a nonce was used twice under a key");
-}
-
-/// Forgets what was watched, for tests that make millions of sessions.
-#[cfg(test)]
-pub(crate) fn watch_anew() {
-    SEALED.take();
-}
-
-#[cfg(test)]
-type Used = std::collections::HashSet<(Vec<u8>, [u8; IV_BYTES])>;
-
 #[cfg(test)]
 thread_local! {
-    static SEALED: std::cell::RefCell<Used> = std::cell::RefCell::default();
     /// So many were made.
     pub(crate) static OPENERS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-#[cfg(not(test))]
+/// In tests each key is watched, whichever thread seals with it: it must not use a nonce twice.
+#[cfg(any(test, feature = "check-nonces"))]
+pub(crate) mod watched {
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, RandomState};
+    use std::sync::{LazyLock, Mutex, PoisonError};
+
+    /// Hashes of all keys with their nonces, and what makes them.
+    type Used = (RandomState, HashSet<u64>);
+    static USED: LazyLock<Mutex<Used>> = LazyLock::new(Mutex::default);
+
+    pub(super) fn watch(key: &[u8], nonce: &[u8; super::IV_BYTES]) {
+        let (hasher, used) = &mut *USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = used.insert(hasher.hash_one((key, nonce)));
+        assert!(is_first, "a nonce was used twice under a key");
+    }
+
+    /// Forgets what was watched, for tests that make millions of sessions.
+    #[cfg(test)]
+    pub(crate) fn forget() {
+        USED.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
+    }
+}
+
+#[cfg(any(test, feature = "check-nonces"))]
+use watched::watch;
+
+#[cfg(not(any(test, feature = "check-nonces")))]
 fn watch(_: &[u8], _: &[u8; IV_BYTES]) {}
 
 /// How much of the stack is wiped behind a derivation, which uses less.

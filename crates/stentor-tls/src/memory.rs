@@ -163,7 +163,7 @@ impl Owned {
             {
                 let derived = Keys::derive(suite, tx);
                 tx_key.copy_from_slice(derived.key());
-                header.tx_iv = derived.iv;
+                header.tx_iv = *derived.iv;
                 rest[..secret_bytes].copy_from_slice(tx);
                 rest[secret_bytes..2 * secret_bytes].copy_from_slice(rx);
             }

@@ -5,10 +5,11 @@
 //! sessions may share, into the caller's buffer, and opens where the record is. A record that is
 //! not there as a whole is left to the caller, or to [`crate::Inbound`].
 //!
-//! What must never happen is that a nonce is used twice under a key. A nonce is made of `tx_seq`,
-//! and `tx_seq` is read in one place, [`Session::next_sequence`], which moves it before anything is
-//! sealed. It goes back to nought in one place too, where the key becomes another one. What was
-//! sealed is never sealed again: whoever could send only a part of a record keeps the rest of it.
+//! What must never happen is that a nonce is used twice under a key. A nonce is made of `tx_seq`.
+//! One place takes a number for a nonce from it, [`Session::next_sequence`], which moves it before
+//! anything is sealed. One place sets it back to nought, where the key becomes another one. What
+//! was sealed is never sealed again: whoever could send only a part of a record keeps the rest of
+//! it.
 //!
 //! What the peer asks for, another key or another handshake, is owed to it, and is said in front of
 //! whatever is sealed next, or by [`Session::settle`]: however often it asks, the debt is one
@@ -242,7 +243,7 @@ impl<'a> Session<'a> {
         keys::wiping_stack(|| {
             let derived = Keys::derive(suite, tx_secret);
             tx_key.copy_from_slice(derived.key());
-            self.header.tx_iv = derived.iv;
+            self.header.tx_iv = *derived.iv;
         });
         self.header.tx_seq = 0;
         Ok(written)
@@ -287,8 +288,6 @@ impl<'a> Session<'a> {
         let authenticated =
             Authenticated::new(suite.version(), sequence, &header, authenticated_bytes);
         let key = (suite, &self.keys[..suite.key_bytes()]);
-        #[cfg(any(test, feature = "check-nonces"))]
-        nonces::check(key.1, nonce);
         let body = &mut out[HEADER_BYTES + explicit..HEADER_BYTES + sealed_bytes];
         let first = parts.iter().find(|part| !part.is_empty());
         let sealed = match first {
@@ -575,26 +574,6 @@ impl<'a> Session<'a> {
 }
 
 /// Copies the first bytes of all parts together.
-/// No nonce is used twice under a key.
-#[cfg(any(test, feature = "check-nonces"))]
-mod nonces {
-    use std::cell::RefCell;
-    use std::collections::HashSet;
-    use std::hash::{BuildHasher, RandomState};
-
-    thread_local! {
-        /// Hashes of all keys with their nonces, and what makes them.
-        static USED: (RandomState, RefCell<HashSet<u64>>) = Default::default();
-    }
-
-    pub(super) fn check(key: &[u8], nonce: [u8; super::IV_BYTES]) {
-        USED.with(|(hasher, used)| {
-            let is_new = used.borrow_mut().insert(hasher.hash_one((key, nonce)));
-            assert!(is_new, "a nonce is used twice under a key");
-        });
-    }
-}
-
 fn gather(parts: &[IoSlice<'_>], mut out: &mut [u8]) {
     for part in parts {
         let len = part.len().min(out.len());
@@ -643,7 +622,7 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// Types of messages.
 const HELLO_REQUEST: u8 = 0;
-const CLIENT_HELLO: u8 = 1;
+pub(crate) const CLIENT_HELLO: u8 = 1;
 /// Its type and the three bytes of its length.
 const HELLO_HEADER_BYTES: u8 = 4;
 /// More is no ClientHello of anybody.

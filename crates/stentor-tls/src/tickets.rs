@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   ticket = period 4, seed 24, sealed state, tag 16
-//!   key, nonce = HKDF-SHA256(secret, "stentor ticket", period, context, seed)
+//!   key, nonce = HKDF-SHA256(secret, "stentor ticket", context, period, seed)
 //! ```
 //!
 //! Each ticket has a key of its own, made with a random seed, so no nonce can come twice however
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use crate::keys::Bytes;
 
@@ -53,11 +53,9 @@ impl Tickets {
     /// # Errors
     /// [`TicketError::NoRandom`].
     pub fn random() -> Result<Tickets, TicketError> {
-        let mut secret = [0; TICKET_SECRET_BYTES_MIN];
-        rand::fill(&mut secret).map_err(|_| TicketError::NoRandom)?;
-        let tickets = Tickets::new(&[(Path::new(""), &secret)]);
-        secret.zeroize();
-        tickets
+        let mut secret = Zeroizing::new([0; TICKET_SECRET_BYTES_MIN]);
+        rand::fill(&mut *secret).map_err(|_| TicketError::NoRandom)?;
+        Tickets::new(&[(Path::new(""), &*secret)])
     }
 
     /// Keys out of secrets in files. The first seals, all open.
@@ -67,14 +65,12 @@ impl Tickets {
     pub fn load(files: &[PathBuf]) -> Result<Tickets, TicketError> {
         let mut secrets = Vec::new();
         for file in files {
-            let read = std::fs::read(file);
+            let read = std::fs::read(file).map(Zeroizing::new);
             secrets.push(read.map_err(|error| TicketError::Unreadable(file.clone(), error))?);
         }
         let named: Vec<(&Path, &[u8])> =
-            files.iter().zip(&secrets).map(|(file, bytes)| (&**file, &**bytes)).collect();
-        let tickets = Tickets::new(&named);
-        secrets.iter_mut().for_each(Zeroize::zeroize);
-        tickets
+            files.iter().zip(&secrets).map(|(file, bytes)| (&**file, &***bytes)).collect();
+        Tickets::new(&named)
     }
 
     /// Keys out of secrets, each with the name of where it is from.
@@ -139,12 +135,10 @@ fn key(
     head: &[u8; HEAD_BYTES],
 ) -> Option<(LessSafeKey, Nonce)> {
     let info: [&[u8]; 3] = [b"stentor ticket", context, head];
-    let mut okm = [0; 44];
-    secret.expand(&info, Bytes(okm.len())).ok()?.fill(&mut okm).ok()?;
-    let key = UnboundKey::new(&AES_256_GCM, &okm[..32]).map(LessSafeKey::new);
-    let nonce = Nonce::try_assume_unique_for_key(&okm[32..]);
-    okm.zeroize();
-    Some((key.ok()?, nonce.ok()?))
+    let mut okm = Zeroizing::new([0; 44]);
+    secret.expand(&info, Bytes(okm.len())).ok()?.fill(&mut *okm).ok()?;
+    let key = UnboundKey::new(&AES_256_GCM, &okm[..32]).ok()?;
+    Some((LessSafeKey::new(key), Nonce::try_assume_unique_for_key(&okm[32..]).ok()?))
 }
 
 fn period(now_unix_s: u64) -> u32 {
@@ -176,7 +170,7 @@ impl fmt::Display for TicketError {
 
 impl std::error::Error for TicketError {}
 
-/// For so long tickets are sealed with the same key; they are good for as long again.
+/// The length of a period. A ticket is good for the rest of its period and for the next one.
 pub const TICKET_PERIOD_S: u64 = 12 * 60 * 60;
 
 /// How short a secret may be.

@@ -315,7 +315,7 @@ impl Sessions {
             entry.stage = Stage::Open;
         }
         let stats = &self.stats;
-        match negotiated.version {
+        match negotiated.suite.version() {
             Version::Tls12 => stats.tls_handshakes_12.add(1),
             Version::Tls13 => stats.tls_handshakes_13.add(1),
         }

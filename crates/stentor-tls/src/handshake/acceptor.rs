@@ -143,7 +143,7 @@ fn config(
     config.ignore_client_order = true;
     config.alpn_protocols.clone_from(&settings.alpn);
     config.enable_secret_extraction = true;
-    config.key_log = Arc::new(StepSecrets);
+    config.key_log = Arc::new(StepSecrets { tx: SERVER_LABEL, rx: CLIENT_LABEL });
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // One ticket is what a client needs that comes back once, and it comes with the last flight.
     config.send_tls13_tickets = usize::from(settings.tickets.is_some());
@@ -212,19 +212,26 @@ impl ResolvesServerCert for ByName {
 
 /// Takes the secrets of the handshake of which a step is made, and shows them to nobody.
 #[derive(Debug)]
-struct StepSecrets;
+pub(super) struct StepSecrets {
+    /// What the secret of what is sent is called in a key log.
+    pub(super) tx: &'static str,
+    /// Likewise of what comes.
+    pub(super) rx: &'static str,
+}
 
 impl KeyLog for StepSecrets {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
-        step::put_down(|taken| match label {
-            TX_LABEL => taken.tx = Some(Secret::new(secret.into())),
-            RX_LABEL => taken.rx = Some(Secret::new(secret.into())),
-            _ => {}
+        step::put_down(|taken| {
+            if label == self.tx {
+                taken.tx = Some(Secret::new(secret.into()));
+            } else if label == self.rx {
+                taken.rx = Some(Secret::new(secret.into()));
+            }
         });
     }
 
     fn will_log(&self, label: &str) -> bool {
-        [TX_LABEL, RX_LABEL].contains(&label)
+        [self.tx, self.rx].contains(&label)
     }
 }
 
@@ -292,9 +299,9 @@ impl fmt::Debug for Acceptor {
     }
 }
 
-/// What the secrets are called in the key log of a server.
-pub(super) const TX_LABEL: &str = "SERVER_TRAFFIC_SECRET_0";
-pub(super) const RX_LABEL: &str = "CLIENT_TRAFFIC_SECRET_0";
+/// What secrets are called in key logs, by who sends with them.
+pub(super) const SERVER_LABEL: &str = "SERVER_TRAFFIC_SECRET_0";
+pub(super) const CLIENT_LABEL: &str = "CLIENT_TRAFFIC_SECRET_0";
 
 /// The smallest session first.
 pub(super) static AES_FIRST: [SupportedCipherSuite; 9] = [

@@ -19,13 +19,13 @@ use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, HandshakeKind,
-    InvalidMessage, KeyLog, RootCertStore, SignatureScheme, version,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage,
+    RootCertStore, SignatureScheme, version,
 };
 
-use super::acceptor::{AES_FIRST, RX_LABEL as CLIENT_LABEL, StepTime, TX_LABEL as SERVER_LABEL};
+use super::acceptor::{AES_FIRST, CLIENT_LABEL, SERVER_LABEL, StepSecrets, StepTime};
 use super::incoming::{Incoming, Next};
-use super::step::{self, Secret, Taken};
+use super::step::{self, Taken};
 use super::{
     Certified, Established, HandshakeError, HandshakeFault, Negotiated, Progress, begin_session,
 };
@@ -107,7 +107,7 @@ impl Connector {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_secret_extraction = true;
-        config.key_log = Arc::new(StepSecrets);
+        config.key_log = Arc::new(StepSecrets { tx: CLIENT_LABEL, rx: SERVER_LABEL });
         Ok(Connector { config: Arc::new(config), server: name })
     }
 
@@ -197,37 +197,12 @@ impl ClientHandshake {
             return Err(internal("something is left of the handshake"));
         }
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
-        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         let version = connection.protocol_version();
         let (extracted, _) = connection.dangerous_into_kernel_connection()?;
         let (suite, session) = begin_session(version, &extracted, &self.taken)?;
-        let negotiated = Negotiated {
-            version: suite.version(),
-            suite,
-            alpn,
-            server_name: None,
-            client_subject: None,
-            resumed,
-        };
+        let negotiated =
+            Negotiated { suite, alpn, server_name: None, client_subject: None, resumed: false };
         Ok(Established { session: session.of_client(), negotiated })
-    }
-}
-
-/// Takes the secrets of the handshake of which a step is made, and shows them to nobody.
-#[derive(Debug)]
-struct StepSecrets;
-
-impl KeyLog for StepSecrets {
-    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
-        step::put_down(|taken| match label {
-            CLIENT_LABEL => taken.tx = Some(Secret::new(secret.into())),
-            SERVER_LABEL => taken.rx = Some(Secret::new(secret.into())),
-            _ => {}
-        });
-    }
-
-    fn will_log(&self, label: &str) -> bool {
-        [CLIENT_LABEL, SERVER_LABEL].contains(&label)
     }
 }
 

@@ -4,6 +4,8 @@
 //! puts AES-256 in front. But who puts ChaCha20 in front has no AES in its processor, and should
 //! have its way.
 
+use crate::session::{CLIENT_HELLO, HANDSHAKE};
+
 /// Whether the first of the suites that are known here is one with ChaCha20. What cannot be read is
 /// for rustls to refuse.
 pub(crate) fn prefers_chacha(record: &[u8]) -> bool {
@@ -26,9 +28,6 @@ fn first_known_suite(record: &[u8]) -> Option<[u8; 2]> {
     let is_known = |suite: &[u8; 2]| AES.contains(suite) || CHACHA.contains(suite);
     suites.chunks_exact(2).map(|suite| [suite[0], suite[1]]).find(is_known)
 }
-
-const HANDSHAKE: u8 = 22;
-const CLIENT_HELLO: u8 = 1;
 
 /// TLS 1.3, then ECDHE with ECDSA and with RSA.
 const CHACHA: [[u8; 2]; 3] = [[0x13, 0x03], [0xcc, 0xa9], [0xcc, 0xa8]];

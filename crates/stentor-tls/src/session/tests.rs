@@ -379,7 +379,7 @@ fn advance_tx(session: &mut Owned) {
     keys::advance_secret(suite, secret);
     let derived = Keys::derive(suite, secret);
     tx_key.copy_from_slice(derived.key());
-    session.header.tx_iv = derived.iv;
+    session.header.tx_iv = *derived.iv;
     session.header.tx_seq = 0;
 }
 

@@ -134,7 +134,7 @@ fn sessions_go_on_with_any_suite_behind_tickets_and_new_keys() {
         let mut server = server(&authority.issue(kind, &[NAME]), Some(suite));
         let (established, behind) = shake(&connector(&authority), &mut server, 1000).unwrap();
         let Established { mut session, negotiated } = established;
-        assert_eq!(negotiated.version == Version::Tls13, suite.tls13().is_some());
+        assert_eq!(negotiated.suite.version() == Version::Tls13, suite.tls13().is_some());
         assert_eq!(!behind.is_empty(), suite.tls13().is_some(), "the tickets");
         assert_eq!(open(&mut session, &behind).unwrap(), (Vec::new(), false));
 
