@@ -8,17 +8,21 @@
 //! All of it is data that does not change. Whoever loads new files makes a new [`Certificates`],
 //! and keeps the one of before if something is wrong with them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
-use x509_parser::time::ASN1Time;
+use x509_cert::der::Decode;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5912::{ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH};
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
+use x509_cert::time::Validity;
 
 use crate::handshake::{Certified, CertifiedError};
-use crate::names;
+use crate::names::{self, X509, unix_s};
 
 /// The files of a certificate: its chain, and its private key. They may be the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -239,10 +243,9 @@ impl Pair {
     pub fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
         let (file, text) = pem.certificate;
         let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
-        let found =
+        let (names, not_after_unix_s) =
             inspect(&chain, now_unix_s).map_err(|problem| CertificateError::new(file, problem))?;
         let certified = certify(chain, pem)?;
-        let Found { names, not_after_unix_s } = found;
         Ok(Pair { certified, file: file.to_owned(), names, not_after_unix_s })
     }
 
@@ -313,83 +316,64 @@ fn certify(
     })
 }
 
-/// What is read out of a chain.
-struct Found {
-    names: Vec<String>,
-    not_after_unix_s: i64,
-}
-
 /// Sees that a chain can be used: each is valid now, and each signed the one before it, by name.
-fn inspect(chain: &[CertificateDer<'_>], now_unix_s: u64) -> Result<Found, Problem> {
+/// No certificate may have an extension twice (RFC 5280 section 4.2).
+pub(crate) fn inspect(
+    chain: &[CertificateDer<'_>],
+    now_unix_s: u64,
+) -> Result<(Vec<String>, i64), Problem> {
     let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
-    let mut found = Found { names: Vec::new(), not_after_unix_s: i64::MAX };
-    let mut issuer: Option<Vec<u8>> = None;
-    for (i, der) in chain.iter().enumerate() {
-        let (_, certificate) = X509Certificate::from_der(der)
-            .map_err(|error| Problem::Malformed(i + 1, error.to_string()))?;
-        if let Some(fault) = extension_fault(&certificate) {
-            return Err(Problem::Malformed(i + 1, fault.to_owned()));
+    let (mut names, mut first_end) = (Vec::new(), i64::MAX);
+    let mut issuer = None;
+    for (place, der) in (1..).zip(chain) {
+        let malformed = |why: &dyn fmt::Display| Problem::Malformed(place, why.to_string());
+        let certificate = X509::from_der(der).map_err(|error| malformed(&error))?;
+        let certificate = certificate.tbs_certificate();
+        let (mut seen, mut all) = (HashSet::new(), certificate.extensions().into_iter().flatten());
+        if !all.all(|extension| seen.insert(extension.extn_id)) {
+            return Err(malformed(&"an extension is there twice"));
         }
-        if issuer.as_ref().is_some_and(|issuer| issuer != certificate.subject().as_raw()) {
-            return Err(Problem::OutOfOrder(i + 1));
+        let usage = certificate.get_extension::<ExtendedKeyUsage>();
+        let usage = usage.map_err(|_| malformed(&"the extended key usage cannot be read"))?;
+        let alternative = certificate.get_extension::<SubjectAltName>();
+        let alternative =
+            alternative.map_err(|_| malformed(&"the subject alternative names cannot be read"))?;
+        if issuer.as_ref().is_some_and(|issuer| issuer != certificate.subject()) {
+            return Err(Problem::OutOfOrder(place));
         }
-        issuer = Some(certificate.issuer().as_raw().to_vec());
-        let validity = certificate.validity();
-        if now < validity.not_before.timestamp() {
-            return Err(Problem::NotYetValid(i + 1, date(validity.not_before)));
+        issuer = Some(certificate.issuer().clone());
+        let Validity { not_before, not_after, .. } = certificate.validity();
+        if now < unix_s(not_before) {
+            return Err(Problem::NotYetValid(place, not_before.to_date_time().to_string()));
         }
-        if now > validity.not_after.timestamp() {
-            return Err(Problem::Expired(i + 1, date(validity.not_after)));
+        if now > unix_s(not_after) {
+            return Err(Problem::Expired(place, not_after.to_date_time().to_string()));
         }
-        found.not_after_unix_s = found.not_after_unix_s.min(validity.not_after.timestamp());
-        if i == 0 {
-            if !is_for_servers(&certificate) {
+        first_end = first_end.min(unix_s(not_after));
+        if place == 1 {
+            let is_for_servers =
+                |id: &ObjectIdentifier| [ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH].contains(id);
+            if usage.is_some_and(|(_, usage)| !usage.0.iter().any(is_for_servers)) {
                 return Err(Problem::NotForServers);
             }
-            found.names = names(&certificate);
+            names = alternative.map_or_else(Vec::new, |(_, names)| presented(&names));
         }
     }
-    Ok(found)
-}
-
-/// Finds a fault in the extensions of a certificate. No certificate may have an extension twice
-/// (RFC 5280 section 4.2), and the checks here would take such an extension for absent.
-fn extension_fault(certificate: &X509Certificate<'_>) -> Option<&'static str> {
-    if certificate.extensions_map().is_err() {
-        return Some("an extension is there twice");
-    }
-    if certificate.extended_key_usage().is_err() {
-        return Some("the extended key usage cannot be read");
-    }
-    let is_bad = certificate.subject_alternative_name().is_err();
-    is_bad.then_some("the subject alternative names cannot be read")
-}
-
-fn is_for_servers(certificate: &X509Certificate<'_>) -> bool {
-    match certificate.extended_key_usage() {
-        Ok(Some(usage)) => usage.value.any || usage.value.server_auth,
-        _ => true,
-    }
+    Ok((names, first_end))
 }
 
 /// The names a certificate is for. What a browser would not match is left out.
-fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(extension)) = certificate.subject_alternative_name() else { return Vec::new() };
+fn presented(alternative: &SubjectAltName) -> Vec<String> {
     let mut names = Vec::new();
-    for name in &extension.value.general_names {
-        if let GeneralName::DNSName(name) = name {
-            let name = name.to_ascii_lowercase();
+    for name in &alternative.0 {
+        if let GeneralName::DnsName(name) = name {
+            let name = name.as_str().to_ascii_lowercase();
             if names::is_presented_name(&name) && !names.contains(&name) {
                 names.push(name);
             }
         }
     }
     names
-}
-
-/// A date for people.
-fn date(time: ASN1Time) -> String {
-    time.to_string()
 }
 
 impl CertificateError {

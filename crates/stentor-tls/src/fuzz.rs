@@ -7,7 +7,9 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::certificates::inspect;
 use crate::memory::Owned;
+use crate::names::{is_presented_name, subject};
 use crate::session::{APPLICATION_DATA, What};
 use crate::suite::Suite;
 use crate::testing::{hello, sessions};
@@ -105,12 +107,7 @@ pub fn fuzz_hello(data: &[u8]) {
     let bytes = if first & 1 == 0 {
         rest.to_vec()
     } else {
-        let mut bytes = hello(if first & 2 == 0 { Version::Tls13 } else { Version::Tls12 });
-        for change in rest.chunks_exact(3) {
-            let at = usize::from(u16::from_be_bytes([change[0], change[1]])) % bytes.len();
-            bytes[at] = change[2];
-        }
-        bytes
+        changed(hello(if first & 2 == 0 { Version::Tls13 } else { Version::Tls12 }), rest)
     };
     let mut handshake = acceptor().begin();
     let mut out = Vec::new();
@@ -127,6 +124,40 @@ pub fn fuzz_hello(data: &[u8]) {
         }
     }
     assert!(out.len() < HANDSHAKE_BYTES_MAX);
+}
+
+/// A certificate: bytes from anybody, or a good certificate that was changed. What is read out of
+/// it are names that may be asked for, and a subject that is one line.
+///
+/// # Panics
+/// If that does not hold.
+pub fn fuzz_certificate(data: &[u8]) {
+    static GOOD: OnceLock<Vec<u8>> = OnceLock::new();
+    let [first, rest @ ..] = data else { return };
+    let der = if first & 1 == 0 {
+        rest.to_vec()
+    } else {
+        let good = GOOD.get_or_init(|| {
+            let names = ["fuzz.example", "*.fuzz.example"].map(str::to_owned);
+            let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
+            made.cert.der().to_vec()
+        });
+        changed(good.clone(), rest)
+    };
+    if let Ok((names, _)) = inspect(&[der.as_slice().into()], NOW_UNIX_S) {
+        assert!(names.iter().all(|name| is_presented_name(name)));
+        let (subject, _) = subject(&der).expect("it was read before");
+        assert!(!subject.contains(char::is_control), "{subject:?}");
+    }
+}
+
+/// Bytes of which some are others.
+fn changed(mut bytes: Vec<u8>, changes: &[u8]) -> Vec<u8> {
+    for change in changes.chunks_exact(3) {
+        let at = usize::from(u16::from_be_bytes([change[0], change[1]])) % bytes.len();
+        bytes[at] = change[2];
+    }
+    bytes
 }
 
 fn acceptor() -> &'static Acceptor {

@@ -1,7 +1,16 @@
 //! Names in certificates: of hosts (RFC 9525 section 6.3), and of whom they were given to (RFC
 //! 4514).
+//!
+//! `Display` of x509-cert would write distinguished names, but with other keywords, without
+//! escaping control characters from U+0080 on, and for 75 KB of names that nothing else needs.
 
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::{Decode, Tag, Tagged};
+use x509_cert::name::Name;
+use x509_cert::time::Time;
+
+/// A certificate of any serial number: it is not for this program to judge these.
+pub(crate) type X509 = CertificateInner<Raw>;
 
 /// Whether a name in a certificate may match one that is asked for: labels of ASCII, the first of
 /// which may be `*`, as a whole and with something behind it.
@@ -16,13 +25,20 @@ pub(crate) fn is_presented_name(name: &str) -> bool {
 
 /// To whom a certificate was given, and until when it is valid.
 pub(crate) fn subject(der: &[u8]) -> Option<(String, i64)> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    Some((distinguished_name(certificate.subject()), certificate.validity().not_after.timestamp()))
+    let certificate = X509::from_der(der).ok()?;
+    let certificate = certificate.tbs_certificate();
+    let not_after = unix_s(&certificate.validity().not_after);
+    Some((distinguished_name(certificate.subject()), not_after))
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_s(time: &Time) -> i64 {
+    i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX)
 }
 
 /// A distinguished name as text (RFC 4514): the most particular part first, and with everything
 /// escaped that could be taken for another part.
-fn distinguished_name(name: &X509Name<'_>) -> String {
+fn distinguished_name(name: &Name) -> String {
     let mut text = String::new();
     let parts: Vec<_> = name.iter_rdn().collect();
     for (i, part) in parts.iter().rev().enumerate() {
@@ -32,9 +48,12 @@ fn distinguished_name(name: &X509Name<'_>) -> String {
                 (_, 0) => ",",
                 _ => "+",
             });
-            let oid = attribute.attr_type().to_id_string();
-            match (KEYWORDS.iter().find(|(known, _)| *known == oid), attribute.as_str()) {
-                (Some((_, keyword)), Ok(value)) => {
+            let oid = attribute.oid.to_string();
+            let keyword = KEYWORDS.iter().find(|(known, _)| *known == oid);
+            let bytes = attribute.value.value();
+            let is_text = TEXTS.contains(&attribute.value.tag());
+            match (keyword, str::from_utf8(bytes).ok().filter(|_| is_text)) {
+                (Some((_, keyword)), Some(value)) => {
                     text.push_str(keyword);
                     text.push('=');
                     escape(value, &mut text);
@@ -43,7 +62,7 @@ fn distinguished_name(name: &X509Name<'_>) -> String {
                 _ => {
                     text.push_str(&oid);
                     text.push_str("=#");
-                    for byte in attribute.as_slice() {
+                    for byte in bytes {
                         text.push_str(&format!("{byte:02x}"));
                     }
                 }
@@ -73,6 +92,9 @@ fn escape(value: &str, text: &mut String) {
         }
     }
 }
+
+/// What is text, and the same bytes in UTF-8.
+const TEXTS: [Tag; 4] = [Tag::NumericString, Tag::PrintableString, Tag::Utf8String, Tag::Ia5String];
 
 /// Section 3, and the address that many certificates have.
 const KEYWORDS: [(&str, &str); 10] = [

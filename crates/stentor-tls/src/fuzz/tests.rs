@@ -87,6 +87,17 @@ fn first_bytes_of_any_kind_break_nothing() {
 }
 
 #[test]
+fn certificates_of_any_kind_break_nothing() {
+    for seed in 0..runs(3000) {
+        let mut random = Random(seed ^ 1 << 41);
+        let changes = 3 * random.below(4);
+        let bytes: Vec<u8> =
+            [random.byte() | 1].into_iter().chain((0..changes).map(|_| random.byte())).collect();
+        fuzz_certificate(&bytes);
+    }
+}
+
+#[test]
 fn what_is_changed_is_good_before() {
     for version in [Version::Tls12, Version::Tls13] {
         let (mut handshake, mut out) = (acceptor().begin(), Vec::new());
