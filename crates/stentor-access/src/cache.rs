@@ -261,7 +261,7 @@ fn insert<T>(list: &mut Vec<T>, at: usize, item: T) {
 }
 
 /// A panic while a lock was held left nothing half done that matters: a count, at most.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use crate::cache::lock;
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
 use crate::settings::{JwksUrl, Jwt};
 
@@ -107,14 +108,14 @@ impl JwksThread {
     /// The last good document of each address that had one, for [`crate::load`].
     #[must_use]
     pub fn documents(&self) -> Vec<Arc<Jwks>> {
-        let states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = lock(&self.all.states);
         states.iter().filter_map(|state| state.document.clone()).collect()
     }
 
     /// What is known of each address.
     #[must_use]
     pub fn states(&self) -> Vec<Fetching> {
-        let states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = lock(&self.all.states);
         let fetching = |state: &State| Fetching {
             url: state.url.clone(),
             keys: state.document.as_ref().map(|document| document.count()),
@@ -179,7 +180,7 @@ impl Fetcher {
     /// Takes note of what came of it. Whether the document is another one.
     fn note(&self, result: Result<Jwks, String>) -> bool {
         let url = &self.url;
-        let mut states = self.all.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = lock(&self.all.states);
         let state = &mut states[self.place];
         let document = match result {
             Ok(document) => document,

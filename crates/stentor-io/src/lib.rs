@@ -33,6 +33,7 @@ mod dump;
 mod epoll;
 mod file;
 mod intermediate;
+mod lock;
 mod outcomes;
 mod owned;
 mod parent;
@@ -64,6 +65,7 @@ pub use file::{
     Symlinks,
 };
 pub use intermediate::Intermediate;
+pub use lock::lock;
 pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,

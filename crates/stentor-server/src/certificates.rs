@@ -321,12 +321,12 @@ impl Acceptors {
 
     /// Why files are no good, if they are not.
     fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        stentor_io::lock(&self.failure).clone()
     }
 
     /// Remembers why files are no good, if they are not. Returns whether the reason is another one.
     fn note_failure(&self, reason: Option<String>) -> bool {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = stentor_io::lock(&self.failure);
         let is_other = reason.is_some() && *failure != reason;
         if is_other {
             self.failures.fetch_add(1, Ordering::Relaxed);

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published};
 use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
@@ -375,7 +375,7 @@ impl ClusterState {
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.said)
     }
 }
 

@@ -233,7 +233,7 @@ impl EventLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.state)
     }
 }
 

@@ -123,14 +123,14 @@ impl FollowState {
     fn leads_here(&self, via: &str) -> bool {
         let leads_here = via.split(", ").any(|process| process == self.own);
         if !leads_here {
-            via.clone_into(&mut self.via.lock().unwrap_or_else(PoisonError::into_inner));
+            via.clone_into(&mut stentor_io::lock(&self.via));
         }
         leads_here
     }
 
     /// The same, of this server, for its followers.
     pub(crate) fn via_field(&self) -> String {
-        let via = self.via.lock().unwrap_or_else(PoisonError::into_inner);
+        let via = stentor_io::lock(&self.via);
         let comma = if via.is_empty() { "" } else { ", " };
         format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
     }
@@ -192,7 +192,7 @@ impl FollowState {
     }
 
     fn leader(&self) -> MutexGuard<'_, (String, Option<String>)> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.leader)
     }
 }
 
@@ -204,7 +204,7 @@ impl Pace {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        self.stands_still.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.stands_still)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::guard::Pressure;
 use crate::order::Told;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_access::Keys;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
@@ -89,7 +89,7 @@ impl Mailbox {
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.contents)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use stentor_wire::packed;
 
 /// One kind of them, with what is to be said of one that was done.
@@ -195,7 +195,7 @@ impl<D: Clone> Operations<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<D>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.0)
     }
 }
 

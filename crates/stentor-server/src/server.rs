@@ -41,7 +41,7 @@ use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -542,7 +542,7 @@ impl Server {
     /// Ends the thread of the store once it has written down everything. Returns what the next one
     /// would find there.
     fn close_store(&self) -> Result<Option<Ended<HostDisk>>, String> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = stentor_io::lock(&self.writer).take();
         let (Some(writer), Some(store)) = (writer, &self.shared.store) else { return Ok(None) };
         store.intake.end();
         let ended = writer.join().map_err(|_| "the thread of the store panicked".to_owned());
@@ -557,7 +557,7 @@ impl Server {
 
     fn keep_writing(&self, writer: Writer<HostDisk>) -> io::Result<()> {
         let writer = writer.start()?;
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+        *stentor_io::lock(&self.writer) = Some(writer);
         Ok(())
     }
 
@@ -713,7 +713,7 @@ impl Server {
 
     /// What workers report.
     fn reports(&self) -> MutexGuard<'_, mpsc::Receiver<(usize, Result<Report, String>)>> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.reports)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::order::CommitError;
 use crate::secured::Failed;
 use serde::ser::Serializer;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use stentor_access::Refused;
 use stentor_hub::OwnFields;
 use stentor_hub::Refusal;
@@ -279,7 +279,7 @@ impl Routes {
     /// Goes by these look-ups from now on: the page of many values first, then a route for each, in
     /// their order. A path that was there goes on counting.
     pub(crate) fn renew(&self, lookups: &[Lookup]) -> Vec<Arc<Route>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = stentor_io::lock(&self.0);
         let paths =
             [VALUES_PATH].into_iter().chain(lookups.iter().map(|route| route.path.as_str()));
         let renewed = paths.map(|path| {
@@ -291,7 +291,7 @@ impl Routes {
     }
 
     fn all(&self) -> Vec<Arc<Route>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        stentor_io::lock(&self.0).clone()
     }
 
     /// What all workers have counted, route by route, in the order of the settings.
@@ -393,7 +393,7 @@ impl Stats {
     pub(crate) fn forget(&self) {
         let counters = self.counters().into_iter().map(|(_, counter)| counter);
         counters.chain(self.histograms().flat_map(Histogram::counters)).for_each(|c| c.set(0));
-        self.routes.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        stentor_io::lock(&self.routes.0).clear();
     }
 
     /// The worker has ended: none of its connections is there any more. `is_lost` says that it

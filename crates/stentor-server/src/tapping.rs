@@ -1,7 +1,7 @@
 //! What changes in a hub while it is copied slice by slice.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_hub::{
     Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
 };
@@ -92,7 +92,7 @@ impl Tap {
     }
 
     fn tapped(&self) -> MutexGuard<'_, Tapped> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.0)
     }
 }
 

@@ -37,7 +37,7 @@ impl Turns {
     /// Waits until those before it have done the same, and lets the next one go, also behind an
     /// error or a panic.
     fn take<R>(&self, index: usize, act: impl FnOnce() -> R) -> R {
-        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = stentor_io::lock(&self.next);
         let next = self.moved.wait_while(next, |next| *next != index);
         let next = next.unwrap_or_else(PoisonError::into_inner);
         let _turn = Turn { next, moved: &self.moved };

@@ -8,7 +8,7 @@
 //! done something, the disk is full, and at the call that a test names the power goes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_io::{Disk, DiskError, DiskErrorKind, Rng};
 
 /// A simulated disk. Copies are of the same one.
@@ -156,7 +156,7 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.0)
     }
 
     /// The state for one call, and whether that one fails.

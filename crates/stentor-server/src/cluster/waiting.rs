@@ -12,7 +12,7 @@ use crate::context::Shared;
 use crate::order::{Commit, CommitError, Promised, ReturnAddress, Sequencer, Telling};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_hub::{Entry, Place, encode_entry};
 
 /// What waits for the thread that talks to the broker.
@@ -77,7 +77,7 @@ impl Intake {
 
     /// While this is held, the rules of this node stay as they are.
     pub(super) fn hold_rules(&self) -> MutexGuard<'_, ()> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.rules)
     }
 
     /// Puts an entry in.
@@ -184,7 +184,7 @@ impl Intake {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.waiting)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::route;
 use crate::stats::Stats;
 use crate::store::StoreState;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use stentor_access::{Cache, Keys};
 use stentor_hub::{Applied, Entry, Hub, Message, Op, Place, Precondition, Published};
 use stentor_wire::http1::Request;
@@ -69,12 +69,12 @@ pub(crate) struct Shared {
 impl Shared {
     /// The keys that tokens are verified with.
     pub(crate) fn keys(&self) -> Arc<Keys> {
-        Arc::clone(&self.keys.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&stentor_io::lock(&self.keys))
     }
 
     /// Has tokens verified with these from now on, by workers that begin. Others are told.
     pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+        *stentor_io::lock(&self.keys) = keys;
     }
 
     /// The age of the local state in seconds, if another server or a broker makes the order.

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use stentor_hub::Encoder;
 use stentor_io::{Change, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s};
@@ -205,7 +205,7 @@ impl FileLoader {
     }
 
     fn reload(&mut self, file_cache: &FileCache) {
-        let reload = file_cache.reload.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reload = stentor_io::lock(&file_cache.reload).take();
         if let Some((mounts, files)) = reload {
             self.mounts = mounts;
             self.files = files;

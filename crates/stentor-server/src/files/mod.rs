@@ -27,7 +27,7 @@ use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
 use cache::Cache;
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use stentor_io::{Directory, Waker, Watcher};
 use stentor_wire::file_name::{is_hashed, is_hashed_asset, may_be_hashed};
 use stentor_wire::negotiate::{Encoding, compressible};
@@ -82,7 +82,7 @@ impl FileCache {
         mounts: &[Mount],
         files: &Files,
     ) -> io::Result<Option<FileLoader>> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = stentor_io::lock(&self.queue);
         if mounts.is_empty() || queue.is_none() {
             return Ok(None);
         }
@@ -94,7 +94,7 @@ impl FileCache {
 
     /// Goes by other mounts from now on.
     pub(crate) fn reload(&self, mounts: &[Mount], files: &Files) {
-        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reload = stentor_io::lock(&self.reload);
         *reload = Some((mounts.to_vec(), files.clone()));
         self.waker.wake();
     }

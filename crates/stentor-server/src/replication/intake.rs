@@ -1,7 +1,7 @@
 //! What the hub has told and the ring has not taken in yet.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_hub::{Event, Rule, Subscriber};
 use stentor_io::Waker;
 
@@ -99,7 +99,7 @@ impl Intake {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.waiting)
     }
 }
 

@@ -227,7 +227,7 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.state)
     }
 }
 

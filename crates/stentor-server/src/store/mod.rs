@@ -288,7 +288,7 @@ impl Intake {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        stentor_io::lock(&self.waiting)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::stats::Histogram;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -85,13 +85,13 @@ pub(crate) struct Stats {
 impl Stats {
     /// Why nothing can be stored, in a sentence.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        stentor_io::lock(&self.failure).clone()
     }
 
     /// Nobody writes any more, for this reason.
     pub(crate) fn fail(&self, sentence: &str) {
         self.errors.add(1);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence.to_owned());
+        *stentor_io::lock(&self.failure) = Some(sentence.to_owned());
     }
 }
 
@@ -273,7 +273,7 @@ impl<D: Disk> Writer<D> {
         state.store(disk as u8, Ordering::Release);
         let sentence = sentence.map(DiskError::to_string);
         let is_over = sentence.is_none();
-        let mut failure = self.stats.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = stentor_io::lock(&self.stats.failure);
         match &sentence {
             None if failure.is_some() => tracing::warn!("the store takes messages again"),
             Some(sentence) if failure.as_ref() != Some(sentence) => {

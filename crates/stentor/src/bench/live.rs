@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct Live {
 
 impl Watch for Live {
     fn progress(&self, progress: &Progress) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+        *stentor_io::lock(&self.latest) = Some(progress.clone());
     }
 
     fn stopped(&self) -> bool {
@@ -66,7 +66,7 @@ impl Live {
     /// Draws the line until the other end of `ended` is dropped, and then takes it away.
     fn draw_until(&self, ended: Receiver<()>) {
         while ended.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
-            let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let latest = stentor_io::lock(&self.latest).clone();
             if let Some(progress) = latest {
                 // The last column is left free: some terminals wrap when it is written.
                 let columns = terminal_size::terminal_size_of(stderr())

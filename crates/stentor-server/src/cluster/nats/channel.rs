@@ -3,9 +3,9 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stentor_io::{monotonic_us, unix_s};
+use stentor_io::{lock, monotonic_us, unix_s};
 use stentor_tls::{
     ClientHandshake, Connector, FRAGMENT_BYTES_MAX, Failure, Inbound, NO_CERTIFICATE_SHOWN, Owned,
     Record,
@@ -233,10 +233,6 @@ impl Drop for Sink {
         // Whoever reads it ends by that.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
-}
-
-fn lock(session: &Mutex<Owned>) -> MutexGuard<'_, Owned> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// RFC 8446 section 6.
