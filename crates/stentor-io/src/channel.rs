@@ -4,8 +4,9 @@
 //! It is a Unix socket of whole messages (`SOCK_SEQPACKET`). A message has a kind, some bytes, and
 //! some files, which the other process then has open as well (`SCM_RIGHTS`, unix(7)).
 
+use crate::process::timespec;
 use rustix::cmsg_space;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::{self, Timeout};
@@ -197,7 +198,7 @@ impl Channel {
     /// The kernel refused.
     pub fn has_mail(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
-        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        match poll(&mut asked, Some(&timespec(0))) {
             // A signal came, for whoever looks after signals.
             Err(Errno::INTR) => Ok(false),
             asked => Ok(asked? > 0),
@@ -322,7 +323,7 @@ impl ChannelListener {
     /// The next connection that waits to be accepted, with its process and user.
     pub(crate) fn next_peer(&self) -> io::Result<Option<(Channel, u32, u32)>> {
         let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
-        if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+        if poll(&mut asked, Some(&timespec(0)))? == 0 {
             return Ok(None);
         }
         let channel = Channel::new(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?);

@@ -8,10 +8,10 @@
 //! What went wrong matters as much as that it did: a full disk is another answer to a publisher
 //! than a broken one. So an error has its kind, and says what was tried with which file.
 //!
-//! Writes are positioned and go to files that have their length already: no two of them meet, and
-//! blocks that were written before need no change of the file system's own records, which makes a
-//! sync some three times cheaper. One process has a directory at a time (`flock`); what is in it
-//! is for its user alone (0700, 0600).
+//! Writes are positioned, so no two of them meet. The file of a segment has its length before it is
+//! written: such blocks need no change of the file system's own records, which makes a sync some
+//! three times cheaper. The file of a snapshot grows. One process has a directory at a time
+//! (`flock`); what is in it is for its user alone (0700, 0600).
 
 use crate::user::User;
 use rustix::fd::OwnedFd;

@@ -21,6 +21,7 @@ pub use self::handover::Parts;
 use self::send::{send_part_of, send_parts};
 use self::vanishing::Vanishing;
 use crate::owned::Owned;
+use crate::process::timespec;
 use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
 use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     Refused, Retransmission, Role, Sent, TurnAway, Waker, listener_of, monotonic_us, unix_s,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
@@ -203,14 +204,9 @@ impl Epoll {
             Some(alarm) => alarm,
             None => self.make_alarm()?,
         };
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A value of zero would mean never.
         let at_us = at_us.max(1);
-        let at = Timespec {
-            tv_sec: (at_us / 1_000_000) as i64,
-            tv_nsec: (at_us % 1_000_000 * 1_000) as i64,
-        };
-        let once = Itimerspec { it_interval: zero, it_value: at };
+        let once = Itimerspec { it_interval: timespec(0), it_value: timespec(at_us) };
         timerfd_settime(&alarm, TimerfdTimerFlags::ABSTIME, &once)?;
         self.alarm = Some(alarm);
         self.alarm_us = at_us;
@@ -260,10 +256,7 @@ impl Epoll {
         self.arrivals.clear();
         self.handled = 0;
         let timeout_ms = self.timeout_ms(deadline_ms);
-        let timeout = timeout_ms.map(|wait_ms| Timespec {
-            tv_sec: (wait_ms / 1000) as i64,
-            tv_nsec: ((wait_ms % 1000) * 1_000_000) as i64,
-        });
+        let timeout = timeout_ms.map(|ms| timespec(ms * 1_000));
         let room = rustix::buffer::spare_capacity(&mut self.events);
         let turn_us = self.turn_us;
         let wait_us = monotonic_us();
@@ -330,7 +323,7 @@ impl Epoll {
     fn tell_of_end<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer) {
         let Some(fd) = self.owned.get(socket) else { return };
         let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
-        if poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() {
+        if poll(&mut asked, Some(&timespec(0))).is_err() {
             return;
         }
         let flags = asked[0].revents();
@@ -524,11 +517,16 @@ impl Epoll {
         self.owned.len() < self.connections_max
     }
 
-    /// Takes the listeners out of the epoll set: level-triggered, they would spin.
-    fn pause_accepting(&mut self, why: Pause) {
+    /// Takes the listeners out of the epoll set.
+    fn forget_listeners(&self) {
         for (listener, _) in &self.listeners {
             let _ = epoll::delete(&self.epoll, listener);
         }
+    }
+
+    /// Accepts no more for now: level-triggered, the listeners would be reported without end.
+    fn pause_accepting(&mut self, why: Pause) {
+        self.forget_listeners();
         self.accepting = match why {
             Pause::Exhausted => Accepting::PausedUntil(self.now_ms + ACCEPT_RETRY_MS),
             Pause::Ceiling => Accepting::Full,
@@ -732,9 +730,7 @@ impl Backend for Epoll {
         // They may have been reported in this turn.
         self.arrivals.clear();
         if self.accepting == Accepting::Yes {
-            for (listener, _) in &self.listeners {
-                let _ = epoll::delete(&self.epoll, listener);
-            }
+            self.forget_listeners();
             self.resume_accepting();
         }
     }

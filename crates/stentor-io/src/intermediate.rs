@@ -10,14 +10,13 @@
 //! with the exit code of the new server. If the intermediate process is killed, so is the server.
 
 use crate::channel::close_files;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
     set_parent_process_death_signal, waitpid,
 };
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +37,7 @@ impl Intermediate {
     /// The kernel refused to make another process, or the parent was killed.
     pub fn fork() -> io::Result<Intermediate> {
         let process = getpid();
-        let signals = block_signals();
+        let signals = block_signals()?;
         // SAFETY: the process has one thread, as the caller promises, so no thread that the child
         // lacks holds a lock.
         let child = unsafe { libc::fork() };
@@ -47,7 +46,7 @@ impl Intermediate {
             unsafe { close_files(3, i32::MAX) };
             end_as(Pid::from_raw(child));
         }
-        restore_signals(&signals);
+        signals.thread_set_mask()?;
         if child < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -98,21 +97,8 @@ pub(crate) fn exit_code(status: WaitStatus) -> u8 {
 }
 
 /// Blocks every signal that can be. Returns which were blocked before.
-pub(crate) fn block_signals() -> libc::sigset_t {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` fills the first set before it is read, and `pthread_sigmask` the second:
-    // it cannot fail with these arguments.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
-    }
-}
-
-pub(crate) fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the set is valid, and the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+pub(crate) fn block_signals() -> io::Result<SigSet> {
+    Ok(SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?)
 }
 
 /// How long the kernel may take to end a process that was killed.

@@ -301,8 +301,9 @@ pub trait Backend {
     /// shown they do not read.
     fn abort(&mut self, peer: Peer);
 
-    /// Lets no new connection begin; those already begun are still accepted. The first half of
-    /// closing listeners without losing anybody.
+    /// Lets no new connection begin at the TCP listeners; those already begun are still accepted.
+    /// The first half of closing listeners without losing a connection. Socket files, and listeners
+    /// that the process was started with, still take connections into their queues.
     fn refuse_new(&mut self, how: TurnAway);
 
     /// Whether connections may have begun that are not accepted yet. Not for the data path: the

@@ -12,6 +12,8 @@
 
 use crate::channel::{Channel, ChannelListener, first_time, parent_process, started_with};
 use crate::intermediate::exit_code;
+use data_encoding::HEXLOWER;
+use nix::sys::signal::SigSet;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::net::SocketType;
 use rustix::process::{
@@ -19,10 +21,8 @@ use rustix::process::{
     set_parent_process_death_signal, wait,
 };
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd;
 use std::process::Command;
-use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Line {
 
     /// Has a program find it, and all that this one starts.
     pub fn lead_to(&self, program: &mut Command) {
-        let name: String = self.0.name().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = HEXLOWER.encode(self.0.name());
         program.env(VARIABLE, format!("{} {name}", std::process::id()));
     }
 
@@ -108,9 +108,7 @@ pub fn tell_waiting_parent() -> io::Result<Option<WaitingParent>> {
 /// The first process, and the name of its socket.
 fn line_of(value: &str) -> Option<(u32, Vec<u8>)> {
     let (first, name) = value.split_once(' ')?;
-    let byte = |digits: &[u8]| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok();
-    let name = name.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
-    Some((first.parse().ok()?, name))
+    Some((first.parse().ok()?, HEXLOWER.decode(name.as_bytes()).ok()?))
 }
 
 impl WaitingParent {
@@ -151,24 +149,21 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// Has signals wait that come to this thread, or to one that it starts, until [`release_signals`],
 /// also if another program takes the place of this one.
 pub fn hold_signals() {
-    mask_signals(libc::SIG_BLOCK);
+    // It cannot fail: the kernel knows both what to do and the set.
+    let _ = those_that_may_wait().thread_block();
 }
 
 /// Lets those come that wait.
 pub fn release_signals() {
-    mask_signals(libc::SIG_UNBLOCK);
+    let _ = those_that_may_wait().thread_unblock();
 }
 
-fn mask_signals(how: libc::c_int) {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is filled before it is read, and the old mask is not asked for.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        // A fault of the thread itself is not to wait: it is told of.
-        libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV);
-        libc::sigdelset(all.as_mut_ptr(), libc::SIGBUS);
-        libc::pthread_sigmask(how, all.as_ptr(), ptr::null_mut());
-    }
+/// Every signal except the two by which the kernel reports a fault of the thread itself.
+fn those_that_may_wait() -> SigSet {
+    let mut signals = SigSet::all();
+    signals.remove(nix::sys::signal::SIGSEGV);
+    signals.remove(nix::sys::signal::SIGBUS);
+    signals
 }
 
 /// Sends a signal to a process.
@@ -260,6 +255,11 @@ mod tests {
         assert_eq!(first, own);
         Channel::connect(&name, own).unwrap();
         assert_eq!(line.heard(), Some(own));
-        assert!(line_of("").is_none() && line_of("1 0").is_some() && line_of("1 x").is_none());
+        assert!(
+            line_of("").is_none()
+                && line_of("1 00").is_some()
+                && line_of("1 0").is_none()
+                && line_of("1 x").is_none()
+        );
     }
 }

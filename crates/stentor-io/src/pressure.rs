@@ -3,6 +3,9 @@
 //! Three limits are watched: that of the process's control group or of one around it, the memory of
 //! the host, and the memory that the kernel allows all TCP sockets together. Memory that the kernel
 //! would give back at once counts as free: a group that files from disk have filled is not full.
+//!
+//! The crate procfs refuses a file as a whole if one field is missing, and knows no limits of
+//! control groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 //! What the kernel says of this process, of another one, and of the time.
 
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use rustix::event::Timespec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,18 +66,8 @@ pub fn raise_open_files_limit() -> io::Result<u64> {
 /// # Errors
 /// There is no such process.
 pub fn process_cpu(pid: u32) -> io::Result<Duration> {
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: `clock` is valid for writing during the call.
-    match unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) } {
-        0 => {}
-        error => return Err(io::Error::from_raw_os_error(error)),
-    }
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing during the call; a clock that is gone is an error.
-    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid as i32))?;
+    Ok(clock.now()?.into())
 }
 
 /// Whether this process runs as root.
@@ -105,6 +98,11 @@ pub fn cores_allowed() -> usize {
 pub fn monotonic_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// Converts microseconds to the form that system calls take.
+pub(crate) fn timespec(us: u64) -> Timespec {
+    Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1_000) as i64 }
 }
 
 /// Wall clock in nanoseconds since 1970, as the times of files are counted. A clock before that is

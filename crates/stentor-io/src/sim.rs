@@ -16,6 +16,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 
 /// A small, fast generator of the splitmix64 family: the same seed, the same network.
+/// The crate fastrand may change what a seed means. Here it means the same run for years.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -265,9 +265,10 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
 }
 
 impl Listener {
-    /// Lets no connection begin any more, while handshakes under way complete. Closing a listener
-    /// resets what is in its queue; behind this the queue runs dry first. That of an inherited one
-    /// is left to whoever has it next.
+    /// Lets no connection begin at a TCP listener any more, while handshakes under way complete.
+    /// Closing a listener resets what is in its queue; after this call the queue empties first. A
+    /// socket file has no such filter and stays as it is. The queue of an inherited listener is
+    /// left to the process that has it next.
     pub(crate) fn refuse_new(&mut self, how: TurnAway) {
         match (&mut self.origin, how) {
             (Origin::Inherited { is_left }, _) => {

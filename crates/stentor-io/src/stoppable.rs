@@ -10,7 +10,7 @@
 //! page that is written to while there is a helper.
 
 use crate::channel::close_files;
-use crate::intermediate::{block_signals, restore_signals};
+use crate::intermediate::block_signals;
 use rustix::io::{Errno, read, write};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, waitpid,
@@ -36,14 +36,14 @@ impl StoppableProcess {
         // The number could be that of another process later; the descriptor never is.
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let (received, commands) = pipe()?;
-        let signals = block_signals();
+        let signals = block_signals()?;
         // SAFETY: the child makes nothing but system calls, so it needs no lock that another thread
         // of this process holds.
         let child = unsafe { libc::fork() };
         if child == 0 {
             help(&process, &received);
         }
-        restore_signals(&signals);
+        signals.thread_set_mask()?;
         match child {
             1.. => Ok(StoppableProcess {
                 process,

@@ -4,6 +4,8 @@
 //! makes it look otherwise. So each thread lays down its own, once it has done what takes them; a
 //! thread that is started afterwards has what the one that started it still has, which is nothing.
 
+use nix::errno::Errno;
+use nix::unistd;
 use rustix::fd::AsFd;
 use rustix::fs::fchown;
 use rustix::process::{
@@ -14,10 +16,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
     set_thread_res_gid, set_thread_res_uid,
 };
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 
 /// A user of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,10 +35,18 @@ impl User {
     /// # Errors
     /// The list of users cannot be read.
     pub fn named(name: &str) -> io::Result<Option<User>> {
-        let Ok(name) = CString::new(name) else { return Ok(None) };
-        let Some((id, group)) = ids(&name)? else { return Ok(None) };
-        let groups = groups(&name, group)?.into_iter().map(Gid::from_raw).collect();
-        Ok(Some(User { id: Uid::from_raw(id), group: Gid::from_raw(group), groups }))
+        let found = match unistd::User::from_name(name) {
+            // Some name services report a missing user by these errors (getpwnam(3)).
+            Err(Errno::ENOENT | Errno::ESRCH) => None,
+            found => found?,
+        };
+        let Some(unistd::User { uid, gid, .. }) = found else { return Ok(None) };
+        let groups = unistd::getgrouplist(&CString::new(name)?, gid)?;
+        Ok(Some(User {
+            id: Uid::from_raw(uid.as_raw()),
+            group: Gid::from_raw(gid.as_raw()),
+            groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+        }))
     }
 
     /// Whether it may do what no other user may.
@@ -112,67 +120,6 @@ fn empty_bounding_set() -> io::Result<()> {
     }
     Ok(())
 }
-
-/// The number of a user, and that of its group.
-fn ids(name: &CStr) -> io::Result<Option<(libc::uid_t, libc::gid_t)>> {
-    let mut buffer = vec![0; 1024];
-    loop {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = ptr::null_mut();
-        // SAFETY: `name` ends with a zero; `entry`, the buffer of the length that is given, and
-        // `found` are valid for writes during the call.
-        let error = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        match error {
-            0 if found.is_null() => return Ok(None),
-            0 => {
-                // SAFETY: it was found, so all of the entry was written. Its pointers, into the
-                // buffer, are not used.
-                let entry = unsafe { entry.assume_init() };
-                return Ok(Some((entry.pw_uid, entry.pw_gid)));
-            }
-            libc::ERANGE if buffer.len() < ENTRY_BYTES_MAX => buffer.resize(buffer.len() * 2, 0),
-            // As some sources of users say that there is none (getpwnam(3)).
-            libc::ENOENT | libc::ESRCH => return Ok(None),
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-}
-
-/// All groups of a user, that of its files among them.
-fn groups(name: &CStr, group: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
-    let mut groups: Vec<libc::gid_t> = vec![0; 64];
-    loop {
-        let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: `name` ends with a zero; `groups` is valid for writes of `count` numbers, and
-        // `count` for reading and writing, during the call.
-        let fits = unsafe {
-            libc::getgrouplist(name.as_ptr(), group, groups.as_mut_ptr(), &raw mut count)
-        };
-        let count = usize::try_from(count).unwrap_or(0);
-        if fits >= 0 {
-            groups.truncate(count);
-            return Ok(groups);
-        }
-        if groups.len() >= GROUPS_MAX {
-            return Err(io::Error::other("a user has too many groups"));
-        }
-        groups.resize(count.max(groups.len() * 2).min(GROUPS_MAX), 0);
-    }
-}
-
-/// What the entry of a user may take; it is far less than a page.
-const ENTRY_BYTES_MAX: usize = 1024 * 1024;
-
-/// As many as the kernel takes (`NGROUPS_MAX`).
-const GROUPS_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {

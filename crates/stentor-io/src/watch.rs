@@ -14,10 +14,13 @@
 //! A directory is watched through a descriptor that was opened beneath the root, as files are, by
 //! the name that descriptor has in `/proc`: inotify itself takes nothing but paths, and a path
 //! could lead anywhere.
+//!
+//! The crate notify watches by path, so this module does without it.
 
 use crate::file::Directory;
+use crate::process::timespec;
 use crate::wake::Waker;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, Event, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -138,10 +141,7 @@ impl Watcher {
         timeout_ms: Option<u64>,
         changes: &mut Vec<Change>,
     ) -> io::Result<()> {
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: (ms / 1000) as i64,
-            tv_nsec: (ms % 1000 * 1_000_000) as i64,
-        });
+        let timeout = timeout_ms.map(|ms| timespec(ms * 1_000));
         let mut sources = [
             PollFd::new(&self.inotify, PollFlags::IN),
             PollFd::from_borrowed_fd(waker.as_fd(), PollFlags::IN),

@@ -154,9 +154,7 @@ impl Epoll {
     /// From now on accepts nobody, as long as this backend stands still.
     pub fn freeze(&mut self) {
         if self.accepting == Accepting::Yes {
-            for (listener, _) in &self.listeners {
-                let _ = epoll::delete(&self.epoll, listener);
-            }
+            self.forget_listeners();
             self.accepting = Accepting::PausedUntil(0);
         }
     }
