@@ -73,7 +73,8 @@ impl Material {
         Ok(Material { kind: Kind::Secret, bytes: bytes.to_vec() })
     }
 
-    /// A public key in PEM.
+    /// A public key in PEM. The crate `pem` would take the first of several keys, and whatever
+    /// stands around it, and say less of what is wrong.
     ///
     /// # Errors
     ///
@@ -171,8 +172,8 @@ impl Material {
     fn cost(&self) -> usize {
         match self.kind {
             Kind::Secret => 4_000,
-            // By the square of its length; this is one of 2048 bits.
-            Kind::Rsa => 40_000 * (self.bytes.len() / 256).pow(2),
+            // By the square of its length. A key of 2048 bits has 294 bytes here.
+            Kind::Rsa => 40_000 * self.bytes.len().pow(2) / (294 * 294),
             Kind::Ed25519 => 80_000,
             Kind::P256 => 100_000,
             Kind::P384 => 350_000,
