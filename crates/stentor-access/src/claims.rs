@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(claims.sub.as_deref(), Some("ab"));
         assert_eq!(claims.aud.unwrap(), ["x", "y"]);
         let permissions = claims.permissions.unwrap();
-        assert!(permissions.may_publish("/a/b/c") && !permissions.may_publish("/b"));
-        assert!(permissions.may_read("/c/d") && !permissions.may_read("/a/b/c"));
+        assert!(permissions.publish.matches("/a/b/c") && !permissions.publish.matches("/b"));
+        assert!(permissions.read.matches("/c/d") && !permissions.read.matches("/a/b/c"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A token is a secret that was made for one holder ([`StaticToken`]), or a JSON Web Token that
 //! somebody with one of the configured keys has signed. [`Keys`] turn it into a [`Grant`], or
-//! refuse it; [`Permissions`] say which topics it covers. What a request or a stream
+//! refuse it; [`Permissions`] are the topics that it covers. What a request or a stream
 //! needs is asked of its [`Scope`] alone: that is small, it can be compared, and whoever holds many
 //! connections keeps each of them once.
 //!

@@ -15,19 +15,20 @@
 mod writer;
 
 use crate::answers::Answered;
-use crate::config::{AccessFormat, AccessTarget, Log};
+use crate::config::{AccessFormat, AccessTarget, Log, date_of};
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
 use crate::line_writer::lines_of;
 use crate::slab::Slab;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
-use stentor_io::Counter;
+use stentor_io::{Counter, lock};
 use stentor_wire::http1::{outline, without_secrets};
 use stentor_wire::packed;
+use time::Month;
 use writer::Writer;
 
 /// What a line says of a request in the client's own words.
@@ -293,16 +294,17 @@ impl Clock {
             return;
         }
         self.unix_s = unix_s;
-        let date = std::time::UNIX_EPOCH + Duration::from_secs(unix_s);
-        // "Sun, 22 Nov 2026 07:47:53 GMT"
-        let date = httpdate::fmt_http_date(date);
-        let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
+        let date = date_of(unix_s);
         self.text = match format {
-            AccessFormat::Combined => format!("{day}/{month}/{year}:{time} +0000"),
-            AccessFormat::Json => {
-                let month = 1 + MONTHS.iter().position(|name| *name == month).unwrap_or_default();
-                format!("{year}-{month:02}-{day}T{time}Z")
+            AccessFormat::Combined => {
+                // "2026-11-22T07:47:53Z"
+                let (year, day, time) = (&date[..4], &date[8..10], &date[11..19]);
+                let month =
+                    date[5..7].parse::<u8>().ok().and_then(|month| Month::try_from(month).ok());
+                let month = month.unwrap_or(Month::January).to_string();
+                format!("{day}/{}/{year}:{time} +0000", &month[..3])
             }
+            AccessFormat::Json => date,
         };
     }
 }
@@ -398,15 +400,6 @@ fn escaped_as_json(out: &mut Vec<u8>, bytes: &[u8]) {
         let _ = write!(out, "\\u{unit:04x}");
     }
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[rustfmt::skip]
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 
 /// As much of a request line as is shown in the log of the server itself.
 const LINE_SHOWN_BYTES_MAX: usize = 256;

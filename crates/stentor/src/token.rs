@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Read, Write as _, stderr, stdin};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use data_encoding::HEXLOWER;
 use stentor_access::{
     Grant, Patterns, PatternsRef, Permissions, Secret, StaticToken, fetch_once, load,
 };
@@ -99,10 +100,7 @@ fn token(
     let sha256 = secret.sha256();
     let name = match name {
         Some(name) => name.to_owned(),
-        None => {
-            let hex: String = sha256[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("token-{hex}")
-        }
+        None => format!("token-{}", HEXLOWER.encode(&sha256[..4])),
     };
     let expires_unix_s = expires.map(|text| expiry(text, unix_s())).transpose().map_err(usage)?;
     Ok(StaticToken { name, sha256, permissions, expires_unix_s })

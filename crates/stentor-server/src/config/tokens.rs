@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -15,6 +16,7 @@ use stentor_access::{
     Algorithm, JwksUrl, Jwt, PATTERNS_MAX, Patterns, Permissions, Settings, StaticToken,
 };
 use stentor_hub::Pattern;
+use time::{Month, OffsetDateTime};
 use toml::Value;
 use toml::value::{Date, Datetime, Offset, Time};
 
@@ -149,7 +151,7 @@ pub(super) fn value_of(jwt: &Jwt, key: &str) -> Option<Value> {
 
 /// A token as a document would say it.
 pub(super) fn table(token: &StaticToken) -> Table {
-    let hex: String = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER_PERMISSIVE.encode(&token.sha256);
     let mut table = vec![("name", token.name.as_str().into()), ("sha256", hex.into())];
     let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
     for (key, patterns) in lists {
@@ -245,15 +247,8 @@ impl FromStr for Sha256 {
              prints both"
                 .to_owned()
         };
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(reason());
-        }
-        let mut sha256 = [0; 32];
-        for (i, byte) in sha256.iter_mut().enumerate() {
-            let digits = &text[2 * i..2 * i + 2];
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| reason())?;
-        }
-        Ok(Sha256(sha256))
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Sha256).ok_or_else(reason)
     }
 }
 
@@ -310,16 +305,10 @@ pub fn parse_moment(text: &str) -> Result<u64, String> {
 /// A moment as [`parse_moment`] reads it.
 #[must_use]
 pub fn date_of(unix_s: u64) -> String {
-    // The inverse of `days`, by the same author.
-    let (days, rest) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    let since = time::Duration::seconds(i64::try_from(unix_s).unwrap_or(i64::MAX));
+    let at = OffsetDateTime::UNIX_EPOCH.saturating_add(since);
+    let ((year, month, day), (hour, minute, second)) = (at.to_calendar_date(), at.to_hms());
+    let month = u8::from(month);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
@@ -338,17 +327,14 @@ fn unix_s(moment: &Datetime) -> Option<u64> {
     let of_day = i64::from(time.hour) * 3_600
         + (i64::from(time.minute) - minutes) * 60
         + i64::from(time.second.unwrap_or(0));
-    u64::try_from(days(&date) * 86_400 + of_day).ok()
+    u64::try_from(days(&date)? * 86_400 + of_day).ok()
 }
 
-/// Days since 1970, in the Gregorian calendar, by an algorithm of Howard Hinnant: years begin in
-/// March, so that the day that comes and goes is their last.
-fn days(date: &Date) -> i64 {
-    let (month, day) = (i64::from(date.month), i64::from(date.day));
-    let year = i64::from(date.year) - i64::from(month <= 2);
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+/// Days since 1970.
+fn days(date: &Date) -> Option<i64> {
+    let month = Month::try_from(date.month).ok()?;
+    let date = time::Date::from_calendar_date(i32::from(date.year), month, date.day).ok()?;
+    Some(i64::from(date.to_julian_day() - OffsetDateTime::UNIX_EPOCH.to_julian_day()))
 }
 
 const MOMENT: &str = "a date such as \"2027-12-31\" or a moment such as \"2027-12-31T12:00:00Z\"";
@@ -387,8 +373,11 @@ mod tests {
         let tokens = &settings.tokens.tokens;
         assert_eq!(tokens[0].expires_unix_s, Some(1_801_353_600));
         assert_eq!(tokens[1].expires_unix_s, Some(1_801_353_600 + 11 * 3_600));
-        assert!(tokens[0].permissions.may_publish("/scores/a"));
-        assert!(tokens[0].permissions.may_read("/b") && !tokens[0].permissions.may_publish("/b"));
+        assert!(tokens[0].permissions.publish.matches("/scores/a"));
+        assert!(
+            tokens[0].permissions.read.matches("/b")
+                && !tokens[0].permissions.publish.matches("/b")
+        );
         let jwt = &settings.tokens.jwt;
         assert_eq!(jwt.audience, ["a", "b"]);
         assert_eq!((jwt.leeway_s, jwt.jwks_refresh_s, jwt.require_exp), (5, 60, false));

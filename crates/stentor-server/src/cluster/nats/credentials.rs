@@ -5,6 +5,7 @@ use crate::config::Cluster as Settings;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -91,7 +92,7 @@ fn between<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// A seed in text: prefixes that say what it is of, 32 bytes, and a checksum.
 fn key_of(seed: &str) -> Result<Ed25519KeyPair, String> {
-    let bytes = Zeroizing::new(decode(seed).ok_or(NO_SEED)?);
+    let bytes = Zeroizing::new(BASE32_NOPAD.decode(seed.trim().as_bytes()).map_err(|_| NO_SEED)?);
     let (payload, sum) = bytes.split_last_chunk::<2>().ok_or(NO_SEED)?;
     let [first, second, key @ ..] = payload else { return Err(NO_SEED.to_owned()) };
     let kind = (first & 0x07) << 5 | second >> 3;
@@ -109,7 +110,7 @@ fn name_of(key: &Ed25519KeyPair) -> String {
     let mut bytes = vec![USER];
     bytes.extend_from_slice(key.public_key().as_ref());
     bytes.extend_from_slice(&checksum(&bytes));
-    encode(&bytes)
+    BASE32_NOPAD.encode(&bytes)
 }
 
 /// CRC-16/XMODEM, the lower byte first.
@@ -122,29 +123,6 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     });
     sum.to_le_bytes()
 }
-
-/// Base32 (RFC 4648 section 6), without padding.
-fn encode(bytes: &[u8]) -> String {
-    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
-    let group = |at: usize| (0..5).fold(0, |sum, n| sum << 1 | usize::from(bit(at + n)));
-    (0..bytes.len() * 8).step_by(5).map(|at| char::from(BASE32[group(at)])).collect()
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut rest, mut bits) = (Vec::new(), 0_u32, 0);
-    for byte in text.trim().bytes() {
-        let value = BASE32.iter().position(|known| *known == byte)?;
-        (rest, bits) = (rest << 5 | value as u32, bits + 5);
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((rest >> bits) as u8);
-            rest &= (1 << bits) - 1;
-        }
-    }
-    Some(bytes)
-}
-
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// `S` and `U`, the first letters of seeds and of the names of users.
 const SEED: u8 = 18 << 3;
@@ -169,12 +147,12 @@ mod tests {
         for bad in ["", "SU", cut, &wrong, USER_OF_SEED, "S\u{1f600}"] {
             assert_eq!(key_of(bad).err().as_deref(), Some(NO_SEED), "{bad}");
         }
-        let mut of_account = decode(SEED_OF_USER).unwrap();
+        let mut of_account = BASE32_NOPAD.decode(SEED_OF_USER.as_bytes()).unwrap();
         of_account[..2].copy_from_slice(&[SEED, 0]);
         let end = of_account.len() - 2;
         let sum = checksum(&of_account[..end]);
         of_account[end..].copy_from_slice(&sum);
-        let refused = key_of(&encode(&of_account)).err();
+        let refused = key_of(&BASE32_NOPAD.encode(&of_account)).err();
         assert_eq!(refused.as_deref(), Some("its seed is not a user's"));
     }
 
