@@ -17,6 +17,9 @@
 //! moves some ten kilobytes.
 //!
 //! What tokens grant is kept once for all that grant the same, in such lists as well.
+//!
+//! The crate quick_cache takes 78 to 115 bytes for such an entry, this cache 40 to 45. There may be
+//! a million tokens.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;

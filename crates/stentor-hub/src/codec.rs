@@ -19,6 +19,8 @@
 //!
 //! A varint has seven bits in each byte, the lowest first, and a high bit that says "and more".
 //! Texts and data have their length before them, as a varint.
+//!
+//! The crate postcard accepts several spellings of a number, and nodes must agree on each byte.
 
 use stentor_wire::target::TopicName;
 

@@ -4,6 +4,9 @@
 //! classes, so that it follows light, dark and paper; what a pointer rests on is explained by
 //! `<title>`, without a script. All text is escaped here. Values that are no numbers are left out,
 //! and a chart without a value is no chart: the empty string.
+//!
+//! No library draws for a page without scripts whose colours follow its style sheet: plotters has
+//! its own, and charming draws by script.
 
 use super::units;
 

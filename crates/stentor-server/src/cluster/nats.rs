@@ -1,8 +1,10 @@
 //! A log in NATS JetStream, and the thread that talks to it.
 //!
 //! The client is written here: of the protocol a node needs five verbs, and of JetStream five
-//! requests. What a client has to do when a broker comes back, or comes back empty, is then part of
-//! the protocol of nodes, which is tested without any broker.
+//! requests. The crate async-nats would bring tokio and 53 packages. It reconnects and resends by
+//! itself, where a node must know of every connection, and of every message whether it was sent.
+//! What a client has to do when a broker comes back, or comes back empty, is then part of the
+//! protocol of nodes, which is tested without any broker.
 
 mod channel;
 mod credentials;
