@@ -136,7 +136,7 @@ impl Prepared {
             }
         };
         let client_auth = tls.control_client_ca.as_ref().map(|file| {
-            let pem = read(file).map(|pem| pem.to_vec()).unwrap_or_else(|reason| {
+            let pem = read_small(file).map(|pem| pem.to_vec()).unwrap_or_else(|reason| {
                 wrong.push(reason);
                 Vec::new()
             });
@@ -577,7 +577,7 @@ fn read_pairs(
 }
 
 fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
-    let (certificate, key) = match (read(&files.certificate), read(&files.key)) {
+    let (certificate, key) = match (read_small(&files.certificate), read_small(&files.key)) {
         (Ok(certificate), Ok(key)) => (certificate, key),
         (certificate, key) => {
             return Err([certificate.err(), key.err()].into_iter().flatten().collect());
@@ -587,8 +587,11 @@ fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
     Pair::read(&pem, now_unix_s).map_err(|error| vec![error.to_string()])
 }
 
-/// All of a small file.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+/// All of a small file: a certificate, a key, a token.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let said = |reason: &dyn fmt::Display| format!("{}: {reason}", path.display());
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => said(&"there is no such file"),
@@ -608,7 +611,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     match bytes.len() {
         0 => Err(said(&"it is empty")),
         1..=FILE_BYTES_MAX => Ok(bytes),
-        _ => Err(said(&"it is larger than any certificate: at most 1 MiB")),
+        _ => Err(said(&"it is larger than a certificate, a key or a token: at most 1 MiB")),
     }
 }
 
@@ -625,7 +628,7 @@ fn secrets(tls: &Tls, missing: Missing<'_>) -> Result<Secrets, String> {
             Missing::Left => return Ok(None),
         }
     }
-    let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read(file)?)));
+    let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read_small(file)?)));
     all.collect::<Result<_, _>>().map(Some)
 }
 

@@ -661,7 +661,7 @@ mod tests {
             ..Settings::default()
         };
         let shown = Settings { peer_token_file: file("/nowhere/token"), ..settings.clone() };
-        assert!(check(&shown).unwrap_err().contains("/nowhere/token: No such file"));
+        assert!(check(&shown).unwrap_err().contains("/nowhere/token: there is no such file"));
         let known = Settings { peer_ca_file: file("/nowhere/ca"), ..settings };
         assert!(check(&known).unwrap_err().contains("/nowhere/ca: No such file"));
     }

@@ -122,7 +122,7 @@ fn what_is_wrong_is_said_of_its_file() {
     place.write("k.pem", &pair("a.example", 80).1);
     assert_eq!(error(), "k.pem: it is not the key of the certificate in c.pem");
     place.write("k.pem", &" ".repeat(FILE_BYTES_MAX + 1));
-    assert_eq!(error(), "k.pem: it is larger than any certificate: at most 1 MiB");
+    assert_eq!(error(), "k.pem: it is larger than a certificate, a key or a token: at most 1 MiB");
     let (other, _) = pair("b.example", 80);
     place.write("c.pem", &(certificate.clone() + &other));
     place.write("k.pem", &key);

@@ -7,6 +7,7 @@
 
 use super::FollowState;
 use super::protocol::{Fault, Follower, Next, SnapshotReader};
+use crate::certificates::read_small;
 use crate::config::ServerUrl;
 use crate::context::Shared;
 use std::io::{self, Read};
@@ -284,8 +285,8 @@ pub(crate) fn snapshot_of(
 
 /// What shows a token, which is read each time: it may be another one by now.
 pub(crate) fn authorization(path: &Path) -> Result<String, String> {
-    let token = std::fs::read_to_string(path);
-    let token = token.map_err(|error| format!("{}: {error}", path.display()))?;
+    let token = read_small(path)?;
+    let token = str::from_utf8(&token).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(format!("Bearer {}", token.trim()))
 }
 

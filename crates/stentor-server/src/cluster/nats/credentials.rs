@@ -1,6 +1,7 @@
 //! How a node shows itself to a broker: by a password, a token, or a key of its own (NKEY), mostly
 //! with a JWT that says whose it is. Of a key the broker sees no more than a signature.
 
+use crate::certificates::read_small;
 use crate::config::Cluster as Settings;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
@@ -59,8 +60,9 @@ impl Credentials {
 }
 
 fn text_of(file: &Path) -> Result<Zeroizing<String>, String> {
-    let text = std::fs::read_to_string(file).map(Zeroizing::new);
-    text.map_err(|error| format!("{}: {error}", file.display()))
+    let bytes = read_small(file)?;
+    let text = str::from_utf8(&bytes).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 fn line_of(file: &Path) -> Result<Zeroizing<String>, String> {

@@ -10,18 +10,17 @@
 use super::channel::{self, Sink, Source};
 use super::credentials::Credentials;
 use super::wire::{self, Said};
+use crate::certificates::read_small;
 use crate::cluster::Input;
 use crate::config::{BrokerUrl, Cluster as Settings};
 use serde::Deserialize;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
 use stentor_io::{monotonic_us, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
-use zeroize::Zeroizing;
 
 /// A connection that is up.
 pub(super) struct Link {
@@ -174,11 +173,7 @@ fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> 
     let trust = Trust::of(roots.iter().map(|root| root.der()));
     let identity = match (&settings.cert_file, &settings.key_file) {
         (Some(cert), Some(key)) => {
-            let read = |file: &Path| {
-                let read = std::fs::read(file).map(Zeroizing::new);
-                read.map_err(|error| format!("{}: {error}", file.display()))
-            };
-            let (certificate, private) = (read(cert)?, read(key)?);
+            let (certificate, private) = (read_small(cert)?, read_small(key)?);
             let pem = PemPair { certificate: (cert, &certificate), key: (key, &private) };
             Some(Identity::read(&pem).map_err(|error| error.to_string())?)
         }
