@@ -75,6 +75,11 @@ impl Default for Jwt {
 }
 
 impl Jwt {
+    /// The files with keys. When one changes, the keys have to be loaded again.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.secret_files.iter().chain(&self.public_key_files).chain(&self.jwks_files)
+    }
+
     /// All that decides whether a token is good, beside its key. A key under other conditions is
     /// another key.
     pub(crate) fn conditions(&self) -> String {
@@ -201,8 +206,6 @@ impl FromStr for Algorithm {
 pub struct Loaded {
     /// The keys.
     pub keys: Keys,
-    /// The files they are from, which are to be watched: when one changes, it is loaded again.
-    pub files: Vec<PathBuf>,
     /// What was passed over, a sentence each, for the log.
     pub passed_over: Vec<String>,
 }
@@ -227,11 +230,8 @@ impl std::error::Error for LoadError {}
 /// If a file cannot be read or holds no key. Who has keys already goes on with them.
 pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadError> {
     let jwt = &settings.jwt;
-    let (mut files, mut passed_over, mut own) = (Vec::new(), Vec::new(), Vec::new());
-    let mut read = |path: &PathBuf| {
-        files.push(path.clone());
-        read(path).map_err(|error| LoadError(format!("{}: {error}", path.display())))
-    };
+    let (mut passed_over, mut own) = (Vec::new(), Vec::new());
+    let read = |path: &PathBuf| named(path.display(), read(path));
     for path in &jwt.secret_files {
         let mut secret = read(path)?;
         if secret.ends_with(b"\n") {
@@ -256,7 +256,7 @@ pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadEr
     let own = own.iter().map(|material| (material, None, None));
     let keys = own.chain(documents.iter().flat_map(|document| document.keys()));
     let keys = Keys::new(&settings.tokens, Issuers::new(jwt, keys)).map_err(LoadError)?;
-    Ok(Loaded { keys, files, passed_over })
+    Ok(Loaded { keys, passed_over })
 }
 
 /// The content of a file, if it is not too large to be one with keys.

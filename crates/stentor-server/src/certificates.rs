@@ -6,23 +6,18 @@
 //! began. Files that are no good change nothing: the certificates of before are shown on, whatever
 //! has become of the files, expired ones too; the log says so, and so do status and metrics.
 //!
-//! One thread looks once a second whether the files are others. It asks for each file by its name,
-//! as the start does, so it does not matter how it comes to be another one: written over, moved
-//! there, or by a link that leads elsewhere, somewhere on the way to it (certbot, Kubernetes). No
-//! watch on a directory sees all of these. Renewal writes two files, one after the other: what
-//! has changed is read when it was the same for two looks. What is no good is tried again now and
-//! then, for some reasons are no change of a file.
+//! One thread looks at the files once a second, and reads them again when they change
+//! ([`FileWatcher`]).
 
 use crate::config::{Settings, Tls};
+use crate::watcher::{self, Due, FileStates, FileWatcher, LookThread};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::time::Duration;
-use std::{fmt, thread};
+use std::{fmt, mem};
 use stentor_io::{User, unix_s};
 use stentor_tls::{
     Acceptor, Certificates, ClientAuth, KeyKind, Pair, PairFiles, PemPair, Settings as Handshakes,
@@ -49,7 +44,7 @@ pub struct Prepared {
     /// What they were read for.
     tls: Tls,
     /// The files, and what they were like before they were read.
-    files: Vec<(PathBuf, FileState)>,
+    files: FileStates,
     warnings: Vec<String>,
     /// The pairs that cannot be used. If the server read a certificate from such a pair earlier, it
     /// still presents that.
@@ -123,11 +118,7 @@ impl Prepared {
             None
         });
         // Before they are read: what changes meanwhile is read again.
-        let files = files_of(tls).into_iter().map(|file| {
-            let state = state_of(&file);
-            (file, state)
-        });
-        let files = files.collect();
+        let files = watcher::states_of(files_of(tls));
         let (certificates, unusable) = match read_pairs(&pairs, now_unix_s, before) {
             Ok((certificates, unusable)) => (Some(certificates), unusable),
             Err(reasons) => {
@@ -302,16 +293,17 @@ impl Acceptors {
 
     /// The same, by whoever looks after the files, unless other settings count by now.
     fn renew(&self, prepared: Prepared, now_unix_s: u64) {
+        // Each handshake reads the current ones, so nothing is logged under the lock.
+        let renewed = prepared.clone();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.tls != prepared.tls {
             return;
         }
-        tracing::info!("certificates were read again");
-        prepared.tell(now_unix_s);
-        let unusable = prepared.unusable();
         *current = prepared;
         drop(current);
-        self.is_set(unusable);
+        tracing::info!("certificates were read again");
+        renewed.tell(now_unix_s);
+        self.is_set(renewed.unusable());
     }
 
     fn is_set(&self, unusable: Option<Unusable>) {
@@ -363,85 +355,50 @@ impl Acceptors {
     }
 }
 
-/// Looks after the files for as long as it is kept.
-#[derive(Debug)]
-pub(crate) struct CertificateThread {
-    /// The thread begins with the first message, and ends when this is dropped.
-    begins: Sender<()>,
-}
-
-impl CertificateThread {
-    /// Begins to, if there are any. The files were read last for the current acceptors, or for
-    /// those that come `next`.
-    ///
-    /// # Errors
-    /// There is no thread to be had.
-    pub(crate) fn start(
-        tls: &Tls,
-        acceptors: &Arc<Acceptors>,
-        next: Option<&Prepared>,
-    ) -> io::Result<Option<CertificateThread>> {
-        if tls.pairs().is_empty() {
-            return Ok(None);
+/// Starts a thread that looks after the files, if there are any. The files were read last for the
+/// current acceptors, or for those that come `next`. The thread begins when the certificates of
+/// these settings are in use.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(crate) fn start_thread(
+    tls: &Tls,
+    acceptors: &Arc<Acceptors>,
+    next: Option<&Prepared>,
+) -> io::Result<Option<LookThread>> {
+    if tls.pairs().is_empty() {
+        return Ok(None);
+    }
+    let mut looker = Looker::new(tls.clone(), acceptors, next);
+    let mut is_first = true;
+    let look = move || {
+        if mem::take(&mut is_first) {
+            looker.check_readable();
         }
-        let mut looker = Looker::new(tls.clone(), acceptors, next);
-        let (begins, ended) = channel();
-        let look = move || looker.run(&ended);
-        thread::Builder::new().name("certificates".to_owned()).spawn(look)?;
-        Ok(Some(CertificateThread { begins }))
-    }
-
-    /// Has the thread look at the files from now on: the certificates of these settings are in use.
-    pub(crate) fn begin(&self) {
-        let _ = self.begins.send(());
-    }
+        looker.look(unix_s());
+    };
+    LookThread::start("certificates", look).map(Some)
 }
 
 /// The thread.
 struct Looker {
     tls: Tls,
     acceptors: Weak<Acceptors>,
-    /// What the files were like when they were read last.
-    tried: Vec<(PathBuf, FileState)>,
-    /// What they were like at the last look.
-    seen: Vec<(PathBuf, FileState)>,
-    /// When they were read last and were no good.
-    failed_unix_s: Option<u64>,
+    watcher: FileWatcher,
     /// How many days were left when that was last said.
     told_days: Option<i64>,
 }
 
 impl Looker {
     fn new(tls: Tls, acceptors: &Arc<Acceptors>, next: Option<&Prepared>) -> Looker {
-        let known = |prepared: &Prepared| (prepared.files.clone(), !prepared.unusable.is_empty());
-        let (files, has_failed) = next.map_or_else(|| acceptors.current(known), known);
-        Looker {
-            tls,
-            acceptors: Arc::downgrade(acceptors),
-            tried: files.clone(),
-            seen: files,
-            // They are read once more soon.
-            failed_unix_s: has_failed.then_some(0),
-            told_days: None,
-        }
-    }
-
-    fn run(&mut self, ended: &Receiver<()>) {
-        if ended.recv().is_err() {
-            return;
-        }
-        self.check_readable();
-        loop {
-            self.look(unix_s());
-            if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
+        let known = |of: &Prepared| FileWatcher::new(of.files.clone(), !of.unusable.is_empty());
+        let watcher = next.map_or_else(|| acceptors.current(known), known);
+        Looker { tls, acceptors: Arc::downgrade(acceptors), watcher, told_days: None }
     }
 
     /// What root could read at the start, its successor must be able to read when it is renewed.
     fn check_readable(&self) {
-        for (file, _) in &self.tried {
+        for file in self.watcher.files() {
             if let Err(error) = File::open(file) {
                 tracing::warn!(
                     "{}: it cannot be read any more by whom the server runs as, so a new one will \
@@ -455,28 +412,20 @@ impl Looker {
     fn look(&mut self, now_unix_s: u64) {
         let Some(acceptors) = self.acceptors.upgrade() else { return };
         self.tell_days(&acceptors, now_unix_s);
-        let now: Vec<_> =
-            self.tried.iter().map(|(file, _)| (file.clone(), state_of(file))).collect();
-        let is_settled = now == self.seen;
-        self.seen.clone_from(&now);
-        let is_due = self.failed_unix_s.is_some_and(|at| now_unix_s >= at + RETRY_S);
-        if !is_settled || now == self.tried && !is_due {
-            return;
-        }
-        let has_changed = now != self.tried;
-        self.tried = now;
-        self.failed_unix_s = None;
+        let Some(due) = self.watcher.look(now_unix_s) else { return };
         match acceptors.read(&self.tls, now_unix_s) {
             Ok(prepared) => {
-                self.failed_unix_s = prepared.unusable().map(|_| now_unix_s);
                 let reason = prepared.unusable().map(|unusable| unusable.to_string());
-                if has_changed || reason != acceptors.failure() {
+                if reason.is_some() {
+                    self.watcher.failed(now_unix_s);
+                }
+                if due == Due::Changed || reason != acceptors.failure() {
                     self.told_days = None;
                     acceptors.renew(prepared, now_unix_s);
                 }
             }
             Err(unusable) => {
-                self.failed_unix_s = Some(now_unix_s);
+                self.watcher.failed(now_unix_s);
                 acceptors.fail(&unusable, false);
             }
         }
@@ -528,23 +477,6 @@ fn files_of(tls: &Tls) -> Vec<PathBuf> {
     let pairs = tls.pairs().into_iter().flat_map(|pair| [pair.certificate, pair.key]);
     let others = tls.ticket_secrets.iter().chain(&tls.control_client_ca).cloned();
     pairs.chain(others).collect()
-}
-
-/// Tells a file from another one of its name, and from itself as it was.
-type FileState = Option<[i64; 7]>;
-
-fn state_of(path: &Path) -> FileState {
-    let data = fs::metadata(path).ok()?;
-    Some([
-        data.dev() as i64,
-        data.ino() as i64,
-        data.size() as i64,
-        data.mtime(),
-        data.mtime_nsec(),
-        // Permissions.
-        data.ctime(),
-        data.ctime_nsec(),
-    ])
 }
 
 /// Reads all pairs. One that cannot be used is the one of its file `before`, or is left out.
@@ -715,12 +647,6 @@ impl fmt::Display for Unusable {
 }
 
 impl std::error::Error for Unusable {}
-
-/// How often it is looked whether a file is another one.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// When files that are no good are read again, though they are the same.
-const RETRY_S: u64 = 60;
 
 /// From when on it is said that a certificate is about to expire. Those that are valid for 90 days
 /// are renewed when 30 are left, so something is wrong by then.

@@ -53,6 +53,7 @@ mod timers;
 mod transport;
 mod turns;
 mod user;
+mod watcher;
 mod worker;
 
 #[cfg(any(test, feature = "fuzz"))]

@@ -19,7 +19,7 @@ pub use self::taking_over::Predecessor;
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::certificates::{Acceptors, CertificateThread, Missing, Prepared, Unusable};
+use crate::certificates::{self, Acceptors, Missing, Prepared, Unusable};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
@@ -37,6 +37,7 @@ use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::secured::Sessions;
 use crate::store::{Ended, StoreState, Writer};
 use crate::user::{become_user, user_named};
+use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ pub struct Server {
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
     /// Who looks after certificates, if there are any.
-    certificates: Option<CertificateThread>,
+    certificates: Option<LookThread>,
     /// Who follows another server, if one is followed.
     follow: Option<FollowThread>,
     /// Who talks to the broker, if there is one.
@@ -210,8 +211,7 @@ fn begin(
     let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
     let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
-    // Before any worker has a file table of its own: the tables are copies, and all must hold
-    // every worker's waker.
+    // Before any worker has its own file table: each is a copy, and needs every worker's waker.
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     let (recovery, life) = match hello {
@@ -221,8 +221,8 @@ fn begin(
     };
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
-    check_files(&settings)?;
     let certificates = read_certificates(&settings, user.as_ref(), takes_over)?;
+    let key_files = keys::files_of(&settings.tokens);
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
     let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
@@ -257,7 +257,7 @@ fn begin(
             }
             (None, None) => Ok(()),
         })
-        .and_then(|()| server.start_lookers(takes_over));
+        .and_then(|()| server.start_lookers(takes_over, key_files));
     if let Err(error) = begun {
         // Those that have bound were told nothing, and end; or they serve operators.
         server.cues.clear();
@@ -270,13 +270,15 @@ fn begin(
     Ok(server)
 }
 
-/// Reads the certificates that are to be shown, while all files can be read. A process that takes
+/// Reads the certificates that are to be shown, while all files can be read. The directories of
+/// files are checked before, for a secret of tickets may be made here. A process that takes
 /// over refuses any that cannot be used: the process before may still show a good one of that file.
 fn read_certificates(
     settings: &Settings,
     user: Option<&User>,
     takes_over: bool,
 ) -> Result<Prepared, StartError> {
+    check_files(settings)?;
     let prepared = Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user), None)
         .map_err(StartError::Certificates)?;
     match prepared.unusable() {
@@ -562,15 +564,19 @@ impl Server {
     }
 
     /// Who looks after files, memory, keys and certificates.
-    fn start_lookers(&mut self, has_taken_over: bool) -> Result<(), StartError> {
+    fn start_lookers(
+        &mut self,
+        has_taken_over: bool,
+        key_files: FileStates,
+    ) -> Result<(), StartError> {
         self.start_file_loader();
         let Server { settings, shared, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
-            self.keys = KeyThread::start(&settings.tokens, shared, mailboxes, None)?;
+            self.keys = KeyThread::start(&settings.tokens, key_files, shared, mailboxes, None)?;
             self.keys.iter().for_each(KeyThread::begin);
-            self.certificates = CertificateThread::start(&settings.tls, &shared.acceptors, None)?;
-            self.certificates.iter().for_each(CertificateThread::begin);
+            self.certificates = certificates::start_thread(&settings.tls, &shared.acceptors, None)?;
+            self.certificates.iter().for_each(LookThread::begin);
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
             self.follow = FollowThread::start(shared)?;
@@ -800,6 +806,38 @@ mod tests {
         }
         assert!(server.reload(settings("topics = [{ match = '/x', history = 7 }]")).is_ok());
         assert_ne!(server.shared.hub.rules(), rules);
+        server.drain();
+        server.wait().unwrap();
+    }
+
+    /// A start reads a whole store between the keys and the begin of the thread.
+    #[test]
+    fn key_files_that_change_during_a_start_are_read_again() {
+        let path = std::env::temp_dir().join(format!("stentor-keys-{}", std::process::id()));
+        let settings = settings(&format!("jwt.secret_file = '{}'", path.display()));
+        let write = |byte: u8| std::fs::write(&path, [byte; 40]).unwrap();
+        write(b'a');
+        let server = start(settings.clone(), vec![]).unwrap();
+        for replace in [true, false] {
+            let files = keys::files_of(&settings.tokens);
+            let before = keys::load(&settings.tokens).unwrap();
+            keys::tell(&server.shared, &server.mailboxes, &before);
+            // Replaced meanwhile, or gone for a moment.
+            std::fs::remove_file(&path).unwrap();
+            if replace {
+                write(b'b');
+            }
+            let (shared, mailboxes) = (&server.shared, &server.mailboxes);
+            let thread = KeyThread::start(&settings.tokens, files, shared, mailboxes, None);
+            let thread = thread.unwrap().expect("a file is configured");
+            write(b'b');
+            thread.begin();
+            let is_before = |_: &u32| Arc::ptr_eq(&server.shared.keys(), &before);
+            let looks = (0..400).take_while(is_before);
+            let looks = looks.inspect(|_| thread::sleep(Duration::from_millis(50))).count();
+            assert!(looks < 400, "replaced: {replace}");
+        }
+        std::fs::remove_file(&path).unwrap();
         server.drain();
         server.wait().unwrap();
     }

@@ -412,8 +412,7 @@ fn secrets_are_read_from_files_and_must_be_long() {
     let secret = [b'x'; 40];
     for end in ["", "\n", "\r\n"] {
         let path = scratch(&format!("secret-{}", end.len()), &[&secret, end.as_bytes()].concat());
-        let loaded = load(path.clone()).unwrap();
-        assert_eq!(loaded.files, [path]);
+        let loaded = load(path).unwrap();
         let token = |algorithm| Signer::with_secret(algorithm, &secret).token(None, CLAIMS);
         assert!(loaded.keys.verify(&token(Algorithm::Hs256), NOW).is_ok());
         // Too short for the longer hashes.

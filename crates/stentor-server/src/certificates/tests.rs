@@ -1,12 +1,14 @@
 //! Real files: what is wrong with them, and what becomes of those that change.
 
 use super::*;
+use crate::watcher::RETRY_S;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_RSA_SHA256,
     date_time_ymd,
 };
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 /// The 15th of January 2027.
 const NOW: u64 = 1_800_000_000;
@@ -99,7 +101,7 @@ fn without_certificates_nothing_is_read() {
     let acceptors = Acceptors::new(prepared);
     assert!(acceptors.public().is_none() && acceptors.control().is_none());
     assert_eq!(acceptors.report(NOW), None);
-    assert!(CertificateThread::start(&Tls::default(), &Arc::default(), None).unwrap().is_none());
+    assert!(start_thread(&Tls::default(), &Arc::default(), None).unwrap().is_none());
 }
 
 #[test]
@@ -372,7 +374,7 @@ fn what_becomes_good_by_itself_is_taken() {
     assert!(acceptors.report(NOW).unwrap().failure.unwrap().contains("is valid from 2027-01-16"));
     look(&mut looker, NOW + RETRY_S - 1);
     assert_eq!(names(&acceptors), ["a.example"]);
-    assert_eq!(looker.failed_unix_s, Some(NOW), "it is not read at every look");
+    assert_eq!(looker.watcher.failed_unix_s(), Some(NOW), "it is not read at every look");
     look(&mut looker, NOW + DAY_S);
     assert_eq!(names(&acceptors), ["b.example"]);
 }

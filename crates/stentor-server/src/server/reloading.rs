@@ -1,11 +1,12 @@
 //! Other settings for a server that runs.
 
 use super::{Server, StartError, check_files};
-use crate::certificates::CertificateThread;
+use crate::certificates;
 use crate::config::{Proxies, Settings, Store};
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
 use crate::operations::{Failed, Reloaded};
+use crate::watcher::LookThread;
 use std::io;
 use std::sync::Arc;
 use stentor_hub::Op;
@@ -39,15 +40,17 @@ impl Server {
         let differ = differences(&self.settings, &settings);
         let settings = with_what_is_fixed(&self.settings, settings);
         check_files(&settings)?;
+        let key_files = keys::files_of(&settings.tokens);
         let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
         let keys = keys.map_err(StartError::Keys)?;
         let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
         let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
         let certificates = certificates.map_err(StartError::Certificates)?;
         let certificate_thread =
-            CertificateThread::start(&settings.tls, acceptors, certificates.as_ref())?;
+            certificates::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
         let (shared, before) = (&self.shared, self.keys.as_ref());
-        let key_thread = KeyThread::start(&settings.tokens, shared, &self.mailboxes, before)?;
+        let key_thread =
+            KeyThread::start(&settings.tokens, key_files, shared, &self.mailboxes, before)?;
         // Else they come from whoever is followed.
         if self.shared.follow.is_none() {
             self.commit(Op::Rules(settings.rules())).map_err(|error| {
@@ -64,7 +67,7 @@ impl Server {
         self.shared.file_cache.reload(&settings.mounts, &settings.files);
         self.settings = settings;
         self.start_file_loader();
-        self.certificates.iter().for_each(CertificateThread::begin);
+        self.certificates.iter().for_each(LookThread::begin);
         let settings = Arc::new(self.settings.clone());
         keys::tell(&self.shared, &self.mailboxes, &keys);
         self.keys.iter().for_each(KeyThread::begin);

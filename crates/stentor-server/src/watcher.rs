@@ -1,0 +1,139 @@
+//! Files that a thread looks at once a second, and reads again when they change.
+//!
+//! The watcher asks for each file by its name, as the start does. It therefore notices every kind
+//! of change: a write, a rename, and a link that leads elsewhere, somewhere on the way to the file
+//! (certbot, Kubernetes). No watch on a directory sees all of these, so the library `notify` is
+//! not used here.
+//!
+//! The states of the files are taken before the files are read. A file that changes between the
+//! two is then read again. A renewal may write two files, one after the other: a change counts
+//! when it was the same for two looks. Files that could not be used are read again now and then,
+//! for some reasons are no change of a file.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Files, each with its state at some time.
+pub(crate) type FileStates = Vec<(PathBuf, FileState)>;
+
+/// Tells a file from another one of its name, and from itself as it was. `None`: there is none.
+pub(crate) type FileState = Option<[i64; 7]>;
+
+/// The states of these files now.
+pub(crate) fn states_of(files: impl IntoIterator<Item = PathBuf>) -> FileStates {
+    let with_state = |file: PathBuf| {
+        let state = state_of(&file);
+        (file, state)
+    };
+    files.into_iter().map(with_state).collect()
+}
+
+fn state_of(path: &Path) -> FileState {
+    let data = fs::metadata(path).ok()?;
+    Some([
+        data.dev() as i64,
+        data.ino() as i64,
+        data.size() as i64,
+        data.mtime(),
+        data.mtime_nsec(),
+        // Permissions.
+        data.ctime(),
+        data.ctime_nsec(),
+    ])
+}
+
+/// Finds out when files have to be read again.
+pub(crate) struct FileWatcher {
+    /// What the files were like when they were read last.
+    tried: FileStates,
+    /// What they were like at the last look.
+    seen: FileStates,
+    /// When they were read last and could not be used.
+    failed_unix_s: Option<u64>,
+}
+
+/// Why files have to be read again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// They changed.
+    Changed,
+    /// They could not be used a while ago.
+    Retry,
+}
+
+impl FileWatcher {
+    /// Watches files that had these states before they were read. If some `has_failed`, all are
+    /// read once more soon.
+    pub(crate) fn new(read: FileStates, has_failed: bool) -> FileWatcher {
+        let failed_unix_s = has_failed.then_some(0);
+        FileWatcher { seen: read.clone(), tried: read, failed_unix_s }
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.tried.iter().map(|(file, _)| &**file)
+    }
+
+    /// Whether the files have to be read now. The caller then reads them.
+    pub(crate) fn look(&mut self, now_unix_s: u64) -> Option<Due> {
+        let now = states_of(self.files().map(Path::to_owned));
+        let is_settled = now == self.seen;
+        self.seen.clone_from(&now);
+        let is_due = self.failed_unix_s.is_some_and(|at| now_unix_s >= at + RETRY_S);
+        if !is_settled || now == self.tried && !is_due {
+            return None;
+        }
+        let has_changed = now != self.tried;
+        self.tried = now;
+        self.failed_unix_s = None;
+        Some(if has_changed { Due::Changed } else { Due::Retry })
+    }
+
+    /// The files were read and could not be used.
+    pub(crate) fn failed(&mut self, now_unix_s: u64) {
+        self.failed_unix_s = Some(now_unix_s);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn failed_unix_s(&self) -> Option<u64> {
+        self.failed_unix_s
+    }
+}
+
+/// A thread that looks once a second. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LookThread(Sender<()>);
+
+impl LookThread {
+    /// Starts the thread. It waits for [`LookThread::begin`].
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn start(name: &str, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let (begins, ended) = channel();
+        let run = move || {
+            let mut waits = ended.recv().map_err(RecvTimeoutError::from);
+            while waits == Ok(()) || waits == Err(RecvTimeoutError::Timeout) {
+                look();
+                waits = ended.recv_timeout(LOOK_EVERY);
+            }
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(LookThread(begins))
+    }
+
+    /// Has the thread look from now on: what was read is in use.
+    pub(crate) fn begin(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// When files that could not be used are read again, though they are the same.
+pub(crate) const RETRY_S: u64 = 60;
