@@ -14,9 +14,9 @@
 //!
 //! **Once and no more.** Every run of a node writes under a subject of its own, and each message
 //! demands that the last one there is the one before it. So however often it is sent, and whenever
-//! a copy comes out of a connection that was given up, it is in the log once or never. Brokers that
-//! are several have been seen to take two copies at once; so what a run has written is counted, and
-//! what was read before counts for nothing.
+//! a copy comes out of a connection that was given up, it is in the log once or never. Replicated
+//! brokers can take two copies at once. Each run therefore counts its messages, and a node skips a
+//! message whose count it has read.
 //!
 //! **Lives.** A life of the order begins by a message of its own, the *turn*, which demands that
 //! nobody else has begun one meanwhile. Behind it whoever begun it writes the newest values it has,
@@ -26,7 +26,7 @@
 //!
 //! **Loss.** At every connect and every second a node looks whether the log still is the one it has
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
-//! message there the same. If it is not, twice, a life is begun.
+//! message there the same. If it differs for a second, or for five behind a disk, a life is begun.
 //!
 //! **Holes.** An operator can delete messages of the log that a node has not read. Each look asks
 //! for the next message behind the last one read, so a hole is known from the broker's answer, not
@@ -122,8 +122,8 @@ pub(super) struct Node {
     /// It is not in the order since then, and nobody has given what is.
     left_ms: Option<u64>,
     writer: Writer,
-    /// By run: the count of the last message that was read since this node was placed.
-    counts: HashMap<u64, u64>,
+    /// By run: the count of the last message that was read, and its sequence.
+    counts: HashMap<u64, (u64, u64)>,
     actions: VecDeque<Action>,
     fault: Option<String>,
     /// What is only here, and is to be published.
@@ -265,7 +265,7 @@ impl Node {
     /// A message comes, with its sequence.
     pub(super) fn handle_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         if !self.is_next(seq, bytes, now_ms) {
-            return;
+            return self.count_again(seq, bytes);
         }
         if let Err(reason) = self.take(seq, bytes, now_ms) {
             self.fault = Some(format!("message {seq} of the stream: {reason}"));
@@ -439,7 +439,7 @@ impl Node {
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.read_at_ms {
             (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
-            self.actions.push_back(Action::Read { from: self.read + 1 });
+            self.actions.push_back(Action::Read { from: self.first_to_read() });
         }
         self.show();
     }

@@ -40,6 +40,8 @@ struct Log {
     messages: Vec<Option<Stored>>,
     /// Time passes, so that each message would soon be forgotten.
     ages: bool,
+    /// Messages that it has taken twice: both sequences.
+    copies: Vec<(u64, u64)>,
 }
 
 type Stored = (Option<Subject>, Arc<[u8]>);
@@ -75,13 +77,29 @@ impl Log {
         place.map_or(0, |place| self.before + place as u64 + 1)
     }
 
-    fn append(&mut self, to: Subject, after: u64, payload: &Arc<[u8]>) -> Appended {
+    fn append(
+        &mut self,
+        to: Subject,
+        after: u64,
+        payload: &Arc<[u8]>,
+        takes_copies: bool,
+    ) -> Appended {
         let last = self.last_of(to);
         if last != after {
-            return Appended::Conflict(last);
+            if !takes_copies || !self.is_copy(last, payload) {
+                return Appended::Conflict(last);
+            }
+            self.copies.push((last, self.last() + 1));
         }
         self.messages.push(Some((Some(to), Arc::clone(payload))));
         Appended::At(self.last())
+    }
+
+    /// Whether this says the same as the last message of its subject, and that is a recent one.
+    fn is_copy(&self, last: u64, payload: &[u8]) -> bool {
+        let (is_recent, of) = (last + 10 > self.last(), decode(payload).unwrap());
+        let mut stored = self.message(last).into_iter();
+        of.counter > 0 && is_recent && stored.any(|(_, bytes)| decode(bytes) == Ok(of.clone()))
     }
 
     /// Forgets its beginning, up to this message.
@@ -359,7 +377,11 @@ impl World {
                 message.is_some_and(|message| self.may_come_again(*seq, message))
             };
             let kept = (self.log.before + 1..=forgotten).find(is_kept);
-            self.log.forget(kept.map_or(forgotten, |kept| kept - 1));
+            let upto = kept.map_or(forgotten, |kept| kept - 1);
+            // Copies come at once, so they are forgotten at once.
+            let mut copies = self.log.copies.iter();
+            let split = copies.find(|(first, second)| (*first..*second).contains(&upto));
+            self.log.forget(split.map_or(upto, |(first, _)| (first - 1).max(self.log.before)));
         }
         if self.faults == Faults::Holes && self.rng.below(150) == 0 {
             self.delete_messages();
@@ -518,7 +540,10 @@ impl World {
                     Answer::Appended(token, Appended::Refused("no room".to_owned()))
                 }
                 Asked::Append { to, after, payload, token } => {
-                    let appended = self.log.append(to, after, &payload);
+                    // Brokers that are several were seen to take two copies at once. If the log
+                    // loses the first one, a node that starts cannot know the second one.
+                    let takes_copies = self.faults == Faults::Network && self.rng.percent(50);
+                    let appended = self.log.append(to, after, &payload, takes_copies);
                     if self.faults.deletes() && matches!(appended, Appended::At(_)) {
                         self.check_turn(index, &payload);
                     }

@@ -15,7 +15,7 @@ impl Node {
         if message.run == self.run && message.counter > 0 {
             self.writer.last = seq;
         }
-        if self.is_copy(&message) {
+        if self.is_copy(seq, &message) {
             return Ok(());
         }
         match &message.body {
@@ -35,17 +35,35 @@ impl Node {
     }
 
     /// Whether it was read before. What a run writes is counted from 1 on.
-    fn is_copy(&mut self, message: &Message<'_>) -> bool {
+    fn is_copy(&mut self, seq: u64, message: &Message<'_>) -> bool {
         if message.counter == 0 {
             return false;
         }
-        if self.counts.len() >= RUNS_MAX && !self.counts.contains_key(&message.run) {
-            self.counts.clear();
+        let (count, read) = self.counts.get(&message.run).copied().unwrap_or_default();
+        self.counts.insert(message.run, (message.counter.max(count), seq.max(read)));
+        // The run that has been silent for longest has ended, or nearly so.
+        if self.counts.len() > RUNS_MAX
+            && let Some((&run, _)) = self.counts.iter().min_by_key(|(_, (_, read))| *read)
+        {
+            self.counts.remove(&run);
         }
-        let last = self.counts.entry(message.run).or_default();
-        let is_copy = message.counter <= *last;
-        *last = message.counter.max(*last);
-        is_copy
+        message.counter <= count
+    }
+
+    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
+    /// them from the messages just before its place. If the log has lost the first of two copies,
+    /// such a node applies the second.
+    pub(super) fn first_to_read(&self) -> u64 {
+        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
+        (self.read + 1).saturating_sub(counted).max(1)
+    }
+
+    /// A message before the place of this node is read for its count alone: one behind it may be a
+    /// copy of it.
+    pub(super) fn count_again(&mut self, seq: u64, bytes: &[u8]) {
+        if let Some(message) = decode(bytes).ok().filter(|_| seq <= self.read) {
+            self.is_copy(seq, &message);
+        }
     }
 
     /// The life that is read, or on its way in.
@@ -277,6 +295,10 @@ pub(super) fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (entry, _) = decode_entry(bytes)?;
     if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
+
+/// A node reads the counts of so many messages before its place. Both copies are under way at the
+/// same time, and each run has one message under way: at most one of each node is between them.
+const COUNTED_AGAIN: u64 = 64;
 
 /// So many runs are remembered: most of them have ended.
 const RUNS_MAX: usize = 1_000;
