@@ -14,7 +14,7 @@ pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;
 use crate::cluster;
-use crate::config::{ConfigError, ConfigErrors, ControlAddress, Settings};
+use crate::config::{ConfigError, ConfigErrors, ControlAddress, ListenAddress, Settings};
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
@@ -151,7 +151,8 @@ fn check_settings(settings: &Settings) {
     assert!(limits.message_bytes_max >= 1 && limits.topics_max >= 1 && limits.names_max >= 1);
     assert!(settings.streams.retry_ms >= 10 && settings.streams.topics_max >= 1);
     for control in &settings.control {
-        let written: ControlAddress = control.to_string().parse().expect("it reads what it writes");
+        let written: ListenAddress<ControlAddress> =
+            control.to_string().parse().expect("it reads what it writes");
         assert_eq!(&written, control);
     }
     for lookup in &settings.lookups {

@@ -427,15 +427,14 @@ impl Server {
     pub fn urls(&self) -> Vec<String> {
         let scheme = |address| if self.settings.is_tls(address) { "https" } else { "http" };
         let bound = self.settings.listen.iter().zip(&self.public);
-        bound.map(|(address, bound)| format!("{}://{bound}", scheme(*address))).collect()
+        bound.map(|(address, bound)| format!("{}://{bound}", scheme(address))).collect()
     }
 
     /// Whether this control address speaks TLS.
     #[must_use]
     pub fn is_tls_control(&self, address: &ControlAddress) -> bool {
-        let bound = self.settings.control.iter().zip(&self.control);
-        let mut same = bound.filter(|(_, bound)| *bound == address);
-        same.any(|(written, _)| self.settings.is_tls_control(written))
+        let mut bound = self.settings.control.iter().zip(&self.control);
+        bound.any(|(written, bound)| bound == address && written.tls)
     }
 
     /// Whether nobody comes in there who shows no certificate.
@@ -751,14 +750,18 @@ mod tests {
 
     #[test]
     fn with_pinned_workers_connections_come_to_the_worker_of_their_core() {
-        let any = "127.0.0.1:0".parse().unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let cores = stentor_io::allowed_cores().unwrap();
         let can_steer = stentor_io::reserve(any).unwrap().listen().unwrap().steer(&cores).is_ok();
         if !can_steer {
             return;
         }
-        let settings =
-            Settings { listen: vec![any], workers: cores.len(), pin: true, ..Settings::default() };
+        let settings = Settings {
+            listen: vec![any.into()],
+            workers: cores.len(),
+            pin: true,
+            ..Settings::default()
+        };
         let server = start(settings, vec![]).unwrap();
         let address = server.public()[0];
         // On loopback a packet comes in on the core it is sent from.
@@ -781,9 +784,9 @@ mod tests {
     fn settings(toml: &str) -> Settings {
         let settings = Settings::from_toml(toml, "f").unwrap();
         settings.validate().unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let control = vec![ControlAddress::Tcp(any)];
-        Settings { listen: vec![any], control, workers: 1, ..settings }
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let control = vec![ControlAddress::Tcp(any).into()];
+        Settings { listen: vec![any.into()], control, workers: 1, ..settings }
     }
 
     /// Settings of which each fails at another step of a start or of a reload.
@@ -845,9 +848,9 @@ mod tests {
     #[test]
     fn a_start_that_fails_at_any_step_leaves_nothing() {
         for toml in FAILING {
-            let any = "127.0.47.1:0".parse().unwrap();
+            let any: SocketAddr = "127.0.47.1:0".parse().unwrap();
             let address = stentor_io::reserve(any).unwrap().address();
-            let settings = Settings { listen: vec![address], ..settings(toml) };
+            let settings = Settings { listen: vec![address.into()], ..settings(toml) };
             let error = start(settings, vec![]).err().expect(toml).to_string();
             assert!(error.contains("/absent"), "{error}");
             assert!(TcpStream::connect(address).is_err(), "{toml}");
@@ -856,10 +859,10 @@ mod tests {
 
     #[test]
     fn a_worker_that_breaks_leaves_nothing_behind_and_says_so() {
-        let any = "127.0.0.1:0".parse().unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let settings = Settings {
-            listen: vec![any],
-            control: vec![ControlAddress::Tcp(any)],
+            listen: vec![any.into()],
+            control: vec![ControlAddress::Tcp(any).into()],
             workers: 1,
             ..Settings::default()
         };

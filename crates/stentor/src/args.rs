@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use stentor_server::config::{ControlAddress, Listening, ServerUrl, Settings, parse_address};
+use stentor_server::config::{ControlAddress, ListenAddress, ServerUrl, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, parent, publish, reload, serve, status,
@@ -61,11 +61,11 @@ pub(crate) struct ServerFlags {
     /// are not for TLS; with proxy: in front for proxies that speak the PROXY protocol; may be
     /// repeated [default: 0.0.0.0:8080]
     #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<Listening<SocketAddr>>,
+    listen: Vec<ListenAddress<SocketAddr>>,
     /// Address of the control listener, which publishes: IP:PORT, tls:IP:PORT or unix:PATH; may be
     /// repeated [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
-    control: Vec<Listening<ControlAddress>>,
+    control: Vec<ListenAddress<ControlAddress>>,
     /// Address of the monitor listener, which says how the server is: IP:PORT or unix:PATH; may be
     /// repeated
     #[arg(long, value_name = "ADDRESS")]
@@ -100,10 +100,10 @@ impl ServerFlags {
         });
         let mut settings = Settings::load(file, environment)?;
         if !self.listen.is_empty() {
-            settings.set_listen(&self.listen);
+            settings.listen.clone_from(&self.listen);
         }
         if !self.control.is_empty() {
-            settings.set_control(&self.control);
+            settings.control.clone_from(&self.control);
         }
         if !self.monitor.is_empty() {
             settings.monitor.clone_from(&self.monitor);
@@ -168,7 +168,7 @@ mod tests {
         let Command::Serve(args) = parse(line).unwrap().command else { panic!("not serve") };
         let settings = args.server.settings(None).unwrap();
         assert_eq!(settings.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
-        assert_eq!(settings.control, [ControlAddress::Unix("/s".into())]);
+        assert_eq!(settings.control, [ControlAddress::Unix("/s".into()).into()]);
         assert_eq!(settings.workers, 7);
         for bad in [
             "--listen 1",
@@ -198,12 +198,12 @@ mod tests {
             args.server.settings(None).unwrap()
         };
         let settings = of("--listen 0.0.0.0:443 --listen 0.0.0.0:444 --redirect 0.0.0.0:80");
-        assert!(settings.listen.iter().all(|address| settings.is_tls(*address)));
+        assert!(settings.listen.iter().all(|address| settings.is_tls(address)));
         assert_eq!(settings.tls.pairs().len(), 1);
         assert_eq!(settings.redirect, ["0.0.0.0:80".parse().unwrap()]);
         let settings = of("--listen tls:0.0.0.0:443 --listen 127.0.0.1:8080");
         let speak: Vec<_> =
-            settings.listen.iter().map(|address| settings.is_tls(*address)).collect();
+            settings.listen.iter().map(|address| settings.is_tls(address)).collect();
         assert_eq!(speak, [true, false]);
     }
 

@@ -126,11 +126,11 @@ fn summary(settings: &Settings, certificates: &[Shown]) -> String {
     let secure = |is_tls| if is_tls { "tls:" } else { "" };
     let listen = settings.listen.iter();
     let listen: Vec<_> =
-        listen.map(|one| format!("{}{one}", secure(settings.is_tls(*one)))).collect();
+        listen.map(|one| format!("{}{}", secure(settings.is_tls(one)), one.address)).collect();
     line("listen", join(&listen));
     let control = settings.control.iter();
     let control: Vec<_> =
-        control.map(|one| format!("{}{one}", secure(settings.is_tls_control(one)))).collect();
+        control.map(|one| format!("{}{}", secure(one.tls), one.address)).collect();
     line("control", join(&control));
     if !settings.monitor.is_empty() {
         line("monitor", join(&settings.monitor));

@@ -1,17 +1,28 @@
 //! Who may read and publish: what of it is configured beside the tokens themselves.
 
+use super::forms::{CookieName, Name, Text};
+use super::setting::settings;
 use super::{ConfigError, Mount, Settings};
 use crate::access::rules::{Publishers, Readers, TopicRules};
 
-/// Who may read and publish.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// Whether the control listener asks for a token too: to publish, and to read what is private.
-    pub control_token: bool,
-    /// The name of the cookie that may hold a token. `None`: no cookie does.
-    pub cookie: Option<String>,
-    /// What rules say of it, by topic.
-    pub topics: TopicRules,
+settings! {
+    /// Who may read and publish.
+    #[derive(Clone, Debug)]
+    pub struct Access in (access) {
+        TOKENS: "" {
+            /// Whether the control listener asks for a token too: to publish, and to read what is
+            /// private.
+            control_token: bool = false, control_token: bool;
+        }
+        COOKIE: "access" {
+            /// The name of the cookie that may hold a token. `None`: no cookie does.
+            cookie: Option<String> = None, cookie: Text<CookieName>;
+        }
+    }
+    and {
+        /// What rules say of it, by topic.
+        topics: TopicRules = TopicRules::default();
+    }
 }
 
 impl Settings {
@@ -70,25 +81,16 @@ impl Mount {
     }
 }
 
-/// Who may read, as it is written.
-pub(super) fn readers(text: &str) -> Result<Readers, String> {
-    match text {
-        "anyone" => Ok(Readers::Anyone),
-        "token" => Ok(Readers::Token),
-        _ => Err(format!("'{text}' cannot be who reads: write 'anyone' or 'token'")),
-    }
-}
-
 /// Who may publish, as it is written. That anyone may is not to be had.
 pub(super) fn publishers(text: &str) -> Result<Publishers, String> {
-    match text {
-        "control" => Ok(Publishers::Control),
-        "token" => Ok(Publishers::Token),
-        "anyone" => Err("'anyone' cannot publish: write 'token', and give a token to those who \
-                         may, or 'control'"
-            .to_owned()),
-        _ => Err(format!("'{text}' cannot be who publishes: write 'control' or 'token'")),
+    if text == "anyone" {
+        return Err(
+            "'anyone' cannot publish: write 'token', and give a token to those who may, or \
+                    'control'"
+                .to_owned(),
+        );
     }
+    text.parse().map(|Name(publishers)| publishers)
 }
 
 /// The name of a cookie (RFC 6265 section 4.1.1).
@@ -99,20 +101,4 @@ pub(super) fn cookie(text: &str) -> Result<Option<String>, String> {
         return Err(format!("'{shown}' is not the name of a cookie: write one such as stentor"));
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
-}
-
-/// How those who may read are written.
-pub(super) fn name_of_readers(read: Readers) -> &'static str {
-    match read {
-        Readers::Anyone => "anyone",
-        Readers::Token => "token",
-    }
-}
-
-/// How those who may publish are written.
-pub(super) fn name_of_publishers(publish: Publishers) -> &'static str {
-    match publish {
-        Publishers::Control => "control",
-        Publishers::Token => "token",
-    }
 }

@@ -4,78 +4,56 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Deserialize;
 use stentor_wire::target::Server;
-use toml::Value;
 
 use super::Settings;
 use super::error::ConfigError;
 use super::follow::ServerUrl;
-use super::forms::{OneOrMany, Text};
-use super::layer::set;
-use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND, duration, size};
-use super::show::one_or_many;
-use super::tokens::FileOrNone;
+use super::forms::{AnyText, File, OneOrMany, OrNone, Text};
+use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND};
+use super::setting::settings;
 
-/// The broker that keeps the order, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cluster {
-    /// Servers of NATS, one of which is used. None: this server makes its own order, or follows.
-    pub nats: Vec<BrokerUrl>,
-    /// The stream, and what its subjects begin with.
-    pub stream: StreamName,
-    /// As whom this server shows itself.
-    pub user: Option<String>,
-    /// A file with the password of `user`.
-    pub password_file: Option<PathBuf>,
-    /// A file with a token that is shown instead,
-    pub token_file: Option<PathBuf>,
-    /// or one with the seed of a key, and mostly a JWT.
-    pub creds_file: Option<PathBuf>,
-    /// A file with the certificates by which brokers are known, instead of this system's.
-    pub ca_file: Option<PathBuf>,
-    /// A certificate that is shown to brokers,
-    pub cert_file: Option<PathBuf>,
-    /// and its private key.
-    pub key_file: Option<PathBuf>,
-    /// Control listeners of other nodes, for what the stream does not have any more.
-    pub peers: Vec<ServerUrl>,
-    /// A file with the token that is shown to them.
-    pub peer_token_file: Option<PathBuf>,
-    /// A file with the certificates by which they are known, instead of this system's.
-    pub peer_ca_file: Option<PathBuf>,
-    /// How many servers of NATS keep the stream, if it is made here.
-    pub replicas: u32,
-    /// How long, and how much, the stream keeps, if it is made here.
-    pub keep_ms: u64,
-    /// The same in bytes.
-    pub keep_bytes: u64,
-    /// For how long the broker may be away before this server is not ready.
-    pub stale_max_ms: u64,
-    /// How often what is here is kept on the disk, if there is a directory for it.
-    pub save_every_ms: u64,
-}
-
-impl Default for Cluster {
-    fn default() -> Cluster {
-        Cluster {
-            nats: Vec::new(),
-            stream: StreamName("stentor".to_owned()),
-            user: None,
-            password_file: None,
-            token_file: None,
-            creds_file: None,
-            ca_file: None,
-            cert_file: None,
-            key_file: None,
-            peers: Vec::new(),
-            peer_token_file: None,
-            peer_ca_file: None,
-            replicas: 1,
-            keep_ms: HOUR,
-            keep_bytes: GIB,
-            stale_max_ms: 60_000,
-            save_every_ms: 60_000,
+settings! {
+    /// The broker that keeps the order, and how.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Cluster in (cluster) {
+        CLUSTER: "cluster" {
+            /// Servers of NATS, one of which is used. None: this server makes its own order, or
+            /// follows.
+            nats: Vec<BrokerUrl> = Vec::new(), nats(restart): OneOrMany<BrokerUrl>;
+            /// The stream, and what its subjects begin with.
+            stream: StreamName = StreamName("stentor".to_owned()),
+                stream(restart): Text<StreamName>;
+            /// As whom this server shows itself.
+            user: Option<String> = None, user(restart): Text<AnyText>;
+            /// A file with the password of `user`.
+            password_file: Option<PathBuf> = None, password_file(restart): Text<OrNone<File>>;
+            /// A file with a token that is shown instead,
+            token_file: Option<PathBuf> = None, token_file(restart): Text<OrNone<File>>;
+            /// or one with the seed of a key, and mostly a JWT.
+            creds_file: Option<PathBuf> = None, creds_file(restart): Text<OrNone<File>>;
+            /// A file with the certificates by which brokers are known, instead of this system's.
+            ca_file: Option<PathBuf> = None, ca_file(restart): Text<OrNone<File>>;
+            /// A certificate that is shown to brokers,
+            cert_file: Option<PathBuf> = None, cert_file(restart): Text<OrNone<File>>;
+            /// and its private key.
+            key_file: Option<PathBuf> = None, key_file(restart): Text<OrNone<File>>;
+            /// Control listeners of other nodes, for what the stream does not have any more.
+            peers: Vec<ServerUrl> = Vec::new(), peers(restart): OneOrMany<ServerUrl>;
+            /// A file with the token that is shown to them.
+            peer_token_file: Option<PathBuf> = None, peer_token_file(restart): Text<OrNone<File>>;
+            /// A file with the certificates by which they are known, instead of this system's.
+            peer_ca_file: Option<PathBuf> = None, peer_ca_file(restart): Text<OrNone<File>>;
+            /// How many servers of NATS keep the stream, if it is made here.
+            replicas: u32 = 1, replicas(restart): Count<1, 5>;
+            /// How long, and how much, the stream keeps, if it is made here.
+            keep_ms: u64 = HOUR, keep(restart): Millis<{ 60 * SECOND }, { 365 * DAY }>;
+            /// The same in bytes.
+            keep_bytes: u64 = GIB, keep_bytes(restart): Bytes<{ 16 * MIB }, { 1_024 * GIB }>;
+            /// For how long the broker may be away before this server is not ready.
+            stale_max_ms: u64 = 60_000, stale_max(restart): Millis<SECOND, { 7 * DAY }>;
+            /// How often what is here is kept on the disk, if there is a directory for it.
+            save_every_ms: u64 = 60_000, save_every(restart): Millis<SECOND, DAY>;
         }
     }
 }
@@ -176,47 +154,9 @@ impl FromStr for StreamName {
     }
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ClusterLayer {
-    nats: Option<OneOrMany<BrokerUrl>>,
-    stream: Option<Text<StreamName>>,
-    user: Option<String>,
-    password_file: Option<Text<FileOrNone>>,
-    token_file: Option<Text<FileOrNone>>,
-    creds_file: Option<Text<FileOrNone>>,
-    ca_file: Option<Text<FileOrNone>>,
-    cert_file: Option<Text<FileOrNone>>,
-    key_file: Option<Text<FileOrNone>>,
-    peers: Option<OneOrMany<ServerUrl>>,
-    peer_token_file: Option<Text<FileOrNone>>,
-    peer_ca_file: Option<Text<FileOrNone>>,
-    replicas: Option<Count<1, 5>>,
-    keep: Option<Millis<{ 60 * SECOND }, { 365 * DAY }>>,
-    keep_bytes: Option<Bytes<{ 16 * MIB }, { 1_024 * GIB }>>,
-    stale_max: Option<Millis<SECOND, { 7 * DAY }>>,
-    save_every: Option<Millis<SECOND, DAY>>,
-}
-
-impl ClusterLayer {
-    pub(super) fn apply(self, cluster: &mut Cluster) {
-        set(&mut cluster.nats, self.nats, |many| many.0);
-        set(&mut cluster.stream, self.stream, |name| name.0);
-        set(&mut cluster.user, self.user, |user| (!user.is_empty()).then_some(user));
-        set(&mut cluster.password_file, self.password_file, |file| file.0.0);
-        set(&mut cluster.token_file, self.token_file, |file| file.0.0);
-        set(&mut cluster.creds_file, self.creds_file, |file| file.0.0);
-        set(&mut cluster.ca_file, self.ca_file, |file| file.0.0);
-        set(&mut cluster.cert_file, self.cert_file, |file| file.0.0);
-        set(&mut cluster.key_file, self.key_file, |file| file.0.0);
-        set(&mut cluster.peers, self.peers, |many| many.0);
-        set(&mut cluster.peer_token_file, self.peer_token_file, |file| file.0.0);
-        set(&mut cluster.peer_ca_file, self.peer_ca_file, |file| file.0.0);
-        set(&mut cluster.replicas, self.replicas, |count| count.0 as u32);
-        set(&mut cluster.keep_ms, self.keep, |time| time.0);
-        set(&mut cluster.keep_bytes, self.keep_bytes, |size| size.0);
-        set(&mut cluster.stale_max_ms, self.stale_max, |time| time.0);
-        set(&mut cluster.save_every_ms, self.save_every, |time| time.0);
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -258,33 +198,6 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
         return error("cluster.peer_ca_file", "it is for cluster.peers at https://, and none is");
     }
     Ok(())
-}
-
-/// The value of a setting under `[cluster]`, as a document would say it.
-pub(super) fn value_of(cluster: &Cluster, key: &str) -> Option<Value> {
-    let path = |file: &Option<PathBuf>| {
-        file.as_ref().map_or_else(String::new, |file| file.display().to_string()).into()
-    };
-    Some(match key {
-        "nats" => one_or_many(&cluster.nats),
-        "stream" => cluster.stream.as_str().into(),
-        "user" => cluster.user.clone().unwrap_or_default().into(),
-        "password_file" => path(&cluster.password_file),
-        "token_file" => path(&cluster.token_file),
-        "creds_file" => path(&cluster.creds_file),
-        "ca_file" => path(&cluster.ca_file),
-        "cert_file" => path(&cluster.cert_file),
-        "key_file" => path(&cluster.key_file),
-        "peers" => one_or_many(&cluster.peers),
-        "peer_token_file" => path(&cluster.peer_token_file),
-        "peer_ca_file" => path(&cluster.peer_ca_file),
-        "replicas" => i64::from(cluster.replicas).into(),
-        "keep" => duration(cluster.keep_ms).into(),
-        "keep_bytes" => size(cluster.keep_bytes).into(),
-        "stale_max" => duration(cluster.stale_max_ms).into(),
-        "save_every" => duration(cluster.save_every_ms).into(),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

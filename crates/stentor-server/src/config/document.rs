@@ -1,63 +1,98 @@
 //! Reads a TOML document and finds all of its mistakes, not only the first.
 //!
 //! A serde parser stops at the first mistake. Therefore the document becomes a tree first, in which
-//! each item knows its place. The item with the mistake is cut out of the tree, and the rest is
-//! read again. A key that is missing only because it was cut out is no mistake.
+//! each item knows its place. Each setting is read by itself. If its value has a mistake inside,
+//! the item with the mistake is cut out and the rest is read again. A key that is missing only
+//! because it was cut out is no mistake.
 
 use std::mem;
 use std::ops::Range;
 
-use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+use toml::de::{DeArray, DeTable, DeValue, Error};
 
+use super::Settings;
 use super::error::{ConfigError, ConfigErrors};
-use super::layer::{SCALARS, explain};
+use super::layer::{ARRAYS, explain, unknown};
+use super::setting::{self, Read};
 
-/// Reads a value from the TOML document `text`. Errors call the document `name`.
-pub(super) fn read<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, ConfigErrors> {
+/// Overrides `settings` by the TOML document `text`. Errors call the document `name`.
+pub(super) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<(), ConfigErrors> {
     let (tree, errors) = DeTable::parse_recoverable(text);
-    let mut reading = Reading { text, name, tree, mistakes: Vec::new() };
+    let mut reading = Reading { text, name, mistakes: Vec::new() };
+    reading.add_syntax(&errors);
     if errors.is_empty() {
-        reading.check_brackets();
-        reading.parse()
-    } else {
-        reading.add_syntax(&errors);
-        Err(reading.errors())
+        reading.table("", tree.into_inner(), settings);
     }
+    reading.mistakes.sort_by_key(|(start, _)| *start);
+    ConfigErrors::none_of(reading.mistakes.into_iter().map(|(_, mistake)| mistake))
 }
 
-/// A document on its way to a value.
+/// A document on its way into settings.
 struct Reading<'t> {
     text: &'t str,
     name: &'t str,
-    tree: Spanned<DeTable<'t>>,
     /// The mistakes, each with the offset at which it begins.
     mistakes: Vec<(usize, ConfigError)>,
 }
 
 impl Reading<'_> {
-    /// The value of the tree. Each mistake costs one more pass.
-    fn parse<T: DeserializeOwned>(mut self) -> Result<T, ConfigErrors> {
+    /// Reads all settings of a table.
+    fn table(&mut self, table: &str, entries: DeTable<'_>, settings: &mut Settings) {
+        let of_table = || setting::all().filter(|setting| setting.table == table);
+        for (key, value) in entries {
+            let (name, span) = (key.get_ref().as_ref(), key.span());
+            let setting = of_table().find(|setting| setting.key == name);
+            let array = ARRAYS.iter().find(|(array, _)| table.is_empty() && *array == name);
+            let read = setting.map(|setting| setting.read).or(array.map(|(_, read)| *read));
+            let is_table = |it: &setting::Setting| table.is_empty() && it.table == name;
+            if let Some(read) = read {
+                self.value(read, value, settings);
+            } else if setting::all().any(is_table) {
+                self.inner(name, value, settings);
+            } else {
+                let mut known: Vec<_> = of_table().map(|setting| setting.key).collect();
+                if table.is_empty() {
+                    known.extend(setting::all().map(|setting| setting.table));
+                    known.extend(ARRAYS.iter().map(|(array, _)| array));
+                }
+                self.add(Some(span), unknown(name, &known));
+            }
+        }
+    }
+
+    /// Reads a table of which there is one. It is written in single brackets.
+    fn inner(&mut self, name: &str, value: Spanned<DeValue<'_>>, settings: &mut Settings) {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(entries) => self.table(name, entries, settings),
+            DeValue::Array(items) => {
+                let hint = match name {
+                    "files" => "; a directory whose files are served is a [[static]]",
+                    _ => "",
+                };
+                let message = format!("write [{name}], in single brackets: there is one{hint}");
+                self.add(items.first().map(Spanned::span), message);
+            }
+            _ => self.add(Some(span), format!("[{name}] is a table of settings")),
+        }
+    }
+
+    /// Reads a value. Each mistake in it costs one more pass.
+    fn value(&mut self, read: Read, mut value: Spanned<DeValue<'_>>, settings: &mut Settings) {
         let mut cut = Vec::new();
-        while self.mistakes.len() < MISTAKES_SOUGHT {
-            let error = match T::deserialize(Deserializer::from(self.tree.clone())) {
-                Ok(value) if self.mistakes.is_empty() => return Ok(value),
-                Ok(_) => break,
-                Err(error) => error,
-            };
+        while let Err(error) = read(value.clone().into(), settings) {
             let span = error.span();
             let is_consequence = error.message().starts_with(MISSING)
                 && span.as_ref().is_some_and(|span| cut.contains(span));
             if !is_consequence {
                 self.add(span.clone(), explain(error.message()));
             }
-            match span.and_then(|span| cut_entry(self.tree.get_mut(), span.start, 0..0)) {
-                Some(table) => cut.push(table),
-                None => break,
+            match span.and_then(|span| cut_item(&mut value, span.start)) {
+                Some(table) if self.mistakes.len() < MISTAKES_SOUGHT => cut.push(table),
+                _ => break,
             }
         }
-        Err(self.errors())
     }
 
     /// The mistakes of the syntax, one a line: the others there are mostly consequences.
@@ -74,25 +109,6 @@ impl Reading<'_> {
         }
     }
 
-    /// Tables of which there is one are written in single brackets. Read as a list, they would be
-    /// taken for the values of their keys.
-    fn check_brackets(&mut self) {
-        for (table, ..) in SCALARS {
-            let Some(DeValue::Array(items)) = self.tree.get_ref().get(*table).map(Spanned::get_ref)
-            else {
-                continue;
-            };
-            let span = items.first().map(Spanned::span);
-            let hint = match *table {
-                "files" => "; a directory whose files are served is a [[static]]",
-                _ => "",
-            };
-            let message = format!("write [{table}], in single brackets: there is one{hint}");
-            self.tree.get_mut().remove(*table);
-            self.add(span, message);
-        }
-    }
-
     fn add(&mut self, span: Option<Range<usize>>, message: String) {
         let start = span.as_ref().map_or(0, |span| span.start);
         let mistake = match span {
@@ -100,12 +116,6 @@ impl Reading<'_> {
             None => ConfigError::new(self.name, message),
         };
         self.mistakes.push((start, mistake));
-    }
-
-    /// The mistakes, in the order of their places.
-    fn errors(mut self) -> ConfigErrors {
-        self.mistakes.sort_by_key(|(start, _)| *start);
-        self.mistakes.into_iter().map(|(_, mistake)| mistake).collect()
     }
 }
 

@@ -4,45 +4,32 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Deserialize;
 use stentor_hub::Pattern;
 use stentor_wire::target::Server;
-use toml::Value;
 
 use super::Settings;
 use super::error::ConfigError;
-use super::forms::{OneOrMany, Text, TopicPattern};
-use super::layer::set;
-use super::quantity::{DAY, Millis, SECOND, duration};
-use super::show::one_or_many;
-use super::tokens::FileOrNone;
+use super::forms::{File, OneOrMany, OrNone, Text, TopicPattern};
+use super::quantity::{DAY, Millis, SECOND};
+use super::setting::settings;
 
-/// Whom this server follows, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Follow {
-    /// Control listeners, one of which is followed. None: this server makes its own order.
-    pub leaders: Vec<ServerUrl>,
-    /// A file with the token that is shown to them.
-    pub token_file: Option<PathBuf>,
-    /// Who signs their certificates. `None`: those this system trusts.
-    pub ca_file: Option<PathBuf>,
-    /// The topics that are followed; if none are named, all.
-    pub topics: Vec<Pattern>,
-    /// For how long nothing may be heard of a leader before this server is not ready.
-    pub stale_max_ms: u64,
-    /// Where publishers are led to. `None`: they are refused.
-    pub publish_url: Option<ServerUrl>,
-}
-
-impl Default for Follow {
-    fn default() -> Follow {
-        Follow {
-            leaders: Vec::new(),
-            token_file: None,
-            ca_file: None,
-            topics: Vec::new(),
-            stale_max_ms: 60_000,
-            publish_url: None,
+settings! {
+    /// Whom this server follows, and how.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Follow in (follow) {
+        FOLLOW: "follow" {
+            /// Control listeners, one of which is followed. None: this server makes its own order.
+            leaders: Vec<ServerUrl> = Vec::new(), leader(restart): OneOrMany<ServerUrl>;
+            /// A file with the token that is shown to them.
+            token_file: Option<PathBuf> = None, token_file(restart): Text<OrNone<File>>;
+            /// Who signs their certificates. `None`: those this system trusts.
+            ca_file: Option<PathBuf> = None, ca_file(restart): Text<OrNone<File>>;
+            /// The topics that are followed; if none are named, all.
+            topics: Vec<Pattern> = Vec::new(), topics(restart): OneOrMany<TopicPattern>;
+            /// For how long nothing may be heard of a leader before this server is not ready.
+            stale_max_ms: u64 = 60_000, stale_max(restart): Millis<SECOND, { 7 * DAY }>;
+            /// Where publishers are led to. `None`: they are refused.
+            publish_url: Option<ServerUrl> = None, publish_url(restart): Text<OrNone<ServerUrl>>;
         }
     }
 }
@@ -93,41 +80,6 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// One that may be left out by saying nothing.
-struct UrlOrNone(Option<ServerUrl>);
-
-impl FromStr for UrlOrNone {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<UrlOrNone, String> {
-        (!text.is_empty()).then(|| text.parse()).transpose().map(UrlOrNone)
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct FollowLayer {
-    leader: Option<OneOrMany<ServerUrl>>,
-    token_file: Option<Text<FileOrNone>>,
-    ca_file: Option<Text<FileOrNone>>,
-    topics: Option<OneOrMany<TopicPattern>>,
-    stale_max: Option<Millis<SECOND, { 7 * DAY }>>,
-    publish_url: Option<Text<UrlOrNone>>,
-}
-
-impl FollowLayer {
-    pub(super) fn apply(self, follow: &mut Follow) {
-        set(&mut follow.leaders, self.leader, |many| many.0);
-        set(&mut follow.token_file, self.token_file, |file| file.0.0);
-        set(&mut follow.ca_file, self.ca_file, |file| file.0.0);
-        set(&mut follow.topics, self.topics, |many| {
-            many.0.into_iter().map(|pattern| pattern.0).collect()
-        });
-        set(&mut follow.stale_max_ms, self.stale_max, |time| time.0);
-        set(&mut follow.publish_url, self.publish_url, |url| url.0.0);
-    }
-}
-
 /// Rules across settings.
 pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
     let Follow { leaders, .. } = &settings.follow;
@@ -142,22 +94,6 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
         return Err(ConfigError::new("follow.leader", "the demo publishes, and follows nobody"));
     }
     Ok(())
-}
-
-/// The value of a setting under `[follow]`, as a document would say it.
-pub(super) fn value_of(follow: &Follow, key: &str) -> Option<Value> {
-    let path = |file: &Option<PathBuf>| {
-        file.as_ref().map_or_else(String::new, |file| file.display().to_string()).into()
-    };
-    Some(match key {
-        "leader" => one_or_many(&follow.leaders),
-        "token_file" => path(&follow.token_file),
-        "ca_file" => path(&follow.ca_file),
-        "topics" => one_or_many(&follow.topics.iter().map(Pattern::as_str).collect::<Vec<_>>()),
-        "stale_max" => duration(follow.stale_max_ms).into(),
-        "publish_url" => follow.publish_url.as_ref().map_or("", ServerUrl::as_str).into(),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -10,17 +10,175 @@ use crate::access::rules::{Publishers, Readers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
+use stentor_io::TurnAway;
 use stentor_tls::Version;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
+use toml::Value;
+use toml::de::{Error, ValueDeserializer};
 use tracing::Level;
 
 use super::quantity::Bytes;
+use super::setting::{Form, Read};
 use super::{
-    AccessTarget, ControlAddress, Immutable, Listening, LogFormat, PerAddress, StoredBytes,
+    AccessFormat, AccessTarget, Close, Immutable, LogFormat, PerAddress, Settings, StoredBytes,
     parse_access, parse_address, parse_user,
 };
-use super::{access, leave_out, tls};
+use super::{access, leave_out};
+
+/// A kind of text, and the value that it means.
+pub(super) trait Kind: FromStr<Err = String> {
+    type Value;
+
+    fn value(self) -> Self::Value;
+
+    /// The text that is read as this value.
+    fn show(value: &Self::Value) -> String;
+}
+
+impl<T: FromStr<Err = String> + fmt::Display> Kind for T {
+    type Value = T;
+
+    fn value(self) -> T {
+        self
+    }
+
+    fn show(value: &T) -> String {
+        value.to_string()
+    }
+}
+
+/// A kind of text, or nothing.
+pub(super) struct OrNone<K>(Option<K>);
+
+impl<K: Kind> FromStr for OrNone<K> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OrNone<K>, String> {
+        (!text.is_empty()).then(|| text.parse()).transpose().map(OrNone)
+    }
+}
+
+impl<K: Kind> Kind for OrNone<K> {
+    type Value = Option<K::Value>;
+
+    fn value(self) -> Self::Value {
+        self.0.map(K::value)
+    }
+
+    fn show(value: &Self::Value) -> String {
+        value.as_ref().map(K::show).unwrap_or_default()
+    }
+}
+
+impl<K: Kind> Form<K::Value> for Text<K> {
+    fn value(self) -> K::Value {
+        self.0.value()
+    }
+
+    fn show(value: &K::Value) -> Value {
+        K::show(value).into()
+    }
+}
+
+impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
+    const IS_LIST: bool = true;
+
+    fn value(self) -> Vec<K::Value> {
+        self.0.into_iter().map(K::value).collect()
+    }
+
+    fn show(values: &Vec<K::Value>) -> Value {
+        one_or_many(values.iter().map(K::show))
+    }
+}
+
+/// A list; one of a single value is that value, as most people write it.
+pub(super) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Value {
+    let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.len() == 1 { items.remove(0).into() } else { items.into() }
+}
+
+impl Form<bool> for bool {
+    fn value(self) -> bool {
+        self
+    }
+
+    fn show(value: &bool) -> Value {
+        (*value).into()
+    }
+}
+
+/// Values that have names.
+pub(super) trait Named: Copy + PartialEq + 'static {
+    /// The predicate of the refusal: "is not a level".
+    const IS_NONE: &str;
+    const NAMES: &[(&str, Self)];
+}
+
+/// One of several values, by its name.
+#[derive(Clone, Copy)]
+pub(super) struct Name<T>(pub(super) T);
+
+impl<T: Named> Name<T> {
+    pub(super) fn of(value: T) -> &'static str {
+        T::NAMES.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
+    }
+}
+
+impl<T: Named> FromStr for Name<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name<T>, String> {
+        if let Some((_, value)) = T::NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(Name(*value));
+        }
+        let names: Vec<String> = T::NAMES.iter().map(|(name, _)| format!("'{name}'")).collect();
+        let (last, others) = names.split_last().expect("there is one at least");
+        let text = text.escape_debug();
+        Err(format!("'{text}' {}: write {} or {last}", T::IS_NONE, others.join(", ")))
+    }
+}
+
+impl<T: Named> Kind for Name<T> {
+    type Value = T;
+
+    fn value(self) -> T {
+        self.0
+    }
+
+    fn show(value: &T) -> String {
+        Name::of(*value).to_owned()
+    }
+}
+
+/// Declares the names of values.
+macro_rules! named {
+    ($($type:ty, $is_none:literal: $($name:literal => $value:expr),*;)*) => {$(
+        impl Named for $type {
+            const IS_NONE: &str = $is_none;
+            const NAMES: &[(&str, $type)] = &[$(($name, $value)),*];
+        }
+    )*};
+}
+
+named! {
+    Level, "is not a level": "error" => Level::ERROR, "warn" => Level::WARN,
+        "info" => Level::INFO, "debug" => Level::DEBUG;
+    LogFormat, "is not a format": "text" => LogFormat::Text, "json" => LogFormat::Json;
+    AccessFormat, "is not a format": "combined" => AccessFormat::Combined,
+        "json" => AccessFormat::Json;
+    Keep, "is not a way to keep messages": "synced" => Keep::Synced, "written" => Keep::Written,
+        "memory" => Keep::Memory, "none" => Keep::None;
+    Close, "is not a way to close": "graceful" => Close::Graceful, "reset" => Close::Reset;
+    TurnAway, "is no answer to new connections": "refuse" => TurnAway::Refuse,
+        "drop" => TurnAway::Drop;
+    Version, "is not a version of TLS that is spoken": "1.2" => Version::Tls12,
+        "1.3" => Version::Tls13;
+    Readers, "cannot be who reads": "anyone" => Readers::Anyone, "token" => Readers::Token;
+    Publishers, "cannot be who publishes": "control" => Publishers::Control,
+        "token" => Publishers::Token;
+}
 
 /// A value written as text; what is wrong with it is found while its place is still known.
 pub(super) struct Text<T>(pub(super) T);
@@ -78,22 +236,37 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
 }
 
 /// Tables of one kind, each under a header in double brackets.
-pub(super) struct Tables<T>(pub(super) Vec<T>);
+struct Tables<T>(Vec<T>);
 
-impl<'de, T: Deserialize<'de> + Repeated> Deserialize<'de> for Tables<T> {
+impl<'de, T: Repeated> Deserialize<'de> for Tables<T> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(TablesVisitor(PhantomData)).map(Tables)
     }
 }
 
 /// A kind of table of which there may be several.
-pub(super) trait Repeated {
+pub(super) trait Repeated: for<'de> Deserialize<'de> {
     const NAME: &str;
+
+    /// Takes all of this kind into settings.
+    fn apply(all: Vec<Self>, settings: &mut Settings);
+
+    /// Reads all of this kind.
+    const READ: (&str, Read) = (Self::NAME, read_tables::<Self>);
+}
+
+fn read_tables<T: Repeated>(
+    source: ValueDeserializer<'_>,
+    settings: &mut Settings,
+) -> Result<(), Error> {
+    let Tables(all) = Tables::<T>::deserialize(source)?;
+    T::apply(all, settings);
+    Ok(())
 }
 
 struct TablesVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de> + Repeated> Visitor<'de> for TablesVisitor<T> {
+impl<'de, T: Repeated> Visitor<'de> for TablesVisitor<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,6 +296,19 @@ pub(super) struct AutoOrCount(pub(super) PerAddress);
 impl<'de> Deserialize<'de> for AutoOrCount {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(AutoOrCountVisitor).map(AutoOrCount)
+    }
+}
+
+impl Form<PerAddress> for AutoOrCount {
+    fn value(self) -> PerAddress {
+        self.0
+    }
+
+    fn show(value: &PerAddress) -> Value {
+        match value {
+            PerAddress::Auto => "auto".into(),
+            PerAddress::Count(count) => i64::from(*count).into(),
+        }
     }
 }
 
@@ -162,6 +348,19 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for AutoOrBytes<MIN, 
     }
 }
 
+impl<const MIN: u64, const MAX: u64> Form<StoredBytes> for AutoOrBytes<MIN, MAX> {
+    fn value(self) -> StoredBytes {
+        self.0
+    }
+
+    fn show(value: &StoredBytes) -> Value {
+        match value {
+            StoredBytes::Auto => "auto".into(),
+            StoredBytes::Max(max) => Bytes::<MIN, MAX>::show(max),
+        }
+    }
+}
+
 struct AutoOrBytesVisitor<const MIN: u64, const MAX: u64>;
 
 impl<const MIN: u64, const MAX: u64> Visitor<'_> for AutoOrBytesVisitor<MIN, MAX> {
@@ -172,16 +371,14 @@ impl<const MIN: u64, const MAX: u64> Visitor<'_> for AutoOrBytesVisitor<MIN, MAX
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<StoredBytes, E> {
-        let bytes = Bytes::<MIN, MAX>::deserialize(number.into_deserializer())?;
-        Ok(StoredBytes::Max(usize::try_from(bytes.0).unwrap_or(usize::MAX)))
+        Bytes::<MIN, MAX>::read(number.into_deserializer()).map(StoredBytes::Max)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<StoredBytes, E> {
         if text == "auto" {
             return Ok(StoredBytes::Auto);
         }
-        let bytes = Bytes::<MIN, MAX>::deserialize(text.into_deserializer())?;
-        Ok(StoredBytes::Max(usize::try_from(bytes.0).unwrap_or(usize::MAX)))
+        Bytes::<MIN, MAX>::read(text.into_deserializer()).map(StoredBytes::Max)
     }
 }
 
@@ -217,9 +414,9 @@ impl Visitor<'_> for BoolOrBundledVisitor {
     }
 }
 
-/// Declares a kind of text: the type it becomes, and the check that makes it so.
-macro_rules! text_kind {
-    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr) => {
+/// Declares kinds of text: the type of each, what makes it of a text, and what shows it.
+macro_rules! text_kinds {
+    ($($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr $(, $show:expr)?;)*) => {$(
         $(#[$doc])*
         pub(super) struct $name(pub(super) $inner);
 
@@ -230,149 +427,74 @@ macro_rules! text_kind {
                 $parse(text).map($name)
             }
         }
-    };
+
+        $(impl crate::config::forms::Kind for $name {
+            type Value = $inner;
+
+            fn value(self) -> $inner {
+                self.0
+            }
+
+            fn show(value: &$inner) -> String {
+                $show(value)
+            }
+        })?
+    )*};
 }
 
-text_kind!(
-    /// An address of the public listener.
-    Listen(Listening<SocketAddr>),
-    Listening::from_str
-);
-text_kind!(
-    /// An address of the control listener.
-    Control(Listening<ControlAddress>),
-    Listening::from_str
-);
-text_kind!(
+pub(super) use text_kinds;
+
+text_kinds! {
     /// An address and a port.
-    Address(SocketAddr),
-    parse_address
-);
-text_kind!(
-    /// A file; empty: none.
-    WholePath(Option<PathBuf>),
-    whole_path
-);
-text_kind!(
+    Address(SocketAddr), parse_address, SocketAddr::to_string;
     /// A file.
-    PemPath(PathBuf),
-    |text| whole_path(text)?.ok_or_else(|| "'' is not a file".to_owned())
-);
-text_kind!(
-    /// A version of TLS.
-    VersionName(Version),
-    tls::version
-);
-text_kind!(
+    File(PathBuf), file, |path: &PathBuf| path.display().to_string();
     /// A name that the control listener goes by.
-    HostName(String),
-    host_name
-);
-text_kind!(
-    /// Who the server runs as.
-    UserName(String),
-    parse_user
-);
-text_kind!(
-    /// What is logged.
-    LevelName(Level),
-    level
-);
-text_kind!(
-    /// In which form.
-    FormatName(LogFormat),
-    log_format
-);
-text_kind!(
+    HostName(String), host_name, String::clone;
+    /// Whom the server runs as.
+    UserName(Option<String>), |text| parse_user(text).map(Some), or_nothing;
+    /// Any text, or nothing.
+    AnyText(Option<String>), |text: &str| Ok((!text.is_empty()).then(|| text.to_owned())),
+        or_nothing;
     /// Where the access log goes.
-    AccessName(Option<AccessTarget>),
-    parse_access
-);
-text_kind!(
+    AccessName(Option<AccessTarget>), parse_access,
+        |to: &Option<AccessTarget>| to.as_ref().map_or("off".to_owned(), ToString::to_string);
     /// Which topics a rule is for.
-    TopicPattern(Pattern),
-    Pattern::parse
-);
-text_kind!(
-    /// Which topic a name of a look-up stands for.
-    TopicTemplate(Template),
-    topic_template
-);
-text_kind!(
-    /// A line of a look-up's answer.
-    LineTemplate(Template),
-    Template::parse
-);
-text_kind!(
-    /// The beginning of a look-up's path.
-    RoutePath(String),
-    route_path
-);
-text_kind!(
-    /// What the paths of a directory's files begin with.
-    MountPath(String),
-    mount_path
-);
-text_kind!(
-    /// A directory with files to serve.
-    Directory(PathBuf),
-    directory
-);
-text_kind!(
-    /// A file, named from its root on.
-    FilePath(String),
-    file_path
-);
-text_kind!(
+    TopicPattern(Pattern), Pattern::parse, |pattern: &Pattern| pattern.as_str().to_owned();
     /// The directory of a store.
-    StorePath(Option<PathBuf>),
-    store_path
-);
-text_kind!(
-    /// What a publisher is promised.
-    Keeping(Keep),
-    keeping
-);
-text_kind!(
-    /// The Cache-Control of answers.
-    Caching(CacheControl),
-    |text| CacheControl::parse(text).map_err(str::to_owned)
-);
-text_kind!(
-    /// The content type of a look-up's answers, or of messages.
-    MediaType(ContentType),
-    |text| ContentType::parse(text).map_err(str::to_owned)
-);
-text_kind!(
-    /// Who may read.
-    ReadBy(Readers),
-    access::readers
-);
-text_kind!(
-    /// Who may publish.
-    PublishBy(Publishers),
-    access::publishers
-);
-text_kind!(
+    StorePath(PathBuf), |text: &str| Ok(PathBuf::from(text)),
+        |path: &PathBuf| path.display().to_string();
     /// The cookie that may hold a token.
-    CookieName(Option<String>),
-    access::cookie
-);
-text_kind!(
-    /// A field that answers with a value can do without.
-    ValueField(&'static str),
-    leave_out::value_field
-);
-text_kind!(
-    /// The same of a look-up's answers.
-    LookupField(&'static str),
-    leave_out::lookup_field
-);
-text_kind!(
+    CookieName(Option<String>), access::cookie, or_nothing;
     /// An origin as the `Origin` field of a request spells it (RFC 6454 section 6.2), or `*`.
-    Origin(String),
-    origin
-);
+    Origin(String), origin, String::clone;
+    /// Which topic a name of a look-up stands for.
+    TopicTemplate(Template), topic_template;
+    /// A line of a look-up's answer.
+    LineTemplate(Template), Template::parse;
+    /// The beginning of a look-up's path.
+    RoutePath(String), route_path;
+    /// What the paths of a directory's files begin with.
+    MountPath(String), mount_path;
+    /// A directory with files to serve.
+    Directory(PathBuf), directory;
+    /// A file, named from its root on.
+    FilePath(String), file_path;
+    /// The Cache-Control of answers.
+    Caching(CacheControl), |text| CacheControl::parse(text).map_err(str::to_owned);
+    /// The content type of a look-up's answers, or of messages.
+    MediaType(ContentType), |text| ContentType::parse(text).map_err(str::to_owned);
+    /// Who may publish.
+    PublishBy(Publishers), access::publishers;
+    /// A field that answers with a value can do without.
+    ValueField(&'static str), leave_out::value_field;
+    /// The same of a look-up's answers.
+    LookupField(&'static str), leave_out::lookup_field;
+}
+
+fn or_nothing(text: &Option<String>) -> String {
+    text.clone().unwrap_or_default()
+}
 
 /// A name as the `Host` field has it; a port behind it does not matter.
 fn host_name(text: &str) -> Result<String, String> {
@@ -389,52 +511,11 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-fn level(text: &str) -> Result<Level, String> {
-    match text {
-        "error" => Ok(Level::ERROR),
-        "warn" => Ok(Level::WARN),
-        "info" => Ok(Level::INFO),
-        "debug" => Ok(Level::DEBUG),
-        _ => Err(format!("'{text}' is not a level: write 'error', 'warn', 'info' or 'debug'")),
+fn file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.ends_with('/') || text.contains('\0') {
+        return Err(format!("'{}' is not the path of a file", text.escape_debug()));
     }
-}
-
-/// Nothing is no file.
-fn whole_path(text: &str) -> Result<Option<PathBuf>, String> {
-    if text.contains('\0') || text.ends_with('/') {
-        return Err(format!("'{}' is not a file", text.escape_debug()));
-    }
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
-}
-
-/// Nothing is no store.
-fn store_path(text: &str) -> Result<Option<PathBuf>, String> {
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
-}
-
-fn keeping(text: &str) -> Result<Keep, String> {
-    match KEEPS.iter().find(|(name, _)| *name == text) {
-        Some((_, keep)) => Ok(*keep),
-        None => Err(format!(
-            "'{text}' is not a way to keep messages: write 'synced', 'written', 'memory' or 'none'"
-        )),
-    }
-}
-
-/// What may become of messages, by its names.
-pub(super) const KEEPS: [(&str, Keep); 4] = [
-    ("none", Keep::None),
-    ("memory", Keep::Memory),
-    ("written", Keep::Written),
-    ("synced", Keep::Synced),
-];
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err(format!("'{text}' is not a format: write 'text' or 'json'")),
-    }
+    Ok(PathBuf::from(text))
 }
 
 fn topic_template(text: &str) -> Result<Template, String> {

@@ -20,6 +20,7 @@ mod layer;
 mod leave_out;
 mod proxies;
 mod quantity;
+mod setting;
 mod show;
 mod stored;
 mod tls;
@@ -30,6 +31,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use self::forms::{
+    AccessName, Address, AutoOrBytes, AutoOrCount, HostName, Name, OneOrMany, OrNone, Origin,
+    StorePath, Text, UserName,
+};
+use self::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
+use self::setting::settings;
 use crate::access::rules::Readers;
 use crate::stream::feeds::Room;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
@@ -47,105 +54,130 @@ pub use follow::{Follow, ServerUrl};
 pub use proxies::{Network, Proxies};
 pub use quantity::parse_period_s;
 pub use show::token_table;
-pub use tls::{Listening, Tls};
+pub use tls::{ListenAddress, Tls};
 pub use tokens::{date_of, parse_moment};
 
-/// Everything that can be configured, complete and checked.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Addresses of the public listener: reads only.
-    pub listen: Vec<SocketAddr>,
-    /// Addresses of the control listener: publishing, status and every read.
-    pub control: Vec<ControlAddress>,
-    /// Addresses of the monitor listener: how the server is, and nothing else.
-    pub monitor: Vec<ControlAddress>,
-    /// Addresses that only lead to the same by TLS.
-    pub redirect: Vec<SocketAddr>,
-    /// The port that they lead to; 0: that of the first public address with TLS.
-    pub redirect_port: u16,
-    /// Which addresses speak TLS, and what is shown there.
-    pub tls: Tls,
-    /// Proxies in front of the server, and how they name a client.
-    pub proxies: Proxies,
-    /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
-    pub public_probes: bool,
-    /// Names that the control listener goes by, beside its addresses and `localhost`.
-    pub control_hosts: Vec<String>,
-    /// Worker threads of the public listener; control has one more. More than there are cores is
-    /// allowed: each brings its own file table, and with it another `RLIMIT_NOFILE` of
-    /// connections.
-    pub workers: usize,
-    /// Whether each worker is bound to one core.
-    pub pin: bool,
-    /// Who the server runs as, once it has bound its ports. `None`: as who started it.
-    pub user: Option<String>,
-    /// Whether answers carry a `Server` field.
-    pub server_header: bool,
-    /// How long a graceful stop waits for the connections to finish.
-    pub drain_ms: u64,
-    /// How long a stop is announced by `/-/readyz` while everything goes on.
-    pub drain_announce_ms: u64,
-    /// What a stop has for those who want to connect.
-    pub drain_new: TurnAway,
-    /// What is logged, and in which form.
-    pub log: Log,
-    /// Bounds on what clients may ask for.
-    pub limits: Limits,
-    /// How streams are kept alive, and how they end.
-    pub streams: Streams,
-    /// Which web pages of other origins may read.
-    pub cors: Cors,
-    /// Who may do more than anyone: tokens, and the keys of those who sign them.
-    pub tokens: stentor_access::Settings,
+settings! {
+    /// Everything that can be configured, complete and checked.
+    #[derive(Clone, Debug)]
+    pub struct Settings in () {
+        LISTENERS: "" {
+            /// Addresses of the public listener: reads only.
+            listen: Vec<ListenAddress<SocketAddr>> = vec![LISTEN_DEFAULT.into()],
+                listen(restart): OneOrMany<ListenAddress<SocketAddr>>;
+            /// Addresses of the control listener: publishing, status and every read.
+            control: Vec<ListenAddress<ControlAddress>> =
+                vec![ControlAddress::Tcp(CONTROL_DEFAULT).into()],
+                control(restart): OneOrMany<ListenAddress<ControlAddress>>;
+            /// Names that the control listener goes by, beside its addresses and `localhost`.
+            control_hosts: Vec<String> = Vec::new(), control_hosts: OneOrMany<HostName>;
+        }
+        REDIRECT: "" {
+            /// Addresses that only lead to the same by TLS.
+            redirect: Vec<SocketAddr> = Vec::new(), redirect(restart): OneOrMany<Address>;
+            /// The port that they lead to; 0: that of the first public address with TLS.
+            redirect_port: u16 = 0, redirect_port: Count<0, 65_535>;
+        }
+        PROCESS: "" {
+            /// Worker threads of the public listener; control has one more. More than there are
+            /// cores is allowed: each brings its own file table, and with it another
+            /// `RLIMIT_NOFILE` of connections.
+            workers: usize = std::thread::available_parallelism().map_or(1, usize::from),
+                workers(restart): Count<1, 4_096>;
+            /// Whether each worker is bound to one core.
+            pin: bool = false, pin(restart): bool;
+            /// Who the server runs as, once it has bound its ports. `None`: as who started it.
+            user: Option<String> = None, user(restart): Text<UserName>;
+            /// Whether answers carry a `Server` field.
+            server_header: bool = true, server_header: bool;
+            /// How long a graceful stop waits for the connections to finish.
+            drain_ms: u64 = 10_000, drain: Millis<0, HOUR>;
+            /// How long a stop is announced by `/-/readyz` while everything goes on.
+            drain_announce_ms: u64 = 0, drain_announce: Millis<0, HOUR>;
+            /// What a stop has for those who want to connect.
+            drain_new: TurnAway = TurnAway::Refuse, drain_new: Text<Name<TurnAway>>;
+        }
+        MONITOR: "monitor" {
+            /// Addresses of the monitor listener: how the server is, and nothing else.
+            monitor: Vec<ControlAddress> = Vec::new(), listen(restart): OneOrMany<ControlAddress>;
+            /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
+            public_probes: bool = false, public_probes: bool;
+        }
+    }
+    and {
+        /// Which addresses speak TLS, and what is shown there.
+        tls: Tls = Tls::default();
+        /// Proxies in front of the server, and how they name a client.
+        proxies: Proxies = Proxies::default();
+        /// What is logged, and in which form.
+        log: Log = Log::default();
+        /// Bounds on what clients may ask for.
+        limits: Limits = Limits::default();
+        /// How streams are kept alive, and how they end.
+        streams: Streams = Streams::default();
+        /// Which web pages of other origins may read.
+        cors: Cors = Cors::default();
+        /// Who may do more than anyone: tokens, and the keys of those who sign them.
+        tokens: stentor_access::Settings = stentor_access::Settings::default();
+        /// Where messages are stored, to outlive the process.
+        store: Store = Store::default();
+        /// Whom this server follows.
+        follow: Follow = Follow::default();
+        /// The broker that keeps the order of several servers.
+        cluster: Cluster = Cluster::default();
+        /// How topics are kept; the first rule whose pattern matches is used.
+        topics: Vec<Rule> = Vec::new();
+        /// The content types of messages that come without one, by the patterns of the rules: the
+        /// first that matches is used, if it has one.
+        content_types: Vec<(Pattern, Option<ContentType>)> = Vec::new();
+        /// Who may read and publish.
+        access: Access = Access::default();
+        /// Routes that answer several values in one request.
+        lookups: Vec<Lookup> = Vec::new();
+        /// Directories whose files are served; of those that a path is under, the longest answers.
+        mounts: Vec<Mount> = Vec::new();
+        /// How files are kept in memory.
+        files: Files = Files::default();
+        /// The one topic that pages of the public listener may write to, if there is one: text, and
+        /// a message a second. Only a program that brings such a page sets it: what `serve` reads,
+        /// files, variables and flags, cannot.
+        guestbook: Option<TopicName<'static>> = None;
+        /// Where `/` leads to, if anywhere. Likewise a matter of such a program alone.
+        home: Option<&'static str> = None;
+    }
+}
+
+settings! {
     /// Where messages are stored, to outlive the process.
-    pub store: Store,
-    /// Whom this server follows.
-    pub follow: Follow,
-    /// The broker that keeps the order of several servers.
-    pub cluster: Cluster,
-    /// How topics are kept; the first rule whose pattern matches is used.
-    pub topics: Vec<Rule>,
-    /// The content types of messages that come without one, by the patterns of the rules: the first
-    /// that matches is used, if it has one.
-    pub content_types: Vec<(Pattern, Option<ContentType>)>,
-    /// Who may read and publish.
-    pub access: Access,
-    /// Routes that answer several values in one request.
-    pub lookups: Vec<Lookup>,
-    /// Directories whose files are served; of those that a path is under, the longest answers.
-    pub mounts: Vec<Mount>,
-    /// How files are kept in memory.
-    pub files: Files,
-    /// The one topic that pages of the public listener may write to, if there is one: text, and a
-    /// message a second. Only a program that brings such a page sets it: what `serve` reads,
-    /// files, variables and flags, cannot.
-    pub guestbook: Option<TopicName<'static>>,
-    /// Where `/` leads to, if anywhere. Likewise a matter of such a program alone.
-    pub home: Option<&'static str>,
+    #[derive(Clone, Debug)]
+    pub struct Store in (store) {
+        STORE: "store" {
+            /// The directory. `None`: values end with the process.
+            path: Option<PathBuf> = None, path(restart): Text<OrNone<StorePath>>;
+            /// What a publisher is promised where no rule of the topic says so.
+            keep: Keep = Keep::Synced, keep: Text<Name<Keep>>;
+        }
+    }
 }
 
-/// Where messages are stored, to outlive the process.
-#[derive(Clone, Debug)]
-pub struct Store {
-    /// The directory. `None`: values end with the process.
-    pub path: Option<PathBuf>,
-    /// What a publisher is promised where no rule of the topic says so.
-    pub keep: Keep,
-}
-
-/// What is logged, and in which form.
-#[derive(Clone, Debug)]
-pub struct Log {
-    /// What is less important than that is left out.
-    pub level: Level,
-    /// The form of a line.
-    pub format: LogFormat,
-    /// Where a line for each answer is written to. `None`: nowhere.
-    pub access: Option<AccessTarget>,
-    /// The form of such a line.
-    pub access_format: AccessFormat,
-    /// One request of so many is logged there, by chance.
-    pub access_sample: usize,
+settings! {
+    /// What is logged, and in which form.
+    #[derive(Clone, Debug)]
+    pub struct Log in (log) {
+        LOG: "log" {
+            /// What is less important than that is left out.
+            level: Level = Level::INFO, level: Text<Name<Level>>;
+            /// The form of a line.
+            format: LogFormat = LogFormat::Text, format(restart): Text<Name<LogFormat>>;
+            /// Where a line for each answer is written to. `None`: nowhere.
+            access: Option<AccessTarget> = None, access(restart): Text<AccessName>;
+            /// The form of such a line.
+            access_format: AccessFormat = AccessFormat::Combined,
+                access_format(restart): Text<Name<AccessFormat>>;
+            /// One request of so many is logged there, by chance.
+            access_sample: usize = 1, access_sample: Count<1, 1_000_000>;
+        }
+    }
 }
 
 /// Where the access log goes.
@@ -182,10 +214,7 @@ impl AccessFormat {
     /// Its name, as it is configured.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            AccessFormat::Combined => "combined",
-            AccessFormat::Json => "json",
-        }
+        Name::of(self)
     }
 }
 
@@ -207,29 +236,6 @@ fn parse_access(text: &str) -> Result<Option<AccessTarget>, String> {
     }
 }
 
-impl FromStr for AccessFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<AccessFormat, String> {
-        let all = [AccessFormat::Combined, AccessFormat::Json];
-        all.into_iter()
-            .find(|format| format.name() == text)
-            .ok_or_else(|| format!("'{text}' is not a format: write 'combined' or 'json'"))
-    }
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log {
-            level: Level::INFO,
-            format: LogFormat::Text,
-            access: None,
-            access_format: AccessFormat::Combined,
-            access_sample: 1,
-        }
-    }
-}
-
 /// The form of the log's lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {
@@ -239,46 +245,52 @@ pub enum LogFormat {
     Json,
 }
 
-/// Bounds on what clients may ask for, and how long they may take.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// From the first byte of a request to the end of its head.
-    pub head_timeout_ms: u64,
-    /// How long a connection may be silent between two requests.
-    pub keep_alive_timeout_ms: u64,
-    /// How long an answer may wait for a client that does not read.
-    pub write_timeout_ms: u64,
-    /// The slowest a request body may arrive, in bytes per second; 0 turns the check off.
-    pub body_rate_min: u64,
-    /// The largest message, unpacked, in bytes.
-    pub message_bytes_max: usize,
-    /// How many topics may exist at once.
-    pub topics_max: usize,
-    /// The limit of the memory of topics and messages.
-    pub stored_bytes_max: StoredBytes,
-    /// How many names one look-up may ask for.
-    pub names_max: usize,
-    /// What the readers of one worker may own or keep from being freed, in bytes.
-    pub readers_bytes_max: usize,
-    /// What is kept of the latest entries for followers that are behind, in bytes.
-    pub feed_bytes_max: usize,
-    /// How full memory is, in percent, when idle connections are closed early and nobody is brought
-    /// what was missed; 0: never.
-    pub memory_high: u64,
-    /// The same for when no connection is let in; 0: never.
-    pub memory_critical: u64,
-    /// How many connections the public listeners hold; 0: as many as the limit of open files
-    /// leaves. Each worker takes its share.
-    pub connections_max: usize,
-    /// How many of them one address may have.
-    pub connections_per_address: PerAddress,
-    /// How a connection ends whose last request was answered.
-    pub close: Close,
+settings! {
+    /// Bounds on what clients may ask for, and how long they may take.
+    #[derive(Clone, Debug)]
+    pub struct Limits in (limits) {
+        LIMITS: "limits" {
+            /// From the first byte of a request to the end of its head.
+            head_timeout_ms: u64 = 10_000, head_timeout: Millis<10, HOUR>;
+            /// How long a connection may be silent between two requests. Pages that poll do so
+            /// every ten seconds or so: their connection should live on.
+            keep_alive_timeout_ms: u64 = 15_000, keep_alive_timeout: Millis<10, DAY>;
+            /// How long an answer may wait for a client that does not read.
+            write_timeout_ms: u64 = 30_000, write_timeout: Millis<10, DAY>;
+            /// The slowest a request body may arrive, in bytes per second; 0 turns the check off.
+            body_rate_min: u64 = 256, body_rate_min: Rate<0, GIB>;
+            /// The largest message, unpacked, in bytes.
+            message_bytes_max: usize = 1 << 20, message_bytes_max(restart): Bytes<1, { 256 * MIB }>;
+            /// How many topics may exist at once.
+            topics_max: usize = 2_000_000, topics_max(restart): Count<1, 1_000_000_000>;
+            /// The limit of the memory of topics and messages.
+            stored_bytes_max: StoredBytes = StoredBytes::Auto,
+                stored_bytes_max: AutoOrBytes<MIB, { 1024 * 1024 * GIB }>;
+            /// How many names one look-up may ask for.
+            names_max: usize = 1_000, names_max: Count<1, 100_000>;
+            /// What the readers of one worker may own or keep from being freed, in bytes.
+            readers_bytes_max: usize = 128 << 20, readers_bytes_max: Bytes<MIB, { 1024 * GIB }>;
+            /// What is kept of the latest entries for followers that are behind, in bytes.
+            feed_bytes_max: usize = 64 << 20, feed_bytes_max: Bytes<MIB, { 1024 * GIB }>;
+            /// How full memory is, in percent, when idle connections are closed early and nobody is
+            /// brought what was missed; 0: never.
+            memory_high: u64 = 90, memory_high: Count<0, 100>;
+            /// The same for when no connection is let in; 0: never.
+            memory_critical: u64 = 95, memory_critical: Count<0, 100>;
+            /// How many connections the public listeners hold; 0: as many as the limit of open
+            /// files leaves. Each worker takes its share.
+            connections_max: usize = 0, connections_max(restart): Count<0, 100_000_000>;
+            /// How many of them one address may have.
+            connections_per_address: PerAddress = PerAddress::Auto,
+                connections_per_address: AutoOrCount;
+            /// How a connection ends whose last request was answered.
+            close: Close = Close::Graceful, close: Text<Name<Close>>;
+        }
+    }
 }
 
 /// How a connection over TCP ends whose client asked for no more than what it was answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
     /// As TCP means it: the kernel remembers the connection for a minute (`TIME_WAIT`).
     Graceful,
@@ -310,34 +322,45 @@ impl PerAddress {
     }
 }
 
-/// How streams are kept alive, and how they end.
-#[derive(Clone, Debug)]
-pub struct Streams {
-    /// How long Server-Sent Events may be silent before a comment is sent; 0: for ever.
-    pub heartbeat_ms: u64,
-    /// How often WebSockets are pinged; 0: never.
-    pub ping_ms: u64,
-    /// When a reader whose stream has ended comes back; a random time up to as long is added.
-    pub retry_ms: u64,
-    /// How long a reader may take nothing of what is due to it.
-    pub stall_timeout_ms: u64,
-    /// The longest pause before TCP sends again what a reader did not acknowledge; 0: the kernel's.
-    pub retransmit_max_ms: u64,
-    /// Over what time a graceful stop spreads the ends of streams; half of `drain_ms` at most.
-    pub drain_spread_ms: u64,
-    /// How many topics and patterns one stream may be of.
-    pub topics_max: usize,
-    /// Whether patterns may be read on the public listener. Whoever does learns the names of all
-    /// topics that match.
-    pub public_patterns: bool,
+settings! {
+    /// How streams are kept alive, and how they end.
+    #[derive(Clone, Debug)]
+    pub struct Streams in (streams) {
+        STREAMS: "streams" {
+            /// How long Server-Sent Events may be silent before a comment is sent; 0: for ever.
+            heartbeat_ms: u64 = 15_000, heartbeat: Millis<0, DAY>;
+            /// How often WebSockets are pinged; 0: never.
+            ping_ms: u64 = 25_000, ping: Millis<0, DAY>;
+            /// When a reader whose stream has ended comes back; a random time up to as long is
+            /// added.
+            retry_ms: u64 = 2_000, retry: Millis<10, HOUR>;
+            /// How long a reader may take nothing of what is due to it.
+            stall_timeout_ms: u64 = 300_000, stall_timeout: Millis<10, DAY>;
+            /// The longest pause before TCP sends again what a reader did not acknowledge; 0: the
+            /// kernel's.
+            retransmit_max_ms: u64 = 3_000, retransmit_max: Millis<0, 120_000>;
+            /// Over what time a graceful stop spreads the ends of streams; half of `drain_ms` at
+            /// most.
+            drain_spread_ms: u64 = 5_000, drain_spread: Millis<0, HOUR>;
+            /// How many topics and patterns one stream may be of.
+            topics_max: usize = 1_000, topics_max: Count<1, 100_000>;
+            /// Whether patterns may be read on the public listener. Whoever does learns the names
+            /// of all topics that match.
+            public_patterns: bool = true, public_patterns: bool;
+        }
+    }
 }
 
-/// Cross-origin reads (the CORS protocol of the Fetch standard).
-#[derive(Clone, Debug, Default)]
-pub struct Cors {
-    /// Origins that may read, each as a browser sends it: `https://example.com`. Empty: none.
-    /// The single entry `*` allows every page, without credentials.
-    pub origins: Vec<String>,
+settings! {
+    /// Cross-origin reads (the CORS protocol of the Fetch standard).
+    #[derive(Clone, Debug)]
+    pub struct Cors in (cors) {
+        CORS: "cors" {
+            /// Origins that may read, each as a browser sends it: `https://example.com`. Empty:
+            /// none. The single entry `*` allows every page, without credentials.
+            origins: Vec<String> = Vec::new(), origins: OneOrMany<Origin>;
+        }
+    }
 }
 
 /// A route that answers several values in one request: `/list=a,b,c`.
@@ -390,13 +413,18 @@ pub enum Immutable {
     Bundled,
 }
 
-/// How files are kept in memory; together for all mounts and workers.
-#[derive(Clone, Debug)]
-pub struct Files {
-    /// The bytes of files and their compressed forms that are kept; 0: none, all come from disk.
-    pub cache_bytes_max: usize,
-    /// The largest file that is kept, in bytes. What is larger is sent straight from disk.
-    pub small_bytes_max: usize,
+settings! {
+    /// How files are kept in memory; together for all mounts and workers.
+    #[derive(Clone, Debug)]
+    pub struct Files in (files) {
+        FILES: "files" {
+            /// The bytes of files and their compressed forms that are kept; 0: none, all come from
+            /// disk.
+            cache_bytes_max: usize = 64 << 20, cache_bytes_max: Bytes<0, { 64 * GIB }>;
+            /// The largest file that is kept, in bytes. What is larger is sent straight from disk.
+            small_bytes_max: usize = 64 << 10, small_bytes_max: Bytes<0, { 16 * MIB }>;
+        }
+    }
 }
 
 /// Where a listener for operators is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
@@ -476,7 +504,7 @@ impl Settings {
             let name = path.display().to_string();
             let text = std::fs::read_to_string(path)
                 .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
-            layer::from_toml(&text, &name, &mut settings)
+            document::read(&text, &name, &mut settings)
         });
         let of_environment = layer::from_environment(environment, &mut settings);
         let errors = [of_file, of_environment].into_iter().filter_map(Result::err).flatten();
@@ -490,7 +518,7 @@ impl Settings {
     /// The mistakes found, each with its line and column.
     pub fn from_toml(text: &str, name: &str) -> Result<Settings, ConfigErrors> {
         let mut settings = Settings::default();
-        layer::from_toml(text, name, &mut settings)?;
+        document::read(text, name, &mut settings)?;
         Ok(settings)
     }
 
@@ -560,11 +588,13 @@ impl Settings {
     /// No address may belong to two kinds of listeners, nor be there twice. With `SO_REUSEPORT` the
     /// kernel would not refuse the second one: it would deal the connections out between the two.
     fn check_listeners(&self) -> Result<(), ConfigError> {
-        let public: Vec<_> = self.listen.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
+        let tcp = |one: &ListenAddress<SocketAddr>| ControlAddress::Tcp(one.address);
+        let public: Vec<_> = self.listen.iter().map(tcp).collect();
+        let control = self.control.iter().map(|one| one.address.clone()).collect();
         let redirect = self.redirect.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
         let kinds = [
             ("listen", &public),
-            ("control", &self.control),
+            ("control", &control),
             ("monitor", &self.monitor),
             ("redirect", &redirect),
         ];
@@ -617,68 +647,6 @@ impl ControlAddress {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            listen: vec![LISTEN_DEFAULT],
-            control: vec![ControlAddress::Tcp(CONTROL_DEFAULT)],
-            monitor: Vec::new(),
-            redirect: Vec::new(),
-            redirect_port: 0,
-            tls: Tls::default(),
-            proxies: Proxies::default(),
-            public_probes: false,
-            control_hosts: Vec::new(),
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
-            pin: false,
-            user: None,
-            server_header: true,
-            drain_ms: 10_000,
-            drain_announce_ms: 0,
-            drain_new: TurnAway::Refuse,
-            log: Log::default(),
-            limits: Limits::default(),
-            streams: Streams::default(),
-            cors: Cors::default(),
-            tokens: stentor_access::Settings::default(),
-            store: Store { path: None, keep: Keep::Synced },
-            follow: Follow::default(),
-            cluster: Cluster::default(),
-            topics: Vec::new(),
-            content_types: Vec::new(),
-            access: Access::default(),
-            lookups: Vec::new(),
-            mounts: Vec::new(),
-            files: Files::default(),
-            guestbook: None,
-            home: None,
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            head_timeout_ms: 10_000,
-            // Pages that poll do so every ten seconds or so: their connection should live on.
-            keep_alive_timeout_ms: 15_000,
-            write_timeout_ms: 30_000,
-            body_rate_min: 256,
-            message_bytes_max: 1024 * 1024,
-            topics_max: 2_000_000,
-            stored_bytes_max: StoredBytes::Auto,
-            names_max: 1_000,
-            readers_bytes_max: 128 * 1024 * 1024,
-            feed_bytes_max: 64 * 1024 * 1024,
-            memory_high: 90,
-            memory_critical: 95,
-            connections_max: 0,
-            connections_per_address: PerAddress::Auto,
-            close: Close::Graceful,
-        }
-    }
-}
-
 impl Streams {
     /// How TCP treats a reader that acknowledges nothing.
     pub(crate) fn retransmission(&self) -> Retransmission {
@@ -688,27 +656,6 @@ impl Streams {
             pause_ms => pause_ms.max(1_000) as u32,
         };
         Retransmission { pause_ms_max, give_up_ms: self.stall_timeout_ms as u32 }
-    }
-}
-
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams {
-            heartbeat_ms: 15_000,
-            ping_ms: 25_000,
-            retry_ms: 2_000,
-            stall_timeout_ms: 300_000,
-            retransmit_max_ms: 3_000,
-            drain_spread_ms: 5_000,
-            topics_max: 1_000,
-            public_patterns: true,
-        }
-    }
-}
-
-impl Default for Files {
-    fn default() -> Files {
-        Files { cache_bytes_max: 64 * 1024 * 1024, small_bytes_max: 64 * 1024 }
     }
 }
 

@@ -4,31 +4,24 @@
 //! written with `proxy:`, or in a field of each request. Any client can send either, and would
 //! count as another. The server therefore trusts only the addresses that the operator names.
 
-use super::{ConfigError, Settings, show};
+use super::forms::{OneOrMany, Text, text_kinds};
+use super::setting::settings;
+use super::{ConfigError, ListenAddress, Settings};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use stentor_wire::forwarded::ClientField;
-use toml::Value;
 
-/// Proxies in front of the server, and how they name a client.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proxies {
-    /// Their addresses.
-    pub trusted: Vec<Network>,
-    /// Where they name the client of a request. `None`: nowhere.
-    pub header: Option<ClientField>,
-    /// The public addresses that were written with `proxy:`: each connection there begins with a
-    /// header of the PROXY protocol.
-    pub listen: Vec<SocketAddr>,
-}
-
-impl Default for Proxies {
-    fn default() -> Proxies {
-        Proxies {
-            trusted: Vec::new(),
-            header: Some(ClientField::XForwardedFor),
-            listen: Vec::new(),
+settings! {
+    /// Proxies in front of the server, and how they name a client.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Proxies in (proxies) {
+        PROXIES: "" {
+            /// Their addresses.
+            trusted: Vec<Network> = Vec::new(), trusted_proxies: OneOrMany<Network>;
+            /// Where they name the client of a request. `None`: nowhere.
+            header: Option<ClientField> = Some(ClientField::XForwardedFor),
+                client_ip_header: Text<FieldName>;
         }
     }
 }
@@ -125,35 +118,28 @@ impl fmt::Display for Network {
 /// The bits of an IPv6 address before the IPv4 address that it maps (RFC 4291 section 2.5.5.2).
 const MAPPED_BITS: u32 = 96;
 
-/// The name of a field that may name the client, or `none`.
-pub(super) struct FieldName(pub(super) Option<ClientField>);
+text_kinds! {
+    /// The name of a field that may name the client, or `none`.
+    FieldName(Option<ClientField>), field,
+        |field: &Option<ClientField>| field.map_or(NO_FIELD, ClientField::name).to_owned();
+}
 
-impl FromStr for FieldName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<FieldName, String> {
-        let all = [ClientField::XForwardedFor, ClientField::Forwarded];
-        if text == NO_FIELD {
-            return Ok(FieldName(None));
-        }
-        let field = all.into_iter().find(|field| field.name().eq_ignore_ascii_case(text));
-        field.map(|field| FieldName(Some(field))).ok_or_else(|| {
-            format!("'{text}' names no client: write 'X-Forwarded-For', 'Forwarded' or 'none'")
-        })
+fn field(text: &str) -> Result<Option<ClientField>, String> {
+    let all = [ClientField::XForwardedFor, ClientField::Forwarded];
+    if text == NO_FIELD {
+        return Ok(None);
     }
+    let field = all.into_iter().find(|field| field.name().eq_ignore_ascii_case(text));
+    field.map(Some).ok_or_else(|| {
+        format!("'{text}' names no client: write 'X-Forwarded-For', 'Forwarded' or 'none'")
+    })
 }
 
 impl Settings {
-    /// Whether each connection to this public address begins with a header of the PROXY protocol.
-    #[must_use]
-    pub fn is_proxied(&self, address: SocketAddr) -> bool {
-        self.proxies.listen.contains(&address)
-    }
-
     /// A header that comes from anywhere is worth nothing.
     pub(super) fn check_proxies(&self) -> Result<(), ConfigError> {
-        match self.proxies.listen.first() {
-            Some(address) if self.proxies.trusted.is_empty() => {
+        match self.listen.iter().find(|one| one.proxy) {
+            Some(ListenAddress { address, .. }) if self.proxies.trusted.is_empty() => {
                 let reason = format!(
                     "proxy:{address} takes connections of trusted proxies alone, and there are \
                      none: write their addresses, such as trusted_proxies = [\"10.0.0.0/8\"]"
@@ -162,15 +148,6 @@ impl Settings {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// The value of a setting at the top, as a document would say it.
-pub(super) fn value_of(proxies: &Proxies, key: &str) -> Option<Value> {
-    match key {
-        "trusted_proxies" => Some(show::one_or_many(&proxies.trusted)),
-        "client_ip_header" => Some(proxies.header.map_or(NO_FIELD, ClientField::name).into()),
-        _ => None,
     }
 }
 
@@ -232,8 +209,7 @@ mod tests {
         let settings = of("listen = ['proxy:127.0.0.1:80', '127.0.0.1:81']\n\
                            trusted_proxies = '::1'\nclient_ip_header = 'forwarded'");
         let settings = settings.unwrap();
-        assert!(settings.is_proxied("127.0.0.1:80".parse().unwrap()));
-        assert!(!settings.is_proxied("127.0.0.1:81".parse().unwrap()));
+        assert_eq!(settings.listen.iter().map(|one| one.proxy).collect::<Vec<_>>(), [true, false]);
         assert_eq!(settings.proxies.header, Some(ClientField::Forwarded));
         let shown = settings.to_toml();
         assert!(shown.contains("listen = [\"proxy:127.0.0.1:80\", \"127.0.0.1:81\"]"), "{shown}");

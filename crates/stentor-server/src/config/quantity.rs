@@ -7,13 +7,21 @@
 
 use std::fmt;
 
+use super::setting::Form;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use toml::Value;
 
 /// A size in bytes from `MIN` to `MAX`: a number, or text such as "64 KiB".
 pub(super) struct Bytes<const MIN: u64, const MAX: u64>(pub(super) u64);
 
 /// A duration in milliseconds from `MIN` to `MAX`: a number of seconds, or text such as "15s".
 pub(super) struct Millis<const MIN: u64, const MAX: u64>(pub(super) u64);
+
+/// The same, for a setting of whole seconds: what is less counts as another one.
+pub(super) struct Seconds<const MIN: u64, const MAX: u64>(u64);
+
+/// A rate in bytes per second from `MIN` to `MAX`, which is shown as a number.
+pub(super) struct Rate<const MIN: u64, const MAX: u64>(u64);
 
 /// A number from `MIN` to `MAX`.
 pub(super) struct Count<const MIN: u64, const MAX: u64>(pub(super) u64);
@@ -132,22 +140,52 @@ impl Visitor<'_> for Reader {
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bytes<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(Reader { kind: &SIZE, min: MIN, max: MAX }).map(Bytes)
-    }
+/// Declares that a form is a quantity of a kind. Numbers of several types are read as it.
+macro_rules! quantities {
+    ($($name:ident: $kind:expr, $value:expr, $show:expr;)*) => {$(
+        impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for $name<MIN, MAX> {
+            fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                source.deserialize_any(Reader { kind: $kind, min: MIN, max: MAX }).map($name)
+            }
+        }
+
+        impl<N, const MIN: u64, const MAX: u64> Form<N> for $name<MIN, MAX>
+        where
+            N: Copy + TryFrom<u64> + TryInto<u64> + Bounded,
+        {
+            fn value(self) -> N {
+                N::try_from($value(self.0)).unwrap_or(N::MAX)
+            }
+
+            fn show(value: &N) -> Value {
+                $show((*value).try_into().unwrap_or(u64::MAX))
+            }
+        }
+    )*};
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Millis<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(Reader { kind: &DURATION, min: MIN, max: MAX }).map(Millis)
-    }
+quantities! {
+    Bytes: &SIZE, |bytes| bytes, |bytes| Value::from(size(bytes));
+    Millis: &DURATION, |ms| ms, |ms| Value::from(duration(ms));
+    Seconds: &DURATION, |ms: u64| ms.div_ceil(SECOND), |s| Value::from(duration(s * SECOND));
+    Rate: &SIZE, |bytes| bytes, number;
+    Count: &NUMBER, |count| count, number;
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(Reader { kind: &NUMBER, min: MIN, max: MAX }).map(Count)
-    }
+/// A type of numbers. Where the bound of a setting is larger than its type, it is cut to that.
+pub(super) trait Bounded {
+    const MAX: Self;
+}
+
+macro_rules! bounded {
+    ($($type:ident)*) => {$(impl Bounded for $type { const MAX: $type = $type::MAX; })*};
+}
+
+bounded!(u16 u32 u64 usize);
+
+/// Numbers in TOML end at 2^63; no setting comes near.
+pub(super) fn number(number: impl TryInto<i64>) -> Value {
+    number.try_into().unwrap_or(i64::MAX).into()
 }
 
 /// `value` in the largest of `units` (from large to small) that divides it.

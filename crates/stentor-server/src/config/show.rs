@@ -10,16 +10,12 @@ use toml::Value;
 
 use crate::access::rules::{Publishers, Readers, TopicAccess};
 
-use super::access;
-use super::forms::KEEPS;
-use super::layer::SCALARS;
+use super::forms::{Name, one_or_many};
 use super::leave_out::{self, CACHE_CONTROL};
-use super::quantity::{duration, size};
-use super::{Close, Immutable, LogFormat, Lookup, Mount, PerAddress, Settings, Store, StoredBytes};
-use super::{cluster, follow, tls, tokens};
+use super::quantity::{number, size};
+use super::{Immutable, Lookup, Mount, Settings, setting, tls, tokens};
 use stentor_access::StaticToken;
-use stentor_hub::{ContentType, Keep, Rule};
-use stentor_io::TurnAway;
+use stentor_hub::{ContentType, Rule};
 
 impl Settings {
     /// The settings as a TOML document with all of them, those at their defaults as comments.
@@ -28,16 +24,13 @@ impl Settings {
         let default = Settings::default();
         let mut text = String::from("# What stands as a comment is at its default.\n\n");
         let mut inside = "";
-        for (table, key, _) in SCALARS {
-            if *table != inside {
+        for setting in setting::all() {
+            let (table, key) = (setting.table, setting.key);
+            if table != inside {
                 let _ = writeln!(text, "\n[{table}]");
                 inside = table;
             }
-            let (Some(value), Some(usual)) =
-                (self.value_of(table, key), default.value_of(table, key))
-            else {
-                continue;
-            };
+            let (value, usual) = ((setting.show)(self), (setting.show)(&default));
             // Writing to a string cannot fail.
             let _ = if value == usual {
                 writeln!(text, "# {key} = {value}")
@@ -56,94 +49,6 @@ impl Settings {
         array(&mut text, "static", self.mounts.iter().map(mount));
         text
     }
-
-    /// The value of a setting as a document would say it.
-    fn value_of(&self, table: &str, key: &str) -> Option<Value> {
-        let (limits, streams) = (&self.limits, &self.streams);
-        Some(match (table, key) {
-            ("", "control_hosts") => one_or_many(&self.control_hosts),
-            ("", "control_token") => self.access.control_token.into(),
-            ("", "workers") => number(self.workers),
-            ("", "pin") => self.pin.into(),
-            ("", "user") => self.user.clone().unwrap_or_default().into(),
-            ("log", "level") => self.log.level.as_str().to_ascii_lowercase().into(),
-            ("log", "format") => match self.log.format {
-                LogFormat::Text => "text".into(),
-                LogFormat::Json => "json".into(),
-            },
-            ("log", "access") => {
-                self.log.access.as_ref().map_or("off".to_owned(), ToString::to_string).into()
-            }
-            ("log", "access_format") => self.log.access_format.name().into(),
-            ("log", "access_sample") => number(self.log.access_sample),
-            ("", "server_header") => self.server_header.into(),
-            ("", "drain") => duration(self.drain_ms).into(),
-            ("", "drain_announce") => duration(self.drain_announce_ms).into(),
-            ("", "drain_new") => match self.drain_new {
-                TurnAway::Refuse => "refuse".into(),
-                TurnAway::Drop => "drop".into(),
-            },
-            ("monitor", "listen") => one_or_many(&self.monitor),
-            ("monitor", "public_probes") => self.public_probes.into(),
-            ("limits", "head_timeout") => duration(limits.head_timeout_ms).into(),
-            ("limits", "keep_alive_timeout") => duration(limits.keep_alive_timeout_ms).into(),
-            ("limits", "write_timeout") => duration(limits.write_timeout_ms).into(),
-            ("limits", "body_rate_min") => number(limits.body_rate_min),
-            ("limits", "message_bytes_max") => bytes(limits.message_bytes_max),
-            ("limits", "topics_max") => number(limits.topics_max),
-            ("limits", "stored_bytes_max") => stored_bytes(limits.stored_bytes_max),
-            ("limits", "names_max") => number(limits.names_max),
-            ("limits", "readers_bytes_max") => bytes(limits.readers_bytes_max),
-            ("limits", "feed_bytes_max") => bytes(limits.feed_bytes_max),
-            ("limits", "memory_high") => number(limits.memory_high),
-            ("limits", "memory_critical") => number(limits.memory_critical),
-            ("limits", "connections_max") => number(limits.connections_max),
-            ("limits", "connections_per_address") => match limits.connections_per_address {
-                PerAddress::Auto => "auto".into(),
-                PerAddress::Count(count) => number(count),
-            },
-            ("limits", "close") => match limits.close {
-                Close::Graceful => "graceful".into(),
-                Close::Reset => "reset".into(),
-            },
-            ("streams", "heartbeat") => duration(streams.heartbeat_ms).into(),
-            ("streams", "ping") => duration(streams.ping_ms).into(),
-            ("streams", "retry") => duration(streams.retry_ms).into(),
-            ("streams", "stall_timeout") => duration(streams.stall_timeout_ms).into(),
-            ("streams", "retransmit_max") => duration(streams.retransmit_max_ms).into(),
-            ("streams", "drain_spread") => duration(streams.drain_spread_ms).into(),
-            ("streams", "topics_max") => number(streams.topics_max),
-            ("streams", "public_patterns") => streams.public_patterns.into(),
-            ("store", key) => return store_value(&self.store, key),
-            ("cluster", key) => return cluster::value_of(&self.cluster, key),
-            ("follow", key) => return follow::value_of(&self.follow, key),
-            ("jwt", key) => return tokens::value_of(&self.tokens.jwt, key),
-            ("cors", "origins") => one_or_many(&self.cors.origins),
-            ("access", "cookie") => self.access.cookie.clone().unwrap_or_default().into(),
-            ("files", "cache_bytes_max") => bytes(self.files.cache_bytes_max),
-            ("files", "small_bytes_max") => bytes(self.files.small_bytes_max),
-            ("", key) => return tls::value_of(self, key),
-            _ => return None,
-        })
-    }
-}
-
-fn stored_bytes(max: StoredBytes) -> Value {
-    match max {
-        StoredBytes::Auto => "auto".into(),
-        StoredBytes::Max(max) => bytes(max),
-    }
-}
-
-/// The value of a setting under `[store]`.
-fn store_value(store: &Store, key: &str) -> Option<Value> {
-    Some(match key {
-        "path" => {
-            store.path.as_ref().map_or_else(String::new, |path| path.display().to_string()).into()
-        }
-        "keep" => keep_name(store.keep).into(),
-        _ => return None,
-    })
 }
 
 /// The keys of a table in their order.
@@ -172,7 +77,7 @@ fn rule(
     let mut table = vec![
         ("match", rule.pattern.as_str().into()),
         ("history", number(rule.history)),
-        ("history_bytes", bytes(rule.history_bytes)),
+        ("history_bytes", size(rule.history_bytes as u64).into()),
     ];
     if let Some(value) = &rule.cache_control {
         table.push(("cache_control", value.as_str().into()));
@@ -181,18 +86,18 @@ fn rule(
         table.push(("content_type", value.as_str().into()));
     }
     if let Some(keep) = rule.keep {
-        table.push(("keep", keep_name(keep).into()));
+        table.push(("keep", Name::of(keep).into()));
     }
     let left_out = leave_out::names(rule.leave_out);
     if !left_out.is_empty() {
-        table.push(("leave_out", one_or_many(&left_out)));
+        table.push(("leave_out", one_or_many(left_out)));
     }
     if let Some(TopicAccess { read, publish, .. }) = access {
         if *read != Readers::default() {
-            table.push(("read", access::name_of_readers(*read).into()));
+            table.push(("read", Name::of(*read).into()));
         }
         if *publish != Publishers::default() {
-            table.push(("publish", access::name_of_publishers(*publish).into()));
+            table.push(("publish", Name::of(*publish).into()));
         }
     }
     table
@@ -223,16 +128,12 @@ fn mount(mount: &Mount) -> Table {
         ("immutable", immutable(mount.immutable)),
     ];
     if mount.read != Readers::default() {
-        table.push(("read", access::name_of_readers(mount.read).into()));
+        table.push(("read", Name::of(mount.read).into()));
     }
     if let Some(file) = &mount.fallback {
         table.push(("fallback", file.as_str().into()));
     }
     table
-}
-
-fn keep_name(keep: Keep) -> &'static str {
-    KEEPS.iter().find(|(_, other)| *other == keep).map_or("", |(name, _)| name)
 }
 
 fn immutable(which: Immutable) -> Value {
@@ -243,23 +144,6 @@ fn immutable(which: Immutable) -> Value {
     }
 }
 
-/// A list; one of a single value is that value, as most people write it.
-pub(super) fn one_or_many<T: ToString>(items: &[T]) -> Value {
-    match items {
-        [one] => one.to_string().into(),
-        many => many.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
-    }
-}
-
-/// Numbers in TOML end at 2^63; no setting comes near.
-pub(super) fn number<N: TryInto<i64>>(number: N) -> Value {
-    number.try_into().unwrap_or(i64::MAX).into()
-}
-
-fn bytes(bytes: usize) -> Value {
-    size(u64::try_from(bytes).unwrap_or(u64::MAX)).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,17 +152,19 @@ mod tests {
     fn every_setting_is_printed_and_in_the_reference_with_its_default() {
         let reference = include_str!("../../../../docs/configuration.md");
         let printed = Settings::default().to_toml();
-        for (table, key, _) in SCALARS {
-            let value = Settings::default().value_of(table, key);
-            let value = value.unwrap_or_else(|| panic!("[{table}] {key} has no line in show.rs"));
+        for setting in setting::all() {
+            let (name, key) = (setting.name(), setting.key);
+            let value = (setting.show)(&Settings::default());
             assert!(printed.contains(&format!("\n# {key} = {value}\n")), "{key}");
-            let dot = if table.is_empty() { "" } else { "." };
-            let row = format!("| `{table}{dot}{key}` | ");
+            let row = format!("| `{name}` | ");
             let row = reference.lines().find(|line| line.starts_with(&row));
-            let row = row.unwrap_or_else(|| panic!("no row of {table}{dot}{key}"));
+            let row = row.unwrap_or_else(|| panic!("no row of {name}"));
+            let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [_, _, _, variable, default, _, reload, _] = columns[..] else { panic!("{row}") };
+            assert_eq!(variable, format!("`{}`", setting.variable()));
+            assert_eq!(reload, if setting.needs_restart { "restart" } else { "yes" }, "{name}");
             // How many workers there are depends on the host.
-            let default = row.split('|').nth(4).unwrap().trim();
-            assert!(*key == "workers" || default.contains(&format!("`{value}`")), "{row}: {value}");
+            assert!(key == "workers" || default.contains(&format!("`{value}`")), "{row}: {value}");
         }
     }
 

@@ -12,74 +12,42 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use stentor_access::{
-    Algorithm, JwksUrl, Jwt, PATTERNS_MAX, Patterns, Permissions, Settings, StaticToken,
-};
+use stentor_access::{Algorithm, JwksUrl, PATTERNS_MAX, Patterns, Permissions, StaticToken};
 use stentor_hub::Pattern;
 use time::{Month, OffsetDateTime};
-use toml::Value;
 use toml::value::{Date, Datetime, Offset, Time};
 
-use super::ConfigError;
-use super::forms::{OneOrMany, Repeated, Tables, Text};
-use super::layer::set;
-use super::quantity::{DAY, HOUR, Millis, SECOND, duration};
-use super::show::{Table, one_or_many};
+use super::forms::{File, OneOrMany, OrNone, Repeated, Text, one_or_many, text_kinds};
+use super::quantity::{DAY, HOUR, SECOND, Seconds};
+use super::setting::rows;
+use super::show::Table;
+use super::{ConfigError, Settings};
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct JwtLayer {
-    secret_file: Option<OneOrMany<FileName>>,
-    public_key_file: Option<OneOrMany<FileName>>,
-    public_key: Option<OneOrMany<PublicKey>>,
-    jwks_file: Option<OneOrMany<FileName>>,
-    jwks_url: Option<OneOrMany<JwksUrl>>,
-    jwks_ca_file: Option<Text<FileOrNone>>,
-    jwks_refresh: Option<Millis<{ 10 * SECOND }, { 7 * DAY }>>,
-    audience: Option<OneOrMany<Name>>,
-    issuer: Option<OneOrMany<Name>>,
-    leeway: Option<Millis<0, HOUR>>,
-    algorithms: Option<OneOrMany<Algorithm>>,
-    require_exp: Option<bool>,
+rows! {
+    JWT in (tokens jwt): "jwt" {
+        secret_files: Vec<PathBuf>, secret_file: OneOrMany<File>;
+        public_key_files: Vec<PathBuf>, public_key_file: OneOrMany<File>;
+        public_keys: Vec<String>, public_key: OneOrMany<PublicKey>;
+        jwks_files: Vec<PathBuf>, jwks_file: OneOrMany<File>;
+        jwks_urls: Vec<JwksUrl>, jwks_url: OneOrMany<JwksUrl>;
+        jwks_ca_file: Option<PathBuf>, jwks_ca_file: Text<OrNone<File>>;
+        jwks_refresh_s: u64, jwks_refresh: Seconds<{ 10 * SECOND }, { 7 * DAY }>;
+        audience: Vec<String>, audience: OneOrMany<Label>;
+        issuer: Vec<String>, issuer: OneOrMany<Label>;
+        leeway_s: u64, leeway: Seconds<0, HOUR>;
+        algorithms: Vec<Algorithm>, algorithms: OneOrMany<Algorithm>;
+        require_exp: bool, require_exp: bool;
+    }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokenLayer {
-    name: Text<Name>,
+    name: Text<Label>,
     sha256: Text<Sha256>,
     publish: Option<OneOrMany<Topics>>,
     read: Option<OneOrMany<Topics>>,
     expires: Option<Moment>,
-}
-
-/// Overrides what these tables speak of.
-pub(super) fn apply(jwt: JwtLayer, tokens: Option<Tables<TokenLayer>>, settings: &mut Settings) {
-    jwt.apply(&mut settings.jwt);
-    set(&mut settings.tokens, tokens, |tokens| {
-        tokens.0.into_iter().map(TokenLayer::finish).collect()
-    });
-}
-
-impl JwtLayer {
-    fn apply(self, jwt: &mut Jwt) {
-        let files = |many: OneOrMany<FileName>| many.0.into_iter().map(|file| file.0).collect();
-        let names = |many: OneOrMany<Name>| many.0.into_iter().map(|name| name.0).collect();
-        set(&mut jwt.secret_files, self.secret_file, files);
-        set(&mut jwt.public_key_files, self.public_key_file, files);
-        set(&mut jwt.public_keys, self.public_key, |many| {
-            many.0.into_iter().map(|key| key.0).collect()
-        });
-        set(&mut jwt.jwks_files, self.jwks_file, files);
-        set(&mut jwt.jwks_urls, self.jwks_url, |many| many.0);
-        set(&mut jwt.jwks_ca_file, self.jwks_ca_file, |file| file.0.0);
-        set(&mut jwt.jwks_refresh_s, self.jwks_refresh, |time| time.0.div_ceil(SECOND));
-        set(&mut jwt.audience, self.audience, names);
-        set(&mut jwt.issuer, self.issuer, names);
-        set(&mut jwt.leeway_s, self.leeway, |time| time.0.div_ceil(SECOND));
-        set(&mut jwt.algorithms, self.algorithms, |many| many.0);
-        set(&mut jwt.require_exp, self.require_exp, |flag| flag);
-    }
 }
 
 impl TokenLayer {
@@ -100,6 +68,10 @@ impl TokenLayer {
 
 impl Repeated for TokenLayer {
     const NAME: &str = "token";
+
+    fn apply(all: Vec<TokenLayer>, settings: &mut Settings) {
+        settings.tokens.tokens = all.into_iter().map(TokenLayer::finish).collect();
+    }
 }
 
 /// What no token may be by itself: one of several that cannot be told apart, or of no use.
@@ -124,31 +96,6 @@ pub(super) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The value of a setting under `[jwt]`, as a document would say it.
-pub(super) fn value_of(jwt: &Jwt, key: &str) -> Option<Value> {
-    let paths = |files: &[PathBuf]| {
-        one_or_many(&files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
-    };
-    Some(match key {
-        "secret_file" => paths(&jwt.secret_files),
-        "public_key_file" => paths(&jwt.public_key_files),
-        "public_key" => one_or_many(&jwt.public_keys),
-        "jwks_file" => paths(&jwt.jwks_files),
-        "jwks_url" => one_or_many(&jwt.jwks_urls),
-        "jwks_ca_file" => match &jwt.jwks_ca_file {
-            Some(file) => file.display().to_string().into(),
-            None => "".into(),
-        },
-        "jwks_refresh" => duration(jwt.jwks_refresh_s * SECOND).into(),
-        "audience" => one_or_many(&jwt.audience),
-        "issuer" => one_or_many(&jwt.issuer),
-        "leeway" => duration(jwt.leeway_s * SECOND).into(),
-        "algorithms" => one_or_many(&jwt.algorithms),
-        "require_exp" => jwt.require_exp.into(),
-        _ => return None,
-    })
-}
-
 /// A token as a document would say it.
 pub(super) fn table(token: &StaticToken) -> Table {
     let hex = HEXLOWER_PERMISSIVE.encode(&token.sha256);
@@ -156,7 +103,7 @@ pub(super) fn table(token: &StaticToken) -> Table {
     let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
     for (key, patterns) in lists {
         if !patterns.is_empty() {
-            table.push((key, one_or_many(&patterns.iter().collect::<Vec<_>>())));
+            table.push((key, one_or_many(patterns.iter())));
         }
     }
     if let Some(expires) = token.expires_unix_s {
@@ -165,73 +112,39 @@ pub(super) fn table(token: &StaticToken) -> Table {
     table
 }
 
-/// A file that is named; what is in it is looked at by whoever needs it.
-pub(super) struct FileName(PathBuf);
-
-impl FromStr for FileName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<FileName, String> {
-        if text.is_empty() || text.ends_with('/') || text.contains('\0') {
-            return Err(format!("'{}' is not the path of a file", text.escape_debug()));
-        }
-        Ok(FileName(PathBuf::from(text)))
-    }
+text_kinds! {
+    /// A public key in PEM. Whoever pastes the other half is told so before it is saved anywhere
+    /// else.
+    PublicKey(String), public_key, String::clone;
+    /// A name that is compared or shown: visible, and not long.
+    Label(String), label, String::clone;
+    /// Topics of a token.
+    Topics(Pattern), Pattern::parse;
 }
 
-/// The same, or nothing.
-pub(super) struct FileOrNone(pub(super) Option<PathBuf>);
-
-impl FromStr for FileOrNone {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<FileOrNone, String> {
-        if text.is_empty() {
-            return Ok(FileOrNone(None));
-        }
-        Ok(FileOrNone(Some(text.parse::<FileName>()?.0)))
+fn public_key(text: &str) -> Result<String, String> {
+    if text.contains("PRIVATE KEY") {
+        return Err("this is a private key, which only the issuer of tokens may have: write the \
+                    public one"
+            .to_owned());
     }
+    if !text.trim_start().starts_with("-----BEGIN ") {
+        return Err("a public key in PEM begins with -----BEGIN PUBLIC KEY-----; for the name of \
+                    a file there is 'public_key_file'"
+            .to_owned());
+    }
+    Ok(text.to_owned())
 }
 
-/// A public key in PEM. Whoever pastes the other half is told so before it is saved anywhere else.
-pub(super) struct PublicKey(String);
-
-impl FromStr for PublicKey {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PublicKey, String> {
-        if text.contains("PRIVATE KEY") {
-            return Err("this is a private key, which only the issuer of tokens may have: write \
-                        the public one"
-                .to_owned());
-        }
-        if !text.trim_start().starts_with("-----BEGIN ") {
-            return Err(
-                "a public key in PEM begins with -----BEGIN PUBLIC KEY-----; for the name of a \
-                 file there is 'public_key_file'"
-                    .to_owned(),
-            );
-        }
-        Ok(PublicKey(text.to_owned()))
+fn label(text: &str) -> Result<String, String> {
+    let is_long = text.len() > NAME_BYTES_MAX;
+    if text.is_empty() || is_long || text.chars().any(char::is_control) {
+        return Err(format!(
+            "'{}' is not a name: write 1 to {NAME_BYTES_MAX} bytes without control characters",
+            text.escape_debug()
+        ));
     }
-}
-
-/// A name that is compared or shown: visible, and not long.
-pub(super) struct Name(String);
-
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Name, String> {
-        let is_long = text.len() > NAME_BYTES_MAX;
-        if text.is_empty() || is_long || text.chars().any(char::is_control) {
-            return Err(format!(
-                "'{}' is not a name: write 1 to {NAME_BYTES_MAX} bytes without control characters",
-                text.escape_debug()
-            ));
-        }
-        Ok(Name(text.to_owned()))
-    }
+    Ok(text.to_owned())
 }
 
 /// The SHA-256 of a secret, in hexadecimal digits.
@@ -249,17 +162,6 @@ impl FromStr for Sha256 {
         };
         let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
         bytes.and_then(|bytes| bytes.try_into().ok()).map(Sha256).ok_or_else(reason)
-    }
-}
-
-/// Topics of a token.
-struct Topics(Pattern);
-
-impl FromStr for Topics {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Topics, String> {
-        Pattern::parse(text).map(Topics)
     }
 }
 

@@ -146,11 +146,11 @@ impl Server {
         let told = |path: &Path| path.display().to_string();
         let settings = &self.settings;
         let public = settings.listen.iter().zip(&self.public).map(|(written, bound)| Address {
-            role: public_role(settings, *written),
+            role: public_role(settings, written),
             at: bound.to_string(),
         });
         let control = settings.control.iter().zip(&self.control).map(|(written, bound)| Address {
-            role: layered(CONTROL, settings.is_tls_control(written)),
+            role: layered(CONTROL, written.tls),
             at: bound.to_string(),
         });
         let monitor = self.monitor.iter().map(|at| Address { role: MONITOR, at: at.to_string() });

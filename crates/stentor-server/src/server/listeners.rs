@@ -4,7 +4,7 @@ use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
 use crate::access::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
-use crate::config::{ControlAddress, Settings};
+use crate::config::{ControlAddress, ListenAddress, Settings};
 use crate::turns::Turns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,11 +36,9 @@ impl Addresses {
         let public = settings
             .listen
             .iter()
-            .map(|&tcp| (ControlAddress::Tcp(tcp), public_role(settings, tcp)));
-        let control = settings
-            .control
-            .iter()
-            .map(|address| (address.clone(), layered(CONTROL, settings.is_tls_control(address))));
+            .map(|one| (ControlAddress::Tcp(one.address), public_role(settings, one)));
+        let control = settings.control.iter();
+        let control = control.map(|one| (one.address.clone(), layered(CONTROL, one.tls)));
         let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
         let redirect = settings.redirect.iter().map(|&tcp| (ControlAddress::Tcp(tcp), REDIRECT));
         let mut places = Vec::new();
@@ -121,8 +119,8 @@ impl Addresses {
 }
 
 /// The role of a public address.
-pub(super) fn public_role(settings: &Settings, address: SocketAddr) -> Role {
-    let proxied = if settings.is_proxied(address) { PROXIED } else { 0 };
+pub(super) fn public_role(settings: &Settings, address: &ListenAddress<SocketAddr>) -> Role {
+    let proxied = if address.proxy { PROXIED } else { 0 };
     layered(PUBLIC, settings.is_tls(address)) | proxied
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Server, StartError, check_files};
 use crate::certificates;
-use crate::config::{Proxies, Settings, Store};
+use crate::config::Settings;
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
 use crate::operations::{Failed, Reloaded};
@@ -80,58 +80,22 @@ impl Server {
 
 /// The settings in which they differ, of those that only count from the next start.
 fn differences(running: &Settings, settings: &Settings) -> Vec<String> {
-    let (limits, others) = (&running.limits, &settings.limits);
-    let fixed = [
-        ("listen", !running.has_same_listeners(settings)),
-        ("control", !running.has_same_control(settings)),
-        ("monitor.listen", running.monitor != settings.monitor),
-        ("redirect", running.redirect != settings.redirect),
-        ("workers", running.workers != settings.workers),
-        ("pin", running.pin != settings.pin),
-        ("user", running.user != settings.user),
-        ("store.path", running.store.path != settings.store.path),
-        ("follow", running.follow != settings.follow),
-        ("cluster", running.cluster != settings.cluster),
-        ("log.format", running.log.format != settings.log.format),
-        ("log.access", running.log.access != settings.log.access),
-        ("log.access_format", running.log.access_format != settings.log.access_format),
-        ("limits.message_bytes_max", limits.message_bytes_max != others.message_bytes_max),
-        ("limits.connections_max", limits.connections_max != others.connections_max),
-        ("limits.topics_max", limits.topics_max != others.topics_max),
-    ];
-    let differ = fixed.iter().filter(|(_, differs)| *differs);
-    differ.map(|(name, _)| (*name).to_owned()).collect()
+    let mut differ = running.waiting(settings);
+    // With other certificates an address that is written as before speaks otherwise.
+    if !running.has_same_listeners(settings) && !differ.iter().any(|name| name == "listen") {
+        differ.insert(0, "listen".to_owned());
+    }
+    differ
 }
 
 /// Other settings, with those of the running server that cannot change.
 fn with_what_is_fixed(running: &Settings, settings: Settings) -> Settings {
     // Listeners that speak TLS need what they began with.
     let speaks_otherwise =
-        !running.has_same_listeners(&settings) || !running.has_same_control(&settings);
+        !running.has_same_listeners(&settings) || running.control != settings.control;
     let tls = if speaks_otherwise { &running.tls } else { &settings.tls };
-    let proxies = Proxies { listen: running.proxies.listen.clone(), ..settings.proxies.clone() };
-    let mut settings = Settings {
-        listen: running.listen.clone(),
-        control: running.control.clone(),
-        monitor: running.monitor.clone(),
-        redirect: running.redirect.clone(),
-        tls: tls.clone(),
-        proxies,
-        workers: running.workers,
-        pin: running.pin,
-        user: running.user.clone(),
-        store: Store { path: running.store.path.clone(), ..settings.store },
-        follow: running.follow.clone(),
-        cluster: running.cluster.clone(),
-        ..settings
-    };
-    settings.log.format = running.log.format;
-    settings.log.access.clone_from(&running.log.access);
-    settings.log.access_format = running.log.access_format;
-    settings.limits.message_bytes_max = running.limits.message_bytes_max;
-    settings.limits.topics_max = running.limits.topics_max;
-    settings.limits.connections_max = running.limits.connections_max;
-    settings
+    let tls = tls.clone();
+    Settings { tls, ..settings.with_fixed_of(running) }
 }
 
 #[cfg(test)]

@@ -284,7 +284,6 @@ struct Filled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ControlAddress;
     use stentor_hub::Pattern;
     use stentor_io::ChannelListener;
 
@@ -311,7 +310,7 @@ mod tests {
         Settings {
             workers,
             listen: vec!["127.0.0.1:0".parse().unwrap()],
-            control: vec![ControlAddress::Tcp("127.0.0.1:0".parse().unwrap())],
+            control: vec!["127.0.0.1:0".parse().unwrap()],
             monitor: Vec::new(),
             ..Settings::default()
         }

@@ -30,9 +30,8 @@ fn with_a_certificate_and_nothing_else_all_public_addresses_speak_tls() {
     let two = "listen = ['0.0.0.0:1', '0.0.0.0:2']\ncontrol = ['127.0.0.1:3', 'unix:/s']\n";
     let speak = |text: &str| {
         let settings = settings(text);
-        let public = ["0.0.0.0:1", "0.0.0.0:2"].map(|address| settings.is_tls(tcp(address)));
-        let control = settings.control.iter().map(|address| settings.is_tls_control(address));
-        (public, control.collect::<Vec<_>>())
+        let public = [0, 1].map(|at| settings.is_tls(&settings.listen[at]));
+        (public, settings.control.iter().map(|one| one.tls).collect::<Vec<_>>())
     };
     let plain = vec![false, false];
     assert_eq!(speak(two), ([false, false], plain.clone()));
@@ -107,7 +106,7 @@ fn other_sources_replace_what_a_document_says() {
         Settings::load(Some(&file), pairs).unwrap()
     };
     let other = load(&[("STENTOR_LISTEN", "0.0.0.0:1,tls:0.0.0.0:2")]);
-    assert_eq!(["0.0.0.0:1", "0.0.0.0:2"].map(|at| other.is_tls(tcp(at))), [false, true]);
+    assert_eq!([0, 1].map(|at| other.is_tls(&other.listen[at])), [false, true]);
     let other = load(&[("STENTOR_TLS_CERT", "/other"), ("STENTOR_TLS_MIN_VERSION", "1.3")]);
     assert_eq!(other.tls.pairs()[0].certificate, PathBuf::from("/other"));
     assert_eq!(other.tls.min_version, Version::Tls13);
@@ -176,8 +175,8 @@ fn what_is_written_wrongly_is_refused_in_its_place() {
             "tls_min_version = '1.1'",
             "f:1:19: '1.1' is not a version of TLS that is spoken: write '1.2' or '1.3'",
         ),
-        ("tls_cert = '/etc/'", "f:1:12: '/etc/' is not a file"),
-        ("[[tls]]\ncert = ''\nkey = 'k'", "f:2:8: '' is not a file"),
+        ("tls_cert = '/etc/'", "f:1:12: '/etc/' is not the path of a file"),
+        ("[[tls]]\ncert = ''\nkey = 'k'", "f:2:8: '' is not the path of a file"),
         (
             "[tls]\ncert = 'c'",
             "f:1:1: write [[tls]], in double brackets: there may be several of these tables",

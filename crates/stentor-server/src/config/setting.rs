@@ -1,0 +1,172 @@
+//! The table of all settings. What is known of a setting is one row: its field and default, its
+//! key and form, and whether a change needs a restart. From the rows follow the structures, the
+//! reader of documents and of the environment, what `stentor config` prints, what a reload leaves
+//! as it is, and the tests of the reference.
+//!
+//! The library `confique` derives such a table too, but reads the environment itself, does not see
+//! misspelt variables, and takes an empty one for none; `figment` and `config` lose lines and
+//! columns.
+
+use serde::{Deserialize, Deserializer};
+use toml::Value;
+use toml::de::{Error, ValueDeserializer};
+
+use super::{Settings, access, cluster, follow, proxies, tls, tokens};
+
+/// A setting that has one value or a list of them.
+pub(crate) struct Setting {
+    /// The table of the document; empty for the top level.
+    pub(super) table: &'static str,
+    pub(super) key: &'static str,
+    pub(super) is_list: bool,
+    /// Whether a change counts from the next start only.
+    pub(super) needs_restart: bool,
+    /// Takes the value of a document.
+    pub(super) read: Read,
+    /// The value as a document would say it.
+    pub(super) show: fn(&Settings) -> Value,
+    /// Copies the value from the first settings to the second.
+    pub(super) copy: fn(&Settings, &mut Settings),
+}
+
+/// Takes a value of a document into settings.
+pub(super) type Read = fn(ValueDeserializer<'_>, &mut Settings) -> Result<(), Error>;
+
+/// How a value of type `T` is written.
+pub(super) trait Form<T>: for<'de> Deserialize<'de> {
+    /// Whether it is a list, which the environment separates by commas.
+    const IS_LIST: bool = false;
+
+    fn value(self) -> T;
+
+    /// The value as a document would say it.
+    fn show(value: &T) -> Value;
+
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
+        Self::deserialize(source).map(Self::value)
+    }
+}
+
+/// Declares a structure with its settings, in groups that are printed together. A row is
+/// `field: Type = default, key: Form;`, and `key(restart)` if a change needs a restart. After `in`
+/// stands the place of the structure in the settings. Fields after `and` are no rows of the table.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident in $place:tt {
+            $($group:ident: $table:literal {$(
+                $(#[$doc:meta])*
+                $field:ident: $type:ty = $default:expr, $key:ident $(($restart:ident))?: $form:ty;
+            )*})*
+        }
+        $(and {$(
+            $(#[$other_doc:meta])*
+            $other:ident: $other_type:ty = $other_default:expr;
+        )*})?
+    ) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($($(#[$doc])* pub $field: $type,)*)*
+            $($($(#[$other_doc])* pub $other: $other_type,)*)?
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($($field: $default,)*)* $($($other: $other_default,)*)? }
+            }
+        }
+
+        $(crate::config::setting::rows! {
+            $group in $place: $table { $($field: $type, $key $(($restart))?: $form;)* }
+        })*
+    };
+}
+
+/// The rows of settings whose structure is declared elsewhere.
+macro_rules! rows {
+    ($group:ident in $place:tt: $table:literal {$(
+        $field:ident: $type:ty, $key:ident $(($restart:ident))?: $form:ty;
+    )*}) => {
+        pub(super) const $group: &[crate::config::setting::Setting] = &[$({
+            use crate::config::setting::{Form, Setting, at};
+            Setting {
+                table: $table,
+                key: stringify!($key),
+                is_list: <$form as Form<$type>>::IS_LIST,
+                needs_restart: !<[&str]>::is_empty(&[$(stringify!($restart))?]),
+                read: |value, settings| {
+                    at!(settings, $place, $field) = <$form as Form<$type>>::read(value)?;
+                    Ok(())
+                },
+                show: |settings| <$form as Form<$type>>::show(&at!(settings, $place, $field)),
+                copy: |from, to| {
+                    at!(to, $place, $field).clone_from(&at!(from, $place, $field));
+                },
+            }
+        }),*];
+    };
+}
+
+/// A field of the structure at that place in the settings.
+macro_rules! at {
+    ($settings:ident, ($($place:ident)*), $field:ident) => { $settings$(.$place)*.$field };
+}
+
+pub(super) use {at, rows, settings};
+
+/// All settings, in the order in which they are printed.
+pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
+    GROUPS.iter().copied().flatten()
+}
+
+const GROUPS: &[&[Setting]] = &[
+    super::LISTENERS,
+    access::TOKENS,
+    tls::TLS,
+    super::REDIRECT,
+    tls::HSTS,
+    proxies::PROXIES,
+    super::PROCESS,
+    super::MONITOR,
+    super::LOG,
+    super::LIMITS,
+    super::STREAMS,
+    super::CORS,
+    access::COOKIE,
+    tokens::JWT,
+    super::STORE,
+    follow::FOLLOW,
+    cluster::CLUSTER,
+    super::FILES,
+];
+
+impl Setting {
+    /// Its name in messages and in the reference.
+    pub(super) fn name(&self) -> String {
+        let dot = if self.table.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.table, self.key)
+    }
+
+    /// Its name in the environment.
+    pub(super) fn variable(&self) -> String {
+        format!("STENTOR_{}", self.name().replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// Whether a running server has it as these settings say, until it is started again.
+    fn waits(&self, running: &Settings, next: &Settings) -> bool {
+        self.needs_restart && (self.show)(running) != (self.show)(next)
+    }
+}
+
+impl Settings {
+    /// The names of the settings that differ and count from the next start only.
+    pub(crate) fn waiting(&self, next: &Settings) -> Vec<String> {
+        all().filter(|setting| setting.waits(self, next)).map(Setting::name).collect()
+    }
+
+    /// These settings, but as they are in `running` where a change needs a restart.
+    pub(crate) fn with_fixed_of(mut self, running: &Settings) -> Settings {
+        all().filter(|it| it.needs_restart).for_each(|it| (it.copy)(running, &mut self));
+        self
+    }
+}
