@@ -52,7 +52,7 @@ pub use cluster::{BrokerUrl, Cluster, StreamName};
 pub use error::{ConfigError, ConfigErrors};
 pub use follow::{Follow, ServerUrl};
 pub use proxies::{Network, Proxies};
-pub use quantity::parse_period_s;
+pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
 pub use show::token_table;
 pub use tls::{ListenAddress, Tls};
 pub use tokens::{date_of, parse_moment};

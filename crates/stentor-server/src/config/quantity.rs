@@ -4,6 +4,9 @@
 //! setting are part of its type ([`Bytes`], [`Millis`], [`Count`]), so that the one place that
 //! lists the settings also says what they may be, and a value out of range is found while the
 //! parser still knows its line and column.
+//!
+//! The libraries `humantime` and `bytesize` would replace a dozen lines, and take as many to guard:
+//! to the first `10M` is ten months and a plain number nothing, and the second rounds `0.3 B` to 0.
 
 use std::fmt;
 
@@ -98,6 +101,18 @@ pub(super) fn size(bytes: u64) -> String {
 /// A duration as text that is read as the same.
 pub(super) fn duration(ms: u64) -> String {
     (DURATION.show)(ms)
+}
+
+/// A size in bytes as people write it: a number, or text such as "64 KiB".
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    SIZE.parse(text)
+}
+
+/// A duration as people write it, in milliseconds: a number of seconds, or text such as "500ms".
+#[must_use]
+pub fn parse_duration_ms(text: &str) -> Option<u64> {
+    DURATION.parse(text)
 }
 
 /// A period as people write it, such as "90d", in whole seconds, rounded up.

@@ -5,47 +5,29 @@
 //! hand from running for a year; it is no promise that the machine can do it.
 
 use std::time::Duration;
+use stentor_server::config::{parse_duration_ms, parse_size};
 
 /// A time from a millisecond to a day. A plain number is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a duration such as 10s, 500ms or 2m");
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
-    let factor_ms = match unit {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    let time = number.checked_mul(factor_ms).map(Duration::from_millis);
+    let ms = parse_duration_ms(text)
+        .ok_or_else(|| format!("'{text}' is not a duration such as 10s, 500ms or 2m"))?;
+    let time = Some(Duration::from_millis(ms));
     time.filter(|time| !time.is_zero() && *time <= TIME_MAX)
         .ok_or_else(|| format!("{text} is out of range: from 1ms to 24h"))
 }
 
 /// A number of bytes, as a plain number or with a unit. Its bounds are the flag's to check.
 pub(super) fn size(text: &str) -> Result<usize, String> {
-    let wrong = || format!("'{text}' is not a size such as 64, 1kB or 4 KiB");
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kb" => 1_000,
-        "kib" => 1 << 10,
-        "mb" => 1_000_000,
-        "mib" => 1 << 20,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.checked_mul(factor).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.ok_or_else(|| format!("{text} is out of range"))
+    let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| format!("'{text}' is not a size such as 64, 1kB or 4 KiB"))
 }
 
 /// A share in per cent; the sign may be left out. Somebody has to be left: at most 99.
 pub(super) fn share(text: &str) -> Result<u8, String> {
     let wrong = || format!("'{text}' is not a share such as 20%, from 0% to 99%");
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
-    if !matches!(unit, "" | "%") || number > 99 {
-        return Err(wrong());
-    }
-    Ok(number as u8)
+    let share = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let is_number = share.bytes().all(|byte| byte.is_ascii_digit());
+    share.parse().ok().filter(|share| is_number && *share <= 99).ok_or_else(wrong)
 }
 
 /// So many per second.
@@ -65,13 +47,6 @@ pub(super) fn check_a_day(count: u64, what: &str, rate: f64) -> Result<(), Strin
         "{count} {what} at {rate} per second take {hours:.0} hours, and a run at most 24: \
          ask for fewer, or for more per second"
     ))
-}
-
-/// Takes "10 KiB" apart.
-fn number_and_unit(text: &str) -> Option<(u64, &str)> {
-    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(digits_end);
-    Some((digits.parse().ok()?, unit.trim_start()))
 }
 
 const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -116,7 +91,7 @@ mod tests {
             ("4KiB", Some(4_096)),
             ("1 MiB", Some(1 << 20)),
             ("2mb", Some(2_000_000)),
-            ("1 GiB", None),
+            ("1 GiB", Some(1 << 30)),
             ("18446744073709551615 MiB", None),
             ("-1", None),
             ("", None),
