@@ -14,8 +14,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use stentor_access::{Algorithm, JwksUrl, PATTERNS_MAX, Patterns, Permissions, StaticToken};
 use stentor_hub::Pattern;
-use time::{Month, OffsetDateTime};
-use toml::value::{Date, Datetime, Offset, Time};
+use time::{Date, Month, OffsetDateTime, Time};
+use toml::value::{Datetime, Offset};
 
 use super::forms::{File, OneOrMany, OrNone, Repeated, Text, one_or_many, text_kinds};
 use super::quantity::{DAY, HOUR, SECOND, Seconds};
@@ -207,36 +207,33 @@ pub fn parse_moment(text: &str) -> Result<u64, String> {
 /// A moment as [`parse_moment`] reads it.
 #[must_use]
 pub fn date_of(unix_s: u64) -> String {
-    let since = time::Duration::seconds(i64::try_from(unix_s).unwrap_or(i64::MAX));
-    let at = OffsetDateTime::UNIX_EPOCH.saturating_add(since);
-    let ((year, month, day), (hour, minute, second)) = (at.to_calendar_date(), at.to_hms());
-    let month = u8::from(month);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let at = i64::try_from(unix_s).map(OffsetDateTime::from_unix_timestamp);
+    let Ok(Ok(at)) = at else { return format!("@{unix_s}") };
+    let (date, (hour, minute, second)) = (at.date(), at.to_hms());
+    format!("{date}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 fn unix_s(moment: &Datetime) -> Option<u64> {
     let date = moment.date?;
-    let midnight = Time { hour: 0, minute: 0, second: Some(0), nanosecond: None };
     // A time without a zone would mean another moment on each host.
     if moment.time.is_some() && moment.offset.is_none() {
         return None;
     }
-    let time = moment.time.unwrap_or(midnight);
+    let month = Month::try_from(date.month).ok()?;
+    let date = Date::from_calendar_date(date.year.into(), month, date.day).ok()?;
+    let clock = match moment.time {
+        // A leap second is the one before.
+        Some(time) => {
+            Time::from_hms(time.hour, time.minute, time.second.unwrap_or(0).min(59)).ok()?
+        }
+        None => Time::MIDNIGHT,
+    };
     let minutes = match moment.offset {
         Some(Offset::Custom { minutes }) => i64::from(minutes),
         _ => 0,
     };
-    let of_day = i64::from(time.hour) * 3_600
-        + (i64::from(time.minute) - minutes) * 60
-        + i64::from(time.second.unwrap_or(0));
-    u64::try_from(days(&date)? * 86_400 + of_day).ok()
-}
-
-/// Days since 1970.
-fn days(date: &Date) -> Option<i64> {
-    let month = Month::try_from(date.month).ok()?;
-    let date = time::Date::from_calendar_date(i32::from(date.year), month, date.day).ok()?;
-    Some(i64::from(date.to_julian_day() - OffsetDateTime::UNIX_EPOCH.to_julian_day()))
+    let at = date.with_time(clock).assume_utc().unix_timestamp() - minutes * 60;
+    u64::try_from(at).ok()
 }
 
 const MOMENT: &str = "a date such as \"2027-12-31\" or a moment such as \"2027-12-31T12:00:00Z\"";
